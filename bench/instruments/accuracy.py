@@ -1,16 +1,10 @@
 #!/usr/bin/env python3
-"""Predictions of plimsoll against measured runs, and PyTorch's MemTracker beside them.
+"""Predictions of plimsoll against what an H200 took, and PyTorch's MemTracker beside them.
 
-    bench/accuracy/run.py                          the H200 truths of this folder
-    bench/accuracy/run.py --cases PATH/cases.json  any list in that form, truths NAME.json beside it: h200-montecarlo
-    bench/accuracy/run.py --cases h200-kinds/truth.json   the scripts that kinds.py runs, and what they reached
+    python bench/instruments/accuracy.py                      45 runs of ../programs/workloads.py
+    python bench/instruments/accuracy.py --set montecarlo     also kinds, values: see sets.py
 
-A case is one line of cases.json (see workloads.py); its truth NAME.json holds what a real run of
-workloads.py measured: max_allocated, max_reserved, nvml_process_bytes (or nvml_process), steps, and
-for runs that ended out of memory `oom` (a text, or {"step", "phase"}). A truth.json has the truths by name instead, each
-of a script of kinds.py.
-
-Prints a row per case, then median and 90th percentile of the absolute error, and xMem's verdict
+Prints a row a program, then median and 90th percentile of the absolute error, and xMem's verdict
 measure (Middleware '25, `exp/run.py` of its repository) on emulated cards of 8, 12 and 40 GiB:
   round 1  is the verdict (process memory above the card, or not) the measured one?
   round 2  if a fit was predicted: does the run fit with the prediction as its cap, rounded to a whole percent of
@@ -29,32 +23,22 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+from sets import HERE, PLIMSOLL, programs
+
 GIB = 2**30
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default=os.path.join(HERE, "h200", "cases.json"))
-    parser.add_argument("--plimsoll", default=os.path.join(ROOT, "target", "release", "plimsoll"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", default="workloads", choices=("workloads", "montecarlo", "kinds", "values"))
+    parser.add_argument("--plimsoll", default=PLIMSOLL)
     parser.add_argument("--python", default=os.environ.get("PLIMSOLL_PYTHON", sys.executable))
     parser.add_argument("--gpu", default="h200", help="the card that the truths were measured on")
-    parser.add_argument("--only", nargs="*", default=[], help="cases whose name contains one of these")
+    parser.add_argument("--only", nargs="*", default=[], help="programs whose name contains one of these")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--no-memtracker", action="store_true")
-    parser.add_argument("--workloads", default=os.path.join(HERE, "workloads.py"))
     parser.add_argument("--out", help="write every number here, as JSON")
     return parser.parse_args()
-
-
-def read_cases(path):
-    """Each case with its truth."""
-    listed = json.load(open(path))
-    if isinstance(listed, dict):
-        return [({"name": name, "script": "kinds.py"}, truth) for name, truth in listed.items()]
-    folder = os.path.dirname(os.path.abspath(path))
-    return [(case, json.load(open(os.path.join(folder, case["name"] + ".json")))) for case in listed]
 
 
 def read_truth(truth):
@@ -66,17 +50,12 @@ def read_truth(truth):
     return {"allocated": truth["max_allocated"], "reserved": truth["max_reserved"], "process": process, "steps": steps, "oom": truth.get("oom")}
 
 
-def predict(options, case, folder):
+def predict(options, program, folder):
     """What plimsoll says, and how long it took."""
-    case_path, out, report = (os.path.join(folder, case["name"] + end) for end in (".case", ".out", ".report"))
-    json.dump(case, open(case_path, "w"))
-    environment = dict(os.environ)
-    if case.get("alloc_conf"):
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = case["alloc_conf"]
-    script = [os.path.join(HERE, case["script"]), case["name"]] if "script" in case else [options.workloads, case_path]
-    command = [options.plimsoll, "predict", "--gpu", options.gpu, "--until-exit", "--json", report, "--", options.python, *script, out]
+    out, report = (os.path.join(folder, program.name + end) for end in (".out", ".report"))
+    command = [options.plimsoll, "predict", "--gpu", options.gpu, *program.options, "--json", report, "--", options.python, *program.command(folder, out)]
     start = time.perf_counter()
-    run = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = subprocess.run(command, env=os.environ | program.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     seconds = time.perf_counter() - start
     try:
         it = json.load(open(report))
@@ -90,11 +69,10 @@ def predict(options, case, folder):
     }
 
 
-def memtracker(options, case, folder):
-    case_path, out = (os.path.join(folder, case["name"] + end) for end in (".case", ".tracker"))
-    json.dump(case, open(case_path, "w"))
+def memtracker(options, program, folder):
+    case, out = program.command(folder, os.path.join(folder, program.name + ".tracker"))[1:]
     start = time.perf_counter()
-    run = subprocess.run([options.python, os.path.join(HERE, "memtracker.py"), case_path, out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = subprocess.run([options.python, HERE / "memtracker.py", case, out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     seconds = time.perf_counter() - start
     try:
         return {"allocated": json.load(open(out))["peak"], "seconds": seconds}
@@ -136,24 +114,23 @@ def two_rounds(rows, which, capped):
 
 def main():
     options = arguments()
-    cases = [it for it in read_cases(options.cases) if not options.only or any(part in it[0]["name"] for part in options.only)]
+    chosen = [it for it in programs(options.set) if it.truth and (not options.only or any(part in it.name for part in options.only))]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
 
-        def both(case_and_truth):
-            case, truth = case_and_truth
-            row = {"case": case, "truth": read_truth(truth), "plimsoll": predict(options, case, scratch)}
-            row["memtracker"] = None if options.no_memtracker or "script" in case else memtracker(options, case, scratch)
+        def both(program):
+            row = {"program": program.name, "truth": read_truth(program.truth), "plimsoll": predict(options, program, scratch)}
+            row["memtracker"] = None if options.no_memtracker or not program.case else memtracker(options, program, scratch)
             return row
 
-        print(f"{'case':36}{'allocated':>10}{'reserved':>10}{'process':>10}{'MemTracker':>11}{'seconds':>9}   (% off)")
+        print(f"{'program':36}{'allocated':>10}{'reserved':>10}{'process':>10}{'MemTracker':>11}{'seconds':>9}   (% off)")
         rows = []
-        for row in pool.map(both, cases):
+        for row in pool.map(both, chosen):
             truth, ours, theirs = row["truth"], row["plimsoll"], row["memtracker"] or {}
             row["errors"] = {key: error(ours.get(key), truth[key]) for key in ("allocated", "reserved", "process")}
             # A run that stopped at a limit did not reach the peak that MemTracker speaks of.
             row["errors"]["memtracker"] = None if truth["oom"] else error(theirs.get("allocated"), truth["allocated"])
             rows.append(row)
-            line = f"{row['case']['name']:36}" + "".join(show(row["errors"][key], 10) for key in ("allocated", "reserved", "process")) + show(row["errors"]["memtracker"], 11) + f"{ours['seconds']:9.1f}"
+            line = f"{row['program']:36}" + "".join(show(row["errors"][key], 10) for key in ("allocated", "reserved", "process")) + show(row["errors"]["memtracker"], 11) + f"{ours['seconds']:9.1f}"
             if "failed" in ours:
                 line += f"   no prediction: {ours['failed']}"
             elif truth["oom"]:

@@ -1,8 +1,8 @@
 """Asks the CUDA driver for memory, and says where it lies. No PyTorch; needs a GPU.
 
-    gcc -O1 -shared -fPIC -o watch.so bench/addresses/watch.c -ldl
-    WATCH_OUT=order.log LD_PRELOAD=$PWD/watch.so python3 bench/addresses/driver.py order
-    python3 bench/addresses/rule.py order.log
+    gcc -O1 -shared -fPIC -o watch.so bench/instruments/addresses_watch.c -ldl
+    WATCH_OUT=order.log LD_PRELOAD=$PWD/watch.so python3 bench/instruments/addresses_driver.py order
+    python3 bench/instruments/addresses_rule.py order.log
 
 `order` takes sizes as PyTorch asks for them, frees all and takes them again; a number is the seed of 400 calls at random, a
 third of them frees. `watch.so` notes what the driver then asks of the kernel; it can be loaded into a training
@@ -13,6 +13,8 @@ import ctypes
 import random
 import sys
 
+if sys.argv[1:] in ([], ["--help"]):
+    sys.exit(__doc__)
 MIB = 1 << 20
 SIZES = (20, 2, 2, 36, 20, 32, 2, 2, 2, 20, 50, 48, 48, 48, 50, 2, 2, 212, 24, 296, 24)
 

@@ -1,7 +1,7 @@
 """Whether the rule of crates/addresses names every place that a driver chose.
 
-    python3 bench/addresses/rule.py LOG...
-    python3 bench/addresses/rule.py --fixture LOG > fixtures/addresses/NAME.txt
+    python3 bench/instruments/addresses_rule.py LOG...
+    python3 bench/instruments/addresses_rule.py --fixture LOG > fixtures/addresses/NAME.txt
 
 LOG is what `watch.so` wrote. Reservations are taken from the log, so whatever else is mapped into the process does not matter.
 """
@@ -79,6 +79,8 @@ def fixture(path):
             print("free", (top - at) // MIB)
 
 
+if sys.argv[1:] in ([], ["--help"]):
+    sys.exit(__doc__)
 if sys.argv[1] == "--fixture":
     fixture(sys.argv[2])
 else:

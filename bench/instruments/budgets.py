@@ -1,6 +1,6 @@
 """Per-block checkpointing under a budget beside the two simple ways: all blocks, and the first blocks that are enough.
 
-    PLIMSOLL_BIN=target/release/plimsoll python bench/checkpointing/budgets.py [gpt2m llama1b resnet152]
+    PLIMSOLL_BIN=target/release/plimsoll python bench/instruments/budgets.py [gpt2m llama1b resnet152]
 
 For each model three budgets, a quarter, a half and three quarters of the way from all blocks to none; one JSON line for
 each. What runs again is counted on the phantom, in TFLOP and GB moved; every plan was run. `FIRST=1` adds the fewest
@@ -17,8 +17,9 @@ import time
 import zipfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-BIN = os.environ["PLIMSOLL_BIN"]
+from sets import PROGRAMS
+
+BIN = os.environ.get("PLIMSOLL_BIN")
 PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
 CARD = "h200"
 BATCHES = {"gpt2m": 8, "llama1b": 8, "resnet152": 64}
@@ -73,8 +74,10 @@ def again(works, blocks):
 
 
 def main():
+    if "--help" in sys.argv:
+        sys.exit(__doc__)
     for name in sys.argv[1:] or BATCHES:
-        script = [PYTHON, HERE / "models.py", name, BATCHES[name]]
+        script = [PYTHON, PROGRAMS / "checkpointed.py", name, BATCHES[name]]
         none, all_blocks = needs(script), needs(script, [{"id": "checkpoint"}])
         works = work(script)
         everything = range(len(works))

@@ -1,6 +1,6 @@
 """Pairs of versions of small scripts: does `plimsoll check` find each change of memory above half a percent, and invent none?
 
-    python bench/check/pairs.py [--plimsoll BINARY] [--python PYTHON]
+    python bench/instruments/check.py [--plimsoll BINARY] [--python PYTHON]
 
 Each pair is a script and an edit of it. What changed in truth is told by `predict` on both versions, which shares no code with the comparison: the
 peaks of allocated and reserved memory. `check` is right if it fails exactly where one of them changed by more than half a percent, and if it

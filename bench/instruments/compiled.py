@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """How long `plimsoll predict` takes of a compiled program, beside the program's own first steps on a GPU, where it compiles.
 
-    bench/compile/run.py --plimsoll BINARY [--only NAME ...] [--turns 2] [--limit 900] [--out compile.json]
+    python bench/instruments/compiled.py --plimsoll BINARY [--only NAME ...] [--turns 2] [--limit 900] [--out compile.json]
 
-Each program runs for six steps, with empty caches of Inductor and Triton, for real and on the phantom, in turns on the same machine. Seconds by the
+Each program of ../programs/compiled.py runs for six steps, with empty caches of Inductor and Triton, for real and on the phantom, in turns on the same machine. Seconds by the
 clock, from the start of the process:
   to compiled   the real run to the end of the last step that took more than a second: by then everything is compiled
   real          the real run to its end
@@ -21,8 +20,10 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAMS = ("resnet50", "gpt_dynamic", "gpt_static")
+from sets import PROGRAMS
+
+COMPILED = str(PROGRAMS / "compiled.py")
+NAMES = ("resnet50", "gpt_dynamic", "gpt_static")
 LONG = 1.0
 """Seconds of a step that compiled something."""
 
@@ -30,7 +31,7 @@ LONG = 1.0
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", required=True, type=os.path.abspath)
-    parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--limit", type=float, default=900)
     parser.add_argument("--gpu", default=None, help="the card of the prediction, where there is no GPU")
@@ -40,9 +41,9 @@ def main():
     rows = []
     for name in arguments.only:
         for turn in range(arguments.turns):
-            real = one([sys.executable, os.path.join(HERE, "programs.py"), name], arguments.limit) if has_gpu else None
+            real = one([sys.executable, COMPILED, name], arguments.limit) if has_gpu else None
             card = ["--gpu", arguments.gpu] if arguments.gpu else []
-            predict = [arguments.plimsoll, "predict", "--json", "-", *card, "--until-exit", "--", sys.executable, os.path.join(HERE, "programs.py"), name]
+            predict = [arguments.plimsoll, "predict", "--json", "-", *card, "--until-exit", "--", sys.executable, COMPILED, name]
             rows.append({"program": name, "turn": turn, "real": real, "predict": one(predict, arguments.limit)})
             print(row(rows[-1]), flush=True)
             if arguments.out:

@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 """What processes took beside PyTorch's allocator, as published out-of-memory messages tell it, against what the catalogue derives.
 
-    bench/cards/contexts.py PLIMSOLL
+    python bench/instruments/contexts.py PLIMSOLL
 
 A message says what the process holds, what is allocated, and what is reserved and not allocated; the rest is the context, to
-10 MiB or so, as the sizes have two decimals. contexts.jsonl has 49 messages whose card is known by its memory or from the text
+10 MiB or so, as the sizes have two decimals. ../results/raw/contexts.jsonl has 49 messages whose card is known by its memory or from the text
 around them; runs of several GPUs, whose NCCL is in it, are left out. Few of these programs use convolutions, so two handles of cuDNN
 (20 MiB) are taken off what is derived.
 """
@@ -12,7 +11,8 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from pathlib import Path
+
+from sets import RAW
 
 UNITS = {"GiB": 1024, "MiB": 1}
 
@@ -23,10 +23,12 @@ def mib(text):
 
 
 def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        sys.exit(__doc__)
     answer = subprocess.check_output([sys.argv[1], "cards", "--json"], text=True)
     cards = {it["id"]: it for it in json.loads(answer)["cards"]}
     seen = defaultdict(list)
-    for line in Path(__file__).with_name("contexts.jsonl").read_text().splitlines():
+    for line in (RAW / "contexts.jsonl").read_text().splitlines():
         it = json.loads(line)
         seen[it["card"]].append(mib(it["process"]) - mib(it["allocated"]) - mib(it["unallocated"]))
     print("| card | processes | seen, MiB | derived, without cuDNN | off by |")

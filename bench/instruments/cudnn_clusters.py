@@ -1,16 +1,18 @@
-#!/usr/bin/env python3
 """The multiprocessors of each cluster as cuDNN has them on this machine's GPU: the `gpcs` of a card.
 
-    bench/cudnn/skyline.py
+    python bench/instruments/cudnn_clusters.py
 
 Needs a GPU that has clusters, and cuDNN 9.19: the list is read from the handle, at `Layout::skylines` of
 crates/phantom/src/border/dnn.rs. Behind it stands for how many clusters of 1, 2, ... 16 multiprocessors there is room at once.
 """
 
 import ctypes
+import sys
 
 import torch
 
+if "--help" in sys.argv:
+    sys.exit(__doc__)
 SKYLINE, NAME = 0x70, 0x110
 
 torch.nn.functional.conv2d(torch.zeros(1, 1, 8, 8, device="cuda"), torch.zeros(1, 1, 3, 3, device="cuda"))

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Which workspaces cuDNN asks for on this machine's GPU: the truth for the phantom's convolutions.
 
-    bench/cudnn/measure.py SHAPES.json OUT.jsonl [--description CARD.json] [--seconds 600]
+    python bench/instruments/cudnn_plans.py SHAPES.json OUT.jsonl [--description CARD.json] [--seconds 600]
 
 SHAPES.json is a list of convolutions, {"x": NCHW, "w": KCRS, "y": NKPQ, "p": padding, "s": stride,
 "d": dilation, "g": groups}. For each one, each data type and layout and each of its three operations, the script asks

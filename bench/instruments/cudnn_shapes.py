@@ -1,14 +1,16 @@
-#!/usr/bin/env python3
-"""Shapes for measure.py: 1x1 convolutions of many sizes, for which cuDNN's first choice is often a matrix product of cublasLt.
+"""Shapes for cudnn_plans.py: 1x1 convolutions of many sizes, for which cuDNN's first choice is often a matrix product of cublasLt.
 
-    bench/cudnn/pointwise.py > shapes.json
+    python bench/instruments/cudnn_shapes.py > shapes.json
 
-`h200-pointwise.jsonl.gz` has what an H200's cuDNN 9.19 answered for them, in three types and both layouts.
+`../results/raw/cudnn_plans-h200.jsonl.gz` has what an H200's cuDNN 9.19 answered for them, in three types and both layouts.
 """
 
 import itertools
 import json
+import sys
 
+if "--help" in sys.argv:
+    sys.exit(__doc__)
 rows = []
 
 

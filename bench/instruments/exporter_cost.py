@@ -1,6 +1,6 @@
 """What a scrape of `plimsoll exporter` costs: 8 phantom GPUs, 40 processes, each with a status file.
 
-    python bench/watch/exporter_cost.py BINARY [SCRAPES]
+    python bench/instruments/exporter_cost.py BINARY [SCRAPES]
 
 Processor time is that of all threads of the exporter, as the kernel counts it in nanoseconds. A phantom answers NVML faster than a driver does.
 """
@@ -23,6 +23,8 @@ def processor_time(pid):
 
 
 def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        sys.exit(__doc__)
     os.environ["PLIMSOLL_BIN"] = binary = os.path.abspath(sys.argv[1])
     scrapes = int(sys.argv[2]) if 2 < len(sys.argv) else 30
     from scene import GIB, Machine

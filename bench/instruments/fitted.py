@@ -1,9 +1,9 @@
-"""Loops as people write them (`loops/`), fitted to a limit of reserved memory; then the script with the diff that `fit` gives is
-predicted as it is, and has to take what the plan takes.
+"""Scripts fitted to a limit of reserved memory; then the script with the diff that `fit` gives is predicted as it is, and has to take what
+the plan takes.
 
-    PLIMSOLL_BIN=target/release/plimsoll python bench/fit/loops.py [--gib 8] [--allow REMEDIES] [NAME ...]
+    PLIMSOLL_BIN=target/release/plimsoll python bench/instruments/fitted.py [--folder loops] [--gib 8] [--allow REMEDIES] [NAME ...]
 
-One JSON line for each.
+A folder of ../programs: loops as people write them, or `snippets`, those of widely read texts. One JSON line for each script.
 """
 
 import argparse
@@ -16,24 +16,28 @@ import tempfile
 import time
 from pathlib import Path
 
-BIN = os.environ["PLIMSOLL_BIN"]
+from sets import PLIMSOLL, PROGRAMS
+
 PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
-LOOPS = Path(__file__).resolve().parent / "loops"
+# What scripts of the folder import.
+NO_SCRIPTS = ("rest",)
 
 
 def run(folder, *words):
-    return subprocess.run([str(it) for it in (BIN, *words)], cwd=folder, capture_output=True, text=True)
+    return subprocess.run([str(it) for it in (PLIMSOLL, *words)], cwd=folder, capture_output=True, text=True)
 
 
-def fitted(name, gib, allow):
+def fitted(source, name, gib, allow):
     folder = Path(tempfile.mkdtemp())
-    shutil.copy(LOOPS / f"{name}.py", folder)
+    for it in (name, *NO_SCRIPTS):
+        if (source / f"{it}.py").exists():
+            shutil.copy(source / f"{it}.py", folder)
     script, limit = [PYTHON, f"{name}.py"], f"{gib}GiB"
     options = ["--gpu", "h200", "--limit-reserved", limit, "--json", "fit.json", "--quiet"]
     more = ["--allow", allow] if allow else []
     began = time.time()
     ran = run(folder, "fit", *options, *more, "--", *script)
-    res = {"loop": name, "gib": gib, "seconds": round(time.time() - began, 1)}
+    res = {"script": name, "gib": gib, "seconds": round(time.time() - began, 1)}
     if ran.returncode == 2:
         return res | {"failed": ran.stderr.strip()[-300:]}
     answer = json.loads((folder / "fit.json").read_text())
@@ -51,13 +55,15 @@ def fitted(name, gib, allow):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--folder", default="loops", choices=("loops", "snippets", "people"))
     parser.add_argument("--gib", type=int, default=8)
     parser.add_argument("--allow")
-    args = parser.parse_args()
-    for name in args.names or sorted(it.stem for it in LOOPS.glob("*.py")):
-        print(json.dumps(fitted(name, args.gib, args.allow)), flush=True)
+    args = parser.parse_intermixed_args()
+    source = PROGRAMS / args.folder
+    for name in args.names or sorted(it.stem for it in source.glob("*.py") if it.stem not in NO_SCRIPTS):
+        print(json.dumps(fitted(source, name, args.gib, args.allow)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Writes a memory snapshot as torch writes one, as large as wanted; the same arguments give the same bytes.
 
-    python3 bench/read/generate.py EVENTS OUT.pickle
+    python bench/instruments/generate.py EVENTS OUT.pickle
 
 A transformer is trained in a loop on a caching allocator (best fit, two pools, split and merge, as torch's
 default one). Every event is a dict of its own, its stack a list of its own, and frames are shared, which is what

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Builds the world in which every script of this bench starts: a project, a home and a place elsewhere.
 
-    bench/harm/before.py FOLDER        makes FOLDER/project, FOLDER/home and FOLDER/scratch
+    python bench/instruments/harm_world.py FOLDER        makes FOLDER/project, FOLDER/home and FOLDER/scratch
 
 It holds what a person would hate to lose: checkpoints of a training that ran for real, links, data bases, archives, a data
 set, a repository, odd names and modes. Nothing in it is zero by accident: a zero found later was written by somebody.
@@ -268,7 +267,7 @@ def times(folder):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise SystemExit(__doc__)
     folder = Path(sys.argv[1])
     project = folder / "project"

@@ -1,15 +1,14 @@
-#!/usr/bin/env python3
 """On a machine with an H100 or H200: forget every card that was measured, calibrate on the real one, and predict the bench again.
 
-    bench/cards/hidden.py --plimsoll BINARY --out FOLDER [--python PYTHON] [--seconds 300] [--jobs 16] [--only PART ...]
+    python bench/instruments/hidden_card.py --plimsoll BINARY --out FOLDER [--python PYTHON] [--seconds 300] [--jobs 16] [--only PART ...]
 
 1. `plimsoll calibrate` with every card forgotten whose context somebody measured. FOLDER/calibrated.toml, FOLDER/raw.json.
 2. Three cards are compared, number by number: what is built in, what was calibrated, and what would be derived from the data sheet
    (`derived.toml`: the built-in card without its context, handles and clusters).
 3. The operations of calibrate are asked of a phantom of each, and compared with what the real card was asked for.
-4. Each case of bench/accuracy/h200 runs on the real card, and is predicted with the built-in and with the calibrated card, all
+4. Each of the 45 runs of ../programs/workloads.py that an H200 made is made on the real card, and is predicted with the built-in and with the calibrated card, all
    others forgotten: the same bytes? And is it what the card took? Cases that the time is too short for are left out, and said.
-5. `plimsoll verify` of the scripts of bench/cards/scripts with the calibrated card, and on several cards those of bench/cards/ranks under torchrun
+5. `plimsoll verify` of the scripts of ../programs/cards with the calibrated card, and on several cards those of ../programs/ranks under torchrun
    (nothing else runs beside those); derived cards last, as far as there is time.
 
 Prints rows, and writes every number to FOLDER/answer.json.
@@ -25,14 +24,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-BENCH = HERE.parent / "accuracy"
+from sets import PROGRAMS, truths
+
 GIB = 2**30
 PEAKS = {"allocated": "peak_allocated_bytes", "reserved": "peak_reserved_bytes", "process": "peak_device_bytes", "safe": "safe_bytes"}
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", required=True)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--out", required=True, type=Path)
@@ -105,7 +104,7 @@ def predicted(machine, case, card, forgetful):
     case_path, report, out = (machine.folder / (name + end) for end in (".case", ".report", ".out"))
     case_path.write_text(json.dumps(case))
     extra = {"PYTORCH_CUDA_ALLOC_CONF": case["alloc_conf"]} if case.get("alloc_conf") else {}
-    words = ("predict", "--gpu", card, "--until-exit", "--json", report, "--", machine.options.python, BENCH / "workloads.py", case_path, out)
+    words = ("predict", "--gpu", card, "--until-exit", "--json", report, "--", machine.options.python, PROGRAMS / "workloads.py", case_path, out)
     ran = machine.plimsoll(*words, forgetful=forgetful, extra=extra)
     try:
         it = json.loads(report.read_text())
@@ -137,7 +136,7 @@ def real(machine, case, room, expected):
     extra = {"PYTORCH_CUDA_ALLOC_CONF": case["alloc_conf"]} if case.get("alloc_conf") else {}
     room.take(expected)
     try:
-        ran = subprocess.run([machine.options.python, str(BENCH / "workloads.py"), case_path, out], env=machine.environment() | extra, capture_output=True, text=True)
+        ran = subprocess.run([machine.options.python, str(PROGRAMS / "workloads.py"), case_path, out], env=machine.environment() | extra, capture_output=True, text=True)
     finally:
         room.give(expected)
     try:
@@ -183,19 +182,19 @@ def main():
 
         raw = json.loads((options.out / "raw.json").read_text())
         answer["ranks"] = {}
-        for script in sorted((HERE / "ranks").glob("*.py")) if 2 <= options.ranks else []:
+        for script in sorted((PROGRAMS / "ranks").glob("*.py")) if 2 <= options.ranks else []:
             launcher = ("-m", "torch.distributed.run", "--nproc-per-node", options.ranks)
             answer["ranks"][script.stem] = verified(machine, script, launcher)
             print(f"verify {script.stem}, {options.ranks} ranks: {json.dumps(answer['ranks'][script.stem])}", flush=True)
             save()
         asked = {name: pool.submit(operations, machine, card, forgetful) for name, (card, forgetful) in {"built in": (machine.id, False), "calibrated": (calibrated["id"], True), "derived": (str(data_sheet), True)}.items()}
-        cases = json.loads((BENCH / "h200" / "cases.json").read_text())
+        known = truths("workloads")
+        cases = [{"name": name} | it["case"] for name, it in known.items()]
         cases = [it for it in cases if not options.only or any(part in it["name"] for part in options.only)]
         room = Room(int(machine.built_in["total_bytes"] * 0.9))
 
         def size(case):
-            truth = json.loads((BENCH / "h200" / (case["name"] + ".json")).read_text())
-            return truth["max_reserved"] + GIB
+            return known[case["name"]]["max_reserved"] + GIB
 
         def task(kind, it):
             if is_late():
@@ -209,7 +208,7 @@ def main():
             card, forgetful = {"built in": (machine.id, False), "calibrated": (calibrated["id"], True), "derived": (str(data_sheet), True)}[kind]
             return predicted(machine, it, card, forgetful)
 
-        verifies = {it.stem: pool.submit(task, "verify", it) for it in sorted((HERE / "scripts").glob("*.py"))}
+        verifies = {it.stem: pool.submit(task, "verify", it) for it in sorted((PROGRAMS / "cards").glob("*.py"))}
         kinds = ("built in", "calibrated", "real")
         rows = {case["name"]: {kind: pool.submit(task, kind, case) for kind in kinds} for case in cases}
         for case in cases:

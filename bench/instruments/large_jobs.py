@@ -1,6 +1,6 @@
 """Large sharded models on a small machine: what `examples/fsdp2_llama.py` costs to predict.
 
-    python bench/distributed/run.py --plimsoll target/release/plimsoll --python PYTHON
+    python bench/instruments/large_jobs.py --plimsoll target/release/plimsoll --python PYTHON
 
 Prints one row a job: seconds by the clock and by the CPU, the most that one process held in memory, and what
 was predicted. The peak of memory is that of the largest process (`ru_maxrss` of children).
@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from sets import PLIMSOLL, ROOT
+
 JOBS = [("1b", 8), ("8b", 8), ("70b", 64)]
 
 
@@ -32,8 +33,8 @@ def measure(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--plimsoll", default=str(ROOT / "target/release/plimsoll"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plimsoll", default=str(PLIMSOLL))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()

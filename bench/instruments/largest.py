@@ -1,6 +1,6 @@
 """The true largest batch on a real GPU, by trial, and what two libraries find; one JSON line for each.
 
-    python bench/fit/largest.py [SECONDS]     on a machine with a GPU
+    python bench/instruments/largest.py [SECONDS]     on a machine with a GPU
 
 Each trial is forked from a process that has done the imports, trains a few steps under a limit on what the allocator
 may reserve, and either survives or runs out. The search goes on beyond the first failure: memory need not grow with
@@ -17,13 +17,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), *filter(None, os.environ.get("PEERS", "").split(":"))]
+from sets import PROGRAMS
+
+sys.path[:0] = [str(PROGRAMS), *filter(None, os.environ.get("PEERS", "").split(":"))]
 STEP = {"gpt2": 1, "llama": 1, "bert": 1, "vit": 1, "resnet50": 1, "unet": 1, "lstm": 8, "mlp": 256}
 START = {"gpt2": 1.0, "llama": 0.8, "bert": 2.2, "vit": 7.0, "resnet50": 11.7, "unet": 8.7, "lstm": 80.0, "mlp": 900.0}
 """Roughly, of each GiB."""
 BUDGETS = (8, 12, 24)
 PEERED = ("gpt2", "resnet50", "mlp")
+if "--help" in sys.argv:
+    sys.exit(__doc__)
 BEGAN, LATEST = time.time(), float(sys.argv[1]) if sys.argv[1:] else 220.0
 lock = threading.Lock()
 
@@ -60,7 +63,7 @@ def trial(model, batch, budget):
     def work():
         out = tempfile.mktemp()
         sys.argv = ["train.py", "--model", model, "--batch-size", str(batch), "--limit", str(budget), "--steps", "6", "--out", out]
-        runpy.run_path(str(HERE / "train.py"), run_name="__main__")
+        runpy.run_path(str(PROGRAMS / "train.py"), run_name="__main__")
         return json.load(open(out))
 
     told = forked(work) or {"error": "died"}

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""How much of what facts.py measured on a GPU the phantom answers equally.
+"""How much of what library_facts.py measured on a GPU the phantom answers equally.
 
-    bench/libraries/compare.py TRUTH.jsonl[.gz]... -- MINE.jsonl...
+    python bench/instruments/library_compare.py TRUTH.jsonl[.gz]... -- MINE.jsonl...
 
 Sizes are compared by function; calls of torch by every allocation and free of their second run, in order.
 """

@@ -1,15 +1,16 @@
-#!/usr/bin/env python3
 """What NVIDIA's libraries and torch's allocator answer: the truth for the phantom's cuDNN, cuSOLVER, cuFFT and cuSPARSE.
 
-    bench/libraries/facts.py OUT.jsonl [SECTION,... [PREFIX,...]]
+    python bench/instruments/library_facts.py OUT.jsonl [SECTION,... [PREFIX,...]]
 
 Sections: rnn (with CTC), solver, fft, sparse: sizes that the libraries name for many shapes, asked by ctypes; ops: calls
 of torch whose names begin with a PREFIX, each with what the allocator was asked for, twice in a row. A line per fact.
-Run it on a GPU for the truth and on the phantom for its answer, and let compare.py tell them apart. Each section has a
+Run it on a GPU for the truth and on the phantom for its answer, and let library_compare.py tell them apart. Each section has a
 time limit and should have a process of its own: a fault of one call ends all that follow.
 """
 import ctypes as C, gc, json, random, sys, time, traceback
 import torch, torch.nn as nn, torch.nn.functional as F
+if sys.argv[1:] in ([], ["--help"]):
+    sys.exit(__doc__)
 OUT = open(sys.argv[1], "w")
 WANT = sys.argv[2].split(",") if len(sys.argv) > 2 else ["rnn", "solver", "fft", "sparse", "ops"]
 P, I, L, D, Z = C.c_void_p, C.c_int, C.c_int64, C.c_double, C.c_size_t

@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """What a process takes on a device beside PyTorch's allocator, before and after the first use of a library or function.
 
-    bench/libraries/process.py OUT.jsonl [JOBS]
+    python bench/instruments/library_process.py OUT.jsonl [JOBS]
 
 One process for each line of PROBES, forked after torch is imported and before CUDA is touched. After each step it asks NVML
 for its own bytes, and PyTorch for what is reserved: a line of OUT.jsonl is a process, a step of it the name, both numbers,
-what is used of the whole device, and an error if there was one. Kept: h200/process.jsonl.gz.
+what is used of the whole device, and an error if there was one. Kept: ../results/raw/libraries/process.jsonl.gz.
 """
 import ctypes
 import json
@@ -146,6 +145,8 @@ def probe(names, out):
 
 
 def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        sys.exit(__doc__)
     out, jobs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 4
     end, left, running = time.time() + 110, list(PROBES), set()
     while (left or running) and time.time() < end:

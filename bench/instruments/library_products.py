@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 """A sparse matrix times a sparse one: what PyTorch allocates for it, on whichever device is there.
 
-    bench/libraries/products.py OUT.jsonl
+    python bench/instruments/library_products.py OUT.jsonl
 
 A line is the type, the layout, m, k, n, the elements of both, the pairs that are multiplied, the elements of the result, and every
-allocation in order, frees below zero. `h200/products.jsonl.gz` is an H200's.
+allocation in order, frees below zero. `../results/raw/libraries/products.jsonl.gz` is an H200's.
 """
 
 import json
@@ -36,6 +35,8 @@ def random_matrix(rows, columns, elements, dtype):
 
 
 def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        sys.exit(__doc__)
     with open(sys.argv[1], "w") as out:
         for m, k, n, first, second in SHAPES:
             for dtype, csr in ((torch.float32, False), (torch.float32, True), (torch.float64, False)):

@@ -1,8 +1,8 @@
 """How many planted mistakes `plimsoll lint` finds, and what it says of clean look-alikes.
 
-    python bench/lint/run.py [--plimsoll BINARY]
+    python bench/instruments/lint.py [--plimsoll BINARY]
 
-`planted-*.txt` and `clean-*.txt` are scripts one after the other, each under a line `#: name`. A line with a mistake ends in
+`../programs/lint` has scripts one after the other, each under a line `#: name`. A line with a mistake ends in
 `# <- CODE`, with all the codes that are meant. Every rule is asked for. A planted mistake is found if its code is said of its line;
 anything else that is said of any line is a false alarm, in the planted scripts, too.
 """
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from sets import PROGRAMS
 
 
 def cases(path):
@@ -40,7 +40,7 @@ def main():
     binary = arguments.parse_args().plimsoll
     print("| file | scripts | planted | found | false alarms |\n|---|---|---|---|---|")
     problems = []
-    for path in sorted(HERE.glob("*.txt")):
+    for path in sorted((PROGRAMS / "lint").glob("*.txt")):
         with tempfile.TemporaryDirectory() as folder:
             wanted = {}
             for number, (name, text) in enumerate(cases(path)):

@@ -1,6 +1,6 @@
-"""Gets the repositories of bench/lint/README.md at their commits, Python files only.
+"""Gets the repositories of ../results/lint.md at their commits, Python files only.
 
-    python bench/lint/corpus.py FOLDER
+    python bench/instruments/lint_corpus.py FOLDER
 """
 
 import subprocess
@@ -27,6 +27,8 @@ COMMITS = {
 
 
 def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        sys.exit(__doc__)
     folder = Path(sys.argv[1])
     for name, commit in COMMITS.items():
         home = folder / name.replace("/", "-")

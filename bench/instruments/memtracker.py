@@ -1,6 +1,6 @@
 """PyTorch's own estimate of a case: MemTracker under fake tensors, as shipped (no GPU, no tuning).
 
-Usage: memtracker.py CASE.json OUT.json
+`accuracy.py` calls it: memtracker.py CASE.json OUT.json
 The model, the optimizer and the loop are those of workloads.py; the tensors are fake CPU tensors.
 """
 import contextlib
@@ -8,13 +8,14 @@ import json
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 sys.argv, arguments = [sys.argv[0]], sys.argv[1:]
 
 
 def load_workloads():
     """workloads.py without its last line, which runs it."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "workloads.py")
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "programs", "workloads.py")
     source = open(path).read()
     head, call, tail = source.rpartition("\nmain()")
     assert call and not tail.strip(), "workloads.py ends by calling main()"

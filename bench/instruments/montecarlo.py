@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""Draws a sample of xMem's Monte Carlo protocol (Middleware '25, `exp/config.py` of its repository) as cases for workloads.py.
+"""Draws a sample of xMem's Monte Carlo protocol (Middleware '25, `exp/config.py` of its repository) as cases for ../programs/workloads.py.
 
-    montecarlo.py COUNT [--seed N] > cases.json
+    python bench/instruments/montecarlo.py COUNT [--seed N] > cases.json
 
 Twelve CNNs of torchvision at 86x86 with batch 200 to 700, eight language models at 128 tokens with
 batch 5 to 55 and the padding of real batches (the longest text of a batch is what it is padded to),
@@ -28,7 +27,7 @@ def draw(pick, language):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=20261121)
     options = parser.parse_args()
@@ -38,4 +37,5 @@ def main():
     print("[" + ",\n ".join(json.dumps(it) for it in cases) + "]")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 """How much a prediction depends on what is not known of a card: cuDNN's choices for neighbouring numbers of multiprocessors, other
 clocks, caches and clusters.
 
-    bench/cards/neighbours.py PLIMSOLL PYTHON [SCRIPT ...]
+    python bench/instruments/neighbours.py PLIMSOLL PYTHON [SCRIPT ...]
 
-Each script of scripts/ is predicted on a card and on cards that differ from it in one thing. What is printed is how far the largest sum of
+Each script of ../programs/cards is predicted on a card and on cards that differ from it in one thing. What is printed is how far the largest sum of
 segments, and of blocks, is from the card's, and how large the largest workspace is: the safe number has that once more.
 """
 import json
@@ -13,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from sets import PROGRAMS
+
 CARDS = {
     "rtx4090": {
         "14 multiprocessors fewer": "sm_count = 114",
@@ -40,8 +40,10 @@ def predicted(plimsoll, python, script, gpu, folder):
 
 
 def main():
+    if sys.argv[1:] in ([], ["--help"]):
+        sys.exit(__doc__)
     plimsoll, python, *names = sys.argv[1:]
-    scripts = [it for it in sorted((HERE / "scripts").glob("*.py")) if not names or it.stem in names]
+    scripts = [it for it in sorted((PROGRAMS / "cards").glob("*.py")) if not names or it.stem in names]
     print("| script | card | what is otherwise | reserved | allocated | safe number of the card covers it |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for script in scripts:

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """What plimsoll costs beside the script itself: three training steps, alone on the phantom and under `plimsoll predict`.
 
-    bench/overhead/run.py [--repeats 5] [--only gpt2]
+    python bench/instruments/overhead.py [--repeats 5] [--only gpt2]
 
 "Alone" is the same Python, script and phantom, started with LD_PRELOAD and without the agent: imports, model
 construction and three steps of Python, which is what a prediction cannot avoid. The two are measured in turn.
@@ -19,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKLOADS = ROOT / "bench" / "accuracy" / "workloads.py"
+from sets import PLIMSOLL, PROGRAMS
+
 MOST_SECONDS = 1.5
 MOST_BYTES = 300_000_000
 
@@ -32,7 +31,7 @@ CASES = [
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default=os.environ.get("PLIMSOLL_BIN", ROOT / "target" / "release" / "plimsoll"))
+    parser.add_argument("--plimsoll", default=PLIMSOLL)
     parser.add_argument("--python", default=os.environ.get("PLIMSOLL_PYTHON", sys.executable))
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--repeats", type=int, default=5)
@@ -74,7 +73,7 @@ def main():
         for case in (it for it in CASES if it["name"] in options.only):
             path = folder / "case.json"
             path.write_text(json.dumps(case))
-            script = [options.python, WORKLOADS, path, folder / "out.json"]
+            script = [options.python, PROGRAMS / "workloads.py", path, folder / "out.json"]
             predict = [options.plimsoll, "predict", "--gpu", options.gpu, "--steps", case["steps"], "--", *script]
             alone, under = [], []
             measure(script, plain, folder / "log")  # Warms the page cache.

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """What `plimsoll explain` says of texts that people paste: tables, printed levels, logs (fixtures/pasted).
 
-    bench/pasted/run.py --plimsoll target/release/plimsoll [NAME ...]
-    bench/pasted/run.py ... --folder FOLDER      other texts, with an expected.json of their own
+    python bench/instruments/pasted.py --plimsoll target/release/plimsoll [NAME ...]
+    python bench/instruments/pasted.py ... --folder FOLDER      other texts, with an expected.json of their own
 
 `expected.json` was written down before the reader had seen the texts. Of each: `kinds` of what is recognised (`oom` for an error),
 `readings` with the numbers that have to be among those that were read, `says` (codes), `cause`, `next` (the command in full, or a
@@ -17,7 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from sets import ROOT
+
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -72,7 +72,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--plimsoll", required=True, type=os.path.abspath)
-    parser.add_argument("--folder", type=Path, default=HERE.parent.parent / "fixtures/pasted")
+    parser.add_argument("--folder", type=Path, default=ROOT / "fixtures/pasted")
     args = parser.parse_args()
     expected = json.loads((args.folder / "expected.json").read_text())
     names = [it for it in expected if not args.names or it in args.names]

@@ -1,23 +1,26 @@
 """Plans of `plimsoll fit` (phantom) against the real GPU. One JSON line for each.
 
-    PLIMSOLL_BIN=target/release/plimsoll python bench/fit/truth.py plans     makes the plans, anywhere
-    PLIMSOLL_BIN=target/release/plimsoll python bench/fit/truth.py           trains with them, on a machine with an H200
-    FIT_CARD=h100 for an H100; ONLY=t5,swin for these models; `python bench/fit/truth.py edges` tries the largest batches
+    PLIMSOLL_BIN=target/release/plimsoll python bench/instruments/plans.py plans     makes the plans, anywhere
+    PLIMSOLL_BIN=target/release/plimsoll python bench/instruments/plans.py           trains with them, on a machine with an H200
+    FIT_CARD=h100 for an H100; ONLY=t5,swin for these models; `python bench/instruments/plans.py edges` tries the largest batches; FIT_PLANS is where plans are kept
 
-A model gets two fifths more samples than a budget carries as it is: by trial on a GPU where h200-largest.jsonl has it, else by
+A model gets two fifths more samples than a budget carries as it is: by trial on a GPU where ../results/raw/largest-h200.jsonl has it, else by
 `--find-max` on the phantom.
 """
 import json, os, re, subprocess, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from sets import PROGRAMS, RAW
+
+if "--help" in sys.argv:
+    sys.exit(__doc__)
 BIN = os.environ["PLIMSOLL_BIN"]
 PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
 CARD = os.environ.get("FIT_CARD", "h200")
-PLANS = Path(os.environ.get("FIT_PLANS", HERE / "plans"))
+PLANS = Path(os.environ.get("FIT_PLANS", Path(tempfile.gettempdir(), "plimsoll-plans")))
 BUDGETS = (8, 12, 24)
-ROWS = [json.loads(it) for it in (HERE / "h200-largest.jsonl").read_text().splitlines()]
+ROWS = [json.loads(it) for it in (RAW / "largest-h200.jsonl").read_text().splitlines()]
 TRIED = {(it["model"], it["budget"]): it["found"] for it in ROWS if it["what"] == "largest"}
 MODELS = os.environ.get("ONLY", ",".join({it: 0 for it, _ in TRIED})).split(",")
 # What `--find-max` tries: from, to, in steps of.
@@ -31,7 +34,7 @@ def say(**fields):
 
 
 def train(model, batch, *more):
-    return [PYTHON, str(HERE / "train.py"), "--model", model, "--batch-size", str(batch), *map(str, more)]
+    return [PYTHON, str(PROGRAMS / "train.py"), "--model", model, "--batch-size", str(batch), *map(str, more)]
 
 
 def call(words, **env):

@@ -1,6 +1,6 @@
 """Reads snapshots, side by side with what else reads them.
 
-    python3 bench/read/run.py [--append] [--events N,N,...] [SNAPSHOT...]
+    python bench/instruments/read.py [--events N,N,...] [SNAPSHOT...]
 
 Every SNAPSHOT (a pickle; .xz is unpacked first) and a generated one of each size (`generate.py`) is read by
 
@@ -11,8 +11,7 @@ Every SNAPSHOT (a pickle; .xz is unpacked first) and a generated one of each siz
 - `trace_plot`: torch's `_memory_viz.py trace_plot`, which makes its page.
 
 Each runs in a process of its own, `--repeat` times, one after the other; the CPU seconds (user and system) are the
-least of them, the memory is the most resident. `--append` adds the table to bench/RESULTS.md. The Python that runs
-this needs torch for `trace_plot`, which is left out otherwise. GNU time (`apt install time`) tells the memory.
+least of them, the memory is the most resident. The Python that runs this needs torch for `trace_plot`, which is left out otherwise. GNU time (`apt install time`) tells the memory.
 """
 
 import argparse
@@ -20,13 +19,13 @@ import importlib.util
 import lzma
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from sets import HERE, ROOT
+
 LOAD = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))"
 
 
@@ -55,8 +54,6 @@ def built(*arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--append", action="store_true")
-    parser.add_argument("--date", default="2026-11-21")
     parser.add_argument("--events", default="200000,1000000,3000000,4000000", help="sizes to generate")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the generated files, which are made once")
@@ -80,19 +77,10 @@ def main():
         for n in (int(it) for it in args.events.split(",") if it):
             path = keep / f"generated-{n}.pickle"
             if not path.exists():
-                subprocess.run([sys.executable, ROOT / "bench/read/generate.py", str(n), path], check=True)
+                subprocess.run([sys.executable, HERE / "generate.py", str(n), path], check=True)
             files.append((f"{n / 1e6:g} M events", path))
         lines = table(files, args.repeat, reader, plimsoll, viz, scratch / "page.html")
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if args.append:
-        title = f"\n## Reading, side by side ({args.date}, {os.cpu_count()}-core {platform.machine()} VM)\n\n"
-        how = (
-            f"`bench/read/run.py`; CPU seconds (user + system, least of {args.repeat}) and most resident memory of one "
-            "process each, in one run on a machine that others use as well.\n\n"
-        )
-        with open(ROOT / "bench/RESULTS.md", "a") as results:
-            results.write(title + how + text)
+    print("\n".join(lines))
 
 
 def table(files, repeat, reader, plimsoll, viz, page):

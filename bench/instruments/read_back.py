@@ -1,6 +1,6 @@
 """Twenty small scripts that read whole numbers on the GPU: each on the CPU, where they are true, and on a phantom H200.
 
-    python bench/values/read_back.py --plimsoll BINARY [WORD ...]
+    python bench/instruments/read_back.py --plimsoll BINARY [WORD ...]
 
 Says of each script what differs. Only those are run whose name has one of the words. Needs no GPU.
 """
@@ -154,7 +154,7 @@ def read(command, body, device, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plimsoll", required=True)
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()

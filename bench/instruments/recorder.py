@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""What the recorder of `plimsoll run` costs on a GPU: step times of train.py alone and under it, in turn.
+"""What the recorder of `plimsoll run` costs on a GPU: step times of ../programs/recorded.py alone and under it, in turn.
 
-    bench/run/measure.py [--repeats 3] [--ranks N] [--stacks sampled] [tiny:16 gpt2:8 ...]
+    python bench/instruments/recorder.py [--repeats 3] [--ranks N] [--stacks sampled] [tiny:16 gpt2:8 ...]
 
 With ranks the script is DDP under torchrun, and all of that is recorded. Each run is a process of its own, which prints the median time between events at the ends of its steps, the first 15 left
 out. Prints the medians of these, and what recording adds, against the bar of issue 5: less than 1 %. Exit code 1 if it is over.
@@ -18,7 +17,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from sets import PLIMSOLL, PROGRAMS
+
 MOST = 0.01
 CASES = ("gpt2:8", "gpt2:1", "resnet50:64", "tiny:16", "cells:16")
 
@@ -26,7 +26,7 @@ CASES = ("gpt2:8", "gpt2:1", "resnet50:64", "tiny:16", "cells:16")
 def step(options, model, batch, recorded, folder):
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", options.ranks]
     steps = ["--steps", 215] if model in ("tiny", "cells") else []
-    script = [options.python, *(torchrun if options.ranks > 1 else []), HERE / "train.py", model, "--batch", batch, *steps]
+    script = [options.python, *(torchrun if options.ranks > 1 else []), PROGRAMS / "recorded.py", model, "--batch", batch, *steps]
     prefix = [options.plimsoll, "run", "--record", "run.zip", "--stacks", options.stacks, "--"] if recorded else []
     command = list(map(str, [*prefix, *script]))
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -55,7 +55,7 @@ def sampling(recording):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plimsoll", default=os.environ.get("PLIMSOLL_BIN", HERE.parents[1] / "target" / "release" / "plimsoll"))
+    parser.add_argument("--plimsoll", default=PLIMSOLL)
     parser.add_argument("--python", default=os.environ.get("PLIMSOLL_PYTHON", sys.executable))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)

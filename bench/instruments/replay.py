@@ -1,11 +1,10 @@
 """Replays recordings and compares with what PyTorch itself counted.
 
-    python3 bench/replay/run.py [--append] FOLDER...
+    python bench/instruments/replay.py FOLDER...
 
 FOLDER has `NAME.pickle.xz` and `NAME.json` (as in shared/data/recordings, truth, distributed). Prints one line
 for each recording: what the checked replay disagrees with, how its statistics compare with the recorded ones,
-whether the free run arrives at the same peak reserved, and events per second. `--append` adds a summary to
-bench/RESULTS.md.
+whether the free run arrives at the same peak reserved, and events per second; at the end a summary.
 """
 
 import argparse
@@ -16,7 +15,8 @@ import pathlib
 import subprocess
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from sets import ROOT
+
 
 
 def truth_of(path):
@@ -48,15 +48,12 @@ def compare(row, truth):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--append", action="store_true")
-    parser.add_argument("--date", default="2026-11-20")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wrong", type=int, default=6, help="how many wrong statistics to name")
     parser.add_argument("folders", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
     command = ["cargo", "run", "--quiet", "--release", "--package", "plimsoll-core", "--example", "replay_bench", "--"]
     files = [path for folder in args.folders for path in sorted(folder.glob("*.pickle.xz"))]
-    lines = []
     with tempfile.TemporaryDirectory() as scratch:
         plain = []
         for number, path in enumerate(files):
@@ -100,11 +97,6 @@ def main():
         f"{total['events'] / total['free'] / 1e6:.1f} million events/s free"
     )
     print(summary)
-    if args.append:
-        with open(ROOT / "bench" / "RESULTS.md", "a") as file:
-            folders = ", ".join(folder.name for folder in args.folders)
-            file.write(f"\n## Replay, {args.date}, 2-core x86-64 VM\n\n`bench/replay/run.py` over {folders}: {summary}.\n")
-
 
 if __name__ == "__main__":
     main()

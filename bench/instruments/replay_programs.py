@@ -1,12 +1,12 @@
 """Random programs on the real allocator, replayed: every event, and every statistic that PyTorch keeps.
 
-    PLIMSOLL_PYTHON=... python3 bench/replay/programs.py [--programs N] [--flags] [--append] [FOLDER]
+    PLIMSOLL_PYTHON=... python bench/instruments/replay_programs.py [--programs N] [--flags] [FOLDER]
 
 Runs the programs 0 to N of tests/replay/programs.py on the phantom, each in a process of its own, and replays each
 recording (three of each program, two of them from its middle). Half of the programs keep their pools to the end,
 where a recording of torch 2.11 names them. Recordings with pools or graphs are replayed a second time with the pool of
 each request in its event, as torch 2.12 writes it: what disagrees then is the model, and what disagrees only without it is
-what the replay made of a recording that names no pools. `--append` adds the summary to bench/RESULTS.md.
+what the replay made of a recording that names no pools.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from sets import ROOT
+
 sys.path.insert(0, str(ROOT / "tests"))
 from harness import PYTHON, Unpacked  # noqa: E402
 
@@ -90,11 +91,9 @@ def replayed(files):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--append", action="store_true")
     parser.add_argument("--flags", action="store_true", help="pools that never split, or serve when nothing else does")
-    parser.add_argument("--date", default="2026-11-21")
     parser.add_argument("folder", nargs="?", type=pathlib.Path, help="recordings that are there already")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -146,11 +145,7 @@ def main():
     for (pools, stacks), group in sorted(groups.items()):
         lines.append(f"| {pools}, {stacks} | " + " | ".join(str(group[it]) for it in columns) + " |")
     n_programs = len({pathlib.Path(path).stem.split("-")[0] for path in known})
-    table = "\n".join([f"{n_programs} programs.", "", *lines])
-    print(table)
-    if args.append:
-        with open(ROOT / "bench" / "RESULTS.md", "a") as file:
-            file.write(f"\n## Replay of random programs, {args.date}, 2-core x86-64 VM\n\n`bench/replay/programs.py`:\n\n{table}\n")
+    print("\n".join([f"{n_programs} programs.", "", *lines]))
 
 
 if __name__ == "__main__":

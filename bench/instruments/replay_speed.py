@@ -1,14 +1,16 @@
 """How fast the replay is, on one core: processor time over a generated recording, the best of several runs.
 
-    python3 bench/replay/speed.py [EVENTS]
+    python bench/instruments/replay_speed.py [EVENTS]
 """
 
 import json
-import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from sets import ROOT
+
+if "--help" in sys.argv:
+    sys.exit(__doc__)
 words = ["cargo", "run", "--quiet", "--release", "--package", "plimsoll-core", "--example", "replay_speed", "--", *sys.argv[1:]]
 row = json.loads(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
 assert row["mismatches"] == 0 and row["same_peak"], row

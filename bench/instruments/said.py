@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """What `explain` says of each recording, in a line; and how much of each peak is called unknown: at most 1 % in 95 % is the aim.
 
-    bench/findings/said.py --plimsoll target/release/plimsoll [--leaks NAME,...] RECORDING... [FOLDER...]
+    python bench/instruments/said.py --plimsoll target/release/plimsoll [--leaks NAME,...] RECORDING... [FOLDER...]
 
 Recordings of `predict --record` and plain snapshots, packed or not. `--leaks` names those that have a leak or growth; of any other, a finding of
 that kind, or of an evaluation's graph, is a false alarm. The exit code is 1 if there is one, or if too much is unknown.

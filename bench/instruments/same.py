@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
-"""Every script of the bench under two builds, or under one build with two settings: which answers differ?
+"""Every program of `sets.py` under two builds, or under one build with two settings: which answers differ?
 
-    bench/accuracy/same.py --jobs 16 before=BINARY after=BINARY
-    bench/accuracy/same.py --jobs 16 with=BINARY without="BINARY --assume values=off"
+    python bench/instruments/same.py --jobs 16 before=BINARY after=BINARY
+    python bench/instruments/same.py --jobs 16 with=BINARY without="BINARY --assume values=off"
 
 A side is a name, a binary and options of `predict`. A script's answer is what its report says of memory: verdict, peaks,
 safe number, categories, lines, steps and the codes of its notes. Some scripts differ from run to run by themselves (threads,
@@ -23,10 +22,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import spread
-from run import read_cases, read_truth
+from accuracy import read_truth
+from sets import SETS, programs
 
-HERE = Path(__file__).resolve().parent
 MEMORY = (
     "outcome peak_allocated_bytes peak_reserved_bytes peak_device_bytes safe_bytes context_bytes steps_seen steady categories "
     "top_lines late overflow workspaces ranks oom"
@@ -34,44 +32,14 @@ MEMORY = (
 REPEATS = 2
 
 
-def scripts():
-    """Each script of the bench: its name, its command after the Python, its environment, options of `predict`, its truth."""
-    for folder in ("h200", "h200-montecarlo"):
-        for case, truth in read_cases(HERE / folder / "cases.json"):
-            environment = {"PYTORCH_CUDA_ALLOC_CONF": case["alloc_conf"]} if case.get("alloc_conf") else {}
-            yield f"{folder}/{case['name']}", ["workloads.py", case, "OUT"], environment, ["--until-exit"], read_truth(truth)["reserved"]
-    for case, truth in read_cases(HERE / "h200-kinds" / "truth.json"):
-        yield f"kinds/{case['name']}", ["kinds.py", case["name"], "OUT"], {}, ["--until-exit"], read_truth(truth)["reserved"]
-    measured = json.loads((HERE / "values" / "h200.json").read_text())
-    for line in (HERE / "values" / "list").read_text().splitlines():
-        name, script = (line.split() * 2)[:2]
-        command = ["values/measure.py", "OUT", str(HERE / "values" / f"{script}.py")]
-        yield f"values/{name}", command, {"KIND": name}, ["--until-exit"], measured.get(name, {}).get("reserved")
-    for name, words in (spread.JOBS | spread.OWN).items():
-        script, *words = words
-        launcher = [] if name in spread.OWN else ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        gpus = ["--gpus", "1" if name == "share" else "2"] if name in spread.OWN else []
-        yield f"spread/{name}", [*launcher, str(HERE / "h200-spread" / "scripts" / script), *words], {}, [*gpus, "--until-exit"], None
-    for folder in ("loops", "snippets"):
-        for path in sorted((HERE.parent / "fit" / folder).glob("*.py")):
-            yield f"{folder}/{path.stem}", [str(path)], {}, [], None
-
-
 def answer(side, script, args):
     """What this side's report says of memory."""
-    name, words, environment, options, _ = script
     with tempfile.TemporaryDirectory() as folder:
-        case = next((it for it in words if isinstance(it, dict)), None)
-        if case:
-            Path(folder, "case.json").write_text(json.dumps(case))
-        places = {"OUT": f"{folder}/out.json"}
-        words = [f"{folder}/case.json" if it is case else places.get(it, it) for it in words]
-        if words[0].endswith(".py"):
-            words[0] = str(HERE / words[0])
         report = f"{folder}/report.json"
         own = [*shlex.split(side)]
-        command = [own[0], "predict", "--gpu", "h200", "--quiet", "--json", report, *options, *own[1:], "--", args.python, *words]
-        env = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"} | environment
+        words = script.command(folder, f"{folder}/out.json")
+        command = [own[0], "predict", "--gpu", "h200", "--quiet", "--json", report, *script.options, *own[1:], "--", args.python, *words]
+        env = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"} | script.environment
         began = time.time()
         try:
             ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=args.timeout)
@@ -101,14 +69,15 @@ def main():
     parser.add_argument("sides", nargs="+", metavar="NAME=BINARY [OPTIONS]")
     parser.add_argument("--python", default=os.environ.get("PLIMSOLL_PYTHON", sys.executable))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--sets", nargs="*", default=SETS, choices=SETS)
     parser.add_argument("--only", nargs="*", default=[], help="scripts whose name contains one of these")
     parser.add_argument("--timeout", type=int, default=150)
     parser.add_argument("--known", action="append", default=[])
     parser.add_argument("--out")
     args = parser.parse_args()
     sides = dict(it.split("=", 1) for it in args.sides)
-    all_scripts = [it for it in scripts() if not args.only or any(part in it[0] for part in args.only)]
-    by_name = {it[0]: it for it in all_scripts}
+    by_name = {f"{it.set}/{it.name}": it for it in programs(*args.sets)}
+    by_name = {name: it for name, it in by_name.items() if not args.only or any(part in name for part in args.only)}
     known, out = {}, open(args.out, "w") if args.out else None
     for path in args.known:
         for line in Path(path).read_text().splitlines():
@@ -143,11 +112,12 @@ def main():
     print(f"{len(by_name)} scripts: {sum(not differs(it) for it in by_name)} the same; without an answer: {n_failed}")
     for side in sides:
         exact = near = n = 0
-        for name, (*_, truth) in by_name.items():
-            said = known[name, side][0].get("peak_reserved_bytes")
+        for name, script in by_name.items():
+            truth, said = read_truth(script.truth)["reserved"] if script.truth else None, known[name, side][0].get("peak_reserved_bytes")
             if truth and said:
                 n, exact, near = n + 1, exact + (said == truth), near + (abs(said / truth - 1) <= 0.01)
         print(f"{side}: reserved equal to the byte of an H200 in {exact} of {n}, within 1 % in {near}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """How long a search takes: wall time, processor time and runs of `plimsoll fit` on the scripts that have a bar.
 
-    taskset -c 0,1 python bench/fit/speed.py --binary target/release/plimsoll [--only gpt2,resnet50] [--before OTHER_BINARY]
+    taskset -c 0,1 python bench/instruments/search_speed.py --binary target/release/plimsoll [--only gpt2,resnet50] [--before OTHER_BINARY]
 
 A line of JSON for each search: of two binaries they take turns. Bars on two quiet cores: gpt2 12 s, resnet50 25 s, hf_trainer 20 s, compiled 60 s; `find-` at most 8 runs.
 """
@@ -16,13 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from sets import ROOT
+
 GPT2, RESNET = ["examples/finetune_gpt2.py", "--batch-size"], ["examples/train_resnet50.py", "--batch-size"]
 SEARCHES = {
     "gpt2": (["--gpu", "rtx3060-12g"], [*GPT2, "16"]),
     "resnet50": (["--gpu", "rtx3060-12g"], [*RESNET, "128"]),
-    "hf_trainer": (["--gpu", "h100-80g", "--limit-reserved", "17285146214"], ["bench/fit/people/hf_trainer.py"]),
-    "compiled": (["--gpu", "h100-80g", "--limit-reserved", "8979166003"], ["bench/fit/loops/compiled.py"]),
+    "hf_trainer": (["--gpu", "h100-80g", "--limit-reserved", "17285146214"], ["bench/programs/people/hf_trainer.py"]),
+    "compiled": (["--gpu", "h100-80g", "--limit-reserved", "8979166003"], ["bench/programs/loops/compiled.py"]),
     "find-gpt2": (["--gpu", "rtx3060-12g", "--find-max", "batch=1..2048"], [*GPT2, "{batch}"]),
     "find-resnet50": (["--gpu", "rtx3060-12g", "--find-max", "batch=1..2048"], [*RESNET, "{batch}"]),
     "find-resnet50-24g": (["--gpu", "rtx4090", "--find-max", "batch=1..2048"], [*RESNET, "{batch}"]),

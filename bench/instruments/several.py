@@ -1,8 +1,8 @@
-"""Jobs on two and four H200s (h200-several/runs.jsonl) against one imagined rank of them.
+"""Jobs on two and four H200s (../results/raw/several-h200.jsonl) against one imagined rank of them.
 
-    python bench/accuracy/several.py --plimsoll target/release/plimsoll --python PYTHON --keep FOLDER [NAME...]
+    python bench/instruments/several.py --plimsoll target/release/plimsoll --python PYTHON --keep FOLDER [NAME...]
 
-A row a kind of distributed.py and a number of GPUs: the peaks that real ranks and runs had, how far the nearest of the
+A row a kind of ../programs/job.py and a number of GPUs: the peaks that real ranks and runs had, how far the nearest of the
 phantom's two orders is from each, at worst, and whether `safe_bytes` covers the worst process. Ranks of a pipeline are
 different programs: all of them run, and each is compared with its own. Reports that FOLDER has are not made again.
 """
@@ -12,7 +12,8 @@ import json
 import subprocess
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from sets import PROGRAMS, RAW
+
 ONE_PROCESS = {"data-parallel", "data-parallel-amp", "device-map", "device-map-generate", "two-devices-by-hand"}
 SIZES = ("allocated", "reserved")
 
@@ -20,7 +21,7 @@ SIZES = ("allocated", "reserved")
 def report(name, world, args):
     path = Path(args.keep) / f"{name}.{world}.report.json"
     if not path.exists():
-        script = [str(HERE / "distributed.py"), name, str(path.with_suffix(""))]
+        script = [str(PROGRAMS / "job.py"), name, str(path.with_suffix(""))]
         ranks = ["--world-size", str(world)]
         if name in ONE_PROCESS:
             ranks = ["--gpus", str(world)]
@@ -71,14 +72,14 @@ def row(name, world, truths, said, prefix):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll", default="plimsoll")
     parser.add_argument("--python", default="python3")
     parser.add_argument("--keep", required=True)
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     truths = {}
-    for line in (HERE / "h200-several" / "runs.jsonl").read_text().splitlines():
+    for line in (RAW / "several-h200.jsonl").read_text().splitlines():
         it = json.loads(line)
         if "facts" not in it and (not args.names or it["name"] in args.names):
             truths.setdefault((it["name"], it["world"]), []).append(it)

@@ -1,8 +1,8 @@
 """Scripts for several GPUs, written as people write them and run once on two H200s, against what a phantom says of them.
 
-    python bench/accuracy/spread.py --plimsoll target/release/plimsoll --python PYTHON --keep FOLDER [NAME...]
+    python bench/instruments/spread.py --plimsoll target/release/plimsoll --python PYTHON --keep FOLDER [NAME...]
 
-`h200-spread/scripts` has the scripts, `h200-spread/truth.jsonl` what PyTorch's allocator counted in each process until it
+`../programs/spread` has the scripts, `../results/raw/spread-h200.jsonl` what PyTorch's allocator counted in each process until it
 ended (a rank and a device a line). The error is that of the nearer of the two orders (docs/distributed.md) for rank 0, and
 for every rank where a script starts its own. Reports that FOLDER has are not made again.
 """
@@ -13,39 +13,17 @@ import os
 import subprocess
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent / "h200-spread"
-TORCHRUN = "acc ddp_cifar dlrm cp hsdp_dcp megatron mixed moco moe muon ring titan zero3 fsdp1_t5".split()
-JOBS = {name: [f"{name}.py"] for name in TORCHRUN}
-JOBS |= {f"pipe_{it}": ["pipe.py", "--schedule", it] for it in ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS")}
-JOBS |= {f"hooks_{it}": ["hooks.py", it] for it in ("batched", "powersgd", "fp16", "static")}
-JOBS |= {f"trainer_{it}": ["trainer_fsdp.py", "--mode", it] for it in ("fsdp", "fsdp2", "ddp")}
-JOBS |= {
-    "titan_tp1": ["titan.py", "--tp", "1"],
-    "titan_compile": ["titan.py", "--tp", "1", "--compile"],
-    "fsdp1_t5_grad_op": ["fsdp1_t5.py", "--strategy", "SHARD_GRAD_OP"],
-}
-# These start their processes themselves, or need none.
-OWN = {
-    "spawn_join": ["spawn_join.py"],
-    "lit_ddp": ["lit.py", "--strategy", "ddp"],
-    "lit_fsdp": ["lit.py", "--strategy", "fsdp"],
-    "lit_unused": ["lit.py", "--strategy", "ddp_find_unused_parameters_true", "--precision", "32-true"],
-    "dmap": ["dmap.py"],
-    "share": ["share.py"],
-}
+from sets import RAW, programs
+
 SIZES = ("allocated", "reserved")
 
 
-def report(name, args):
-    path = Path(args.keep) / f"{name}.json"
+def report(program, args):
+    path = Path(args.keep) / f"{program.name}.json"
     if not path.exists():
-        script, *words = (JOBS | OWN)[name]
-        launcher = [] if name in OWN else ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        gpus = ["--gpus", "1" if name == "share" else "2"] if name in OWN else []
-        options = ["--gpu", "h200", *gpus, "--until-exit", "--quiet", "--json", str(path.resolve())]
-        command = [args.plimsoll, "predict", *options, "--", args.python, *launcher, str(HERE / "scripts" / script), *words]
-        env = os.environ | {"HF_HUB_OFFLINE": "1"}
-        subprocess.run(command, cwd=args.keep, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = ["--gpu", "h200", *program.options, "--quiet", "--json", str(path.resolve())]
+        command = [args.plimsoll, "predict", *options, "--", args.python, *program.command(args.keep, "")]
+        subprocess.run(command, cwd=args.keep, env=os.environ | {"HF_HUB_OFFLINE": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return json.loads(path.read_text()) if path.exists() else None
 
 
@@ -70,10 +48,11 @@ def main():
     parser.add_argument("--keep", required=True)
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    truths = [json.loads(line) for line in (HERE / "truth.jsonl").read_text().splitlines()]
+    truths = [json.loads(line) for line in (RAW / "spread-h200.jsonl").read_text().splitlines()]
     print("| script | rank | allocated | reserved | reserved there | safe covers |\n|---|---|---|---|---|---|")
-    for name in args.names or sorted(JOBS | OWN):
-        said = report(name, args)
+    jobs = {it.name: it for it in programs("spread")}
+    for name in args.names or sorted(jobs):
+        said = report(jobs[name], args)
         if said is None:
             print(f"| {name} | | no report | | | |")
             continue

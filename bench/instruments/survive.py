@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 """Does `plimsoll run --survive` bring a training through a step that does not fit, with the numbers of an undisturbed one?
 
-    bench/survive/run.py --plimsoll target/release/plimsoll --python .venv/bin/python
-    bench/survive/run.py ... --phantom h200            on a machine without a GPU: whether it ends, and in which ways; numbers are zeros
-    bench/survive/run.py ... --neighbour --share 0.6 gan unet
+    python bench/instruments/survive.py --plimsoll target/release/plimsoll --python .venv/bin/python
+    python bench/instruments/survive.py ... --phantom h200            on a machine without a GPU: whether it ends, and in which ways; numbers are zeros
+    python bench/instruments/survive.py ... --neighbour --share 0.6 gan unet
 
-Each program in `programs` trains six steps. It runs undisturbed once, which tells what its usual steps and its large one reserve;
+Each program in `../programs/survive` trains six steps. It runs undisturbed once, which tells what its usual steps and its large one reserve;
 then with a limit between the two (`--share` of the way), bare and with `--survive`. With `--neighbour` no step is large, and what is
 free is taken in the middle, but for half of what a step needs above what stays.
 """
@@ -18,8 +17,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-PROGRAMS = sorted(it.stem for it in (HERE / "programs").glob("*.py") if it.stem != "planted")
+from sets import PROGRAMS, ROOT
+
+FOLDER = PROGRAMS / "survive"
+NAMES = sorted(it.stem for it in FOLDER.glob("*.py") if it.stem != "planted")
 MIB = 1 << 20
 
 
@@ -36,7 +37,7 @@ def main():
     args.plimsoll = args.plimsoll.resolve()
     device = on_phantom(args) if args.phantom else {}
     print(f"{'program':<20}{'limit':>8}  bare     survive  ways, or why not")
-    for name in args.names or PROGRAMS:
+    for name in args.names or NAMES:
         line = tried(args, name, device)
         print(f"{name:<20}{line['limit'] / MIB:>8.0f}  {line['bare']:<9}{line['survive']:<9}{line['said']}", flush=True)
         if args.out:
@@ -46,7 +47,7 @@ def main():
 
 def on_phantom(args):
     """What makes a process see a phantom."""
-    sys.path.insert(0, str(HERE.parent.parent / "tests"))
+    sys.path.insert(0, str(ROOT / "tests"))
     os.environ.setdefault("PLIMSOLL_BIN", str(args.plimsoll))
     from harness import Unpacked
 
@@ -89,9 +90,9 @@ def tried(args, name, device):
 def run(args, name, device, folder, settings, *words):
     words = [args.plimsoll, *words] if words else []
     environment = os.environ | device | {it: str(value) for it, value in settings.items()}
-    environment["PYTHONPATH"] = str(HERE / "programs")
+    environment["PYTHONPATH"] = str(FOLDER)
     ran = subprocess.run(
-        [*map(str, words), args.python, str(HERE / "programs" / f"{name}.py")], cwd=folder, env=environment, capture_output=True, text=True
+        [*map(str, words), args.python, str(FOLDER / f"{name}.py")], cwd=folder, env=environment, capture_output=True, text=True
     )
     steps = [json.loads(it.removeprefix("STEP ")) for it in ran.stdout.splitlines() if it.startswith("STEP ")]
     if not settings and (ran.returncode or len(steps) != 6):

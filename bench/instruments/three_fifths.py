@@ -1,13 +1,13 @@
 """Scripts at three fifths of the memory that they need: the plan of `plimsoll fit`, made on the phantom, run on the real GPU under that limit.
 
-    python bench/fit/three_fifths.py --binary target/release/plimsoll --out rows.jsonl              on a machine with a GPU
-    python bench/fit/three_fifths.py --binary ... --out rows.jsonl --phantom --only simclr,dgcnn    anywhere: what it needs is predicted
-    python bench/fit/three_fifths.py --binary ... --out again.jsonl --steps-of rows.jsonl            with a GPU: the steps of those plans, with no search beside them
-    python bench/fit/three_fifths.py --table rows.jsonl                                             the rows as a table; of two files, before and after
+    python bench/instruments/three_fifths.py --binary target/release/plimsoll --out rows.jsonl              on a machine with a GPU
+    python bench/instruments/three_fifths.py --binary ... --out rows.jsonl --phantom --only simclr,dgcnn    anywhere: what it needs is predicted
+    python bench/instruments/three_fifths.py --binary ... --out again.jsonl --steps-of rows.jsonl            with a GPU: the steps of those plans, with no search beside them
+    python bench/instruments/three_fifths.py --table bench/results/raw/three_fifths.jsonl            the rows as a table with its sums; of two files, before and after
 
 For each script: as it is on the GPU (`run --measure`: what it reserves, how long a step is), `fit --limit-reserved` with three fifths of that
 (on the CPU, several at once), the same script under that limit with the plan, and, if there is time, without. A line of JSON for
-each part as soon as it is done. The scripts of `people/` come first. A training is ended after some steps.
+each part as soon as it is done. The scripts of ../programs/people come first, then loops, settings, snippets. A training is ended after some steps.
 """
 
 import argparse
@@ -24,7 +24,8 @@ import threading
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from sets import HERE, PROGRAMS
+
 SETTINGS = [("frag", []), ("resnet", ["resnet50"]), ("resnet", ["resnet50", "amp"]), ("resnet", ["vgg16"]), ("segment", []), ("eager", ["gpt2"]), ("eager", ["llama"])]
 NOT_TRAINING = {"rest", "profiled", "history", "search", "simple_cnn", "monitored", "replicated"}
 """Of the snippets: helpers, loops that end after a step, those that differ from another one only in what they print."""
@@ -33,11 +34,11 @@ NOT_TRAINING = {"rest", "profiled", "history", "search", "simple_cnn", "monitore
 def scripts():
     """Names with their words, those of `people` first."""
     res = {}
-    for path in sorted(HERE.glob("people/*.py")) + sorted(HERE.glob("loops/*.py")):
+    for path in sorted(PROGRAMS.glob("people/*.py")) + sorted(PROGRAMS.glob("loops/*.py")):
         res[path.stem] = [path]
     for name, words in SETTINGS:
-        res["-".join([name, *words])] = [HERE / "settings" / f"{name}.py", *words]
-    for path in sorted(HERE.glob("snippets/*.py")):
+        res["-".join([name, *words])] = [PROGRAMS / "settings" / f"{name}.py", *words]
+    for path in sorted(PROGRAMS.glob("snippets/*.py")):
         if path.stem not in NOT_TRAINING:
             res[f"snippet-{path.stem}"] = [path]
     return res
@@ -214,6 +215,28 @@ def table(paths):
         for it in parts:
             cells += cells_of(it)
         print("| " + " | ".join(cells) + " |")
+    sums(list(all[-1].values()))
+
+
+def sums(scripts):
+    """What the table comes to. Steps that were made while searches ran beside them are no measure."""
+    fits = [it["fit"] for it in scripts if "fit" in it]
+    # A run that was cut off before its first step has not reached its peak.
+    ran = [it for it in scripts if "plan" in it and (it["plan"]["steps"] or it["plan"]["code"] is not None)]
+    off = [it["plan"]["peak_reserved_bytes"] / it["fit"]["predicted"] - 1 for it in ran if it["fit"].get("predicted")]
+    ratios = []
+    for it in ran:
+        told = (it["fit"].get("plans") or [{}])[0]
+        if told.get("time_factor") and it["plan"].get("step") and it["bare"].get("step") and not it["plan"].get("beside_searches"):
+            low, high = told["time_factor_range"]
+            took = it["plan"]["step"]["median"] / it["bare"]["step"]["median"]
+            ratios.append((abs(told["time_factor"] / took - 1), low <= took <= high))
+    print(f"\n{len(fits)} scripts: a plan for {sum(bool(it.get('plans')) for it in fits)}, fit as they are {sum(it.get('outcome') == 'fits' for it in fits)}, {sum(bool(it.get('interrupted')) for it in fits)} searches interrupted")
+    plans = [it["plan"] for it in scripts if "plan" in it]
+    print(f"{len(plans)} plans ran on the card: {sum(bool(it.get('oom')) for it in plans)} out of memory, {len(plans) - len(ran)} cut off before their first step")
+    print(f"reserved as predicted, to the byte: {sum(not it for it in off)} of {len(off)}; within 1 %: {sum(abs(it) <= 0.01 for it in off)}; more than predicted: {sum(0 < it for it in off)}, {max(off):.1%} at most")
+    errors = sorted(it for it, _ in ratios)
+    print(f"step times told and measured with nothing beside them: {len(errors)}, {errors[len(errors) // 2]:.1%} off at the median, within 25 %: {sum(it <= 0.25 for it in errors)}, in the range: {sum(it for _, it in ratios)}")
 
 
 def rows_of(path):
@@ -228,7 +251,8 @@ def cells_of(parts):
     bare, fit, plan = (parts.get(it, {}) for it in ("bare", "fit", "plan"))
     best = (fit.get("plans") or [{}])[0]
     remedies = ", ".join(best.get("remedies") or []) or (fit.get("outcome") or ("not done" if "fit" not in parts else "failed")).replace("_", " ")
-    ran = "" if not plan else "**runs out**" if plan.get("oom") else "**fails**" if plan.get("code") else mb(plan.get("peak_reserved_bytes"))
+    size = mb(plan.get("peak_reserved_bytes"))
+    ran = "" if not plan else "**runs out**" if plan.get("oom") else f"{size}, ends as without" if plan.get("code") and bare.get("code") else "**fails**" if plan.get("code") else size
     steps = [it["step"]["median"] for it in (plan, bare) if it.get("step")]
     ratio = f"{steps[0] / steps[1]:.2f}" if len(steps) == 2 else "-"
     told = f"{best['time_factor']:.2f}" if best.get("time_factor") else "-"

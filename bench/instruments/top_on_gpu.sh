@@ -1,6 +1,6 @@
 #!/bin/bash
 # On a machine with an NVIDIA GPU: two trainings under `plimsoll run`, one without, and what `top` and `exporter` say of them.
-#   bench/watch/top_on_gpu.sh PLIMSOLL PYTHON-WITH-TORCH [FOLDER-FOR-RESULTS]
+#   bench/instruments/top_on_gpu.sh PLIMSOLL PYTHON-WITH-TORCH [FOLDER-FOR-RESULTS]
 set -u
 plimsoll=$(realpath "$1") python=$2 out=${3:-$(mktemp -d)}
 mkdir -p "$out"; here=$(mktemp -d); cd "$here"

@@ -1,11 +1,14 @@
 """Small programs whose result is read back, on the device and on the CPU, which is exact: names those that differ.
 
-    plimsoll predict --gpu h200 --until-exit -- python functions.py [NAME ...]
+    plimsoll predict --gpu h200 --until-exit -- python bench/instruments/value_functions.py [NAME ...]
 """
 import sys
 
 import torch
 import torch.nn.functional as F
+
+if "--help" in sys.argv:
+    sys.exit(__doc__)
 torch.manual_seed(3)
 B, T = 6, 48
 lengths = torch.tensor([48, 3, 17, 30, 22, 9])

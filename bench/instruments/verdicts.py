@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 """Whether `plimsoll predict` promises what is true: scripts with one planted truth each.
 
-    bench/verdicts/run.py --plimsoll target/release/plimsoll --python .venv/bin/python [NAME ...]
-    bench/verdicts/run.py ... --unseen        those that nobody looked at before: the first try counts
-    bench/verdicts/run.py ... --check         read the expectations, run nothing
+    python bench/instruments/verdicts.py --plimsoll target/release/plimsoll --python .venv/bin/python [NAME ...]
+    python bench/instruments/verdicts.py --check      read the expectations, run nothing
 
-The first line of a script's docstring is what has to be answered:
+The first line of a script's docstring (../programs/verdicts) is what has to be answered:
 
     expect: fits
     expect: fits, inference (64 forward passes)     also `generation`, `evaluation`: no step was meant
@@ -28,7 +26,9 @@ More lines may follow:
     files: NAME=CONTENTS                       a file that is there before
     why: the arithmetic, for people
 
-For growth the bytes are those of the tensors, by arithmetic; an answer may differ by 5 %.
+For growth the bytes are those of the tensors, by arithmetic, of sizes of which PyTorch's allocator rounds nothing (2 and 4 MiB fill its segments of
+20 MiB without a rest, 16 MiB has a segment for itself); an answer may differ by 5 %. A line that has to be named carries a mark: `# keeps` what keeps a
+tensor, `# makes` where it was made, `# dies` where memory runs out. The marks are for people; nothing may read them.
 One line a script, a table at the end. The exit code is 1 if an answer is wrong.
 """
 
@@ -47,7 +47,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from sets import PROGRAMS
+
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 EXIT_CODES = {"fits": 0, "grows": 1, "out_of_memory": 1, "script_failed": 2}
 
@@ -289,17 +290,14 @@ def main():
     parser.add_argument("names", nargs="*", help="only these scripts")
     parser.add_argument("--plimsoll", type=os.path.abspath)
     parser.add_argument("--python", default=sys.executable, type=os.path.abspath)
-    parser.add_argument("--unseen", action="store_true", help="those of unseen/ instead")
-    parser.add_argument("--all", action="store_true", help="both")
     parser.add_argument("--check", action="store_true", help="read the expectations and end")
     parser.add_argument("--options", default="", help="more options for predict, as one word")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=int, default=300, help="seconds for one script")
     parser.add_argument("--out", type=Path, help="where reports go; a new folder if not given")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
 
-    folders = ["unseen"] if args.unseen else ["scripts", "unseen"] if args.all or args.check else ["scripts"]
-    there = {it.stem: Script.read(it) for folder in folders for it in sorted((HERE / folder).glob("*.py"))}
+    there = {it.stem: Script.read(it) for it in sorted((PROGRAMS / "verdicts").glob("*.py"))}
     if unknown := set(args.names) - there.keys():
         raise SystemExit(f"no such script: {', '.join(sorted(unknown))}")
     chosen = [there[it] for it in args.names] if args.names else list(there.values())

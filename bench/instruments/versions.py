@@ -1,7 +1,7 @@
-#!/usr/bin/env python3
-"""The programs of this folder under whatever PyTorch there is: measured on a GPU, and predicted on the phantom, in one call.
+"""The bench's programs under whatever PyTorch there is: measured on a GPU, and predicted on the phantom, in one call.
 
-    bench/accuracy/versions.py --plimsoll BINARY --jobs 12 --out torch-2.15.json
+    python bench/instruments/versions.py --plimsoll BINARY --gpus 1 --jobs 12 --out torch-2.15.json
+    python bench/instruments/versions.py ... --sets people loops --steps 8 --lanes 2 --each 120      scripts as people write them
 
 A machine that has a GPU runs each program on it (`--gpus N` are used in turn) and, beside that, predicts it. Without a GPU, or with
 `--truth FILE` (an earlier `--out`), only the predictions are made. Prints a row a program, and how many are equal to the byte.
@@ -17,43 +17,21 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from run import read_cases
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-# Scripts of kinds.py beside the cases: what differs between releases shows in libraries' work areas and in compiled code.
-LISTS = ("h200/cases.json", "h200-kinds/truth.json")
+from sets import SETS, programs
 
 
-def programs(kinds):
-    for name in LISTS:
-        for case, _ in read_cases(os.path.join(HERE, name)):
-            if "script" not in case or case["name"] in kinds:
-                yield case
-
-
-def words(case, folder, out):
-    if "script" in case:
-        return [os.path.join(HERE, case["script"]), case["name"], out]
-    path = os.path.join(folder, case["name"] + ".case")
-    with open(path, "w") as file:
-        json.dump(case, file)
-    return [os.path.join(HERE, "workloads.py"), path, out]
-
-
-def environment(case, gpu=None):
-    res = dict(os.environ, HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2")
-    if case.get("alloc_conf"):
-        res["PYTORCH_CUDA_ALLOC_CONF"] = case["alloc_conf"]
+def environment(program, gpu=None):
+    res = dict(os.environ, HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2") | program.environment
     if gpu is not None:
         res["CUDA_VISIBLE_DEVICES"] = str(gpu)
     return res
 
 
-def ran(command, env, timeout, out):
+def ran(command, env, timeout, out, folder):
     """What it left, and the last line that it said if it left nothing."""
     began = time.time()
     try:
-        it = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
+        it = subprocess.run(list(map(str, command)), cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
         said = (it.stderr or it.stdout).strip().splitlines()[-1:] or [f"exit {it.returncode}"]
     except subprocess.TimeoutExpired:
         said = [f"not done in {timeout:.0f} s"]
@@ -71,17 +49,23 @@ def main():
     parser.add_argument("--gpu", default="h200", help="the card that is predicted for")
     parser.add_argument("--gpus", type=int, default=0, help="how many GPUs measure; 0: none")
     parser.add_argument("--truth", help="what an earlier run measured")
-    parser.add_argument("--kinds", nargs="*", default=[], help="scripts of kinds.py to run beside the cases")
+    parser.add_argument("--sets", nargs="*", default=["workloads"], choices=SETS)
+    parser.add_argument("--kinds", nargs="*", default=[], help="programs of kinds to run beside them: what differs between releases shows in work areas and compiled code")
+    parser.add_argument("--steps", type=int, help="people's trainings are ended after so many")
     parser.add_argument("--only", nargs="*", default=[], help="programs whose name contains one of these")
     parser.add_argument("--without", nargs="*", default=[], help="programs that are left out")
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time, on the GPU and on the phantom each")
+    parser.add_argument("--lanes", type=int, help="on the GPU, if not as many")
+    parser.add_argument("--each", type=float, default=3600, help="seconds that a program has")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     end = time.time() + args.seconds
-    cases = [it for it in programs(args.kinds) if not args.only or any(part in it["name"] for part in args.only)]
-    cases = [it for it in cases if it["name"] not in args.without]
-    rows = {it["name"]: {} for it in cases}
+    args.plimsoll = os.path.abspath(args.plimsoll)
+    args.python = os.path.abspath(args.python) if os.sep in args.python else args.python
+    chosen = [*programs(*args.sets, steps=args.steps), *(it for it in programs("kinds") if it.name in args.kinds)]
+    chosen = [it for it in chosen if it.name not in args.without and (not args.only or any(part in it.name for part in args.only))]
+    rows = {it.name: {} for it in chosen}
     if args.truth:
         with open(args.truth) as file:
             for name, row in json.load(file)["programs"].items():
@@ -96,31 +80,34 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
 
-        def measure(numbered):
-            number, case = numbered
-            if time.time() > end - 10:
-                return
-            out = os.path.join(folder, case["name"] + ".truth")
-            it, seconds = ran([args.python, *words(case, folder, out)], environment(case, number % args.gpus), end - time.time(), out)
-            keys = ("failed", "torch", "max_allocated", "max_reserved", "nvml_process", "num_alloc_retries", "oom")
-            rows[case["name"]]["truth"] = {key: it[key] for key in keys if key in it} | {"seconds": seconds}
+        def left():
+            return min(args.each, end - time.time())
 
-        def predict(case):
-            if time.time() > end - 10:
+        def measure(numbered):
+            number, program = numbered
+            if left() < 10:
                 return
-            report = os.path.join(folder, case["name"] + ".report")
-            its = words(case, folder, os.path.join(folder, case["name"] + ".out"))
-            command = [args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", report, "--", args.python, *its]
-            it, seconds = ran(command, environment(case), end - time.time(), report)
+            out = os.path.join(folder, program.name + ".truth")
+            it, seconds = ran([args.python, *program.command(folder, out)], environment(program, number % args.gpus), left(), out, folder)
+            keys = ("failed", "torch", "max_allocated", "max_reserved", "nvml_process", "nvml_process_bytes", "num_alloc_retries", "oom")
+            rows[program.name]["truth"] = {key: it[key] for key in keys if key in it} | {"seconds": seconds}
+
+        def predict(program):
+            if left() < 10:
+                return
+            report = os.path.join(folder, program.name + ".report")
+            its = program.command(folder, os.path.join(folder, program.name + ".out"))
+            command = [args.plimsoll, "predict", "--gpu", args.gpu, *program.options, "--json", report, "--", args.python, *its]
+            it, seconds = ran(command, environment(program), left(), report, folder)
             keys = ("failed", "outcome", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "safe_bytes")
             kept = {key: it[key] for key in keys if key in it} | {"seconds": seconds}
             if it.get("outcome") == "script_failed":
                 kept["failed"] = it["notes"][0]["text"]
-            rows[case["name"]]["predicted"] = kept | {"notes": sorted(note["code"] for note in it.get("notes", []))}
+            rows[program.name]["predicted"] = kept | {"notes": sorted(note["code"] for note in it.get("notes", []))}
 
-        with ThreadPoolExecutor(args.jobs) as gpu, ThreadPoolExecutor(args.jobs) as phantom:
-            both = [gpu.submit(measure, it) for it in enumerate(cases)] if args.gpus else []
-            both += [phantom.submit(predict, it) for it in cases]
+        with ThreadPoolExecutor(args.lanes or args.jobs) as gpu, ThreadPoolExecutor(args.jobs) as phantom:
+            both = [gpu.submit(measure, it) for it in enumerate(chosen)] if args.gpus else []
+            both += [phantom.submit(predict, it) for it in chosen]
             for it in both:
                 it.result()
         write()

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Are leaks told in time, are clean runs left alone, and what does it cost? On one GPU, without a network.
 
-    bench/watch/run.py --binary target/release/plimsoll --python python3 --out results
+    python bench/instruments/watch.py --binary target/release/plimsoll --python python3 --out results
 
-leaks   small trainings with a planted leak, each in a room of its own: is there an alarm before half of what was free is gone,
+leaks   small trainings (../programs/watch) with a planted leak, each in a room of its own: is there an alarm before half of what was free is gone,
         with the line that keeps it?
 clean   trainings of variable length without one: any alarm is false
 speed   blocks of steps with the watch on and off in one process; and the script alone, under `run`, under `run --watch` and with `plimsoll.watch()`
@@ -22,8 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+from sets import PROGRAMS, ROOT
+
+WATCH = PROGRAMS / "watch"
+sys.path.insert(0, str(WATCH))
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--binary", required=True)
@@ -44,7 +45,7 @@ binary = str(Path(it.binary).resolve())
 
 
 def started(words, folder):
-    package = os.pathsep.join(filter(None, [str(HERE.parents[1] / "python"), os.environ.get("PYTHONPATH")]))
+    package = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
     environment = dict(os.environ, PLIMSOLL_RUNNING=str(folder / "running"), OMP_NUM_THREADS="1", PYTHONPATH=package, PLIMSOLL_BIN=binary)
     began = time.monotonic()
     ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -54,7 +55,7 @@ def started(words, folder):
 def watched(module, name, mib, seed, seconds, steps):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        words = [binary, "run", "--watch", "--alarms", str(folder / "alarms.jsonl"), "--", it.python, str(HERE / "program.py")]
+        words = [binary, "run", "--watch", "--alarms", str(folder / "alarms.jsonl"), "--", it.python, str(WATCH / "program.py")]
         words += [module, name, "--mib", str(mib), "--seed", str(seed), "--most-seconds", str(seconds), "--most-steps", str(steps)]
         words += ["--alarms", str(folder / "alarms.jsonl"), "--out", str(folder / "seen.json")]
         ran, wall = started(words, folder)
@@ -139,7 +140,7 @@ def speed():
 
     def measure(kind, before, what, *options):
         with tempfile.TemporaryDirectory() as folder:
-            ran, wall = started([*before, it.python, str(HERE / "speed.py"), what, *options], Path(folder))
+            ran, wall = started([*before, it.python, str(WATCH / "speed.py"), what, *options], Path(folder))
             if ran.returncode:
                 print(f"speed {kind} {what} failed: {(ran.stdout + ran.stderr)[-1500:]}")
                 return

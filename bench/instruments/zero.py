@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""DeepSpeed's ZeRO on real GPUs and on the phantom, in one call: the jobs of `jobs/zero.py`, each with one rank and with two.
+"""DeepSpeed's ZeRO on real GPUs and on the phantom, in one call: the jobs of `../programs/jobs/zero.py`, each with one rank and with two.
 
-    bench/accuracy/zero.py --plimsoll BINARY --gpus 2 --out h100-zero.json
+    python bench/instruments/zero.py --plimsoll BINARY --gpus 2 --out h100-zero.json
 
 Jobs are measured `--at-once` at a time; meanwhile one imagined rank of each job is predicted, `--jobs` at a time. Prints a row a job
 and number of ranks: the peaks of each rank, and how far the nearest of the phantom's two orders is from the farthest rank.
@@ -16,10 +15,10 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from sets import PROGRAMS
 from several import SIZES, off, orders
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPT = os.path.join(HERE, "distributed.py")
+SCRIPT = str(PROGRAMS / "job.py")
 
 
 def said(command, timeout, **env):

@@ -1,4 +1,4 @@
-"""Three models whose blocks are checkpointed: `models.py gpt2m|llama1b|resnet152 BATCH`."""
+"""Three models whose blocks are checkpointed: `checkpointed.py gpt2m|llama1b|resnet152 BATCH`."""
 
 import sys
 

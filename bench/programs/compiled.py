@@ -1,4 +1,4 @@
-"""Six compiled training steps of one of three models; see run.py. The last line says in seconds when each was done, and what was reserved."""
+"""Six compiled training steps of one of three models; see `../instruments/compiled.py`. The last line says in seconds when each was done, and what was reserved."""
 
 import json
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Training on several GPUs, each way as people write it; the same code on real GPUs and on the phantom.
 
-    distributed.py list
-    torchrun --nproc-per-node 2 distributed.py NAME OUTPREFIX      writes OUTPREFIX.rankN.json and .pickle
-    python distributed.py NAME OUTPREFIX                           one process, all GPUs: data-parallel, device-map
-    torchrun --nproc-per-node 2 distributed.py nccl-... OUTPREFIX  what NCCL itself takes on the device, step by step
+    job.py list
+    torchrun --nproc-per-node 2 job.py NAME OUTPREFIX      writes OUTPREFIX.rankN.json and .pickle
+    python job.py NAME OUTPREFIX                           one process, all GPUs: data-parallel, device-map
+    torchrun --nproc-per-node 2 job.py nccl-... OUTPREFIX  what NCCL itself takes on the device, step by step
 
 "process_bytes" is what the driver counts for this process on its device (NVML), the others are of PyTorch's allocator.
 """

@@ -1,4 +1,4 @@
-"""GPT-2 small, ResNet-50 or something small in plain torch; prints its own step times, from events on the device (see measure.py).
+"""GPT-2 small, ResNet-50 or something small in plain torch; prints its own step times, from events on the device (see `../instruments/recorder.py`).
 
 `tiny` and `cells` wait for Python: hundreds of operations that each take the device a few microseconds. Under torchrun it is DDP.
 """

@@ -1,4 +1,4 @@
-"""The training script of bench/fit: what a person would have written around models.py."""
+"""What a person would have written around models.py: trains one of them for some steps."""
 
 import argparse
 import fcntl

@@ -1,4 +1,4 @@
-"""Plain scripts of one process, for bench/RESULTS.md, "One script on two devices": `two_devices.py mlp|gpt2|vit OUT`, as it is or under
+"""Plain scripts of one process, to be spread over two devices (../results/fit.md): `two_devices.py mlp|gpt2|vit OUT`, as it is or under
 `plimsoll run --plan plan.toml -- python`, or on the phantom. Each process writes OUT-rankN.json: its peaks, step time, losses."""
 import json, os, sys, time
 import torch

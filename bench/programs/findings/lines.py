@@ -1,22 +1,11 @@
-"""Training loops with one leak each, or with none: does `plimsoll explain` name the line? Usage: lines.py NAME
+"""Training loops with one leak each, or with none. Usage: lines.py NAME
 
-    bench/findings/lines.py --check --plimsoll target/release/plimsoll --python .venv/bin/python
-
-The line that keeps what it should not has the comment `leak`; a finding may also name the line below that comment's
-`or`, which made what is kept. Which loops leak was written before anything was measured.
+`explained.py findings` asks whether `plimsoll explain` names the line: the one that keeps what it should not has the comment `leak`, and
+one that may be named as well, which made what is kept, `or`. Which loops leak was written before anything was measured.
 """
 
-import argparse
 import copy
-import json
-import pathlib
-import subprocess
 import sys
-import tempfile
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import models  # noqa: E402
-import styles  # noqa: E402
 
 LEAKS = ["policy-gradient", "meter-with-graph", "hook-dict", "function-stash", "queue-without-end", "view-of-a-batch"]
 CLEAN = ["queue-with-pointer", "episodes-of-any-length", "losses-cleared", "larger-images", "average-model-late"]
@@ -199,47 +188,5 @@ def main(name):
     globals()[name.replace("-", "_")](torch, torch.nn.functional, torch.nn)
 
 
-def lines_of(file, name):
-    """Lines of `file` that a finding may name."""
-    text = pathlib.Path(file).read_text().splitlines()
-    start = next(n for n, it in enumerate(text, 1) if it.startswith(f"def {name.replace('-', '_')}("))
-    end = next((n for n, it in enumerate(text, 1) if start < n and it.startswith("def ")), len(text))
-    return {n for n in range(start, end) if text[n - 1].endswith(("# leak", "# or"))}
-
-
-def check(plimsoll, python, only):
-    right = 0
-    programs = [(__file__, LEAKS, it) for it in LEAKS + CLEAN]
-    programs += [(one.__file__, one.LEAKS, it) for one in (styles, models) for it in one.LEAKS + one.CLEAN]
-    programs = [it for it in programs if not only or it[2] in only]
-    for file, leaks, name in programs:
-        with tempfile.TemporaryDirectory() as folder:
-            record = pathlib.Path(folder, "run.zip")
-            words = [plimsoll, "predict", "--gpu", "rtx4090-24g", "--record", record, "--", python, file, name]
-            ran = subprocess.run(list(map(str, words)), capture_output=True, text=True)
-            if not record.is_file():
-                print(f"| {name} | failed: {ran.stderr.splitlines()[-1:]} | no |")
-                continue
-            text = subprocess.run([plimsoll, "explain", record, "--json", "-"], capture_output=True, text=True).stdout
-        found = [it for it in json.loads(text)["findings"] if it["code"].startswith(("leak/", "growth/"))]
-        told = [(it["code"], json.dumps(it)) for it in found]
-        if name not in leaks:
-            good = not found
-        else:
-            good = any(f'"line": {n},' in it for n in lines_of(file, name) for _, it in told[:1])
-        right += good
-        print(f"| {name} | {', '.join(it for it, _ in told) or '-'} | {'yes' if good else '**no**'} |", flush=True)
-    print(f"{right} of {len(programs)} right")
-
-
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--check", action="store_true")
-        parser.add_argument("names", nargs="*", help="only these")
-        parser.add_argument("--plimsoll", required=True)
-        parser.add_argument("--python", default=sys.executable)
-        args = parser.parse_args()
-        check(args.plimsoll, args.python, args.names)
-    else:
-        main(sys.argv[1])
+    main(sys.argv[1])

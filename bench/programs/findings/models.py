@@ -1,6 +1,6 @@
 """Programs that make, copy or replace a model while they train, none of which has a leak. Usage: models.py NAME
 
-Measured by `lines.py --check`. All were written before any of them was measured.
+All were written before any of them was measured.
 """
 
 import copy

@@ -1,6 +1,6 @@
 """More training loops with one leak each, or with none, as people write them. Usage: styles.py NAME
 
-Measured by `lines.py --check`, by whose rules the comments `leak` and `or` are read. Which of them leak, and where, was
+The comments `leak` and `or` are those of `lines.py`. Which of them leak, and where, was
 written down before anything was measured; `ema-with-graph` was thought to leak and
 does not; `evaluation-lists-at-the-peak` was thought not to, and what it collects is its peak.
 """

@@ -2,7 +2,7 @@
 performer-pytorch, perceiver-pytorch, segmentation-models-pytorch, and more of transformers.
 
 They were written before the phantom had run any of them, and were measured on the H200 once. A kind needs the package that it
-imports; the versions are in RESULTS.md.
+imports; `manifest.toml` has the versions.
 """
 import tempfile
 

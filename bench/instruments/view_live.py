@@ -1,7 +1,7 @@
 """What `view --live` costs a run, and how late it shows a step. No browser: its endpoint is asked as the page asks it.
 
-    python3 bench/view/live.py                    on a GPU, `plimsoll run`; about 50 s
-    python3 bench/view/live.py --phantom          without one, `plimsoll predict`
+    python bench/instruments/view_live.py                    on a GPU, `plimsoll run`; about 50 s
+    python bench/instruments/view_live.py --phantom          without one, `plimsoll predict`
 
 Runs the same small training loop with and without a viewer beside it, in turns. The loop notes when each step was over, by
 the clock of the machine; the asker notes when it first saw that step. Prints one JSON object: seconds from the end of a step

@@ -1,6 +1,6 @@
 """How large `view --html` is beside the pickle, for each recording that is named.
 
-    python3 bench/view/sizes.py fixtures/snapshots/*.pickle fixtures/distributed/*.pickle.xz
+    python bench/instruments/view_sizes.py fixtures/snapshots/*.pickle fixtures/distributed/*.pickle.xz
 
 Of packed recordings the pickle's own size counts. Prints a line a recording, the smallest pickle first.
 Needs PLIMSOLL_BIN, or `plimsoll` in the path.
@@ -31,4 +31,7 @@ def main():
         print(f"{name[:39]:40}{raw:12,}{page:10,}{100 * page / raw:7.1f}%{code:8,}{answers:9,}{data:9,}")
 
 
-main()
+if __name__ == "__main__":
+    if "--help" in sys.argv:
+        sys.exit(__doc__)
+    main()

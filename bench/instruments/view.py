@@ -1,7 +1,7 @@
 """How fast the viewer is on large recordings, in one Chromium, beside memory_viz where it is given.
 
-    python3 bench/read/generate.py 3000000 big.pickle
-    python3 bench/view/measure.py big.pickle [--memory-viz MemoryViz.js --d3 d3.js]
+    python bench/instruments/generate.py 3000000 big.pickle
+    python bench/instruments/view.py big.pickle [--memory-viz MemoryViz.js --d3 d3.js]
 
 For each file: from command to a drawn timeline, pans and zooms (the server's answer and the drawing, median and
 95th percentile; the least of five rounds; frames during a drag), a hover, memory of server and page. `--memory-viz` is PyTorch's own torch/utils/viz/MemoryViz.js
@@ -20,7 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from sets import ROOT
+
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "view")]
 
 from viewer import ARGUMENTS, Viewer, chromium, settled  # noqa: E402
