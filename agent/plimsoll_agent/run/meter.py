@@ -19,7 +19,7 @@ _ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", 
 _PICKING = ("embedding", "index_select", "index", "gather")
 _ROW, _ALIGNED = 79, 16
 """PyTorch has a block of threads for each row that an index picks, where rows are multiples of so many bytes: a row of 4 numbers takes as long as
-one of 128, and each as long as so many numbers that are picked by themselves (bench/fit/h200-operations.json)."""
+one of 128, and each as long as so many numbers that are picked by themselves (bench/results/raw/step_times.jsonl)."""
 _ADDING = ("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
 _SORTED_PICK, _ADDED = 32, 0.15
 """Where positions are sorted before their numbers are added: what a position takes, and a number of its row."""
@@ -46,7 +46,7 @@ _NUMBER_BY_NUMBER = {
     "topk": 3.9,
 }
 """Kernels whose time depends on how many numbers they walk through and little on their bytes: those of the largest tensor, each as so many
-that an index picks by themselves (bench/fit/h200-operations.json)."""
+that an index picks by themselves (bench/results/raw/step_times.jsonl)."""
 _ALONG = ("cumsum", "cumprod")
 _ALONG_LAST, _ALONG_ANOTHER = 0.58, 3.2
 _TURNING = ("clone", "copy_", "_to_copy")
@@ -54,7 +54,7 @@ _TURNED = 0.87
 """A copy whose numbers lie in another order than those of what is copied."""
 _SOFTMAX = {"_softmax": 3.05, "_log_softmax": 3.05, "_softmax_backward_data": 1.45, "_log_softmax_backward_data": 1.45}
 """Along another dimension than the last a thread walks through the numbers one by one: how often it waits for memory for each of them
-(bench/fit/h100-moving.jsonl)."""
+(bench/results/raw/step_times.jsonl)."""
 _THREADS, _NARROW = 1024, 64
 """Of a block of threads there; with no more than so many columns beside each other several threads share one."""
 _WRITING = ("copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_")
@@ -86,7 +86,7 @@ _DRAWING = (
 _PER_NUMBER = 5.5e-3
 _PER_BYTE = 0.08e-3
 """Microseconds of a processor for a number that is drawn and a byte of a tensor that is made, on an H200's host with 16
-cores (bench/fit/h200-operations.json); with two cores a new tensor takes three times as long."""
+cores (bench/results/raw/step_times.jsonl); with two cores a new tensor takes three times as long."""
 
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""

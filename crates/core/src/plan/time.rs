@@ -6,8 +6,8 @@
 //! because each waits for the other now and then. Only the ratio of two such sums is told, with a range: the speed of the
 //! host is assumed.
 //!
-//! The shares are found from steps of many models on H200s with different hosts, by bench/fit/step_times.rs; those of kinds of operations
-//! that it does not look for were measured one by one, by bench/fit/operations.py and moving.py. bench/RESULTS.md tells the error on models that they were not found from. On other cards they are carried over.
+//! The shares were found from steps of many models on H200s with different hosts; those of some kinds of operations were measured one by one
+//! (bench/instruments/step_times.py). bench/results/step_times.md has the error on scripts that they were not found from. On other cards they are carried over.
 
 use std::fmt;
 
@@ -74,7 +74,7 @@ pub struct Factor {
 
 impl Factor {
     /// Of a program that is compiled, told by its work as it was written: no range is known. On an H100 seven plans took 0.39 to 2.48 times
-    /// what was told (bench/RESULTS.md).
+    /// what was told (bench/results/step_times.md).
     pub fn of_compiled(self) -> Factor {
         if self.low == self.high { self } else { Factor { low: 0.0, high: f64::INFINITY, ..self } }
     }
@@ -134,7 +134,7 @@ pub struct Figures {
     pub depthwise_last: Shares,
     /// And in one dimension.
     pub depthwise_flat: f64,
-    /// Share of the data sheet's memory transfer that kernels reach which do the same to each number by itself (bench/fit/h100-moving.jsonl).
+    /// Share of the data sheet's memory transfer that kernels reach which do the same to each number by itself (bench/results/raw/step_times.jsonl).
     pub elementwise: Shares,
     /// And other simple ones.
     pub memory: f64,
@@ -143,10 +143,10 @@ pub struct Figures {
     /// And PyTorch's own for channels in front: one block of threads for each channel.
     pub native_batch_norm: f64,
     /// Numbers that an index picks, each by itself, for each clock of a multiprocessor: 131e9 in a second on an H200
-    /// (bench/fit/h200-operations.json).
+    /// (bench/results/raw/step_times.jsonl).
     pub gathered: f64,
     /// Seconds that a thread waits for a number of memory before it asks for the next one; half where the cache has them all
-    /// (bench/fit/h100-moving.jsonl).
+    /// (bench/results/raw/step_times.jsonl).
     pub wait: f64,
     /// Share of one multiprocessor's part of it that one block of threads reaches.
     pub block: f64,
@@ -154,11 +154,11 @@ pub struct Figures {
     pub link: f64,
     /// Bytes in a second of such copies where the host's memory is not pinned.
     pub unpinned: f64,
-    /// Share of NVLink's that collectives reach (bench/fit/h200-network.json).
+    /// Share of NVLink's that collectives reach (bench/results/raw/step_times.jsonl).
     pub nvlink: f64,
     /// Seconds that a collective takes beside its bytes, on the device and on the host.
     pub collective: f64,
-    /// Seconds that giving a segment back and asking for it again takes (bench/fit/h200-segments.json).
+    /// Seconds that giving a segment back and asking for it again takes (bench/results/raw/step_times.jsonl).
     pub segment: f64,
     /// And bytes of it in a second.
     pub segment_bytes: f64,
@@ -184,8 +184,8 @@ pub struct Figures {
     pub host_listed: f64,
     /// Seconds of the host for sorting indices: many small kernels, and it waits for some.
     pub host_sorted: f64,
-    /// Seconds of the host for one of FSDP2's copies, with the Python around it (bench/fit/h200-network.json and
-    /// h200-fresh-network.json).
+    /// Seconds of the host for one of FSDP2's copies, with the Python around it
+    /// (bench/results/step_times.md).
     pub host_sharded: f64,
     /// Seconds of the host for a microsecond that was measured: another machine may be faster.
     pub host_data: f64,
@@ -220,11 +220,11 @@ pub const FITTED: Figures =
     Figures { host_sharded: 0.5e-3, host_data: 1e-6, ..FOUND.with_host(SCRIPTS) };
 
 /// How many times as long the host takes for an operation of people's scripts as for one of the models that [`FOUND`] comes from, which do
-/// nothing else: the plans of 90 runs of such scripts, in eight sets, are told best with 1.2 to 1.4 (bench/RESULTS.md).
+/// nothing else: the plans of 90 runs of such scripts, in eight sets, are told best with 1.2 to 1.4 (bench/results/step_times.md).
 const SCRIPTS: f64 = 1.25;
 
-/// What bench/fit/step_times.rs finds, rounded; what it does not look for was measured by itself. It was found with counts that had no
-/// `elementwise` yet: what is found since is no better for people's scripts (bench/RESULTS.md).
+/// What was found from the steps of 36 models, rounded; the rest was measured by itself. It was found with counts that had no
+/// `elementwise` yet: what is found since is no better for people's scripts (bench/results/step_times.md).
 const FOUND: Figures = Figures {
     matmul: Shares { single: 0.655, tf32: 0.397, half: 0.596 },
     by_4: 0.303,
@@ -283,7 +283,7 @@ pub struct Range {
 }
 
 /// With this, four of five of the ratios that were measured lie in the range: those of people's scripts, and more of the models that constants
-/// are found from (bench/RESULTS.md).
+/// are found from (bench/results/step_times.md).
 pub const RANGE: Range = Range { host: 1.5, at_least: 0.10, share: 0.2 };
 
 impl Range {
@@ -337,7 +337,7 @@ pub fn first_time(work: &[Work]) -> f64 {
 /// How the words of such shapes begin.
 const PLANNED: &str = "planned-";
 /// Seconds of an H100's host for a shape of a convolution that cuDNN meets first, forward or backward
-/// (bench/fit/h100-new-shapes.jsonl). Products and PyTorch's own attention take less than a millisecond.
+/// (bench/results/raw/step_times.jsonl). Products and PyTorch's own attention take less than a millisecond.
 const PLANNED_CONVOLUTION: Shares = Shares { single: 2.0e-3, tf32: 2.0e-3, half: 3.0e-3 };
 /// And for one of attention, which PyTorch gives to cuDNN in halves on compute capability 9.0 and later.
 const PLANNED_ATTENTION: f64 = 50e-3;
