@@ -13,10 +13,11 @@ PROGRAMS, RAW, ROOT = HERE.parent / "programs", HERE.parent / "results" / "raw",
 PLIMSOLL = os.path.abspath(os.environ.get("PLIMSOLL_BIN", ROOT / "target" / "release" / "plimsoll"))
 COUNTED = HERE / "counted.py"
 SETS = ("workloads", "montecarlo", "kinds", "values", "spread", "people", "loops", "snippets")
-# The losses under a gradient scaler, of each program that has several of them; KIND tells it which.
-LOSSES = {
+# Programs that are several; KIND tells them which.
+SEVERAL = {
     "ctc_sum_fp16": ("ctc_sum", "ctc_mean", "ctc_sum_over_batch"),
     "entropy_fp16": ("classes_sum", "classes_mean", "language_sum", "language_mean", "language_sum_over_tokens"),
+    "speech_lengths": ("speech_lengths", "speech_expanded"),
 }
 TORCHRUN = "acc ddp_cifar dlrm cp hsdp_dcp megatron mixed moco moe muon ring titan zero3 fsdp1_t5".split()
 SPREAD = {name: [f"{name}.py"] for name in TORCHRUN}
@@ -82,7 +83,7 @@ def _kinds():
 def _values():
     known = truths("values")
     for path in sorted((PROGRAMS / "values").glob("*.py")):
-        for name in LOSSES.get(path.stem, (path.stem,)):
+        for name in SEVERAL.get(path.stem, (path.stem,)):
             yield Program("values", name, [COUNTED, "OUT", path], known.get(name), environment={"KIND": name})
 
 

@@ -9,6 +9,7 @@ different programs: all of them run, and each is compared with its own. Reports 
 
 import argparse
 import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from sets import PROGRAMS, RAW
 
 ONE_PROCESS = {"data-parallel", "data-parallel-amp", "device-map", "device-map-generate", "two-devices-by-hand"}
 SIZES = ("allocated", "reserved")
+
+
+def free_port():
+    """Other programs of the machine may have torchrun's own."""
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return str(it.getsockname()[1])
 
 
 def report(name, world, args):
@@ -26,7 +34,8 @@ def report(name, world, args):
         if name in ONE_PROCESS:
             ranks = ["--gpus", str(world)]
         elif "pipeline" in name:
-            ranks, script = ["--all-ranks"], ["-m", "torch.distributed.run", "--nproc-per-node", str(world), *script]
+            # Each rank writes its account of the second order beside the report.
+            ranks, script = ["--all-ranks", "--writes", "through"], ["-m", "torch.distributed.run", "--nproc-per-node", str(world), "--master-port", free_port(), *script]
         options = ["--gpu", "h200", *ranks, "--until-exit", "--quiet", "--json", str(path)]
         subprocess.run(
             [args.plimsoll, "predict", *options, "--", args.python, *script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -163,7 +163,7 @@ class Bench:
         for n, (name, parts) in enumerate(rows_of(path).items()):
             fit = parts.get("fit", {})
             if fit.get("plan") and name in chosen:
-                self.say(**fit)
+                self.say(script=name, part="fit", **{key: it for key, it in fit.items() if key not in ("script", "part")})
                 plan = self.folder / f"{name}.toml"
                 plan.write_text(fit["plan"])
                 self.put("gpu", n, self.bare_again, name, chosen[name])
@@ -243,7 +243,8 @@ def rows_of(path):
     rows = {}
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        rows.setdefault(row["script"], {})[row["part"]] = row
+        # What is kept has a line for each script, with all its parts.
+        rows.setdefault(row["script"], {}).update({row["part"]: row} if "part" in row else row)
     return rows
 
 

@@ -1,4 +1,6 @@
-"""FastSpeech: trained on durations of the data, and speaking with predicted ones each epoch."""
+"""FastSpeech: trained on durations of the data, and speaking with predicted ones each epoch; as `speech_expanded` its frames are expanded one phone at a time."""
+import os
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -19,7 +21,10 @@ class FFT(nn.Module):
 
 class LengthRegulator(nn.Module):
     def forward(self, x, durations):
-        grown = [it.repeat_interleave(n, dim=0) for it, n in zip(x, durations)]
+        if os.environ.get("KIND") == "speech_expanded":
+            grown = [torch.cat([vec.expand(max(int(n.item()), 0), -1) for vec, n in zip(it, counts)]) for it, counts in zip(x, durations)]
+        else:
+            grown = [it.repeat_interleave(n, dim=0) for it, n in zip(x, durations)]
         lengths = torch.tensor([len(it) for it in grown], device=x.device)
         return pad_sequence(grown, batch_first=True), lengths
 
