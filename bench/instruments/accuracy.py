@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Predictions of plimsoll against what an H200 took, and PyTorch's MemTracker beside them.
 
     python bench/instruments/accuracy.py                      45 runs of ../programs/workloads.py

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs somebody's training script as it is, and writes what PyTorch's allocator counted in it; on a real GPU and on the phantom alike.
 
     counted.py [--steps N] [--seconds S] [--snapshot it.pickle] [--there] OUT.json SCRIPT [ARGUMENTS ...]

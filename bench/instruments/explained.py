@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Whether `plimsoll explain` leads with the true cause, finds what is planted, and says nothing else.
 
     python bench/instruments/explained.py causes --plimsoll target/release/plimsoll [--keep FOLDER] [NAME ...]

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Training on several GPUs, each way as people write it; the same code on real GPUs and on the phantom.
 
     job.py list

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs one of the training scripts of `kinds`: `kind.py NAME`, or `kind.py list`."""
 
 import sys
