@@ -1,6 +1,7 @@
 //! Rules about the code that the compiler does not know.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod bench;
 mod circles;
 mod codes;
 mod contract;

@@ -77,7 +77,7 @@ struct Speed {
     host: f64,
 }
 
-/// The table. `bench/instruments` measures it with steps of known models.
+/// The table. `bench/instruments/step_times.py` measures it with steps of known models.
 fn speed(op: Op) -> Speed {
     let of = |arithmetic, at_least, host| Speed { arithmetic, memory: 0.55, at_least, host };
     match op {
