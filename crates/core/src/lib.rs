@@ -22,6 +22,8 @@ pub mod units;
 
 pub mod spelling;
 
+pub mod printable;
+
 pub mod trace;
 
 pub mod recording;

@@ -12,16 +12,17 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("units", &[]),
     ("spelling", &[]),
-    ("trace", &["units"]),
+    ("printable", &[]),
+    ("trace", &["printable", "units"]),
     ("recording", &["trace", "units"]),
     ("replay", &["trace", "units"]),
     ("failures", &["recording", "replay", "units"]),
     ("printed", &["units"]),
-    ("sources", &["failures", "printed", "recording", "trace", "units"]),
-    ("cards", &["spelling", "units"]),
+    ("sources", &["failures", "printable", "printed", "recording", "trace", "units"]),
+    ("cards", &["printable", "spelling", "units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),
     ("findings", &["prediction", "recording", "replay", "trace", "units"]),
     (
@@ -63,6 +64,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "findings",
             "plan",
             "prediction",
+            "printable",
             "printed",
             "cards",
             "recording",

@@ -1,9 +1,7 @@
 //! Numbers sent to a collector of OpenTelemetry, by HTTP, every few seconds.
 
 use std::{
-    env,
-    io::Write as _,
-    thread,
+    env, thread,
     time::{Duration, Instant},
 };
 
@@ -23,6 +21,7 @@ use crate::{
     client,
     commands::exporter::series::{Kind, Series, Unit},
     machine::snapshot::Snapshot,
+    output::say,
 };
 
 const PATH: &str = "/v1/metrics";
@@ -70,7 +69,7 @@ impl Collector {
                     ),
                     None => format!("{} takes numbers again", self.url),
                 };
-                let _ = writeln!(std::io::stderr(), "plimsoll: {text}");
+                say(&text);
             }
             trouble = found;
             while began.elapsed() < interval && !is_over() {

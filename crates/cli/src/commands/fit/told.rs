@@ -8,6 +8,7 @@ use plimsoll_core::{
         blocks::{At, Reading},
         search::{Noted, Ran, Split, Steps, Took},
     },
+    printable::one_line,
     recording::{MarkKind, Notes, Phase, Place, Recording, Role, contract::NoteKind},
     units::Bytes,
 };
@@ -95,7 +96,9 @@ fn noted(trial: &Trial) -> Noted {
 /// With the files that hold them.
 fn places(sites: Sites) -> Places {
     let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
-    Places { sources: sites.files().filter_map(read).collect(), sites }
+    // A name that ends a line cannot stand in a diff.
+    let files = sites.files().filter(|it| one_line(it) == *it);
+    Places { sources: files.filter_map(read).collect(), sites }
 }
 
 /// What was done to the batches (`--worst-seq`, `--worst-size`), a sentence each.
