@@ -56,7 +56,7 @@ def test_what_is_served_is_what_top_shows(machine):
     watched = it.process({1: 20 * GIB})
     counters = it.counters(second, 12 * GIB, 15 * GIB, growth_per_step=1 << 30, retries=2, categories={"parameters": 4 * GIB})
     alarms = [{"code": "watch/growth", "step": it, "text": "grows"} for it in (3, 4)]
-    it.status(watched, devices=[counters], label='a "b"\n\\c', rank=3, alarms=alarms, command=["python", "--token=secret"])
+    it.status(watched, devices=[counters], label='a "b"\n\x1b[31m\u202e\\c', rank=3, alarms=alarms, command=["python", "--token=secret"])
     with exporter(it) as url:
         status, headers, text = get(url)
         assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -69,7 +69,7 @@ def test_what_is_served_is_what_top_shows(machine):
     assert values(text, "plimsoll_nvml_up") == {"": 1}
     assert list(values(text, "plimsoll_device_memory_used_bytes").values()) == [3 * GIB, 20 * GIB]
     device = f'gpu="1",uuid="{second}"'
-    process = rf'pid="{watched}",user="root",process="a \"b\"\\c",rank="3"'.replace("root", subprocess.getoutput("id -un"))
+    process = rf'pid="{watched}",user="root",process="a \"b\"\\n\\x1b[31m\\u{{202e}}\\c",rank="3"'.replace("root", subprocess.getoutput("id -un"))
     assert values(text, "plimsoll_allocator_reserved_bytes") == {f"{{{process},{device}}}": 15 * GIB}
     assert values(text, "plimsoll_allocator_retries_total") == {f"{{{process},{device}}}": 2}
     assert values(text, "plimsoll_allocator_category_bytes") == {f'{{{process},{device},category="parameters"}}': 4 * GIB}

@@ -7,7 +7,7 @@ mod machine;
 mod recordings;
 mod world;
 
-use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::{plan::remedies::MOST_GPUS, units::Bytes};
@@ -735,12 +735,12 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether standard output is to be colored.
-    pub(crate) fn is_on(self) -> bool {
+    /// Whether what is printed there is to be colored.
+    pub(crate) fn is_on(self, is_terminal: bool) -> bool {
         let no_color = env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
         let is_dumb = env::var_os("TERM").is_some_and(|it| it == "dumb");
         match self {
-            Color::Auto => std::io::stdout().is_terminal() && !no_color && !is_dumb,
+            Color::Auto => is_terminal && !no_color && !is_dumb,
             Color::Always => true,
             Color::Never => false,
         }
@@ -770,6 +770,22 @@ mod tests {
             }
         }
         assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+    }
+
+    /// What strangers chose is tried on each command (`tests/cli/strangers.rs`).
+    #[test]
+    fn the_commands_that_are_tried_with_names_of_strangers_are_all() {
+        let test = include_str!("../tests/cli/strangers.rs");
+        let (_, rest) = test.split_once("const COMMANDS: ").unwrap();
+        let (_, rest) = rest.split_once("] = [").unwrap();
+        let (list, _) = rest.split_once("];").unwrap();
+        let mut tried: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+        let mut whole = Cli::command();
+        whole.build();
+        let mut all: Vec<&str> = whole.get_subcommands().map(clap::Command::get_name).collect();
+        tried.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(tried, all);
     }
 
     /// Each command's row of the table has the codes that its help has, and no others.

@@ -2,9 +2,10 @@
 //! at how the command ended and at what the agent noted; whether memory fits is not its business.
 
 use nix::sys::signal::Signal;
-use plimsoll_core::cards::Card;
-use plimsoll_core::recording::{
-    self, CodeLine, Exception, HostGrowth, HostOwner, ReadNote, Recording,
+use plimsoll_core::{
+    cards::Card,
+    printable::printable,
+    recording::{self, CodeLine, Exception, HostGrowth, HostOwner, ReadNote, Recording},
 };
 
 use crate::{
@@ -51,6 +52,11 @@ pub(crate) fn diagnose(
     ended: &Ended,
     recordings: &[Recording],
 ) -> Option<String> {
+    // It quotes files and messages, which may be a stranger's.
+    sentence(command, ended, recordings).map(|it| printable(&it).into_owned())
+}
+
+fn sentence(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Option<String> {
     let steps = recordings.iter().map(steps_seen).max().unwrap_or(0);
     if let Some(signal) = ended.interrupted {
         let after = after(steps);

@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, BufReader, Cursor, Read, Write as _},
+    io::{self, BufReader, Cursor, Read},
     os::unix::fs::FileTypeExt as _,
     path::Path,
     rc::Rc,
@@ -17,7 +17,7 @@ use plimsoll_core::{
     sources::snapshot,
 };
 
-use crate::{process_folder::ProcessFolder, reason::reason};
+use crate::{output, process_folder::ProcessFolder, reason::reason};
 
 /// Snapshots shrink to a twentieth; what grows more than this is no snapshot.
 const RATIO: u64 = 200;
@@ -130,8 +130,7 @@ impl<R: Read> Read for Passing<R> {
             !is_json && !is_binary && !begun.starts_with(b"PK\x03\x04")
         });
         if is_text {
-            // Nobody may be there to see it.
-            let _ = io::stderr().write_all(begun);
+            output::of_script(begun);
         }
         Ok(n)
     }

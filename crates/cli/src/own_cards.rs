@@ -2,13 +2,13 @@
 
 use std::{
     env, fs,
-    io::{self, Read as _, Write as _},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
 use plimsoll_core::cards::{self, Own};
 
-use crate::contract;
+use crate::{contract, output::say};
 
 /// A card has some hundred bytes; a folder of them some cards.
 const LARGEST: u64 = 64 << 10;
@@ -34,7 +34,7 @@ pub(crate) fn take_in() {
     }
     cards::take_in(Own { files, forgotten });
     for (file, error) in cards::unread() {
-        let _ = writeln!(io::stderr(), "plimsoll: left out the card {file}: {error}");
+        say(&format!("left out the card {file}: {error}"));
     }
 }
 

@@ -3,13 +3,14 @@
 
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
-
-use crate::{exit, reason::reason};
+use crate::{
+    output::{self, Output},
+    reason::reason,
+};
 
 /// Where it goes.
 #[derive(Debug)]
@@ -59,29 +60,23 @@ impl RequestedFile {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes everything, in place of what was there. A reader of our standard output that goes away is
-    /// no error.
-    pub(crate) fn write(mut self, bytes: &[u8], stdout: &mut dyn Write) -> anyhow::Result<()> {
+    /// Writes JSON, in place of what was there.
+    pub(crate) fn json(self, document: &str, out: &mut Output) -> anyhow::Result<()> {
+        self.bytes(output::json(document).as_bytes(), out)
+    }
+
+    /// Writes everything, in place of what was there.
+    pub(crate) fn bytes(mut self, bytes: &[u8], out: &mut Output) -> anyhow::Result<()> {
         let result = match &mut self.target {
-            Target::Stdout => match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-                Err(error) if exit::is_broken_pipe(&error) => Ok(()),
-                other => other,
-            },
+            Target::Stdout => return out.bytes(bytes),
             Target::Open(file) => replace(file, bytes),
             Target::New => fs::write(&self.path, bytes).inspect_err(|_| {
                 // Half a report is none.
                 let _ = fs::remove_file(&self.path);
             }),
         };
-        result.map_err(|error| anyhow::anyhow!("{}", reason(&error))).with_context(|| {
-            format!(
-                "cannot write {}",
-                if self.is_stdout() {
-                    "standard output".into()
-                } else {
-                    self.path.display().to_string()
-                }
-            )
+        result.map_err(|error| {
+            anyhow::anyhow!("cannot write {}: {}", self.path.display(), reason(&error))
         })
     }
 }

@@ -23,6 +23,7 @@ pub mod units;
 pub mod spelling;
 
 pub mod codes;
+pub mod printable;
 
 pub mod trace;
 

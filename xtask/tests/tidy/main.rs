@@ -13,17 +13,18 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("units", &[]),
     ("spelling", &[]),
     ("codes", &[]),
-    ("trace", &["units"]),
+    ("printable", &[]),
+    ("trace", &["printable", "units"]),
     ("recording", &["codes", "trace", "units"]),
     ("replay", &["trace", "units"]),
     ("failures", &["recording", "replay", "units"]),
     ("printed", &["codes", "units"]),
-    ("sources", &["codes", "failures", "printed", "recording", "trace", "units"]),
-    ("cards", &["spelling", "units"]),
+    ("sources", &["codes", "failures", "printable", "printed", "recording", "trace", "units"]),
+    ("cards", &["printable", "spelling", "units"]),
     ("prediction", &["cards", "codes", "recording", "replay", "trace", "units"]),
     ("findings", &["codes", "prediction", "recording", "replay", "trace", "units"]),
     (
@@ -67,6 +68,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "findings",
             "plan",
             "prediction",
+            "printable",
             "printed",
             "cards",
             "recording",

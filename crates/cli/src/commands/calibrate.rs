@@ -1,12 +1,7 @@
 //! `plimsoll calibrate`: measures on the machine's own card what predictions rest on, asks a phantom of what was measured the same
 //! questions, and keeps it as a card that every command knows from then on.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context as _, bail, ensure};
 use plimsoll_core::{cards, units::Bytes};
@@ -19,6 +14,7 @@ use crate::{
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    output::{self, Output, say},
     own_cards,
     phantom_run::{Run, Runner},
     python,
@@ -38,7 +34,7 @@ const LARGEST_HANDLE: Bytes = Bytes::mib(256);
 /// Of how many operations in a hundred the phantom has to know the scratch memory for cuDNN to count as measured.
 const MOSTLY: usize = 95;
 
-pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CalibrateArgs, out: &mut Output) -> anyhow::Result<Exit> {
     ensure!(
         devices::are_there(),
         "found no NVIDIA GPU on this machine, so there is nothing to measure; `plimsoll cards` lists the known cards"
@@ -103,7 +99,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
     fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-    super::write(out, &report(&card, &measured, &compared, &path, args.output.is_none()))?;
+    out.text(&report(&card, &measured, &compared, &path, args.output.is_none()))?;
     Ok(Exit::Fits)
 }
 
@@ -475,20 +471,16 @@ fn report(
     for it in compared.others.iter().take(6) {
         row("", format!("on the card and on the phantom, {it}"));
     }
-    res += &format!("\nThe card is kept in {}.\n", path.display());
+    res += &format!("\nThe card is kept in {}.\n", output::shown(path));
     res += &if is_known {
         format!(
             "Every command uses it from now on, as {}. Next: plimsoll verify -- python train.py\n",
             card.id
         )
     } else {
-        format!("Use it with --gpu {}\n", path.display())
+        format!("Use it with --gpu {}\n", output::shown(path))
     };
     res
-}
-
-fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! `plimsoll predict`: runs the script on the phantom, reads what it left, says what that means.
 
-use std::{
-    env,
-    io::{self, IsTerminal as _, Write},
-    path::Path,
-};
+use std::{env, path::Path};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -14,24 +10,20 @@ use plimsoll_core::{
     prediction::{self, CardFit, Carries, Host, Note, Outcome, Prediction, Runs, Verdict},
     recording::Recording,
     units::Bytes,
-    views::{
-        answer::Answer,
-        glossary, schedulers,
-        text::{self, Styles},
-        wire,
-    },
+    views::{answer::Answer, glossary, schedulers, text, wire},
 };
 
 use crate::{
     assumption::Assumption,
     cache::Cache,
-    cli::{Color, PredictArgs, PredictUntil, Writes},
+    cli::{PredictArgs, PredictUntil, Writes},
     contract, diagnosis,
     exit::Exit,
     launch::{
         self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
     },
     misplaced,
+    output::{self, Output, say},
     phantom_run::{self, Choice, How, Left, Run, Runner},
     record,
     requested_file::RequestedFile,
@@ -53,7 +45,7 @@ const RAN_ON_EACH: &str =
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
-pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> {
     // Everything that can be wrong before the run is found before the run.
     if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
@@ -78,7 +70,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         let conf = script.conf(&told);
         let what =
             record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
-        record::write(what, &left.ended, &left.folders, sink)?;
+        record::write(what, &left.ended, &left.folders, sink, out)?;
     }
     let keep = match &args.world.writes {
         Writes::Keep(folder) => Some(folder.as_path()),
@@ -114,17 +106,17 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };
 
     if let Some(sink) = json {
-        sink.write(wire::prediction(answer).as_bytes(), out)?;
+        sink.json(&wire::prediction(answer), out)?;
     }
     if let Some(sentence) = failure {
         say(&sentence);
     } else if !args.quiet && !json_on_stdout {
-        show(answer, color, out)?;
+        show(answer, out)?;
     }
     if let Some(scheduler) = args.request {
         let n = script.ranks.devices(args.gpus);
         match schedulers::request(scheduler.into(), &prediction, n) {
-            Some(lines) => super::write(out, &format!("\n{lines}"))?,
+            Some(lines) => out.text(&format!("\n{lines}"))?,
             None => say("no amount of this card's memory is safe, so there is none to ask for"),
         }
     }
@@ -290,7 +282,7 @@ impl Script<'_> {
             (None, PredictUntil::Steady) => Stop::Steady,
             (None, PredictUntil::Validation) => Stop::Validation,
         };
-        let mut progress = (!args.quiet && io::stderr().is_terminal()).then(|| {
+        let mut progress = (!args.quiet && output::is_seen()).then(|| {
             Progress::new(format!("running {} on a phantom {}", command.name(), card.name))
         });
         let longer = args.worst_seq.map(WorstSequence::setting);
@@ -342,10 +334,6 @@ fn only_of_its_card(card: &Card) -> Note {
 
 fn failed(ended: &Ended) -> bool {
     matches!(ended.end, End::Code(1..))
-}
-
-fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
 }
 
 /// Makes `prediction` one of a run that failed: its first note says why, in our words, which know more of
@@ -410,14 +398,12 @@ fn said(code: NoteCode, text: &str) -> Note {
 }
 
 /// The report for people.
-fn show(answer: Answer<'_>, color: Color, out: &mut dyn Write) -> anyhow::Result<()> {
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
-    let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
-    let width = usize::from(width.clamp(NARROW, WIDE));
+fn show(answer: Answer<'_>, out: &mut Output) -> anyhow::Result<()> {
+    let width = out.width((NARROW, WIDE), USUAL);
     // The script has written to the same terminal.
-    let report = text::prediction(answer, styles, width).to_string();
+    let report = text::prediction(answer, out.styles(), width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
-    super::write(out, &format!("\n{report}{words}"))
+    out.text(&format!("\n{report}{words}"))
 }
 
 #[cfg(test)]

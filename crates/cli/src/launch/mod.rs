@@ -14,7 +14,7 @@ mod standstill;
 use std::{
     ffi::{OsStr, OsString},
     fmt, fs, io,
-    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -42,7 +42,7 @@ use crate::{
     cache::{bundle::Bundle, session::Session},
     contract,
     ghost_weights::GhostWeights,
-    nvidia_smi,
+    nvidia_smi, output,
 };
 
 /// How often we look around when nothing happens.
@@ -228,7 +228,7 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {
-            process.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+            process.stdout(Stdio::from(output::standard_error()?));
         }
         ScriptOutput::Nowhere => {
             process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -12,7 +12,7 @@ use std::{
 use plimsoll_core::recording::contract::ProcessFile;
 
 use super::Watch;
-use crate::cache::session::Session;
+use crate::{cache::session::Session, output::say};
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// Between two lines, when there is something new to say.
@@ -83,7 +83,7 @@ impl Watch for Progress {
             1 => "1 step seen".to_owned(),
             n => format!("{n} steps seen"),
         };
-        let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s, {steps}");
+        say(&format!("{what}: {seconds} s, {steps}"));
         self.last_said = Some((Instant::now(), self.steps));
     }
 }

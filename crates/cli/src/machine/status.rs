@@ -289,7 +289,7 @@ mod tests {
         let uid = geteuid().as_raw();
         let found = of_folder(folder.path(), uid);
         let [(pid, status)] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((*pid, status.label.as_str(), status.step), (own, "train[2J.py", Some(7)));
+        assert_eq!((*pid, status.label.as_str(), status.step), (own, r"train\x1b[2J.py", Some(7)));
         let counters = &status.counters[0];
         assert_eq!((counters.allocated, counters.growth), (Bytes(5), Some(1.5)));
         assert_eq!(counters.categories["parameters"], Bytes(3));

@@ -20,6 +20,7 @@ use crate::{
     cli::{self, WorldArgs},
     contract,
     launch::{self, Ended, Signals, Watch},
+    output,
     phantom_run::Run,
     process_folder::ProcessFolder,
 };
@@ -188,11 +189,11 @@ impl Left {
         let read_only = layer.refused().iter();
         Ok(Writes {
             way: layer.way().to_string(),
-            kept: folder.map(|it| it.display().to_string()),
+            kept: folder.map(output::shown),
             max: Bytes(layer.max_bytes()),
             files: written.iter().map(file).collect(),
             downloads: self.downloads.iter().map(download).collect(),
-            read_only: read_only.map(|(it, why)| (it.display().to_string(), why.clone())).collect(),
+            read_only: read_only.map(|(it, why)| (output::shown(it), why.clone())).collect(),
         })
     }
 }

@@ -78,11 +78,16 @@ impl Plan {
             let _ = writeln!(res, "predicted_reserved_bytes = {n}");
         }
         if let Some(it) = &self.first_step {
+            let inputs: Vec<String> = it.inputs.iter().map(|it| quoted(it)).collect();
             let _ = writeln!(
                 res,
                 "\n# its first step, which `plimsoll run` compares with the real one\n[first_step]\n\
-                 allocated_bytes = {}\nreserved_bytes = {}\ntorch = {:?}\ngpu = {:?}\ninputs = {:?}",
-                it.allocated.0, it.reserved.0, it.torch, it.gpu, it.inputs,
+                 allocated_bytes = {}\nreserved_bytes = {}\ntorch = {}\ngpu = {}\ninputs = [{}]",
+                it.allocated.0,
+                it.reserved.0,
+                quoted(&it.torch),
+                quoted(&it.gpu),
+                inputs.join(", "),
             );
         }
         for remedy in &self.remedies {
@@ -93,7 +98,7 @@ impl Plan {
                 let _ = match parameter.value() {
                     Value::Number(n) => writeln!(res, "{name} = {n}"),
                     Value::Numbers(all) => writeln!(res, "{name} = {all:?}"),
-                    Value::Text(text) => writeln!(res, "{name} = {text:?}"),
+                    Value::Text(text) => writeln!(res, "{name} = {}", quoted(text)),
                 };
             }
         }
@@ -171,6 +176,11 @@ impl File<'_> {
     }
 }
 
+/// A text of TOML, which is written as one of JSON. TOML has one character less.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
 /// What is missing or of another kind is not compared.
 fn first_step(table: &DeTable<'_>) -> FirstStep {
     let value = |key: &str| table.get(key).map(Spanned::get_ref);
@@ -219,7 +229,7 @@ mod tests {
                 reserved: Bytes(6),
                 torch: "2.11.0+cu130".to_owned(),
                 gpu: "NVIDIA \"X\"".to_owned(),
-                inputs: vec!["args[0] 8x512 int64".to_owned()],
+                inputs: vec!["args[0] 8x512 int64".to_owned(), "\x1b\x7f\u{202e}\n".to_owned()],
                 ..FirstStep::default()
             }),
             remedies: vec![

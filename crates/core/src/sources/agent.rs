@@ -14,7 +14,7 @@ use crate::{
     },
     sources::{
         Problem, Warning,
-        json_lines::for_each_line,
+        json_lines::{for_each_line, one_line},
         modes::{self, Mode},
         phantom::ReportLine,
     },
@@ -55,7 +55,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Redone(it) => notes.redone.extend(it.into_note()),
             Line::Read(it) => notes.reads.push(it.into()),
             Line::AskedSize { call, at } => {
-                notes.asked_size.push(AskedSize { call, at: Some(at.into()) });
+                notes.asked_size.push(AskedSize { call: one_line(call), at: Some(at.into()) });
             }
             // The agent writes each sentence once, and has few.
             Line::Note { code, text } if notes.remarks.len() < MOST_REMARKS => {
@@ -64,6 +64,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             Line::Note { .. } => {}
             Line::Unsupported { reason, text, torch } => {
+                let (reason, text) = (one_line(reason), one_line(text));
+                let torch = torch.map(one_line);
                 notes.unsupported = Some(Unsupported { reason, text, torch });
             }
             Line::Stacks { kept, place } => {
@@ -90,7 +92,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
 /// As much of a sentence as is shown.
 fn clipped(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MOST_REMARK));
-    text
+    one_line(text)
 }
 
 /// One line as it is written.
@@ -332,7 +334,7 @@ impl AlarmLine {
             AlarmCode::Neighbour => Alarm::Neighbour {
                 taken: Bytes(self.taken),
                 free: Bytes(self.free),
-                uuid: self.uuid,
+                uuid: self.uuid.map(one_line),
             },
             AlarmCode::Fragmentation => {
                 Alarm::Fragmentation { useless: Bytes(self.useless), retries: self.retries }
@@ -535,7 +537,9 @@ fn phase(word: &str) -> Option<Phase> {
 impl From<BeginLine> for Begin {
     fn from(it: BeginLine) -> Begin {
         let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size } = it;
-        Begin { argv, cwd, python, torch, script, rank, world_size }
+        let argv = argv.into_iter().map(one_line).collect();
+        let [cwd, python, torch] = [cwd, python, torch].map(one_line);
+        Begin { argv, cwd, python, torch, script: script.map(one_line), rank, world_size }
     }
 }
 
@@ -557,7 +561,7 @@ impl From<TensorsLine> for Tensors {
                 _ => return None,
             };
             let TensorLine { name, address, bytes, model, .. } = it;
-            let model = model.unwrap_or_default();
+            let [name, model] = [name, model.unwrap_or_default()].map(one_line);
             Some(NamedTensor { name, role, address, size: Bytes(bytes), model })
         });
         let entries = entries.collect();
@@ -584,7 +588,10 @@ impl From<OomLine> for OomNote {
 impl From<CodeText> for CodeLine {
     fn from(it: CodeText) -> CodeLine {
         let CodeText { file, line, function, text } = it;
-        CodeLine { file, line, function, text: text.unwrap_or_default().trim().to_owned() }
+        // A tab is a blank of any width.
+        let text = text.unwrap_or_default().trim().replace('\t', " ");
+        let [file, function, text] = [file, function, text].map(one_line);
+        CodeLine { file, line, function, text }
     }
 }
 
@@ -605,9 +612,9 @@ impl From<FirstStepLine> for FirstStep {
         FirstStep {
             allocated: Bytes(it.peak_allocated),
             reserved: Bytes(it.peak_reserved),
-            torch: it.torch,
-            gpu: it.gpu,
-            inputs: it.inputs,
+            torch: one_line(it.torch),
+            gpu: one_line(it.gpu),
+            inputs: it.inputs.into_iter().map(one_line).collect(),
             retries: it.retries,
             free: it.device_free.map(Bytes),
         }
@@ -663,7 +670,7 @@ impl From<EndLine> for End {
             exit_code: it.exit_code,
             signal: it.signal,
             exception: it.exception.map(|it| Exception {
-                class: it.class,
+                class: one_line(it.class),
                 message: it.message,
                 user_frame: it.user_frame.map(CodeLine::from),
             }),

@@ -6,7 +6,6 @@ mod text;
 
 use std::{
     fs,
-    io::Write,
     path::Path,
     sync::Mutex,
     time::{Duration, Instant},
@@ -19,6 +18,7 @@ use crate::{
     cli::ExporterArgs,
     exit::Exit,
     machine::{Looker, snapshot::Snapshot},
+    output::{Output, say},
     signals::Signals,
 };
 
@@ -27,7 +27,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// A token is shorter.
 const LARGEST_TOKEN_FILE: u64 = 4096;
 
-pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ExporterArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let token = match (&args.token, &args.token_file) {
         (Some(token), _) => Some(token.clone()),
         (None, Some(path)) => Some(token_of(path)?),
@@ -38,12 +38,9 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
     // Before the address is known: who reads it may press Ctrl-C at once.
     let signals = Signals::hold().context("cannot wait for signals")?;
     if let Some(why) = machine.look(|it| it.no_gpu.clone()) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "plimsoll: no NVIDIA GPU here: {why}; runs of plimsoll's are exported all the same"
-        );
+        say(&format!("no NVIDIA GPU here: {why}; runs of plimsoll's are exported all the same"));
     }
-    super::write(out, &format!("{}\n", server.url()))?;
+    out.text(&format!("{}\n", server.url()))?;
     let metrics =
         |format: text::Format| format.text(machine.look(|it| series::all(it, args.max_series)));
     server.serve(&metrics, &signals).context("cannot wait for signals")?;

@@ -1,12 +1,6 @@
 //! Makes the runs that a search asks for, tells it what came of them, and says to people how it goes.
 
-use std::{
-    ffi::OsString,
-    io::{self, Write as _},
-    rc::Rc,
-    thread,
-    time::Instant,
-};
+use std::{ffi::OsString, rc::Rc, thread, time::Instant};
 
 use plimsoll_core::{
     cards::Card,
@@ -27,6 +21,7 @@ use crate::{
     cli::FitArgs,
     contract::{self, Setting},
     launch::Signals,
+    output::say,
     plan_settings,
     worst_sequence::WorstSequence,
     worst_size::WorstSize,
@@ -212,12 +207,12 @@ impl<'a> Driver<'a> {
         if self.args.quiet {
             return;
         }
-        let _ = match said {
-            Said::Plain(sentence) => writeln!(io::stderr(), "plimsoll: {sentence}"),
+        match said {
+            Said::Plain(sentence) => say(sentence),
             Said::Computed(sentence) => {
                 let took = since.elapsed().as_secs_f64() * 1e3;
-                writeln!(io::stderr(), "plimsoll: {sentence}; solved in {took:.1} ms")
+                say(&format!("{sentence}; solved in {took:.1} ms"));
             }
-        };
+        }
     }
 }

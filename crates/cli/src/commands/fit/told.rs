@@ -7,6 +7,7 @@ use plimsoll_core::{
         blocks::{At, Reading},
         search::{Noted, Ran, Split, Steps, Took},
     },
+    printable::one_line,
     recording::{MarkKind, Phase, Recording, contract::NoteKind},
     units::Bytes,
 };
@@ -97,7 +98,9 @@ fn noted(trial: &Read) -> Noted {
 /// With the files that hold them.
 fn places(sites: Sites) -> Places {
     let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
-    Places { sources: sites.files().filter_map(read).collect(), sites }
+    // A name that ends a line cannot stand in a diff.
+    let files = sites.files().filter(|it| one_line(it) == *it);
+    Places { sources: files.filter_map(read).collect(), sites }
 }
 
 /// What was done to the batches (`--worst-seq`, `--worst-size`), a sentence each.

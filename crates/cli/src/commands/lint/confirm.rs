@@ -5,7 +5,6 @@
 use std::{
     ffi::{OsStr, OsString},
     fs,
-    io::{self, IsTerminal as _},
     os::unix::ffi::OsStrExt as _,
     path::Path,
 };
@@ -28,6 +27,7 @@ use crate::{
     diagnosis,
     ghost_weights::GhostWeights,
     launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    output,
     phantom_run::{self, Run, Runner},
 };
 
@@ -168,7 +168,7 @@ impl Confirmation<'_> {
             environment: self.command.environment.clone(),
         };
         let signals = Signals::hold().context("cannot hold signals")?;
-        let mut progress = io::stderr().is_terminal().then(|| {
+        let mut progress = output::is_seen().then(|| {
             Progress::new(format!(
                 "running {} on a phantom {}, {what}",
                 self.command.name(),

@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    io::{self, Write as _},
     path::Path,
     process::{Command, Stdio},
 };
@@ -11,8 +10,13 @@ use anyhow::Context as _;
 use plimsoll_core::{cards, codes::FitCode, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::{plan_file::read_plan, say::say};
-use crate::{cli::RunArgs, devices, phantom_run};
+use super::plan_file::read_plan;
+use crate::{
+    cli::RunArgs,
+    devices,
+    output::{self, say},
+    phantom_run,
+};
 
 /// What a plan is made for.
 enum Search {
@@ -106,8 +110,8 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     fit.args(["fit", "--gpu", card, "--budget", &free.0.to_string(), "--plan"]).arg(path);
     fit.arg("--json").arg(&json).args(options(args)).arg("--").args(&args.command);
     // What the script prints belongs to its real run.
-    let output = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let output = output.context("cannot start `plimsoll fit`")?;
+    let told = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let told = told.context("cannot start `plimsoll fit`")?;
     let answer = std::fs::read(&json).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
     let outcome = answer.as_ref().and_then(|it| it["outcome"].as_str());
@@ -116,16 +120,16 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
         Some(FitCode::FitsWithPlan) => Ok(Search::With(read_plan(path)?)),
         // The real run computes what nobody did, and is watched; and one that fails does so under its own eyes.
         Some(FitCode::Depends | FitCode::ScriptFailed) => {
-            let _ = io::stderr().write_all(&output.stdout);
+            output::report(&String::from_utf8_lossy(&told.stdout));
             let plan = read_plan(path)?;
             let is_empty = plan.remedies.is_empty();
             Ok(if is_empty { Search::AsItIs(plan) } else { Search::With(plan) })
         }
         found => {
-            let _ = io::stderr().write_all(&output.stdout);
+            output::report(&String::from_utf8_lossy(&told.stdout));
             // A switch in the script is a person's to set: for a run as it is, nothing fits.
             let is_by_hand = found == Some(FitCode::FitsWithRecipe);
-            let code = if is_by_hand { 1 } else { output.status.code().unwrap_or(2) };
+            let code = if is_by_hand { 1 } else { told.status.code().unwrap_or(2) };
             Ok(Search::Failed(code))
         }
     }

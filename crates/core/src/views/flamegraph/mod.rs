@@ -14,6 +14,7 @@ use crate::{
         held::{Held, Holdings, Names, device},
     },
     prediction::device_run::DeviceRun,
+    printable::{self, is_printable},
     recording::{Phase, Recording, is_users_code},
     trace::{FrameId, StackId},
     units::Bytes,
@@ -253,7 +254,7 @@ fn fitting(label: &str, width: f64) -> String {
     res
 }
 
-/// `text` as text of an XML file. What XML has no letters for becomes the replacement character.
+/// `text` as text of an XML file. What XML has no letters for is written out, as everything that nobody would see.
 fn escape(text: &str) -> String {
     let mut res = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -263,9 +264,9 @@ fn escape(text: &str) -> String {
             '>' => res.push_str("&gt;"),
             '"' => res.push_str("&quot;"),
             '\'' => res.push_str("&#39;"),
-            '\n' | '\t' => res.push(letter),
-            it if it.is_control() || matches!(it, '\u{fffe}' | '\u{ffff}') => res.push('\u{fffd}'),
-            it => res.push(it),
+            '\n' => res.push(letter),
+            it if is_printable(it) => res.push(it),
+            it => printable::escape(it, &mut res),
         }
     }
     res
@@ -279,7 +280,7 @@ mod tests {
     fn no_text_of_a_recording_is_markup() {
         assert_eq!(
             escape("<script>alert('&')</script>\u{7}\"]]>"),
-            "&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;\u{fffd}&quot;]]&gt;"
+            "&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;\\x07&quot;]]&gt;"
         );
     }
 

@@ -1,12 +1,6 @@
-//! Sentences for a person, on standard error: what the script writes goes where it always went.
-
-use std::io::{self, Write as _};
+//! In which phase of a step something happened, for a sentence.
 
 use plimsoll_core::recording::Phase;
-
-pub(super) fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
-}
 
 /// Behind a step's number: in which of its phases.
 pub(super) fn in_phase(phase: Option<Phase>) -> &'static str {
