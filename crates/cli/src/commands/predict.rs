@@ -95,9 +95,12 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     if !told.is_empty() {
         prediction.notes.push(remark("masks-half", MASKS_HALF));
     }
-    script.look_at_other_ends(&mut prediction, &recordings, &told)?;
-    script.look_at_larger_cards(&mut prediction, &told)?;
-    script.look_at_cards(&mut prediction, &given, &told)?;
+    // Who pressed Ctrl-C gets what is known.
+    if ended.interrupted.is_none() {
+        script.look_at_other_ends(&mut prediction, &recordings, &told)?;
+        script.look_at_larger_cards(&mut prediction, &told)?;
+        script.look_at_cards(&mut prediction, &given, &told)?;
+    }
     if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
         prediction.notes.push(remark("no-gpu-chosen", text));
     }

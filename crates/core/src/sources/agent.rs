@@ -73,6 +73,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Host(it) => notes.host = Some(it.into()),
             Line::Stats(it) => notes.stats.push(it.into()),
             Line::Alarm(it) => notes.alarms.extend(it.into_note()),
+            Line::Cut { why } => notes.cut = Some(clipped(why)),
+            Line::Waited { seconds } => notes.waited = Some(seconds),
             Line::End(it) => notes.end = Some(it.into()),
             Line::Unknown => {}
         }
@@ -135,6 +137,14 @@ enum Line {
     Host(HostLine),
     Stats(StatsLine),
     Alarm(AlarmLine),
+    Cut {
+        #[serde(default)]
+        why: String,
+    },
+    Waited {
+        #[serde(default)]
+        seconds: f64,
+    },
     End(EndLine),
     #[serde(other)]
     Unknown,
@@ -156,6 +166,8 @@ struct BeginLine {
     script: Option<String>,
     rank: Option<u32>,
     world_size: Option<u32>,
+    #[serde(deserialize_with = "or_default")]
+    child: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -533,8 +545,8 @@ fn phase(word: &str) -> Option<Phase> {
 
 impl From<BeginLine> for Begin {
     fn from(it: BeginLine) -> Begin {
-        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size } = it;
-        Begin { argv, cwd, python, torch, script, rank, world_size }
+        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size, child } = it;
+        Begin { argv, cwd, python, torch, script, rank, world_size, is_child: child }
     }
 }
 
@@ -703,7 +715,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm end"
+            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm cut waited end"
         );
     }
 
@@ -744,6 +756,17 @@ mod tests {
         let phantom = phantom.unwrap();
         assert_eq!(phantom.devices[0].other_peak, Bytes(5));
         assert_eq!((phantom.not_imitated[0].count, phantom.unknown_reads), (2, 1));
+    }
+
+    #[test]
+    fn what_is_cut_or_was_ended_says_so() {
+        let (notes, _, warnings) = read_all(
+            "{\"kind\":\"begin\",\"child\":true}\n{\"kind\":\"cut\",\"why\":\"File too large\"}\n\
+             {\"kind\":\"waited\",\"seconds\":3.2}\n",
+        );
+        assert_eq!((notes.cut.as_deref(), notes.waited), (Some("File too large"), Some(3.2)));
+        assert!(notes.begin.unwrap().is_child);
+        assert_eq!(warnings, [""; 0]);
     }
 
     #[test]
