@@ -228,6 +228,7 @@ def _live(program, order):
     except BaseException as error:
         # As Python does it at the end of a program; the agent looks for it there.
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        _tell_the_agent(error)
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     try:
@@ -237,6 +238,15 @@ def _live(program, order):
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _tell_the_agent(error):
+    """Which Python's own end of a program would have told it."""
+    from plimsoll_agent import agent
+
+    current = agent.current()
+    if current is not None and not isinstance(error, KeyboardInterrupt):
+        current.program_failed(error)
 
 
 def _exit_code(end):

@@ -201,6 +201,8 @@ words! {
         NoGpuUse = "no-gpu-use",
         ScriptFailed = "script-failed",
         Interrupted = "interrupted",
+        WaitedInVain = "waited-in-vain",
+        CutOff = "cut-off",
         Steps = "steps",
         NoSteps = "no-steps",
         AllSkipped = "all-skipped",

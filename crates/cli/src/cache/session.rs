@@ -66,6 +66,11 @@ impl Session {
         self.path().join(contract::ASKED_TO_STOP).exists()
     }
 
+    /// Whether something of the run ended with an error, so that the answer is known.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.path().join(contract::FAILED).exists()
+    }
+
     /// What a script prints that nobody is to see now.
     pub(crate) fn output(&self) -> PathBuf {
         self.path().join(contract::OUTPUT)

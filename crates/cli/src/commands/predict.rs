@@ -88,9 +88,12 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     if !told.is_empty() {
         prediction.notes.push(said(NoteCode::MasksHalf, MASKS_HALF));
     }
-    script.look_at_other_ends(&mut prediction, &recordings, &told)?;
-    script.look_at_larger_cards(&mut prediction, &told)?;
-    script.look_at_cards(&mut prediction, &given, &told)?;
+    // Who pressed Ctrl-C gets what is known.
+    if ended.interrupted.is_none() {
+        script.look_at_other_ends(&mut prediction, &recordings, &told)?;
+        script.look_at_larger_cards(&mut prediction, &told)?;
+        script.look_at_cards(&mut prediction, &given, &told)?;
+    }
     if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
         prediction.notes.push(said(NoteCode::NoGpuChosen, text));
     }

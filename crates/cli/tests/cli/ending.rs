@@ -14,7 +14,10 @@ use crate::support::{BEGIN, Place, Ran, is_running};
 use nix::{
     libc,
     pty::openpty,
-    sys::signal::{Signal, kill},
+    sys::{
+        signal::{Signal, kill},
+        stat::Mode,
+    },
     unistd::Pid,
 };
 
@@ -183,14 +186,14 @@ fn what_the_script_left_running_goes_when_we_are_killed() {
         let place = Place::new();
         let script = place.script(
             "train",
-            "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > $PLIMSOLL_CACHE/daemon; while :; do sleep 0.05; done' &)\n\
+            "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > $MARKS/daemon; while :; do sleep 0.05; done' &)\n\
              while :; do sleep 0.05; done",
         );
         let mut neighbour = Command::new("sleep").arg("100").spawn().unwrap();
-        let mut command = place.plimsoll(&["predict", script.to_str().unwrap()]);
+        let mut command = place.marking(script.to_str().unwrap());
         let command = command.env("PLIMSOLL_WRITES_WAY", way).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let daemon = place.cache().join("daemon");
+        let daemon = place.marks().join("daemon");
         let until = Instant::now() + Duration::from_secs(20);
         while !daemon.exists() && Instant::now() < until && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(10));
@@ -214,6 +217,79 @@ fn what_the_script_left_running_goes_when_we_are_killed() {
         neighbour.kill().unwrap();
         neighbour.wait().unwrap();
     }
+}
+
+/// It outlives the plimsoll that started it, by hours.
+#[test]
+fn a_real_training_goes_on_when_we_are_killed() {
+    let place = Place::new();
+    let script = place.script(
+        "train",
+        "echo $$ > started\nread go < go\necho said; echo told >&2\necho $PLIMSOLL_SESSION > done",
+    );
+    nix::unistd::mkfifo(&place.path().join("go"), Mode::S_IRWXU).unwrap();
+    let mut command = place.plimsoll(&["run", "--no-gpu", "--", script.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(&place.path().join("started"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Who waits for the pipe is alive.
+    fs::write(place.path().join("go"), "on\n").unwrap();
+    let session = wait_for(&place.path().join("done"));
+    assert!(session.trim().starts_with(place.cache().to_str().unwrap()), "{session}");
+}
+
+const RAN_OUT: &str = r#"{"kind":"oom","device":0,"step":1,"phase":"forward","requested":1073741824,"message":"CUDA out of memory.","stack":[],"user_frame":{"file":"/train.py","line":7,"function":"<module>","text":"model(x)"},"caught":false,"allocs":[],"frees":[]}"#;
+const FAILED: &str = r#"{"kind":"end","why":"oom","steps":1,"steady":false,"has_optimizer":true,"exit_code":1,"exception":{"type":"OutOfMemoryError","message":"CUDA out of memory."},"used_cuda":true,"seconds":1.0}"#;
+
+/// A child ran out of memory, and its parent waits for what the child would have sent.
+#[test]
+fn who_waits_for_a_process_that_failed_is_ended_and_the_answer_stays() {
+    let place = Place::new();
+    let script = place.noting_script(
+        "train",
+        &[BEGIN, STEP, RAN_OUT, FAILED],
+        "touch $PLIMSOLL_SESSION/failed\nexec sleep 1000",
+    );
+    let started = Instant::now();
+    let ran =
+        place.run(&["predict", "--gpu", "t4", "--until-exit", "--", script.to_str().unwrap()]);
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("DOES NOT FIT t4"), "{ran:?}");
+    let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("the script did not end once it had failed"), "{ran:?}");
+    place.assert_no_session();
+}
+
+/// Somebody is not patient enough.
+#[test]
+fn ctrl_c_after_memory_ran_out_keeps_the_answer() {
+    let place = Place::new();
+    let script = place.noting_script(
+        "train",
+        &[BEGIN, STEP, RAN_OUT, FAILED],
+        "touch $PLIMSOLL_SESSION/failed\necho $$ > $MARKS/started\nexec sleep 1000",
+    );
+    fs::create_dir_all(place.marks()).unwrap();
+    let words = ["predict", "--through", "marks", "--gpu", "t4", script.to_str().unwrap()];
+    let mut terminal = Terminal::start(place.plimsoll(&words));
+    wait_for(&place.marks().join("started"));
+    terminal.press_ctrl_c();
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(1), "{screen}");
+    assert!(screen.contains("DOES NOT FIT"), "{screen}");
+    assert!(!screen.contains("interrupted"), "{screen}");
+}
+
+#[test]
+fn steps_that_could_not_be_written_down_are_not_told_as_not_done() {
+    let place = Place::new();
+    let cut = r#"{"kind":"cut","why":"File too large"}"#;
+    let script = place.noting_script("train", &[BEGIN, STEP, cut], "exit 3");
+    place.predict(&[script.to_str().unwrap()]).assert_sentence(
+        "exited with code 3 after 1 optimizer step or more (its notes could not be written any further: File too large)",
+    );
 }
 
 #[test]

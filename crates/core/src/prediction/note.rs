@@ -31,6 +31,10 @@ pub enum Note {
     },
     /// Ctrl-C.
     Interrupted,
+    /// The script had failed and did not end; so we ended it.
+    Waited,
+    /// The notes of a process end before it did, for this reason.
+    Cut(String),
     /// What the prediction rests on.
     Steps {
         /// What the run went through.
@@ -179,6 +183,8 @@ impl Note {
             Note::NoGpuUse => NoteCode::NoGpuUse.word(),
             Note::ScriptFailed { .. } => NoteCode::ScriptFailed.word(),
             Note::Interrupted => NoteCode::Interrupted.word(),
+            Note::Waited => NoteCode::WaitedInVain.word(),
+            Note::Cut(_) => NoteCode::CutOff.word(),
             Note::Steps { .. } => NoteCode::Steps.word(),
             Note::NoSteps => NoteCode::NoSteps.word(),
             Note::AllSkipped => NoteCode::AllSkipped.word(),
@@ -220,6 +226,7 @@ impl Note {
             && !matches!(
                 self,
                 Note::Steps { steady: true, .. }
+                    | Note::Waited
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
                     | Note::AskedSize { .. }
@@ -251,6 +258,15 @@ impl fmt::Display for Note {
                 write!(f, "the script failed: {exception}")
             }
             Note::Interrupted => f.write_str("interrupted before the script had shown enough"),
+            Note::Waited => f.write_str(
+                "the script did not end once it had failed: a thread or a process waited for what never came, as it would on \
+                 a GPU; plimsoll ended it",
+            ),
+            Note::Cut(why) => write!(
+                f,
+                "what the script did could be written down in part only ({why}): later steps are not in these numbers; \
+                 raise the limit on the size of files (`ulimit -f`), or free space on the disk of plimsoll's cache"
+            ),
             Note::NotSeen(missing) => {
                 write!(f, "not seen: {missing}; --until-exit runs the script to its end")
             }

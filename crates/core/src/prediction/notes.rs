@@ -50,6 +50,10 @@ pub(super) fn notes(
     if outcome == Outcome::OutOfMemory {
         res.extend(ran_out_beside(recordings, card));
     }
+    res.extend(all().find_map(|it| it.cut.clone()).map(Note::Cut));
+    if facts.waited_in_vain || all().any(|it| it.waited.is_some()) {
+        res.push(Note::Waited);
+    }
     if let Some(run) = runs.first() {
         let seen = verdict::seen(recordings, run);
         let steady = run.recording.notes.end.as_ref().is_some_and(|it| it.steady);

@@ -117,6 +117,10 @@ note_kinds! {
     Stats = "stats",
     /// Something went wrong in a run that is watched.
     Alarm = "alarm",
+    /// From here on nothing could be written.
+    Cut = "cut",
+    /// The program had failed, and waited for what did not come.
+    Waited = "waited",
     /// How the process ended.
     End = "end",
     /// The phantom is in use; in its own log.

@@ -39,6 +39,10 @@ pub struct Notes {
     pub stats: Vec<DeviceStats>,
     /// What went wrong, where the run was watched.
     pub alarms: Vec<AlarmNote>,
+    /// Why the notes end before the process did, in the system's words: what came later is not known.
+    pub cut: Option<String>,
+    /// Its program had failed and waited so many seconds for what did not come; then we ended it.
+    pub waited: Option<f64>,
     /// The last line; none if the process was killed.
     pub end: Option<End>,
 }
@@ -60,6 +64,8 @@ pub struct Begin {
     pub rank: Option<u32>,
     /// How many ranks the job has.
     pub world_size: Option<u32>,
+    /// It is a child of Python's multiprocessing.
+    pub is_child: bool,
 }
 
 /// A place in the trace: after the `allocs`-th allocation and the `frees`-th request to free of each

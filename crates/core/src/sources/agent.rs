@@ -77,6 +77,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Host(it) => notes.host = Some(it.into()),
             Line::Stats(it) => notes.stats.push(it.into()),
             Line::Alarm(it) => notes.alarms.extend(it.into_note()),
+            Line::Cut { why } => notes.cut = Some(clipped(why)),
+            Line::Waited { seconds } => notes.waited = Some(seconds),
             Line::End(it) => notes.end = Some(it.into()),
             Line::Unknown => {}
         }
@@ -139,6 +141,14 @@ enum Line {
     Host(HostLine),
     Stats(StatsLine),
     Alarm(AlarmLine),
+    Cut {
+        #[serde(default)]
+        why: String,
+    },
+    Waited {
+        #[serde(default)]
+        seconds: f64,
+    },
     End(EndLine),
     #[serde(other)]
     Unknown,
@@ -160,6 +170,8 @@ struct BeginLine {
     script: Option<String>,
     rank: Option<u32>,
     world_size: Option<u32>,
+    #[serde(deserialize_with = "or_default")]
+    child: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -536,10 +548,10 @@ fn phase(word: &str) -> Option<Phase> {
 
 impl From<BeginLine> for Begin {
     fn from(it: BeginLine) -> Begin {
-        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size } = it;
+        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size, child } = it;
         let argv = argv.into_iter().map(one_line).collect();
         let [cwd, python, torch] = [cwd, python, torch].map(one_line);
-        Begin { argv, cwd, python, torch, script: script.map(one_line), rank, world_size }
+        Begin { argv, cwd, python, torch, script: script.map(one_line), rank, world_size, is_child: child }
     }
 }
 
@@ -711,7 +723,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm end"
+            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm cut waited end"
         );
     }
 
@@ -752,6 +764,17 @@ mod tests {
         let phantom = phantom.unwrap();
         assert_eq!(phantom.devices[0].other_peak, Bytes(5));
         assert_eq!((phantom.not_imitated[0].count, phantom.unknown_reads), (2, 1));
+    }
+
+    #[test]
+    fn what_is_cut_or_was_ended_says_so() {
+        let (notes, _, warnings) = read_all(
+            "{\"kind\":\"begin\",\"child\":true}\n{\"kind\":\"cut\",\"why\":\"File too large\"}\n\
+             {\"kind\":\"waited\",\"seconds\":3.2}\n",
+        );
+        assert_eq!((notes.cut.as_deref(), notes.waited), (Some("File too large"), Some(3.2)));
+        assert!(notes.begin.unwrap().is_child);
+        assert_eq!(warnings, [""; 0]);
     }
 
     #[test]

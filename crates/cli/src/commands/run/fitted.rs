@@ -2,11 +2,13 @@
 
 use std::{
     env,
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
 };
 
 use anyhow::Context as _;
+use nix::sys::{prctl, signal::Signal};
 use plimsoll_core::{cards, codes::FitCode, plan::Plan, units::Bytes};
 use serde_json::Value;
 
@@ -109,6 +111,11 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     let mut fit = Command::new(own);
     fit.args(["fit", "--gpu", card, "--budget", &free.0.to_string(), "--plan"]).arg(path);
     fit.arg("--json").arg(&json).args(options(args)).arg("--").args(&args.command);
+    // SAFETY: between fork and exec one system call is made, on a number.
+    unsafe {
+        // Nobody waits for a plan when we are killed.
+        fit.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGTERM)?));
+    }
     // What the script prints belongs to its real run.
     let told = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
     let told = told.context("cannot start `plimsoll fit`")?;
