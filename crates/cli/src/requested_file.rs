@@ -95,6 +95,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::cli::Color;
 
     #[test]
     fn what_was_there_before_stays_until_it_is_written() {
@@ -109,11 +110,12 @@ mod tests {
         assert_eq!(fs::read_to_string(at("report.json")).unwrap(), "yesterday");
         assert!(at("link.json").is_symlink());
         let file = RequestedFile::open(&at("link.json")).unwrap();
-        file.write(b"today", &mut io::sink()).unwrap();
+        let mut out = Output::open(Color::Never);
+        file.bytes(b"today", &mut out).unwrap();
         assert!(at("link.json").is_symlink());
         assert_eq!(fs::read_to_string(at("on-another-disk.json")).unwrap(), "today");
         fs::remove_file(at("new.json")).unwrap_err();
-        RequestedFile::open(&at("new.json")).unwrap().write(b"new", &mut io::sink()).unwrap();
+        RequestedFile::open(&at("new.json")).unwrap().bytes(b"new", &mut out).unwrap();
         assert_eq!(fs::read_to_string(at("new.json")).unwrap(), "new");
     }
 }

@@ -1,7 +1,7 @@
 //! `plimsoll calibrate`: measures on the machine's own card what predictions rest on, asks a phantom of what was measured the same
 //! questions, and keeps it as a card that every command knows from then on.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, io, path::Path, process::Command};
 
 use anyhow::{Context as _, bail, ensure};
 use plimsoll_core::{cards, units::Bytes};

@@ -98,7 +98,7 @@ impl Plan {
                 let _ = match parameter.value() {
                     Value::Number(n) => writeln!(res, "{name} = {n}"),
                     Value::Numbers(all) => writeln!(res, "{name} = {all:?}"),
-                    Value::Text(text) => writeln!(res, "{name} = {}", quoted(text)),
+                    Value::Text(text) => writeln!(res, "{name} = {}", quoted(&text)),
                 };
             }
         }

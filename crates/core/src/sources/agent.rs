@@ -551,7 +551,16 @@ impl From<BeginLine> for Begin {
         let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size, child } = it;
         let argv = argv.into_iter().map(one_line).collect();
         let [cwd, python, torch] = [cwd, python, torch].map(one_line);
-        Begin { argv, cwd, python, torch, script: script.map(one_line), rank, world_size, is_child: child }
+        Begin {
+            argv,
+            cwd,
+            python,
+            torch,
+            script: script.map(one_line),
+            rank,
+            world_size,
+            is_child: child,
+        }
     }
 }
 
