@@ -120,7 +120,10 @@ impl World {
         let place = |number: i32| -> Option<PathBuf> {
             match steps.get(usize::try_from(number).ok()?)? {
                 Step::Overlay { source, .. } => Some(PathBuf::from(source.to_str().ok()?)),
-                Step::Bind { .. } | Step::Settings { .. } | Step::Queues { .. } => None,
+                Step::Bind { .. }
+                | Step::Reach { .. }
+                | Step::Settings { .. }
+                | Step::Queues { .. } => None,
             }
         };
         let refused = refused
@@ -301,9 +304,11 @@ fn sentence(plan: &Plan, step: i32, error: Errno) -> String {
         _ => {
             let target = usize::try_from(step).ok().and_then(|it| plan.steps.get(it));
             let source = match target {
-                Some(Step::Overlay { source, .. } | Step::Bind { source, .. }) => {
-                    source.to_string_lossy()
-                }
+                Some(
+                    Step::Overlay { source, .. }
+                    | Step::Bind { source, .. }
+                    | Step::Reach { source, .. },
+                ) => source.to_string_lossy(),
                 Some(Step::Settings { .. } | Step::Queues { .. }) | None => "/".into(),
             };
             format!("cannot mount {source}: {why}")
@@ -362,6 +367,10 @@ fn in_child(plan: &Plan, terms: &Terms, pipes: Pipes) -> Result<(), ()> {
             Step::Bind { source, target, recursive, read_only } => {
                 bind(source, target, *recursive, *read_only).map_err(or_say(number))?;
             }
+            Step::Reach { source, target } => match bind(source, target, false, false) {
+                Err(Errno::ENOENT) => {}
+                other => other.map_err(or_say(number))?,
+            },
             // Where the kernel refuses it, only who owns them may change them, as ever.
             Step::Settings { place, target, recursive } => {
                 let _ = bind(place, target, *recursive, true);

@@ -32,6 +32,8 @@ pub(crate) enum Step {
     },
     /// `source` itself at `target`.
     Bind { source: CString, target: CString, recursive: bool, read_only: bool },
+    /// A socket or a pipe of somebody's, as it is. It may have gone since it was seen.
+    Reach { source: CString, target: CString },
     /// What is at `place`, to be read only.
     Settings { place: CString, target: CString, recursive: bool },
     /// The message queues of the world (mq_overview(7)) at `target`.
@@ -128,7 +130,8 @@ impl Plan {
             let is_reached =
                 mounts.is_no_files(&path) || through.iter().any(|it| path.starts_with(it));
             if !is_reached {
-                it.bind(&path, false, false)?;
+                let (source, target) = (c_path(&path)?, it.target(&path)?);
+                it.plan.steps.push(Step::Reach { source, target });
             }
         }
         if depth == Depth::Folders {
