@@ -48,10 +48,12 @@ class Recording:
             self._broken = True
 
     def note(self, code, text):
-        """A sentence for people. The same one is written once."""
-        if (code, text) not in self._notes:
+        """A sentence for people. The same one is written once; whether this is it."""
+        is_first = (code, text) not in self._notes
+        if is_first:
             self._notes.add((code, text))
             self.write("note", code=code, text=text)
+        return is_first
 
     def seconds(self):
         """Since the recording began."""

@@ -10,9 +10,8 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
-    codes::RemarkCode,
     prediction::{self, OtherEnd, Outcome, Prediction},
-    recording::{Recording, contract::NoteKind},
+    recording::{PlanNotes, Recording},
     units::Bytes,
 };
 use plimsoll_writes::Layers;
@@ -201,22 +200,19 @@ pub(crate) struct Trial {
     had_company: bool,
     /// What was recorded of each process.
     pub(crate) recordings: Vec<Recording>,
-    /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
-    pub(crate) notes: Vec<serde_json::Value>,
     /// Where memory was at each mark of the first steps, of each process.
     early: Vec<Vec<Mark>>,
 }
 
 impl Trial {
-    /// The agent's last line of this kind: `blocks`, `work`, `split`.
-    pub(crate) fn noted(&self, kind: NoteKind) -> Option<&serde_json::Value> {
-        self.notes.iter().rev().find(|it| it["kind"] == kind.word())
+    /// What the last process that noted it says of the plan.
+    pub(crate) fn noted<'a, T>(&'a self, what: impl Fn(&'a PlanNotes) -> Option<T>) -> Option<T> {
+        self.recordings.iter().rev().find_map(|it| what(&it.notes.plan))
     }
 
     /// Whether it used `torch.compile`.
     pub(crate) fn compiles(&self) -> bool {
-        let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
-        remarks.any(|it| it.code == RemarkCode::TorchCompile)
+        self.recordings.iter().any(|it| it.notes.plan.compiles)
     }
 
     /// Whether others may have been in its way: it failed, not for memory, and they were there.
@@ -869,10 +865,7 @@ impl Trials {
             let words = last_words.filter(|_| !says_why());
             words.map_or_else(|| why.clone(), |it| format!("{why}; its last words: {it}"))
         });
-        let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
-        let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
-        let notes: Vec<serde_json::Value> = notes.collect();
-        let was_cut = notes.iter().any(|it| it["kind"] == NoteKind::Hopeless.word());
+        let was_cut = recordings.iter().any(|it| it.notes.plan.hopeless);
         let failure = failure.or_else(|| {
             let nothing = ran && prediction.seen.steps == 0 && !was_cut;
             nothing.then(|| "it ended without a training step".to_owned())
@@ -894,7 +887,6 @@ impl Trials {
             interrupted: ended.interrupted,
             n_retries,
             was_cut,
-            notes,
             early,
         }
     }
@@ -952,23 +944,4 @@ fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
         (it.program.clone(), it.arguments[..n_before].to_vec(), word.map(std::path::Path::to_owned))
     };
     program(&kept.command) == program(command)
-}
-
-/// What the agent notes of plans.
-const OF_PLANS: [NoteKind; 10] = [
-    NoteKind::Refused,
-    NoteKind::Blocks,
-    NoteKind::BlockMemory,
-    NoteKind::BlockWork,
-    NoteKind::Work,
-    NoteKind::Split,
-    NoteKind::Exact,
-    NoteKind::Sites,
-    NoteKind::Compiled,
-    NoteKind::Hopeless,
-];
-
-/// Whether a line of the agent's notes is about a plan: most are long and about something else.
-fn is_ours(line: &[u8]) -> bool {
-    OF_PLANS.iter().any(|it| line.starts_with(format!("{{\"kind\":\"{}\"", it.word()).as_bytes()))
 }

@@ -9,13 +9,14 @@ pub mod largest;
 pub mod search;
 mod time;
 
-pub use change::{Change, Line, Places, Recipe, Sites, Sources, Switch, change};
+pub use crate::recording::Work;
+pub use change::{Change, Line, Places, Recipe, Sources, Switch, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;
 pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, Parameter, Point, Value, find};
 pub use time::{
-    FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, fed_as, first_time, seconds,
+    FITTED, Factor, Figures, RANGE, Range, Shares, factor, fed_as, first_time, seconds,
 };
 
 use serde_json::json;

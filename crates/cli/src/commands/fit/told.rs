@@ -2,35 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::trials::Trial;
 use plimsoll_core::{
-    codes::RemarkCode,
     plan::{
-        Places, Sites, Work,
-        blocks::{At, Reading},
-        search::{Noted, Ran, Split, Steps, Took},
+        Places,
+        search::{Noted, Ran, Steps, Took},
     },
-    recording::{MarkKind, Notes, Phase, Place, Recording, Role, contract::NoteKind},
+    recording::{MarkKind, Notes, Phase, Place, Recording, Refused, Role, SiteKind, Sites},
     units::Bytes,
 };
-use serde_json::Value;
-
-use crate::trials::Trial;
 
 /// What came of a run that took so many seconds, and what it recorded.
 pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
     let noted = noted(&trial);
     let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
     let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
-    let mut remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
+    let mut ends = trial.recordings.iter().filter_map(|it| it.notes.end.as_ref());
+    let failed_later = ends.find_map(|it| it.failed_later.as_ref());
     let failed_later =
-        remarks.find(|it| it.code == RemarkCode::FailedLater).map(|it| it.text.clone());
-    let refused = refused(&trial.notes);
-    let why = refused.first().map(|(id, whom)| format!("{id} does not suit {whom}"));
+        failed_later.map(|it| format!("after its training steps the script raised {it}"));
+    let refused: Vec<&Refused> =
+        trial.recordings.iter().flat_map(|it| &it.notes.plan.refused).collect();
+    let why = refused.first().map(|it| format!("{} does not suit {}", it.id, it.why));
+    let refused = refused.iter().map(|it| it.id.clone()).collect();
     let ran = Ran {
         outcome: trial.prediction.outcome,
         took: Took::of(trial.prediction),
         failure: trial.failure.map(|it| why.unwrap_or(it)),
-        refused: refused.into_iter().map(|it| it.0).collect(),
+        refused,
         n_ooms: trial.n_ooms,
         interrupted: trial.interrupted.is_some(),
         was_cut: trial.was_cut,
@@ -54,43 +53,24 @@ pub(super) fn steps(trial: &Trial) -> Steps {
     }
 }
 
-/// The remedies that a run ended of, because they do not suit the program; each with what of it, and why.
-fn refused(notes: &[Value]) -> Vec<(String, String)> {
-    let text = |it: &Value, key: &str| it[key].as_str().map(str::to_owned);
-    let lines = notes.iter().filter(|it| it["kind"] == NoteKind::Refused.word());
-    lines.filter_map(|it| Some((text(it, "id")?, text(it, "why")?))).collect()
-}
-
 fn noted(trial: &Trial) -> Noted {
-    let sites = trial.noted(NoteKind::Sites);
-    let places = sites.and_then(Sites::read).map(places);
-    let idle = sites.and_then(|it| it["idle"].as_object());
-    let idle = idle.map(|it| {
-        it.iter().map(|(id, why)| (id.clone(), why.as_str().map(str::to_owned))).collect()
-    });
-    let names = trial.noted(NoteKind::Blocks).and_then(|it| it["names"].as_array());
-    let split = trial.noted(NoteKind::Split);
-    let work = trial.noted(NoteKind::Work);
-    let memory = trial.noted(NoteKind::BlockMemory);
-    let block_work = trial.noted(NoteKind::BlockWork);
+    let survey = trial.noted(|it| it.survey.as_ref());
+    let places = survey.map(|it| places(it.sites.clone()));
     Noted {
-        idle,
+        idle: survey.and_then(|it| it.idle.clone()),
         compiles: trial.compiles(),
-        compiled_anew: trial.noted(NoteKind::Compiled).is_some_and(|it| it["found"] == 0),
-        trains_nothing: sites.is_some_and(|it| it["trains"] == false),
-        is_distributed: places.as_ref().is_some_and(|it| it.sites.has("distributed")),
+        compiled_anew: trial.noted(|it| it.found_compiled) == Some(0),
+        trains_nothing: survey.is_some_and(|it| it.trains_nothing),
+        is_distributed: places.as_ref().is_some_and(|it| it.sites.has(SiteKind::Distributed)),
         places,
         batches_change: trial.recordings.first().is_some_and(|it| batches_change(&it.notes)),
         batches: batches(trial),
-        n_blocks: names.and_then(|it| u64::try_from(it.len()).ok()),
-        split: split
-            .map(|it| Split { exact: it["exact"] == true, samples: it["samples"].as_u64() }),
-        exact: trial.noted(NoteKind::Exact).map(|it| it["exact"] == true),
-        work: work.map(|it| operations(&it["ops"])).unwrap_or_default(),
-        readings: memory.map(|it| each(&it["readings"], reading)).unwrap_or_default(),
-        block_work: block_work
-            .map(|it| each(&it["blocks"], |it| Some(operations(it))))
-            .unwrap_or_default(),
+        n_blocks: trial.noted(|it| it.blocks.as_ref()).and_then(|it| u64::try_from(it.len()).ok()),
+        split: trial.noted(|it| it.split),
+        exact: trial.noted(|it| it.exact),
+        work: trial.noted(|it| it.work.clone()).unwrap_or_default(),
+        readings: trial.noted(|it| it.block_memory.clone()).unwrap_or_default(),
+        block_work: trial.noted(|it| it.block_work.clone()).unwrap_or_default(),
     }
 }
 
@@ -102,10 +82,8 @@ fn places(sites: Sites) -> Places {
 
 /// What was done to the batches (`--worst-seq`, `--worst-size`), a sentence each.
 fn batches(trial: &Trial) -> Vec<String> {
-    let remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
-    let ours =
-        remarks.filter(|it| matches!(it.code, RemarkCode::WorstSequence | RemarkCode::WorstSize));
-    let mut res: Vec<String> = ours.map(|it| it.text.clone()).collect();
+    let all = trial.recordings.iter().flat_map(|it| &it.notes.plan.batches);
+    let mut res: Vec<String> = all.cloned().collect();
     res.dedup();
     res
 }
@@ -130,42 +108,10 @@ fn batches_change(notes: &Notes) -> bool {
     2 < given.len() && given.len() < 2 * sizes.len()
 }
 
-/// Counted operations, as the agent writes them.
-fn operations(ops: &Value) -> Vec<Work> {
-    each(ops, |it| {
-        let number = |key: &str| it[key].as_f64();
-        Some(Work {
-            op: it["op"].as_str()?.to_owned(),
-            dtype: it["dtype"].as_str()?.to_owned(),
-            count: number("count")?,
-            flops: number("flops")?,
-            bytes: number("bytes")?,
-        })
-    })
-}
-
-fn reading(it: &Value) -> Option<Reading> {
-    let number = |i: usize| it[i].as_u64();
-    let block = usize::try_from(number(1)?).ok()?;
-    let at = match it[0].as_str()? {
-        "enter" => At::Enter(block),
-        "leave" => At::Leave(block),
-        "back" => At::Back(block),
-        _ => At::End,
-    };
-    Some(Reading { at, current: Bytes(number(2)?), peak: Bytes(number(3)?) })
-}
-
-fn each<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Vec<T> {
-    list.as_array().into_iter().flatten().filter_map(read).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::recording::{Mark, NamedTensor, Tensors};
-    use serde_json::json;
-
     use super::*;
+    use plimsoll_core::recording::{Mark, NamedTensor, Tensors};
 
     /// A recording of steps that are given so many bytes, and allocate as much.
     fn given(sizes: &[u64]) -> Notes {
@@ -202,14 +148,5 @@ mod tests {
         assert!(!batches_change(&given(&[512, 512, 512, 512, 96])), "the end of an epoch");
         assert!(!batches_change(&given(&[512, 64, 512, 64, 512, 64])), "two models in turns");
         assert!(!batches_change(&given(&[512, 640])), "nobody knows");
-    }
-
-    #[test]
-    fn who_refuses_is_named() {
-        let applied = json!({ "kind": "remedy", "id": "checkpoint" });
-        let why = "MoCo: each call of it writes into its `queue`";
-        let line = json!({ "kind": "refused", "id": "micro-batches", "why": why });
-        let expected = ("micro-batches".to_owned(), why.to_owned());
-        assert_eq!(refused(&[applied, line]), [expected]);
     }
 }
