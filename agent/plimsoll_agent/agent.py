@@ -558,11 +558,13 @@ class Agent:
     def _step_aside_for_compile(self):
         if self.live:
             self._modules.step_aside()
-            self._recording.note(
+            is_first = self._recording.note(
                 "torch-compile",
                 "the script uses torch.compile: from there on the recording has no module paths and no "
                 "forward phases",
             )
+            if is_first:
+                self._recording.write("compiles")
 
     def _imagine_ranks(self):
         if not self._is_real:

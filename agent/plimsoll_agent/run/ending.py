@@ -149,10 +149,11 @@ class Ending:
         if refusal is not None:
             self._recording.write("refused", id=refusal.remedy, why=refusal.whom)
         why, exit_code = _why(error, self._torch)
-        later = steps.later
+        later, failed_later = steps.later, None
         if why == "exception" and later is not None and later.is_under_way:
             # The training steps were seen. What failed may have missed the rest of an epoch that we ended.
-            self._recording.note("failed-later", "after its training steps the script raised %s" % _in_short(error))
+            failed_later = _in_short(error)
+            self._recording.note("failed-later", "after its training steps the script raised %s" % failed_later)
             error, why, exit_code = None, steps.why or "steady", 0
         if error is None and self._stopping.requested:
             why, exit_code = steps.why or "steps", 0
@@ -166,6 +167,7 @@ class Ending:
             signal=self.signal,
             exception=_described(error),
             later=later.told() if later is not None else None,
+            failed_later=failed_later,
             used_cuda=self._memory.started,
             seconds_imports=self._recording.seconds_imports,
             seconds_ending=round(time.time() - began, 6),

@@ -75,10 +75,12 @@ class Recording:
             pass
 
     def note(self, code, text):
-        """A sentence for people. The same one is written once."""
-        if (code, text) not in self._notes:
+        """A sentence for people. The same one is written once; whether this is it."""
+        is_first = (code, text) not in self._notes
+        if is_first:
             self._notes.add((code, text))
             self.write("note", code=code, text=text)
+        return is_first
 
     def seconds(self):
         """Since the recording began."""

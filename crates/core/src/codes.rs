@@ -248,10 +248,6 @@ open_words! {
         SampledStacks = "sampled-stacks",
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",
-        TorchCompile = "torch-compile",
-        FailedLater = "failed-later",
-        WorstSequence = "worst-seq",
-        WorstSize = "worst-size",
     }
 }
 

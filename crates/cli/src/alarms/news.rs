@@ -12,7 +12,7 @@ use plimsoll_core::{
         Notes,
         contract::{NoteKind, ProcessFile},
     },
-    sources::{self, ProcessFiles},
+    sources::{self, ProcessFiles, agent},
 };
 
 use crate::cache::session;
@@ -49,16 +49,8 @@ impl News {
         file.read_to_end(&mut bytes)?;
         let end = bytes.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
         *read_to += end as u64;
-        let lines = bytes[..end].split_inclusive(|it| *it == b'\n');
-        let ours: Vec<u8> = lines.filter(|it| is_ours(it)).flatten().copied().collect();
+        let ours = agent::only(&bytes[..end], &OURS);
         let files = ProcessFiles { pid: 0, notes: &ours, snapshot: None, phantom_log: None };
         Ok(sources::read_process(files).recording.notes)
     }
-}
-
-fn is_ours(line: &[u8]) -> bool {
-    let kind = line.strip_prefix(br#"{"kind":""#).unwrap_or_default();
-    OURS.iter().any(|it| {
-        kind.strip_prefix(it.word().as_bytes()).is_some_and(|it| it.first() == Some(&b'"'))
-    })
 }

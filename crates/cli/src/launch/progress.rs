@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_core::recording::contract::ProcessFile;
+use plimsoll_core::{recording::contract::ProcessFile, sources::agent};
 
 use super::Watch;
 use crate::{cache::session::Session, output::say};
@@ -25,8 +25,8 @@ const STILL_EVERY: Duration = Duration::from_secs(15);
 pub(crate) struct Progress {
     what: String,
     started: Instant,
-    last_said: Option<(Instant, u64)>,
-    steps: u64,
+    last_said: Option<(Instant, u32)>,
+    steps: u32,
     /// For each notes file, how far it has been read. A line is counted when its end is seen.
     read_to: BTreeMap<PathBuf, u64>,
 }
@@ -53,9 +53,7 @@ impl Progress {
             }
             let end = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
             *read_to += end as u64;
-            for line in text[..end].split(|it| *it == b'\n') {
-                self.steps = self.steps.max(step_ended(line).unwrap_or_default());
-            }
+            self.steps = self.steps.max(agent::last_step(&text[..end]).unwrap_or_default());
         }
     }
 }
@@ -85,30 +83,5 @@ impl Watch for Progress {
         };
         say(&format!("{what}: {seconds} s, {steps}"));
         self.last_said = Some((Instant::now(), self.steps));
-    }
-}
-
-/// The number of the step whose end this line notes.
-fn step_ended(line: &[u8]) -> Option<u64> {
-    // Most lines are something else; those are not worth parsing.
-    let marker = b"step_end";
-    line.windows(marker.len()).find(|it| it == marker)?;
-    let note: serde_json::Value = serde_json::from_slice(line).ok()?;
-    if note.get("what")? != "step_end" {
-        return None;
-    }
-    note.get("step")?.as_u64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_ends_of_steps_only() {
-        assert_eq!(step_ended(br#"{"kind":"mark","what":"step_end","step":3}"#), Some(3));
-        assert_eq!(step_ended(br#"{"kind":"mark","what":"phase_end","step":3}"#), None);
-        assert_eq!(step_ended(br#"{"kind":"note","text":"step_end"}"#), None);
-        assert_eq!(step_ended(b"{\"what\":\"step_end\",\"st"), None);
     }
 }

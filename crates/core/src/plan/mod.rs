@@ -10,12 +10,13 @@ pub mod search;
 mod strange;
 mod time;
 
-pub use change::{Change, Line, Places, Recipe, Sites, Sources, Switch, change};
+pub use crate::recording::Work;
+pub use change::{Change, Line, Places, Recipe, Sources, Switch, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;
 pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, Op, Parameter, Point, Value, find};
-pub use time::{Factor, Work, factor, seconds};
+pub use time::{Factor, factor, seconds};
 
 use serde_json::json;
 

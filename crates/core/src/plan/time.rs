@@ -9,22 +9,7 @@ use std::fmt;
 
 use plimsoll_remedies::Op;
 
-use crate::{cards::Card, units::Bytes};
-
-/// One kind of operation in one step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Work {
-    /// What it does.
-    pub op: Op,
-    /// The type that it computes with; `tf32` for float32 products that may use it.
-    pub dtype: String,
-    /// How many operations of this very size.
-    pub count: f64,
-    /// Floating-point operations of each, a multiplication and an addition being two; of [`Op::Walk`], numbers.
-    pub flops: f64,
-    /// Bytes that each reads and writes.
-    pub bytes: f64,
-}
+use crate::{cards::Card, recording::Work, units::Bytes};
 
 /// How many times as long a step takes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -147,6 +147,8 @@ note_kinds! {
     Worst = "worst",
     /// Places in the script where something can be changed.
     Sites = "sites",
+    /// The program uses `torch.compile`.
+    Compiles = "compiles",
     /// Something was compiled, or was found compiled.
     Compiled = "compiled",
     /// The run was ended because it took more than can ever fit.

@@ -1,7 +1,11 @@
 //! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
 //! trace. One struct for each kind of line that the agent writes.
 
-use crate::{codes::RemarkCode, recording::alarms::AlarmNote, units::Bytes};
+use crate::{
+    codes::RemarkCode,
+    recording::{PlanNotes, alarms::AlarmNote},
+    units::Bytes,
+};
 
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +47,8 @@ pub struct Notes {
     pub cut: Option<String>,
     /// Its program had failed and waited so many seconds for what did not come; then we ended it.
     pub waited: Option<f64>,
+    /// What is of a plan, and for a search.
+    pub plan: PlanNotes,
     /// The last line; none if the process was killed.
     pub end: Option<End>,
 }
@@ -387,6 +393,8 @@ pub struct End {
     pub exception: Option<Exception>,
     /// What came after memory was steady, if the run went on to see it.
     pub later: Option<Later>,
+    /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
+    pub failed_later: Option<String>,
     /// Seconds that went into imports.
     pub seconds_imports: f64,
     /// Seconds in all.

@@ -9,10 +9,9 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
-    codes::RemarkCode,
     plan::search::Until,
     prediction::{self, OtherEnd, Outcome, Prediction},
-    recording::{Recording, contract::NoteKind},
+    recording::{PlanNotes, Recording},
 };
 use plimsoll_fit::trials::{Failure, Mark, Order, Purpose, Start, Trial, Values, Waited, Workshop};
 use plimsoll_writes::Layers;
@@ -92,20 +91,17 @@ pub(super) struct Read {
     pub(super) ends: Vec<OtherEnd>,
     /// What was recorded of each process.
     pub(super) recordings: Vec<Recording>,
-    /// What the agent noted of the plan and of the work in a step; see [`Read::noted`].
-    pub(super) notes: Vec<serde_json::Value>,
 }
 
 impl Read {
-    /// The agent's last line of this kind: `blocks`, `work`, `split`.
-    pub(super) fn noted(&self, kind: NoteKind) -> Option<&serde_json::Value> {
-        self.notes.iter().rev().find(|it| it["kind"] == kind.word())
+    /// What the last process that noted it says of the plan.
+    pub(super) fn noted<'a, T>(&'a self, what: impl Fn(&'a PlanNotes) -> Option<T>) -> Option<T> {
+        self.recordings.iter().rev().find_map(|it| what(&it.notes.plan))
     }
 
     /// Whether it used `torch.compile`.
     pub(super) fn compiles(&self) -> bool {
-        let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
-        remarks.any(|it| it.code == RemarkCode::TorchCompile)
+        self.recordings.iter().any(|it| it.notes.plan.compiles)
     }
 }
 
@@ -187,10 +183,7 @@ impl Shop {
             let words = last_words.filter(|_| !says_why());
             words.map_or_else(|| why.clone(), |it| format!("{why}; its last words: {it}"))
         });
-        let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
-        let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
-        let notes: Vec<serde_json::Value> = notes.collect();
-        let was_cut = notes.iter().any(|it| it["kind"] == NoteKind::Hopeless.word());
+        let was_cut = recordings.iter().any(|it| it.notes.plan.hopeless);
         let has_no_step = ran && prediction.seen.steps == 0 && !was_cut;
         let kind = match &failure {
             Some(_) => Some(failure_of(ended, &recordings)),
@@ -207,8 +200,7 @@ impl Shop {
         let marks = recordings.iter().map(early).collect();
         let start = Start { steps: prediction.seen.steps.min(EARLY), marks };
         let interrupted = ended.interrupted;
-        let read =
-            Read { prediction, ends, recordings, failure, interrupted, n_retries, was_cut, notes };
+        let read = Read { prediction, ends, recordings, failure, interrupted, n_retries, was_cut };
         let compiles = read.compiles();
         Ok(Trial { failure: kind, n_ooms, compiles, start, had_company: false, read })
     }
@@ -434,23 +426,4 @@ fn free_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|it| it.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// What the agent notes of plans.
-const OF_PLANS: [NoteKind; 10] = [
-    NoteKind::Refused,
-    NoteKind::Blocks,
-    NoteKind::BlockMemory,
-    NoteKind::BlockWork,
-    NoteKind::Work,
-    NoteKind::Split,
-    NoteKind::Exact,
-    NoteKind::Sites,
-    NoteKind::Compiled,
-    NoteKind::Hopeless,
-];
-
-/// Whether a line of the agent's notes is about a plan: most are long and about something else.
-fn is_ours(line: &[u8]) -> bool {
-    OF_PLANS.iter().any(|it| line.starts_with(format!("{{\"kind\":\"{}\"", it.word()).as_bytes()))
 }

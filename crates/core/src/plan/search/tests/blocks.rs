@@ -6,9 +6,9 @@ use super::made::{Made, out_of_memory, takes};
 use crate::{
     plan::{
         Op, Work,
-        blocks::{At, Reading},
         search::{Noted, Ran, Run, Until},
     },
+    recording::{At, Reading},
     units::Bytes,
 };
 

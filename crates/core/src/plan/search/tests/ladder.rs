@@ -9,8 +9,9 @@ use crate::{
     cards,
     plan::{
         Op, Work, find,
-        search::{Look, Noted, Ran, Run, Split, ladder::rungs},
+        search::{Look, Noted, Ran, Run, ladder::rungs},
     },
+    recording::Split,
 };
 
 /// What nothing is to do for is left out only if the run of the script says so.

@@ -3,9 +3,12 @@
 use expect_test::expect;
 
 use super::made::{Made, fails, takes};
-use crate::plan::{
-    Remedy,
-    search::{Noted, Ran, Run, Split},
+use crate::{
+    plan::{
+        Remedy,
+        search::{Noted, Ran, Run},
+    },
+    recording::Split,
 };
 
 fn parts(run: &Run) -> Option<u64> {
