@@ -432,7 +432,10 @@ impl Layer {
             Keeper::Tracer(it) => it.attach(command)?,
         }
         // Last: the tracer has to be told before.
-        sys::before_exec(command, sys::keep_signals_inside);
+        sys::before_exec(command, || {
+            sys::keep_signals_inside();
+            Ok(())
+        });
         Ok(())
     }
 

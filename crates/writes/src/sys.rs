@@ -173,25 +173,23 @@ pub(crate) fn kill_if(pid: Pid, is_it: impl Fn() -> bool) -> bool {
 }
 
 /// From now on this process, and all that it starts, can send signals to each other and to nobody else, nor follow or trace others
-/// (landlock(7), Linux 6.12). Where the kernel does not know it, neighbours can be reached.
-pub(crate) fn keep_signals_inside() -> io::Result<()> {
-    // `struct landlock_ruleset_attr`: what of files and of the network is handled, which is nothing, and what stays inside.
+/// (landlock(7), Linux 6.12). Where the kernel does not know it, it does not hold.
+pub(crate) fn keep_signals_inside() {
+    // `struct landlock_ruleset_attr`: what of files and of the network is handled, which is nothing, and that signals stay inside.
     let attr: [u64; 3] = [0, 0, 1 << 1];
     let (attr, size) = (attr.as_ptr(), size_of_val(&attr));
     // SAFETY: no more is read than `size` says.
     let rules = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attr, size, 0) };
     let Some(rules) = i32::try_from(rules).ok().filter(|it| 0 <= *it).map(received) else {
-        return Ok(());
+        return;
     };
     // SAFETY: takes numbers only.
     let restrict =
         || unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) };
-    if restrict() != 0 {
-        // Who has no rights may do it once no program can give it any.
-        nix::sys::prctl::set_no_new_privs()?;
-        Errno::result(restrict())?;
+    // Who has no rights may do it once no program can give it any.
+    if restrict() != 0 && nix::sys::prctl::set_no_new_privs().is_ok() {
+        restrict();
     }
-    Ok(())
 }
 
 /// Makes `number` a descriptor of what `by` is, for the next program, too.

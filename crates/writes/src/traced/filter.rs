@@ -3,7 +3,10 @@
 
 use libc::c_long;
 
-use super::{objects::MAKING, strangers::REACHING};
+use super::{
+    objects::MAKING,
+    strangers::{MEANS_ITSELF_BY_0, REACHING},
+};
 use crate::gate::{AFTER, GATE};
 
 /// They name a file, or change one that is open.
@@ -76,9 +79,11 @@ const NOT_THERE: [c_long; 4] =
 const NEWER: u32 = 463;
 
 /// What changes the world for others, or leads out of it (`EPERM`).
-const REFUSED: [c_long; 28] = [
+const REFUSED: [c_long; 30] = [
     libc::SYS_acct,
+    libc::SYS_adjtimex,
     libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
     libc::SYS_clock_settime,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
@@ -139,10 +144,10 @@ pub(super) fn program_of_renames() -> Vec<libc::sock_filter> {
     it.load(ARCH);
     it.unless_equal(AUDIT_ARCH_X86_64, libc::SECCOMP_RET_ALLOW);
     it.load(NUMBER);
-    let renames = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2];
-    for number in renames.into_iter().chain(REACHING) {
+    for number in [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2] {
         it.if_equal(low(number), libc::SECCOMP_RET_TRACE);
     }
+    it.stop_what_reaches_others();
     it.end(libc::SECCOMP_RET_ALLOW)
 }
 
@@ -155,7 +160,7 @@ pub fn refuse_namespaces() -> std::io::Result<()> {
     for number in [libc::SYS_unshare, libc::SYS_mount, libc::SYS_setns, libc::SYS_pivot_root] {
         it.if_equal(low(number), refused);
     }
-    it.with_argument(low(libc::SYS_clone), 0, |it| {
+    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |it| {
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
         it.if_any_of(spaces.unsigned_abs(), refused);
     });
@@ -191,10 +196,11 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     for number in REFUSED {
         it.if_equal(low(number), refused);
     }
-    for number in TRACED.into_iter().chain(MAKING).chain(REACHING) {
+    for number in TRACED.into_iter().chain(MAKING) {
         it.if_equal(low(number), libc::SECCOMP_RET_TRACE);
     }
-    it.with_argument(low(libc::SYS_ioctl), 1, |it| {
+    it.stop_what_reaches_others();
+    it.with_argument((low(libc::SYS_ioctl), 1), libc::SECCOMP_RET_ALLOW, |it| {
         for command in REFUSED_IOCTLS {
             it.if_equal(command, refused);
         }
@@ -211,7 +217,7 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
             it.if_equal(letter, refused);
         }
     });
-    it.with_argument(low(libc::SYS_clone), 0, |it| {
+    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |it| {
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
         it.if_any_of(spaces.unsigned_abs(), refused);
     });
@@ -264,12 +270,30 @@ impl Program {
         self.answer(answer);
     }
 
-    /// For the system call of this number: what is said of its argument, then nothing more.
-    fn with_argument(&mut self, number: u32, n: u32, say: impl FnOnce(&mut Program)) {
+    /// Calls that reach another process stop, but for those that can mean their own by 0 and do: libc asks for limits often.
+    fn stop_what_reaches_others(&mut self) {
+        for number in REACHING {
+            if MEANS_ITSELF_BY_0.contains(&number) {
+                self.with_argument((low(number), 0), libc::SECCOMP_RET_TRACE, |it| {
+                    it.if_equal(0, libc::SECCOMP_RET_ALLOW);
+                });
+            } else {
+                self.if_equal(low(number), libc::SECCOMP_RET_TRACE);
+            }
+        }
+    }
+
+    /// For the system call of this number: what is said of its argument of that number, then nothing more but `answer`.
+    fn with_argument(
+        &mut self,
+        (number, n): (u32, u32),
+        answer: u32,
+        say: impl FnOnce(&mut Program),
+    ) {
         let mut inner = Program::default();
         inner.load(argument(n));
         say(&mut inner);
-        inner.answer(libc::SECCOMP_RET_ALLOW);
+        inner.answer(answer);
         let length = u8::try_from(inner.0.len()).unwrap_or(u8::MAX);
         self.push(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number, (0, length));
         self.0.extend(inner.0);
@@ -285,7 +309,7 @@ impl Program {
         {
             calls.if_equal(low(number), libc::SECCOMP_RET_ALLOW);
         }
-        calls.with_argument(low(libc::SYS_openat), 2, |it| {
+        calls.with_argument((low(libc::SYS_openat), 2), libc::SECCOMP_RET_ALLOW, |it| {
             let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
             it.if_any_of(writing.unsigned_abs(), libc::SECCOMP_RET_TRACE);
         });
@@ -395,6 +419,10 @@ mod tests {
             assert_eq!(ioctl(it), libc::SECCOMP_RET_ALLOW, "{it:#x}");
         }
         assert_eq!(answer(&program, libc::SYS_read, [0; 6]), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(answer(&program, libc::SYS_kill, [1; 6]), libc::SECCOMP_RET_TRACE);
+        for number in [libc::SYS_kill, libc::SYS_prlimit64] {
+            assert_eq!(answer(&program, number, [1; 6]), libc::SECCOMP_RET_TRACE);
+        }
+        assert_eq!(answer(&program, libc::SYS_kill, [0; 6]), libc::SECCOMP_RET_TRACE);
+        assert_eq!(answer(&program, libc::SYS_prlimit64, [0; 6]), libc::SECCOMP_RET_ALLOW);
     }
 }

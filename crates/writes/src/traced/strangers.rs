@@ -31,6 +31,15 @@ pub(super) const REACHING: [c_long; 15] = [
     libc::SYS_tkill,
 ];
 
+/// Those of them that mean the caller by 0.
+pub(super) const MEANS_ITSELF_BY_0: [c_long; 5] = [
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
+
 /// Whom a call means.
 enum Whom {
     /// The caller, or nobody.
