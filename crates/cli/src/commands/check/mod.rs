@@ -6,7 +6,7 @@ mod goldens;
 mod shown;
 
 use std::{
-    env, fs, io,
+    env, io,
     path::{Path, PathBuf},
 };
 
@@ -25,6 +25,7 @@ use self::{
 };
 use crate::{
     atomic_output::AtomicOutput,
+    bounded_file,
     cache::Cache,
     cli::{CheckArgs, CheckFormat},
     diagnosis,
@@ -163,7 +164,7 @@ fn updated(checked: &[Checked], args: &CheckArgs) -> String {
 
 fn read(args: &CheckArgs) -> anyhow::Result<Goldens> {
     let shown = args.goldens.display();
-    match fs::read_to_string(&args.goldens) {
+    match bounded_file::text(&args.goldens, bounded_file::SOURCE) {
         Ok(text) => Goldens::read(&text).with_context(|| format!("cannot read {shown}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.add.is_some() => {
             Ok(Goldens::default())
@@ -311,7 +312,7 @@ fn line(it: &LineShare, here: &Path) -> Option<Line> {
 
 /// What stands in a line.
 fn text_of(path: &Path, line: u32) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = bounded_file::text(path, bounded_file::SOURCE).ok()?;
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
     // A tab is a blank of any width.
     text.lines().nth(index).map(|it| one_line(&it.trim().replace('\t', " ")).into_owned())

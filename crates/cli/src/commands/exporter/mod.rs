@@ -5,7 +5,6 @@ mod serve;
 mod text;
 
 use std::{
-    fs,
     path::Path,
     sync::Mutex,
     time::{Duration, Instant},
@@ -15,6 +14,7 @@ use anyhow::Context as _;
 
 use self::serve::Server;
 use crate::{
+    bounded_file,
     cli::ExporterArgs,
     exit::Exit,
     machine::{Looker, snapshot::Snapshot},
@@ -50,11 +50,8 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut Output) -> anyhow::Result<Exit>
 /// The secret that stands in a file.
 fn token_of(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
-    let size =
-        fs::metadata(path).with_context(|| format!("cannot read the token in {name}"))?.len();
-    anyhow::ensure!(size <= LARGEST_TOKEN_FILE, "{name} has {size} bytes: a token is one line");
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read the token in {name}"))?;
+    let text = bounded_file::text(path, LARGEST_TOKEN_FILE)
+        .with_context(|| format!("cannot read the token, one line, in {name}"))?;
     crate::cli::token(text.trim()).map_err(|why| anyhow::anyhow!("the token in {name}: {why}"))
 }
 

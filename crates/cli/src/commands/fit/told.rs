@@ -1,5 +1,7 @@
 //! What a trial tells, in the words of a search.
 
+use std::path::Path;
+
 use plimsoll_core::{
     plan::{
         Places,
@@ -11,6 +13,7 @@ use plimsoll_core::{
 use plimsoll_fit::trials::Trial;
 
 use super::workshop::Read;
+use crate::bounded_file;
 
 /// What came of a run that took so many seconds, and what it recorded.
 pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {
@@ -76,7 +79,10 @@ fn noted(read: &Read) -> Noted {
 
 /// With the files that hold them.
 fn places(sites: Sites) -> Places {
-    let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
+    let read = |it: &str| {
+        let text = bounded_file::text(Path::new(it), bounded_file::SOURCE);
+        Some((it.to_owned(), text.ok()?))
+    };
     // A name that ends a line cannot stand in a diff.
     let files = sites.files().filter(|it| one_line(it) == *it);
     Places { sources: files.filter_map(read).collect(), sites }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::plan_file::read_plan;
 use crate::{
+    bounded_file,
     cli::RunArgs,
     devices,
     output::{self, say},
@@ -119,7 +120,7 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     // What the script prints belongs to its real run.
     let told = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
     let told = told.context("cannot start `plimsoll fit`")?;
-    let answer = std::fs::read(&json).ok();
+    let answer = bounded_file::bytes(&json, bounded_file::REPORT).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
     let outcome = answer.as_ref().and_then(|it| it["outcome"].as_str());
     match outcome.and_then(FitCode::of_word) {
