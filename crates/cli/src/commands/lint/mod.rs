@@ -49,7 +49,7 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
             "no file was named: `plimsoll lint train.py`, or a folder, or `-` for standard input"
         );
     }
-    let linted = files::read(&paths, &selection)?;
+    let linted = files::read(&paths, &selection, args.confirm)?;
     let costs = match args.confirm {
         #[cfg(feature = "phantom")]
         true => confirm::costs(args, &linted)?,

@@ -33,8 +33,12 @@ pub(super) fn text(linted: &[Linted], costs: &[Cost], color: Color) -> String {
         let _ = writeln!(res, "{error}");
     }
     let n_found: usize = linted.iter().map(|it| it.found.len()).sum();
-    let n_files = linted.len();
-    let files = if n_files == 1 { "1 file".to_owned() } else { format!("{n_files} files") };
+    let n_unread = linted.iter().filter(|it| it.error.is_some()).count();
+    let n_files = linted.len() - n_unread;
+    let mut files = if n_files == 1 { "1 file".to_owned() } else { format!("{n_files} files") };
+    if n_unread != 0 {
+        let _ = write!(files, "; {n_unread} could not be read");
+    }
     let first = linted.iter().flat_map(|it| &it.found).next();
     match (n_found, first) {
         (0, _) | (_, None) => {
@@ -83,7 +87,7 @@ pub(super) fn json(linted: &[Linted], costs: &[Cost]) -> String {
         })
         .collect();
     let unread: Vec<&String> = linted.iter().filter_map(|it| it.error.as_ref()).collect();
-    let lines: usize = linted.iter().map(|it| it.text.lines().count()).sum();
+    let lines: usize = linted.iter().map(|it| it.n_lines).sum();
     let whole = json!({
         "version": 1,
         "files": linted.len(),
