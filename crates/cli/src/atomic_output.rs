@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{reason::reason, signals::Signals};
+use crate::{bounded_file, reason::reason, signals::Signals};
 
 /// A place to write to.
 #[derive(Debug)]
@@ -58,7 +58,9 @@ impl AtomicOutput {
         }
         anyhow::ensure!(!self.target.is_dir(), "{} is a folder", self.target.display());
         if !self.replaces && self.target.symlink_metadata().is_ok() {
-            return self.must_be_equal(fs::read(&self.target).is_ok_and(|it| it == bytes));
+            return self.must_be_equal(
+                bounded_file::bytes(&self.target, bytes.len() as u64).is_ok_and(|it| it == bytes),
+            );
         }
         let mut file = tempfile::Builder::new()
             .prefix(".plimsoll-")
@@ -142,7 +144,8 @@ fn are_equal(a: &Path, b: &Path) -> std::io::Result<bool> {
     let mut n_equal = 0;
     for entry in fs::read_dir(a)? {
         let entry = entry?;
-        if fs::read(entry.path())? != fs::read(b.join(entry.file_name()))? {
+        let read = |path: &Path| bounded_file::bytes(path, bounded_file::RECORDING);
+        if read(&entry.path())? != read(&b.join(entry.file_name()))? {
             return Ok(false);
         }
         n_equal += 1;

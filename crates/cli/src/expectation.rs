@@ -1,11 +1,11 @@
 //! What a run is expected to take, as somebody says it: in a file that plimsoll wrote, or as a size.
 
-use std::{fs, path::Path, str::FromStr};
+use std::{path::Path, str::FromStr};
 
 use plimsoll_core::{plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use crate::reason::reason;
+use crate::{bounded_file, reason::reason};
 
 /// What PyTorch is expected to reserve at most.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl FromStr for Expectation {
         {
             return Ok(Expectation { reserved });
         }
-        let text = fs::read_to_string(path)
+        let text = bounded_file::text(path, bounded_file::REPORT)
             .map_err(|error| format!("cannot read {given}: {}", reason(&error)))?;
         let of_prediction =
             || serde_json::from_str::<Value>(&text).ok()?["peak_reserved_bytes"].as_u64();

@@ -18,6 +18,7 @@ compile_error!(
 mod alarms;
 mod assumption;
 mod atomic_output;
+mod bounded_file;
 #[cfg(feature = "phantom")]
 mod cache;
 mod cli;

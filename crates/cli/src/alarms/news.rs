@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
@@ -15,7 +14,7 @@ use plimsoll_core::{
     sources::{self, ProcessFiles},
 };
 
-use crate::cache::session;
+use crate::{bounded_file, cache::session};
 
 /// Most lines are marks and names; those are not worth parsing while a script runs.
 const OURS: [NoteKind; 6] = [
@@ -42,7 +41,7 @@ impl News {
 
     fn read(&mut self, folder: &Path) -> io::Result<Notes> {
         let path = folder.join(ProcessFile::Notes.name());
-        let mut file = fs::File::open(&path)?;
+        let mut file = bounded_file::open(&path)?;
         let read_to = self.read_to.entry(path).or_default();
         file.seek(SeekFrom::Start(*read_to))?;
         let mut bytes = Vec::new();

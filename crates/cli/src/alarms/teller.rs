@@ -22,7 +22,7 @@ use plimsoll_core::{
 
 use serde_json::Value;
 
-use crate::{alarms::Sinks, contract, machine::Looker};
+use crate::{alarms::Sinks, bounded_file, contract, machine::Looker};
 
 /// Tells the alarms of one session.
 #[derive(Debug)]
@@ -105,7 +105,9 @@ impl Teller {
         }
         let folder = self.session.join(look);
         let of_process = folder.join(process_folder(pid));
-        let read = |it: ProcessFile| fs::read(of_process.join(it.name())).ok();
+        let read = |it: ProcessFile| {
+            bounded_file::bytes(&of_process.join(it.name()), bounded_file::RECORDING).ok()
+        };
         let (notes, snapshot) = (read(ProcessFile::Notes), read(ProcessFile::Snapshot));
         let _ = fs::remove_dir_all(&folder);
         let (notes, snapshot) = (notes?, snapshot.as_deref());

@@ -14,7 +14,10 @@ use std::{
 use anyhow::Context as _;
 use nix::unistd::geteuid;
 
-use crate::cache::{Cache, reason};
+use crate::{
+    bounded_file,
+    cache::{Cache, reason},
+};
 
 /// Bytecode of more than this is thrown away: that of torch, transformers and their like takes some 0.1 GiB an environment.
 const BYTECODE_BYTES: u64 = 1 << 30;
@@ -187,7 +190,7 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
     let is_ours = fs::symlink_metadata(path).is_ok_and(|meta| {
         meta.is_file() && usize::try_from(meta.len()).is_ok_and(|it| it == bytes.len())
     });
-    is_ours && fs::read(path).is_ok_and(|it| it == bytes)
+    is_ours && bounded_file::bytes(path, bytes.len() as u64).is_ok_and(|it| it == bytes)
 }
 
 /// The file `path` of the bundle `root`, and its folder, made if need be. Each folder on the way is one: a link that stands there

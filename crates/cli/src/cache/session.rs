@@ -11,13 +11,14 @@ use plimsoll_core::recording::contract::{PHANTOM_CONF, ProcessFile, process_of};
 use plimsoll_writes::Folder;
 
 use crate::{
+    bounded_file,
     cache::{Cache, reason, trust},
     contract,
     process_folder::ProcessFolder,
 };
 
 /// So much of a script's output is looked at, in bytes.
-const LAST_WORDS: usize = 1000;
+const LAST_WORDS: u64 = 1000;
 
 /// The folder of a running session; removed with everything in it when dropped.
 #[derive(Debug)]
@@ -61,9 +62,8 @@ impl Session {
 
     /// The last line of that, which says why a script that ended itself did so.
     pub(crate) fn last_words(&self) -> Option<String> {
-        let text = fs::read(self.output()).ok()?;
-        let end = &text[text.len().saturating_sub(LAST_WORDS)..];
-        let text = String::from_utf8_lossy(end);
+        let end = bounded_file::end_of(&self.output(), LAST_WORDS).ok()?;
+        let text = String::from_utf8_lossy(&end);
         Some(text.lines().rev().map(str::trim).find(|it| !it.is_empty())?.to_owned())
     }
 
@@ -76,7 +76,9 @@ impl Session {
     pub(crate) fn read(&self) -> Vec<ProcessFolder> {
         let processes = self.process_paths().into_iter();
         let of = |(pid, folder): (u32, PathBuf)| {
-            let read = |it: ProcessFile| fs::read(folder.join(it.name())).ok();
+            let read = |it: ProcessFile| {
+                bounded_file::bytes(&folder.join(it.name()), bounded_file::RECORDING).ok()
+            };
             ProcessFolder {
                 pid,
                 notes: read(ProcessFile::Notes).unwrap_or_default(),

@@ -13,6 +13,7 @@ use plimsoll_core::{cards, units::Bytes};
 use serde_json::Value;
 
 use crate::{
+    bounded_file,
     cache::{Cache, bundle::Bundle},
     cli::{CalibrateArgs, WorldArgs, Writes},
     devices,
@@ -145,7 +146,8 @@ fn on_the_phantom(
 }
 
 fn read(answer: &Path) -> anyhow::Result<Value> {
-    let text = fs::read(answer).context("the questions were not answered")?;
+    let text = bounded_file::bytes(answer, bounded_file::REPORT)
+        .context("the questions were not answered")?;
     serde_json::from_slice(&text).context("the answer is no JSON")
 }
 

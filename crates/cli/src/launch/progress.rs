@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::PathBuf,
     time::{Duration, Instant},
@@ -12,7 +11,7 @@ use std::{
 use plimsoll_core::recording::contract::ProcessFile;
 
 use super::Watch;
-use crate::cache::session::Session;
+use crate::{bounded_file, cache::session::Session};
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// Between two lines, when there is something new to say.
@@ -41,7 +40,7 @@ impl Progress {
     fn look(&mut self, session: &Session) {
         for (_, folder) in session.process_paths() {
             let path = folder.join(ProcessFile::Notes.name());
-            let Ok(mut file) = fs::File::open(&path) else { continue };
+            let Ok(mut file) = bounded_file::open(&path) else { continue };
             let read_to = self.read_to.entry(path).or_default();
             let mut text = Vec::new();
             if file

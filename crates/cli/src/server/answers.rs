@@ -2,7 +2,6 @@
 //! same data.
 
 use std::{
-    fs,
     path::Path,
     sync::{
         OnceLock,
@@ -21,13 +20,10 @@ use plimsoll_core::{
     views::page,
 };
 
-use crate::server::live::Live;
+use crate::{bounded_file, server::live::Live};
 
 /// Lines of code that are shown before and after the one that matters.
 const AROUND: usize = 2;
-/// No script is as large.
-const MOST_SOURCE: u64 = 4 << 20;
-
 /// The recordings that are shown.
 pub(crate) struct Gallery<'a> {
     recordings: &'a [Scenes<'a>],
@@ -285,9 +281,7 @@ impl<'a> Gallery<'a> {
         if !file.ends_with(".py") || !scene.has_file(file) {
             return missing();
         }
-        let path = Path::new(file);
-        let is_short = path.metadata().is_ok_and(|it| it.is_file() && it.len() < MOST_SOURCE);
-        let Some(text) = is_short.then(|| fs::read_to_string(path).ok()).flatten() else {
+        let Ok(text) = bounded_file::text(Path::new(file), bounded_file::SOURCE) else {
             return missing();
         };
         let first = line.saturating_sub(1 + AROUND);

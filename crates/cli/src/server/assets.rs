@@ -1,12 +1,15 @@
 //! The page's own files (`web/`), as they are and all in one file.
 
-use std::{borrow::Cow, fs, io::Write as _, path::Path};
+use std::{borrow::Cow, io::Write as _, path::Path};
 
 use base64::Engine as _;
 use flate2::{Compression, write::ZlibEncoder};
 use plimsoll_core::{cards, views::packed};
 
-use crate::server::answers::{Answer, Gallery, Kind, Reply};
+use crate::{
+    bounded_file,
+    server::answers::{Answer, Gallery, Kind, Reply},
+};
 
 const INDEX: &str = include_str!("../../../../web/index.html");
 const STYLE: &str = include_str!("../../../../web/style.css");
@@ -100,7 +103,7 @@ fn index() -> String {
 fn file(name: &str, text: &'static str) -> Cow<'static, str> {
     if cfg!(debug_assertions) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").join(name);
-        if let Ok(text) = fs::read_to_string(path) {
+        if let Ok(text) = bounded_file::text(&path, bounded_file::SOURCE) {
             return Cow::Owned(text);
         }
     }

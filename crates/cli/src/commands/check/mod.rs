@@ -6,7 +6,7 @@ mod goldens;
 mod shown;
 
 use std::{
-    env, fs,
+    env,
     io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
@@ -24,6 +24,7 @@ use self::{
 };
 use crate::{
     atomic_output::AtomicOutput,
+    bounded_file,
     cache::Cache,
     cli::{CheckArgs, CheckFormat, Color},
     diagnosis,
@@ -154,7 +155,7 @@ fn updated(checked: &[Checked], args: &CheckArgs) -> String {
 
 fn read(args: &CheckArgs) -> anyhow::Result<Goldens> {
     let shown = args.goldens.display();
-    match fs::read_to_string(&args.goldens) {
+    match bounded_file::text(&args.goldens, bounded_file::SOURCE) {
         Ok(text) => Goldens::read(&text).with_context(|| format!("cannot read {shown}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.add.is_some() => {
             Ok(Goldens::default())
@@ -302,7 +303,7 @@ fn line(it: &LineShare, here: &Path) -> Option<Line> {
 
 /// What stands in a line.
 fn text_of(path: &Path, line: u32) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = bounded_file::text(path, bounded_file::SOURCE).ok()?;
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
     text.lines().nth(index).map(|it| it.trim().to_owned())
 }

@@ -7,7 +7,6 @@ mod text;
 mod tls;
 
 use std::{
-    fs,
     io::Write,
     path::Path,
     sync::Mutex,
@@ -18,6 +17,7 @@ use anyhow::Context as _;
 
 use self::{otlp::Collector, serve::Server};
 use crate::{
+    bounded_file,
     cli::ExporterArgs,
     exit::Exit,
     machine::{Looker, snapshot::Snapshot},
@@ -62,11 +62,8 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
 /// The secret that stands in a file.
 fn token_of(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
-    let size =
-        fs::metadata(path).with_context(|| format!("cannot read the token in {name}"))?.len();
-    anyhow::ensure!(size <= LARGEST_TOKEN_FILE, "{name} has {size} bytes: a token is one line");
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read the token in {name}"))?;
+    let text = bounded_file::text(path, LARGEST_TOKEN_FILE)
+        .with_context(|| format!("cannot read the token, one line, in {name}"))?;
     crate::cli::token(text.trim()).map_err(|why| anyhow::anyhow!("the token in {name}: {why}"))
 }
 

@@ -1,6 +1,9 @@
 //! What a trial tells, in the words of a search.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use plimsoll_core::{
     plan::{
@@ -13,7 +16,7 @@ use plimsoll_core::{
 };
 use serde_json::Value;
 
-use crate::trials::Trial;
+use crate::{bounded_file, trials::Trial};
 
 /// What came of a run that took so many seconds, and what it recorded.
 pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
@@ -94,7 +97,10 @@ fn noted(trial: &Trial) -> Noted {
 
 /// With the files that hold them.
 fn places(sites: Sites) -> Places {
-    let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
+    let read = |it: &str| {
+        let text = bounded_file::text(Path::new(it), bounded_file::SOURCE);
+        Some((it.to_owned(), text.ok()?))
+    };
     Places { sources: sites.files().filter_map(read).collect(), sites }
 }
 

@@ -12,7 +12,7 @@ use plimsoll_core::{cards, plan::Plan, units::Bytes};
 use serde_json::Value;
 
 use super::{plan_file::read_plan, say::say};
-use crate::{cli::RunArgs, devices, phantom_run};
+use crate::{bounded_file, cli::RunArgs, devices, phantom_run};
 
 /// What a plan is made for.
 enum Search {
@@ -108,7 +108,7 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     // What the script prints belongs to its real run.
     let output = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
     let output = output.context("cannot start `plimsoll fit`")?;
-    let answer = std::fs::read(&json).ok();
+    let answer = bounded_file::bytes(&json, bounded_file::REPORT).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
     match answer.as_ref().and_then(|it| it["outcome"].as_str()) {
         Some("fits") => Ok(Search::AsItIs(read_plan(path)?)),
