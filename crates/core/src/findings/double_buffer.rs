@@ -87,7 +87,7 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     let live = case.live_after(moment);
     let cloned = cloned(case, &live);
     let is_copy = |it: &&Live| {
-        case.stage(it.block) != Stage::Setup && case.stack_says(case.stack(it.block), &["deepcopy"])
+        case.stage(it.block) != Stage::Setup && case.signs(it.block).has(Signs::DEEPCOPY)
             || cloned.contains(&it.block)
     };
     let blocks: Vec<_> = live.iter().filter(is_copy).collect();
@@ -154,7 +154,7 @@ fn cloned(case: &Case<'_>, live: &[Live]) -> BTreeSet<BlockId> {
 fn loaded(case: &Case<'_>) -> Option<Finding> {
     let is_load = |it: &&crate::prediction::origins::Live| {
         let stack = case.stack(it.block);
-        case.stack_says(stack, &["serialization.py"])
+        case.run.stacks.signs(stack).has(Signs::LOADED)
     };
     let mut blocks = case.live.iter().filter(is_load).peekable();
     let first = *blocks.peek()?;

@@ -81,7 +81,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 type IsOne = fn(&Case<'_>, BlockId) -> bool;
 
 fn is_copied(case: &Case<'_>, block: BlockId) -> bool {
-    case.stack_says(case.stack(block), &["deepcopy"])
+    case.signs(block).has(Signs::DEEPCOPY)
 }
 
 fn is_of_a_model(case: &Case<'_>, block: BlockId) -> bool {

@@ -1,5 +1,7 @@
 //! Temporaries of an optimizer that works on all parameters at once (`foreach`).
 
+use std::collections::BTreeMap;
+
 use crate::{
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, stacks::Signs},
@@ -16,10 +18,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
+    // Many blocks come from few stacks, which may be deep.
+    let mut own: BTreeMap<StackId, bool> = BTreeMap::new();
     let temporary = case.live.iter().filter(|it| {
+        let stack = case.stack(it.block);
         it.category == Category::Temporaries
             && case.signs(it.block).has(Signs::OPTIMIZER)
-            && !is_own(case, case.stack(it.block))
+            && !*own.entry(stack).or_insert_with(|| is_own(case, stack))
     });
     let blocks: Vec<_> = temporary.collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     findings::{Case, Finding, Rule, Weight, place},
-    prediction::{Category, timeline::Stage},
+    prediction::{Category, stacks::Signs, timeline::Stage},
     replay::BlockId,
     trace::StackId,
     units::Bytes,
@@ -105,7 +105,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn is_loss(case: &Case<'_>, stack: StackId) -> bool {
-    case.stack_says(stack, &["loss", "cross_entropy", "log_softmax", "lm_head", "logits"])
+    let signs = case.run.stacks.signs(stack);
+    signs.has(Signs::LOSS) || signs.has(Signs::SCORES)
 }
 
 /// Rows, words and bytes for each, if `size` is whole rows of a vocabulary that a weight of the model has, too:

@@ -204,7 +204,7 @@ impl<'a> DeviceRun<'a> {
     ) -> Option<CodeLine> {
         let stack = *stacks.first()?;
         let line_of = |it: StackId| origins::line_of(self.trace, &self.stacks, it);
-        let outside = |it: StackId| origins::outside(self.trace, &self.stacks, it);
+        let outside = |it: StackId| self.stacks.outside(it);
         let (line, caller) = (line_of(stack), outside(stack));
         // A hook of several layers is one line that each of them calls.
         let is_one_line = stacks.iter().all(|it| line_of(*it) == line && outside(*it) == caller);

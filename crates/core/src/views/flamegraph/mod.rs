@@ -6,7 +6,7 @@
 
 mod tree;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     explanation::{
@@ -70,7 +70,21 @@ pub fn flamegraph(
         ));
     }
     let mut tree = Tree::default();
+    // Many blocks come from few stacks, which may be deep.
+    let mut groups: Vec<(&Held, Bytes, u64)> = Vec::new();
+    let mut known: BTreeMap<_, usize> = BTreeMap::new();
     for held in &holdings.held {
+        let stack = names.stack_of(held);
+        let of_no_stack = (stack == StackId::EMPTY).then_some(held.size);
+        let key = (stack, held.stack == StackId::EMPTY, Names::category(held), of_no_stack);
+        let at = *known.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some((_, bytes, blocks)) => (*bytes, *blocks) = (*bytes + held.size, *blocks + 1),
+            None => groups.push((held, held.size, 1)),
+        }
+    }
+    for (held, bytes, blocks) in groups {
+        tree.begin(bytes, blocks);
         add(&mut tree, &run, &names, held);
     }
     if holdings.rest != 0 {
@@ -95,12 +109,11 @@ pub fn flamegraph(
     Ok(Flamegraph { svg, bytes, notes })
 }
 
-/// Adds the frames of `held`, from the outermost to what it is for.
+/// Goes through the frames of `held`, from the outermost to what it is for.
 fn add(tree: &mut Tree, run: &DeviceRun<'_>, names: &Names<'_>, held: &Held) {
     let stack = names.stack_of(held);
     let mut frames: Vec<FrameId> = run.trace.stacks.frame_ids(stack).collect();
     frames.reverse();
-    tree.begin(held.size);
     for id in frames {
         tree.enter(Key::Frame(id), || frame(run, id));
     }
