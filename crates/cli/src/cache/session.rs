@@ -11,7 +11,7 @@ use plimsoll_writes::Folder;
 
 use crate::{
     bounded_file,
-    cache::{Cache, reason},
+    cache::{Cache, reason, trust},
     contract,
     process_folder::ProcessFolder,
 };

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     bounded_file,
-    cache::{Cache, bundle::Bundle, reason},
+    cache::{Cache, bundle::Bundle},
     cli::{CalibrateArgs, WorldArgs, Writes},
     devices,
     exit::Exit,

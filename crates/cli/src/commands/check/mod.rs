@@ -6,7 +6,8 @@ mod goldens;
 mod shown;
 
 use std::{
-    env, io,
+    env,
+    io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
 

@@ -5,6 +5,7 @@ mod serve;
 mod text;
 
 use std::{
+    io::Write,
     path::Path,
     sync::Mutex,
     time::{Duration, Instant},
