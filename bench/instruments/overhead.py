@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sets import PLIMSOLL, PROGRAMS
+from sets import PLIMSOLL, PROGRAMS, on_phantom
 
 MOST_SECONDS = 1.5
 MOST_BYTES = 300_000_000
@@ -52,24 +52,13 @@ def measure(command, environment, log):
     return {"seconds": seconds, "bytes": usage.ru_maxrss * 1024}
 
 
-def on_the_phantom(options, folder):
-    """The environment that `predict` gives to a script, less the agent."""
-    copy = 'cp "$PLIMSOLL_SESSION/phantom.conf" "$1"; printf "%s\\n" "$LD_PRELOAD" "$LD_LIBRARY_PATH"'
-    session = folder / "session"
-    session.mkdir()
-    command = [options.plimsoll, "predict", "--gpu", options.gpu, "--quiet", "--", "sh", "-c", copy, "sh", session]
-    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    preload, path = ran.stdout.splitlines()
-    return dict(os.environ, LD_PRELOAD=preload, LD_LIBRARY_PATH=path, PLIMSOLL_SESSION=str(session))
-
-
 def main():
     options = arguments()
     over = False
     everything = {}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        plain = on_the_phantom(options, folder)
+        plain = os.environ | on_phantom(options.plimsoll, options.gpu)
         for case in (it for it in CASES if it["name"] in options.only):
             path = folder / "case.json"
             path.write_text(json.dumps(case))

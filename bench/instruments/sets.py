@@ -5,6 +5,8 @@ A set is a folder or a file of `../programs`; what an H200 took is in `../result
 
 import json
 import os
+import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +40,19 @@ SPREAD_ALONE = {
     "dmap": ["dmap.py"],
     "share": ["share.py"],
 }
+
+
+def on_phantom(plimsoll, card):
+    """The environment in which a process sees a phantom, and no agent."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    os.environ.setdefault("PLIMSOLL_BIN", str(plimsoll))
+    from harness import Unpacked
+
+    folder = Path(tempfile.mkdtemp())
+    unpacked = Unpacked.ask(folder / "cache", ("--gpu", card))
+    conf = folder / "card.conf"
+    conf.write_text(unpacked.conf)
+    return {"LD_PRELOAD": unpacked.preload, "LD_LIBRARY_PATH": unpacked.lib, "PLIMSOLL_PHANTOM_CONF": str(conf)}
 
 
 class Program(NamedTuple):

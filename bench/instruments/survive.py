@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sets import PROGRAMS, ROOT
+from sets import PROGRAMS, on_phantom
 
 FOLDER = PROGRAMS / "survive"
 NAMES = sorted(it.stem for it in FOLDER.glob("*.py") if it.stem != "planted")
@@ -35,7 +35,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="PROGRAM")
     args = parser.parse_args()
     args.plimsoll = args.plimsoll.resolve()
-    device = on_phantom(args) if args.phantom else {}
+    device = on_phantom(args.plimsoll, args.phantom) if args.phantom else {}
     print(f"{'program':<20}{'limit':>8}  bare     survive  ways, or why not")
     for name in args.names or NAMES:
         line = tried(args, name, device)
@@ -43,19 +43,6 @@ def main():
         if args.out:
             with args.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
-
-
-def on_phantom(args):
-    """What makes a process see a phantom."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    os.environ.setdefault("PLIMSOLL_BIN", str(args.plimsoll))
-    from harness import Unpacked
-
-    folder = Path(tempfile.mkdtemp())
-    unpacked = Unpacked.ask(folder / "cache", ("--gpu", args.phantom))
-    conf = folder / "card.conf"
-    conf.write_text(unpacked.conf)
-    return {"LD_PRELOAD": unpacked.preload, "LD_LIBRARY_PATH": unpacked.lib, "PLIMSOLL_PHANTOM_CONF": str(conf)}
 
 
 def tried(args, name, device):
