@@ -10,7 +10,7 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
-    prediction::{self, OtherEnd, Outcome, Prediction},
+    prediction::{self, OtherEnd, Outcome, Prediction, Reached},
     recording::{Recording, contract::NoteKind},
     units::Bytes,
 };
@@ -275,6 +275,11 @@ impl Trials {
             interrupted: false,
             n_runs,
         })
+    }
+
+    /// Whom the script reached outside of its own processes.
+    pub(crate) fn reached(&self) -> Reached {
+        self.runner.reached()
     }
 
     /// This run is likely to be asked for: it may begin while another one is made.

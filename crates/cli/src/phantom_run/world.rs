@@ -2,12 +2,17 @@
 //! from [`Runner::world`] and leaves it through [`Runner::left`]: the files as they are now, and a layer that takes what is
 //! written and goes with the run. So none sees what another one did, and nothing of the user's changes.
 
-use std::{env, path::Path};
+use std::{
+    cell::RefCell,
+    env,
+    io::{self, Write as _},
+    path::Path,
+};
 
 use anyhow::{Context as _, ensure};
 use nix::unistd::Pid;
 use plimsoll_core::{
-    prediction::{Writes, WrittenFile},
+    prediction::{Reached, Writes, WrittenFile},
     units::Bytes,
 };
 use plimsoll_writes::{Ask, Download, Layer, Layers, NoWay, Way};
@@ -32,6 +37,8 @@ pub(crate) struct Runner {
     bundle: Bundle,
     /// None: they write where they say.
     layers: Option<Layers>,
+    /// Whom the script reached, in all runs.
+    reached: RefCell<Reached>,
 }
 
 /// The world of one run: its session folder, with what the phantom is told, and its layer. It goes with this value.
@@ -66,7 +73,7 @@ impl Runner {
             }
             cli::Writes::Layer | cli::Writes::Keep(_) => Some(layers(&cache, args)?),
         };
-        Ok(Runner { cache, bundle, layers })
+        Ok(Runner { cache, bundle, layers, reached: RefCell::default() })
     }
 
     /// The phantom and the agent.
@@ -77,6 +84,18 @@ impl Runner {
     /// How writes are kept apart; none if they are not.
     pub(crate) fn layers(&self) -> Option<&Layers> {
         self.layers.as_ref()
+    }
+
+    /// Whom the script reached outside of its own processes, in all its runs so far.
+    pub(crate) fn reached(&self) -> Reached {
+        self.reached.borrow().clone()
+    }
+
+    /// The same in a sentence on standard error, for whoever shows no report of one script.
+    pub(crate) fn say_whom_it_reached(&self) {
+        if let Some(it) = self.reached.borrow().sentence() {
+            let _ = writeln!(io::stderr(), "plimsoll: {it}");
+        }
     }
 
     /// A world in which nothing has happened yet; `conf` is what the phantom is told.
@@ -92,6 +111,7 @@ impl Runner {
     pub(crate) fn left(&self, world: World, ended: Ended) -> anyhow::Result<Left> {
         let World { session, layer } = world;
         let folders = session.read();
+        self.reached.borrow_mut().add(&session.reached());
         // Nothing else would say so.
         if self.cache.free_bytes().is_some_and(|it| it < FULL) {
             anyhow::bail!(

@@ -163,6 +163,8 @@ pub enum Note {
     },
     /// What became of what the script wrote, in words.
     Wrote(String),
+    /// Whom the script reached outside of its own processes, in words.
+    Reached(String),
     /// Something that could not be read, in words.
     Unread(String),
     /// A sentence from the agent, with its code.
@@ -213,6 +215,7 @@ impl Note {
             Note::OtherEnd { end: OtherEnd::Workspaces, .. } => "cudnn-benchmark",
             Note::OtherEnd { end: OtherEnd::Found, .. } => "everything-found",
             Note::Wrote(_) => "writes",
+            Note::Reached(_) => "network",
             Note::Unread(_) => "unread",
             Note::Remark { code, .. } => code,
         }
@@ -233,6 +236,7 @@ impl Note {
                     | Note::Together { .. }
                     | Note::RanOutBeside { .. }
                     | Note::Wrote(_)
+                    | Note::Reached(_)
             )
     }
 }
@@ -243,6 +247,7 @@ impl fmt::Display for Note {
             Note::Unsupported(text)
             | Note::Approximated(text)
             | Note::Wrote(text)
+            | Note::Reached(text)
             | Note::Unread(text) => f.write_str(text),
             Note::NothingRecorded => f.write_str(
                 "the command never imported torch in a Python that plimsoll can see into, so there is nothing to predict",

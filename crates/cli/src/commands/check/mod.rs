@@ -104,6 +104,7 @@ pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow
             golden.took = is;
         }
     }
+    runner.say_whom_it_reached();
     if updates {
         // A script that failed keeps what it had; a new one is not put in.
         if let (Some(name), true) = (&args.add, failed) {

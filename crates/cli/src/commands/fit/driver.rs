@@ -11,7 +11,7 @@ use plimsoll_core::{
     plan::search::{
         Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps, Until,
     },
-    prediction,
+    prediction::{self, Reached},
     recording::Recording,
     units::Bytes,
 };
@@ -113,6 +113,11 @@ impl<'a> Driver<'a> {
                 }
             };
         }
+    }
+
+    /// Whom the script reached in them.
+    pub(super) fn reached(&self) -> Reached {
+        self.trials.reached()
     }
 
     /// How many runs on a phantom that took.
