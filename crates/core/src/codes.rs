@@ -231,6 +231,7 @@ words! {
         CudnnBenchmark = "cudnn-benchmark",
         EverythingFound = "everything-found",
         Writes = "writes",
+        Network = "network",
         Unread = "unread",
         MasksHalf = "masks-half",
         NoGpuChosen = "no-gpu-chosen",

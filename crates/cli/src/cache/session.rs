@@ -6,7 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use plimsoll_core::recording::contract::{PHANTOM_CONF, ProcessFile, process_of};
+use plimsoll_core::{
+    prediction::Reached,
+    recording::contract::{PHANTOM_CONF, ProcessFile, process_of},
+    sources,
+};
 use plimsoll_writes::Folder;
 
 use crate::{
@@ -70,6 +74,11 @@ impl Session {
     /// Whether something of the run ended with an error, so that the answer is known.
     pub(crate) fn has_failed(&self) -> bool {
         self.path().join(contract::FAILED).exists()
+    }
+
+    /// Whom the run reached outside of its own processes.
+    pub(crate) fn reached(&self) -> Reached {
+        sources::network::read(&fs::read(self.path().join(contract::NETWORK)).unwrap_or_default())
     }
 
     /// What a script prints that nobody is to see now.

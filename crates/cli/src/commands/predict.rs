@@ -94,6 +94,10 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         script.look_at_larger_cards(&mut prediction, &told)?;
         script.look_at_cards(&mut prediction, &given, &told)?;
     }
+    let reached = script.runner.reached();
+    let whom = reached.sentence();
+    prediction.notes.extend(whom.clone().map(Note::Reached));
+    prediction.reached = Some(reached);
     if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
         prediction.notes.push(said(NoteCode::NoGpuChosen, text));
     }
@@ -113,6 +117,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     }
     if let Some(sentence) = failure {
         say(&sentence);
+        // There is no report to say it.
+        whom.iter().for_each(|it| say(it));
     } else if !args.quiet && !json_on_stdout {
         show(answer, out)?;
     }

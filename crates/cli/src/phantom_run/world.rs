@@ -3,6 +3,7 @@
 //! written and goes with the run. So none sees what another one did, and nothing of the user's changes.
 
 use std::{
+    cell::RefCell,
     env, fs, io,
     path::{Path, PathBuf},
 };
@@ -10,7 +11,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use nix::unistd::Pid;
 use plimsoll_core::{
-    prediction::{Writes, WrittenFile},
+    prediction::{Reached, Writes, WrittenFile},
     units::Bytes,
 };
 use plimsoll_writes::{Ask, Download, Layer, Layers, NoWay, Way};
@@ -20,7 +21,7 @@ use crate::{
     cli::{self, WorldArgs},
     contract,
     launch::{self, Ended, Signals, Watch},
-    output,
+    output::{self, say},
     phantom_run::Run,
     process_folder::ProcessFolder,
 };
@@ -36,6 +37,8 @@ pub(crate) struct Runner {
     bundle: Bundle,
     /// None: they write where they say.
     layers: Option<Layers>,
+    /// Whom the script reached, in all runs.
+    reached: RefCell<Reached>,
 }
 
 /// The world of one run: its session folder, with what the phantom is told, and its layer. It goes with this value.
@@ -81,7 +84,7 @@ impl Runner {
             }
             cli::Writes::Layer | cli::Writes::Keep(_) => Some(layers(&cache, args)?),
         };
-        Ok(Runner { cache, bundle, layers })
+        Ok(Runner { cache, bundle, layers, reached: RefCell::default() })
     }
 
     /// The phantom and the agent.
@@ -92,6 +95,18 @@ impl Runner {
     /// How writes are kept apart; none if they are not.
     pub(crate) fn layers(&self) -> Option<&Layers> {
         self.layers.as_ref()
+    }
+
+    /// Whom the script reached outside of its own processes, in all its runs so far.
+    pub(crate) fn reached(&self) -> Reached {
+        self.reached.borrow().clone()
+    }
+
+    /// The same in a sentence on standard error, for whoever shows no report of one script.
+    pub(crate) fn say_whom_it_reached(&self) {
+        if let Some(it) = self.reached.borrow().sentence() {
+            say(&it);
+        }
     }
 
     /// A world in which nothing has happened yet; `conf` is what the phantom is told. The run writes into its session's folder in
@@ -116,6 +131,7 @@ impl Runner {
             session.path().display(),
         );
         let folders = session.read();
+        self.reached.borrow_mut().add(&session.reached());
         // Nothing else would say so.
         if self.cache.free_bytes().is_some_and(|it| it < FULL) {
             anyhow::bail!(

@@ -2,7 +2,7 @@
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Writes},
+    prediction::{Counted, Note, OtherEnd, Reached, ScriptExit, Seen, Writes},
     recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
@@ -101,6 +101,8 @@ pub struct Prediction {
     pub notes: Vec<Note>,
     /// What the script wrote; unknown where a recording was read.
     pub writes: Option<Writes>,
+    /// Whom it reached outside of its own processes; unknown where a recording was read.
+    pub reached: Option<Reached>,
     /// What it took of the host; unknown where a recording was read.
     pub host: Option<Host>,
     /// The exception that ended the script.

@@ -161,6 +161,8 @@ pub enum Note {
     },
     /// What became of what the script wrote, in words.
     Wrote(String),
+    /// Whom the script reached outside of its own processes, in words.
+    Reached(String),
     /// Something that could not be read, in words.
     Unread(String),
     /// What the command has to say of the run.
@@ -213,6 +215,7 @@ impl Note {
             Note::OtherEnd { end: OtherEnd::Workspaces, .. } => NoteCode::CudnnBenchmark.word(),
             Note::OtherEnd { end: OtherEnd::Found, .. } => NoteCode::EverythingFound.word(),
             Note::Wrote(_) => NoteCode::Writes.word(),
+            Note::Reached(_) => NoteCode::Network.word(),
             Note::Unread(_) => NoteCode::Unread.word(),
             Note::Said { code, .. } => code.word(),
             Note::Remark(remark) => remark.code.word(),
@@ -234,6 +237,7 @@ impl Note {
                     | Note::Together { .. }
                     | Note::RanOutBeside { .. }
                     | Note::Wrote(_)
+                    | Note::Reached(_)
             )
     }
 }
@@ -244,6 +248,7 @@ impl fmt::Display for Note {
             Note::Unsupported(text)
             | Note::Approximated(text)
             | Note::Wrote(text)
+            | Note::Reached(text)
             | Note::Unread(text) => f.write_str(text),
             Note::NothingRecorded => f.write_str(
                 "the command never imported torch in a Python that plimsoll can see into, so there is nothing to predict",

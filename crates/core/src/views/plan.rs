@@ -11,7 +11,7 @@ use crate::{
         Change, Places, Remedy, find,
         search::{Advice, Failed, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
     },
-    prediction::{Category, LineShare},
+    prediction::{Category, LineShare, Reached},
     units::Bytes,
     views::{explain_wire, style, wire},
 };
@@ -68,6 +68,8 @@ pub struct Proposal {
     pub runs: u64,
     /// How long all of it took.
     pub seconds: f64,
+    /// Whom the script reached outside of its own processes, in all runs.
+    pub reached: Reached,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
     /// What the last run of what is proposed went through.
@@ -200,6 +202,15 @@ fn step_time(row: &Row) -> String {
 
 /// For people.
 pub fn text(it: &Proposal) -> String {
+    report(it) + &whom(&it.reached)
+}
+
+/// A line about whom the script reached, if it reached somebody.
+pub(super) fn whom(reached: &Reached) -> String {
+    reached.sentence().map(|it| it + "\n").unwrap_or_default()
+}
+
+fn report(it: &Proposal) -> String {
     let mut res = String::new();
     let Proposal { card, what, limit, as_it_is, .. } = it;
     if it.fits_as_it_is {
@@ -557,6 +568,7 @@ pub fn json(it: &Proposal) -> String {
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
         "runs": it.runs,
         "seconds": it.seconds,
+        "connections": wire::connections(&it.reached),
         "interrupted": it.interrupted,
         "measured_on": it.measured_on,
         "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit,
@@ -605,6 +617,7 @@ mod tests {
             patch_line: String::new(),
             runs: 9,
             seconds: 20.0,
+            reached: Reached::default(),
             interrupted: false,
             seen: Seen::default(),
             measured_on: of_plan.map(|_| "NVIDIA H200".to_owned()),

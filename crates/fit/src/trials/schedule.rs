@@ -182,6 +182,11 @@ impl<S: Workshop> Trials<S> {
         }
     }
 
+    /// Where its runs are made.
+    pub fn workshop(&self) -> &S {
+        &self.shop
+    }
+
     /// How many runs were begun.
     pub fn n_runs(&self) -> u64 {
         self.n_runs

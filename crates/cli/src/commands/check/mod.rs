@@ -109,6 +109,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
             golden.took = is;
         }
     }
+    runner.say_whom_it_reached();
     if updates {
         // A script that failed keeps what it had; a new one is not put in.
         if let (Some(name), true) = (&args.add, failed) {

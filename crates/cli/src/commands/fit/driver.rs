@@ -5,7 +5,7 @@ use std::{ffi::OsString, rc::Rc, thread, time::Instant};
 use plimsoll_core::{
     cards::Card,
     plan::search::{Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps},
-    prediction,
+    prediction::{self, Reached},
     recording::Recording,
     units::Bytes,
 };
@@ -123,6 +123,11 @@ impl<'a> Driver<'a> {
                 }
             };
         }
+    }
+
+    /// Whom the script reached in them.
+    pub(super) fn reached(&self) -> Reached {
+        self.trials.workshop().reached()
     }
 
     /// How many runs on a phantom that took.

@@ -42,7 +42,9 @@ pub(super) fn run(
     let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
     let result = driver.drive(begin)?;
     let seconds = started.elapsed().as_secs_f64();
-    let found = FindMax { name: name.clone(), card, what, limit, highest, result, seconds };
+    let reached = driver.reached();
+    let found =
+        FindMax { name: name.clone(), card, what, limit, highest, result, seconds, reached };
     if let Some(sink) = json {
         let to_stdout = sink.is_stdout();
         sink.json(&fit::json(&found), out)?;

@@ -85,6 +85,7 @@ pub(super) fn run(
         run_line: template::run_line(&args.plan, &words),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
+        reached: driver.reached(),
         interrupted: *interrupted,
         seen: seen.clone(),
         measured_on: device.map(|it| it.name),

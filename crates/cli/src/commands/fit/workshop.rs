@@ -10,7 +10,7 @@ use nix::{
 use plimsoll_core::{
     cards::Card,
     plan::search::Until,
-    prediction::{self, OtherEnd, Outcome, Prediction},
+    prediction::{self, OtherEnd, Outcome, Prediction, Reached},
     recording::{PlanNotes, Recording},
 };
 use plimsoll_fit::trials::{Failure, Mark, Order, Purpose, Start, Trial, Values, Waited, Workshop};
@@ -136,6 +136,11 @@ impl Shop {
         let what = What { settings, ..what.clone() };
         let left = self.launch(&what, stop, ranks, Device::Measured, GhostWeights::Auto)?;
         Ok(self.read_left(&what, left)?.read)
+    }
+
+    /// Whom the script reached outside of its own processes, in all its runs so far.
+    pub(super) fn reached(&self) -> Reached {
+        self.runner.reached()
     }
 
     fn conf(&self, what: &What) -> String {

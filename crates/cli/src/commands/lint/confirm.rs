@@ -62,7 +62,9 @@ pub(super) fn costs(args: &LintArgs, linted: &[Linted]) -> anyhow::Result<Vec<Co
     let runner = Runner::new(Cache::open()?, &world)?;
     let stop = args.steps.map_or(Stop::Validation, Stop::Steps);
     let mut it = Confirmation { card: choice.card, command, runner, folder, linted, stop };
-    it.all()
+    let res = it.all();
+    it.runner.say_whom_it_reached();
+    res
 }
 
 impl Confirmation<'_> {
