@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
     collections::BTreeMap,
     fs,
-    io::{self, BufReader, Cursor, Read, Write as _},
+    io::{self, BufReader, Cursor, Read},
     os::unix::fs::FileTypeExt as _,
     path::Path,
     rc::Rc,
@@ -17,7 +17,7 @@ use plimsoll_core::{
     sources::snapshot,
 };
 
-use crate::{bounded_file, process_folder::ProcessFolder, reason::reason};
+use crate::{bounded_file, output, process_folder::ProcessFolder, reason::reason};
 
 /// Snapshots shrink to a twentieth; what grows more than this is no snapshot.
 const RATIO: u64 = 200;

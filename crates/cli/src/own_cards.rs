@@ -1,14 +1,13 @@
 //! The user's own cards: a folder of card files, which `plimsoll calibrate` writes and people may be sent. Every command knows them.
 
 use std::{
-    env, fs,
-    io::{self, Write as _},
+    env, fs, io,
     path::{Path, PathBuf},
 };
 
 use plimsoll_core::cards::{self, Own};
 
-use crate::{bounded_file, contract, reason::reason};
+use crate::{bounded_file, contract, output::say, reason::reason};
 
 /// A card has some hundred bytes; a folder of them some cards.
 const LARGEST: u64 = 64 << 10;
@@ -35,7 +34,7 @@ pub(crate) fn take_in() {
     }
     for (file, error) in unread {
         let error = reason(&error);
-        let _ = writeln!(io::stderr(), "plimsoll: left out the card {file}: {error}");
+        say(&format!("left out the card {file}: {error}"));
     }
     let forgotten = env::var(contract::FORGET_CARDS).unwrap_or_default();
     let forgotten: Vec<String> =

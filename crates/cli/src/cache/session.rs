@@ -15,7 +15,7 @@ use plimsoll_writes::Folder;
 
 use crate::{
     bounded_file,
-    cache::{Cache, reason, trust},
+    cache::{Cache, reason},
     contract,
     process_folder::ProcessFolder,
 };

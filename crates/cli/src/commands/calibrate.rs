@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     bounded_file,
-    cache::{Cache, bundle::Bundle},
+    cache::{Cache, bundle::Bundle, reason},
     cli::{CalibrateArgs, WorldArgs, Writes},
     devices,
     exit::Exit,

@@ -88,6 +88,9 @@ pub(super) fn memory(spared: Spared) -> Host {
     // By file and address: a forked child has its parent's.
     let mut whole: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for it in below_us(spared) {
+        if spared.helper == Some(Pid::from_raw(it.pid)) {
+            continue;
+        }
         let pid = it.pid;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));

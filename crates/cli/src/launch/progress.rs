@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use std::{
 use plimsoll_core::{recording::contract::ProcessFile, sources::agent};
 
 use super::Watch;
-use crate::{bounded_file, cache::session::Session};
+use crate::{bounded_file, cache::session::Session, output::say};
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// Between two lines, when there is something new to say.

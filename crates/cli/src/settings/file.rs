@@ -14,7 +14,7 @@ use crate::{
     bounded_file,
     reason::reason,
     settings::{
-        rows::{Kind, ROWS},
+        rows::{Kind, ROWS, Row, Sayable},
         set::{Origin, Set, shown},
         value::{self, Value},
     },

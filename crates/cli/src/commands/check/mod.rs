@@ -6,8 +6,7 @@ mod goldens;
 mod shown;
 
 use std::{
-    env,
-    io::{self, IsTerminal as _, Write},
+    env, io,
     path::{Path, PathBuf},
 };
 

@@ -5,7 +5,6 @@ mod serve;
 mod text;
 
 use std::{
-    io::Write,
     path::Path,
     sync::Mutex,
     time::{Duration, Instant},

@@ -12,8 +12,14 @@ use nix::sys::{prctl, signal::Signal};
 use plimsoll_core::{cards, codes::FitCode, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::{plan_file::read_plan, say::say};
-use crate::{bounded_file, cli::RunArgs, devices, phantom_run};
+use super::plan_file::read_plan;
+use crate::{
+    bounded_file,
+    cli::RunArgs,
+    devices,
+    output::{self, say},
+    phantom_run,
+};
 
 /// What a plan is made for.
 enum Search {
@@ -112,8 +118,8 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
         fit.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGTERM)?));
     }
     // What the script prints belongs to its real run.
-    let output = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let output = output.context("cannot start `plimsoll fit`")?;
+    let told = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let told = told.context("cannot start `plimsoll fit`")?;
     let answer = bounded_file::bytes(&json, bounded_file::REPORT).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
     let outcome = answer.as_ref().and_then(|it| it["outcome"].as_str());
