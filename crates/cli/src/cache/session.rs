@@ -78,7 +78,8 @@ impl Session {
 
     /// Whom the run reached outside of its own processes.
     pub(crate) fn reached(&self) -> Reached {
-        sources::network::read(&fs::read(self.path().join(contract::NETWORK)).unwrap_or_default())
+        let told = bounded_file::bytes(&self.path().join(contract::NETWORK), bounded_file::SOURCE);
+        sources::network::read(&told.unwrap_or_default())
     }
 
     /// What a script prints that nobody is to see now.
