@@ -27,8 +27,10 @@ def _arm():
             edits.write()
         if os.environ.get("PLIMSOLL_MODE") != "run":
             from plimsoll_agent.imitate import outside
+            from plimsoll_agent.run import uncaught
 
             outside.watch()
+            uncaught.watch_children()
     except Exception as error:  # The user's program comes first: without us it still runs.
         import sys
 

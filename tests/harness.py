@@ -148,7 +148,7 @@ class Plimsoll:
 
     def assert_nothing_left(self):
         for name in ("sessions", "layers"):
-            folder = self.cache / name
+            folder = self.cache / "plimsoll-cache" / name
             assert not folder.exists() or not list(folder.iterdir()), name
 
 

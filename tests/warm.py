@@ -72,6 +72,7 @@ def main():
     if given is None or not os.path.exists(path):
         os.execv(COLD, [COLD, *words])
     import json, socket, struct
+    os.unsetenv("PLIMSOLL_SESSION")  # That it asks somebody is no matter of the run.
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
     text = json.dumps(given).encode()

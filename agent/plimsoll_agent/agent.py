@@ -22,6 +22,7 @@ replaced in PyTorch, all of it:
     cuda.mem_get_info, accelerator.get_memory_info, _C._CudaDeviceProperties.total_memory   asked_size
     SummaryWriter.__init__ (TensorBoard's)   trackers, in a watched run
     os._exit, os.kill, os.killpg, signal.raise_signal, signal.alarm, signal.setitimer   sudden_end
+    threading._make_invoke_excepthook, multiprocessing.process.BaseProcess._bootstrap   uncaught
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
 
@@ -29,6 +30,7 @@ import atexit
 import functools
 import os
 import sys
+import threading
 
 from plimsoll_agent import remedies, support
 from plimsoll_agent.imitate import autotune, batches, descent, detectors, outside, phantom, ranks
@@ -36,7 +38,7 @@ from plimsoll_agent.imitate.asked_size import AskedSize
 from plimsoll_agent.imitate.ghosts import Ghosts
 from plimsoll_agent.imitate.phantom import Phantom
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, first_step, frames, guard
+from plimsoll_agent.run import ending, first_step, frames, guard, uncaught
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.guard import failed, guarded
 from plimsoll_agent.run.later import Later
@@ -130,7 +132,6 @@ class Agent:
             detectors.Kept,
         )
         self._modules.around_call = self._ghosts.leaves_for
-        self._stopping.soon_after_a_failure(self._ending.has_failed)
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)
@@ -165,6 +166,7 @@ class Agent:
         torch.cuda._lazy_call(self._cuda_starts)
         for part in (
             self._watch_sudden_ends,
+            self._watch_failures,
             self._memory.take_over,
             self._modules.install,
             self._sampling.install,
@@ -285,7 +287,7 @@ class Agent:
     def _start(self):
         if not self._recording.is_open:
             # A worker that uses the GPU after all: a rank, then, and worth a recording of its own.
-            ending.write_begin(self._recording, self._torch.__version__)
+            ending.write_begin(self._recording, self._torch.__version__, child=True)
             outside.report_to(self._recording.note)
             self._finish_with_multiprocessing()
         self.live = True
@@ -332,6 +334,41 @@ class Agent:
     def _watch_sudden_ends(self):
         if not self._is_real:
             self._sudden_end.install()
+
+    def _watch_failures(self):
+        if not self._is_real:
+            self._oom.was_raised = self._memory_ran_out
+            uncaught.of_program(self.program_failed)
+            uncaught.of_thread(self._thread_failed)
+            uncaught.of_child(self._child_failed)
+            uncaught.watch_children()
+
+    def program_failed(self, error):
+        """The main program of this process ends with an error, which is about to be printed."""
+        self._is_over(error)
+        # From here on a request to end finds the last words.
+        self._sudden_end.terminated_by_its_parent()
+        self._stopping.after_a_failure()
+
+    def _child_failed(self, error):
+        self._ending.error = error
+        self._is_over(error)
+        self._stopping.after_a_failure()
+
+    def _thread_failed(self, error):
+        is_training = self._phases.thread == threading.get_ident()
+        if is_training or isinstance(error, self._torch.OutOfMemoryError):
+            self._ending.training_failed(error)
+            self._is_over(error)
+            self._stopping.after_a_threads_failure(self._ending.trains_again)
+
+    def _memory_ran_out(self):
+        self._stopping.after_running_out(lambda: not self._oom.is_recent)
+
+    def _is_over(self, error):
+        """For whoever started the run, where this process matters to its memory."""
+        if self._memory.started or isinstance(error, self._torch.OutOfMemoryError):
+            self._recording.has_failed()
 
     def _finish_by(self, signal):
         """The process ends now, by this signal of its own or, with None, by `os._exit`."""
@@ -521,11 +558,13 @@ class Agent:
     def _step_aside_for_compile(self):
         if self.live:
             self._modules.step_aside()
-            self._recording.note(
+            is_first = self._recording.note(
                 "torch-compile",
                 "the script uses torch.compile: from there on the recording has no module paths and no "
                 "forward phases",
             )
+            if is_first:
+                self._recording.write("compiles")
 
     def _imagine_ranks(self):
         if not self._is_real:
@@ -561,7 +600,7 @@ class Agent:
                 try:
                     return function(*args)
                 except Exception as error:
-                    self._ending.error = error
+                    self._child_failed(error)
                     raise
 
             return run(observed, *args)

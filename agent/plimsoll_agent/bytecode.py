@@ -1,8 +1,8 @@
 """Keeps the bytecode of installed packages from run to run.
 
 What Python compiles goes into the layer of the run and is thrown away with it. Where packages came without bytecode (uv
-installs them so), each run and each trial would compile all of torch anew. So it goes into a folder of ours, too, and is
-looked for there when the package has none. Python itself checks that it belongs to the source, by time and length; the
+installs them so), each run and each trial would compile all of torch anew. So it goes into a folder of ours, too, from which
+plimsoll takes what is new when the run is over, and is looked for there when the package has none. Python itself checks that it belongs to the source, by time and length; the
 name that it has here holds the time at which the source last became what it is, too, which no installer can set.
 
 Only installed packages: what a script writes and imports stays its own.

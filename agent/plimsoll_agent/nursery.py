@@ -14,19 +14,21 @@ into; one goes out for each run that ended; see `serve`.
 
 import atexit
 import ctypes
+import fcntl
 import importlib
 import json
 import os
 import select
 import signal
 import socket
+import stat
 import sys
 import threading
 import types
 import weakref
 
 from plimsoll_agent import own_statements
-from plimsoll_agent.imitate import batches, draws, garbage
+from plimsoll_agent.imitate import batches, draws
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
@@ -35,9 +37,10 @@ _WAITING = "OMP_WAIT_POLICY"
 """How threads of the host wait for each other, read when OpenMP is loaded. Children run side by side: who waits must not keep a core that
 another needs. To fill 24 blocks' weights with two threads took 4.6 s of processor time beside another run, and 1.7 so."""
 # linux/sched.h, linux/prctl.h, linux/capability.h.
-_CLONE_NEWNS = 0x00020000
-_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_CLONE_NEWNS, _CLONE_NEWIPC = 0x00020000, 0x08000000
+_PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
+_CAP_SYS_ADMIN = 21
 
 
 def serve():
@@ -57,7 +60,6 @@ def serve():
     os.environ[_BY_NVML] = "1"
     os.environ.setdefault(_WAITING, "PASSIVE")
     environment = dict(os.environ)
-    garbage.hold()
     imports_first, speaks_of_compile = _import_what_it_imports(program)
     for name in before:
         os.environ.pop(name, None)
@@ -105,7 +107,6 @@ def _prepare():
     draws.share()
     batches.share()
     _nothing_is_taken_apart()
-    garbage.lend()
 
 
 def _nothing_is_taken_apart():
@@ -136,19 +137,64 @@ def _enter(mounts):
     """
     try:
         for mount in mounts:
-            here = os.getcwd()
+            here, given = os.getcwd(), _given()
             libc = ctypes.CDLL(None, use_errno=True)
             if libc.setns(mount, _CLONE_NEWNS) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
             os.close(mount)
             os.chdir(here)
-            if os.geteuid() != 0:
-                # The right to come here was lent.
-                libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-                libc.capset((ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)())
+            # Where the kernel has none to give, the nursery has none of its own either.
+            libc.unshare(_CLONE_NEWIPC)
+            _give_up_the_right_to_enter(libc)
+            for fd, path, flags in given:
+                _open_again(fd, path, flags)
     except OSError:
         os.kill(os.getppid(), signal.SIGKILL)
         os._exit(1)
+
+
+def _give_up_the_right_to_enter(libc):
+    """The right to come here was lent."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    rights = (ctypes.c_uint32 * 6)()
+    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    if os.geteuid() == 0:
+        # Root's other rights stay: effective, permitted and inheritable, of the first 32.
+        libc.prctl(_PR_CAPBSET_DROP, _CAP_SYS_ADMIN, 0, 0, 0)
+        libc.capget(header, rights)
+        for it in range(3):
+            rights[it] &= ~(1 << _CAP_SYS_ADMIN)
+    libc.capset(header, rights)
+
+
+def _given():
+    """Folders and files for reading that the nursery was given and passes on: they are of its own layer. What has no name is nobody's."""
+    res = []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            it, flags = os.fstat(fd), fcntl.fcntl(fd, fcntl.F_GETFL)
+            is_kind = it.st_nlink and (stat.S_ISDIR(it.st_mode) or stat.S_ISREG(it.st_mode))
+            is_for_reading = flags & os.O_PATH or flags & os.O_ACCMODE == os.O_RDONLY
+            if is_kind and is_for_reading and os.get_inheritable(fd):
+                res.append((fd, os.readlink(f"/proc/self/fd/{fd}"), flags & (os.O_PATH | os.O_NONBLOCK)))
+        except OSError:
+            pass  # The list's own.
+    return res
+
+
+def _open_again(fd, path, flags):
+    """The same in this layer, where it had come to; what is not here is closed."""
+    try:
+        again = os.open(path, flags)
+    except OSError:
+        os.close(fd)
+        return
+    try:
+        os.lseek(again, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+    except OSError:
+        pass  # It has no place.
+    os.dup2(again, fd)
+    os.close(again)
 
 
 def _ended(pid):
@@ -182,6 +228,7 @@ def _live(program, order):
     except BaseException as error:
         # As Python does it at the end of a program; the agent looks for it there.
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        _tell_the_agent(error)
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     try:
@@ -191,6 +238,15 @@ def _live(program, order):
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _tell_the_agent(error):
+    """Which Python's own end of a program would have told it."""
+    from plimsoll_agent import agent
+
+    current = agent.current()
+    if current is not None and not isinstance(error, KeyboardInterrupt):
+        current.program_failed(error)
 
 
 def _exit_code(end):

@@ -11,6 +11,8 @@ use std::{
     process::Command,
 };
 
+use plimsoll_remedies::{Point, Takes, Values};
+
 /// What is loaded into the script's process; the first one is the CUDA driver.
 const LIBRARIES: [&str; 4] = [
     "libplimsoll_phantom.so",
@@ -72,6 +74,10 @@ fn run() -> Result<(), String> {
     fs::write(&table, remedies())
         .map_err(|error| format!("cannot write {}: {error}", table.display()))?;
     files.push(("agent/plimsoll_agent/remedies/table.py".to_owned(), table));
+    let work = out.join("work.py");
+    fs::write(&work, kinds_of_work())
+        .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
+    files.push(("agent/plimsoll_agent/run/work.py".to_owned(), work));
     // With it the agent looks at a torch that nobody has tried.
     let answers = phantom.join("entry_points.txt");
     files.push(("agent/plimsoll_agent/entry_points.txt".to_owned(), answers));
@@ -119,7 +125,9 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
         .arg(&target_dir)
         // What is embedded is what users load: no debugging sections.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+        .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
+        // Every kernel that a script launches goes through several of these crates.
+        .env("CARGO_PROFILE_RELEASE_LTO", "thin");
     // The outer build's settings are for the command, not for a library inside somebody's Python:
     // clippy's driver, coverage flags, another target.
     for name in [
@@ -171,18 +179,51 @@ fn remedies() -> String {
     let mut rows = String::new();
     for it in plimsoll_remedies::inwards() {
         let (id, is_applied) = (it.id, if it.is_applied() { "True" } else { "False" });
+        let takes: Vec<String> =
+            it.takes.iter().map(|it| format!("{:?}: {}", it.name, takes(it))).collect();
         rows += &format!(
-            "    {id:?}: Kind({is_applied}, \"{:?}\", \"{:?}\", \"{:?}\"),\n",
-            it.devices, it.bears, it.of
+            "    {id:?}: Kind({is_applied}, \"{:?}\", \"{:?}\", \"{:?}\", \"{:?}\", {{{}}}),\n",
+            it.devices,
+            it.bears,
+            it.of,
+            it.untrained,
+            takes.join(", ")
         );
     }
     format!(
         "\"\"\"Every remedy, from the outermost inwards where they meet at the same call.\n\n\
          Made when the binary is built, from crates/remedies, which says what the words mean.\n\"\"\"\n\n\
          from collections import namedtuple\n\n\
-         Kind = namedtuple(\"Kind\", \"is_applied devices bears of\")\n\n\
+         Kind = namedtuple(\"Kind\", \"is_applied devices bears of untrained takes\")\n\
+         Takes = namedtuple(\"Takes\", \"kind least most words is_needed expected\")\n\n\
          REMEDIES = {{\n{rows}}}\n"
     )
+}
+
+/// The words for kinds of work in a step, as a Python module.
+fn kinds_of_work() -> String {
+    let words = plimsoll_remedies::Op::ALL.map(plimsoll_remedies::Op::word);
+    let rows: String =
+        words.iter().map(|word| format!("{} = {word:?}\n", word.to_uppercase())).collect();
+    format!(
+        "\"\"\"Kinds of work in a step.\n\n\
+         Made when the binary is built, from crates/remedies, which says what they are.\n\"\"\"\n\n{rows}"
+    )
+}
+
+/// What a parameter can be, in Python.
+fn takes(it: &Takes) -> String {
+    let words = Point::ALL.map(|it| format!("{:?}", it.word())).join(", ");
+    let (kind, least, most, words) = match it.values {
+        Values::Number(least, u64::MAX, _) => ("number", least, "None".to_owned(), ""),
+        Values::Number(least, most, _) => ("number", least, most.to_string(), ""),
+        Values::Numbers(least, _) => ("numbers", least, "None".to_owned(), ""),
+        Values::Point(_) => ("word", 0, "None".to_owned(), words.as_str()),
+        Values::Text(_) => ("text", 0, "None".to_owned(), ""),
+    };
+    let is_needed = if it.is_needed { "True" } else { "False" };
+    let expected = it.values.expected();
+    format!("Takes({kind:?}, {least}, {most}, [{words}], {is_needed}, {expected:?})")
 }
 
 fn write_table(path: &Path, files: &[(String, PathBuf)]) -> io::Result<()> {

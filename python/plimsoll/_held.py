@@ -14,6 +14,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
+from plimsoll._printable import printable
 from plimsoll._sizes import Size
 
 # Objects that are looked at, at most: a large program has millions.
@@ -59,7 +60,7 @@ class Held:
         """A few lines."""
         lines: List[str] = []
         if self.errors:
-            lines.append(f"the traceback of the last error ({self.error}) holds {_total(self.errors)}:")
+            lines.append(f"the traceback of the last error ({printable(self.error or '')}) holds {_total(self.errors)}:")
             lines += _shown(self.errors)
         if self.outputs:
             lines.append(f"what cells showed is kept: {_total(self.outputs)}:")
@@ -93,7 +94,7 @@ class Released:
 
     def __str__(self) -> str:
         """A few lines."""
-        let_go = [it.name for it in (*self.held.errors, *self.held.outputs)]
+        let_go = [printable(it.name) for it in (*self.held.errors, *self.held.outputs)]
         names = f": {', '.join(let_go[:_MOST_NAMED])}{', ...' if _MOST_NAMED < len(let_go) else ''}" if let_go else ""
         lines = [f"freed {self.freed} and gave {self.returned} back to the device{names}"]
         if self.held.yours and self.allocated:
@@ -364,7 +365,7 @@ def _total(holders: Iterable[Holder]) -> Size:
 
 
 def _shown(holders: Tuple[Holder, ...]) -> List[str]:
-    lines = [f"  {it.size!s:>10}  {it.name}" for it in holders[:_MOST_NAMED]]
+    lines = [f"  {it.size!s:>10}  {printable(it.name)}" for it in holders[:_MOST_NAMED]]
     if _MOST_NAMED < len(holders):
         lines.append(f"  {_total(holders[_MOST_NAMED:])!s:>10}  in {len(holders) - _MOST_NAMED} more")
     return lines

@@ -17,7 +17,6 @@ from plimsoll._held import held
 from plimsoll._predict import predicted
 from plimsoll._results import Prediction
 from plimsoll._slice import Cell, needed
-from plimsoll._sizes import Size
 from plimsoll._watch import Watch
 
 
@@ -177,5 +176,5 @@ def _told(answer: Prediction) -> str:
     """What the cell shows: the answer, and the lines that hold most of it."""
     most = sorted(answer.lines, key=lambda it: -it.size)[:5]
     lines = [str(answer)]
-    lines += [f"  {Size(it.size)!s:>10}  {it.file}:{it.line} {it.category}" for it in most]
+    lines += [str(it) for it in most]
     return "\n".join(lines)

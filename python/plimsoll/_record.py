@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import secrets
 import sys
 import tempfile
 import time
@@ -70,9 +71,10 @@ class Recorder:
             "signal": None,
             "seconds": round(time.time() - self._began, 6),
         }
-        part = self.path.with_name(self.path.name + ".part")
+        # A name that nobody else has.
+        part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
                 archive.writestr("manifest.json", json.dumps(manifest, indent=2))
                 for file in sorted(it for it in folder.rglob("*") if it.is_file()):
                     archive.write(file, file.relative_to(folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from plimsoll._printable import printable
 from plimsoll._sizes import Size
 
 
@@ -17,6 +18,10 @@ class Line:
     function: str
     size: Size
     category: str
+
+    def __str__(self) -> str:
+        """A row of a table."""
+        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {self.category}"
 
 
 @dataclass(frozen=True)
@@ -111,12 +116,12 @@ class Prediction:
         """One sentence."""
         if self.growth is not None:
             grows = self.growth
-            where = f" at {grows.file}:{grows.line}" if grows.file else ""
+            where = f" at {printable(grows.file)}:{grows.line}" if grows.file else ""
             when = f"runs out near step {grows.runs_out_at_step:,} of {self.gpu_name} ({self.total})"
             return f"grows {grows.per_step} a step{where}: {when}"
         if self.out_of_memory is not None:
             at = self.out_of_memory
-            where = f" at {at.file}:{at.line}" if at.file else ""
+            where = f" at {printable(at.file)}:{at.line}" if at.file else ""
             return f"does not fit {self.gpu_name} ({self.total}): runs out of memory in step {at.step}{where}"
         if self.report.get("verdict") == "depends":
             found = self.report.get("everything_found")

@@ -11,6 +11,7 @@ from typing import Any, List, Mapping, Union
 
 from plimsoll import _binary
 from plimsoll._binary import PlimsollError
+from plimsoll._printable import printable
 from plimsoll._record import Recorder
 
 Source = Union[str, "os.PathLike[str]", Recorder, Mapping[str, Any]]
@@ -40,7 +41,7 @@ class View:
         )
 
     def __repr__(self) -> str:
-        return f"<plimsoll.View of {self._name}: a notebook shows it, save('page.html') writes it>"
+        return f"<plimsoll.View of {printable(self._name)}: a notebook shows it, save('page.html') writes it>"
 
 
 def view(*recordings: Source, height: int = 760) -> View:

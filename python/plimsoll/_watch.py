@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 from plimsoll import _binary
 from plimsoll._agent import agent
 from plimsoll._binary import PlimsollError
+from plimsoll._printable import printable
 from plimsoll._results import Prediction
 from plimsoll._sizes import Size
 
@@ -47,7 +48,7 @@ class Alarm:
 
     def __str__(self) -> str:
         """Its sentence."""
-        return self.text
+        return printable(self.text)
 
 
 class Watch:
@@ -158,7 +159,7 @@ class Watch:
         )
         self.alarms.append(alarm)
         if not self._quiet:
-            print(f"plimsoll: {alarm.text}", file=sys.stderr, flush=True)
+            print(f"plimsoll: {printable(alarm.text)}", file=sys.stderr, flush=True)
         if self._call is not None:
             try:
                 self._call(alarm)

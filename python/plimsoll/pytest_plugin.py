@@ -45,7 +45,7 @@ class Budget:
         if answer.out_of_memory is not None or answer.safe is None:
             pytest.fail(str(answer), pytrace=False)
         if self.size < answer.safe:
-            most = "".join(f"\n  {line.size!s:>12}  {line.file}:{line.line} {line.category}" for line in answer.lines[:5])
+            most = "".join(f"\n  {line}" for line in answer.lines[:5])
             pytest.fail(
                 f"the budget is {self.size}; {answer.safe} are needed on {answer.gpu_name} to be safe, of which "
                 f"{answer.peak} were taken. Most of it at the peak:{most}",

@@ -1,5 +1,6 @@
 """`plimsoll fit` and `plimsoll run` on small scripts: what is answered can be checked with `predict`."""
 
+import ctypes
 import json
 import os
 import re
@@ -138,7 +139,14 @@ def test_a_script_that_fits_has_a_plan_to_compare_its_first_step_with(plimsoll):
 
 
 LOOKS_FOR_TORCH = 'import os, sys\nis_fresh = "torch" not in sys.modules\n'
-SAYS_SO = 'print(is_fresh, file=open(os.environ["PLIMSOLL_CACHE"] + "/fresh", "a"), flush=True)\n'
+SAYS_SO = 'print(is_fresh, file=open(os.environ["MARKS"] + "/fresh", "a"), flush=True)\n'
+
+
+def written_through(plimsoll):
+    """A folder that a script finds as MARKS, to be given as `--through`, and the environment."""
+    marks = plimsoll.folder / "marks"
+    marks.mkdir()
+    return marks, plimsoll.environment(MARKS=str(marks))
 
 
 SETS = pytest.param("os.environ['A_SETTING'] = '1'\n", True, marks=pytest.mark.soak)
@@ -148,9 +156,9 @@ SETS = pytest.param("os.environ['A_SETTING'] = '1'\n", True, marks=pytest.mark.s
 def test_the_last_run_has_imports_of_its_own_where_they_could_be_others(plimsoll, more, is_fresh):
     """A fork of what has imported torch already is not the same where the script changes the environment."""
     plimsoll.script(LOOKS_FOR_TORCH + more + MLP.replace("batch =", SAYS_SO + "batch =", 1))
-    assert plimsoll.run("fit", "--gpu", "t4", "--", COLD, "train.py", 64).code == 0
-    seen = (plimsoll.cache / "fresh").read_text().split()
-    (plimsoll.cache / "fresh").unlink()
+    marks, environment = written_through(plimsoll)
+    assert plimsoll.run("fit", "--gpu", "t4", "--through", marks, "--", COLD, "train.py", 64, environment=environment).code == 0
+    seen = (marks / "fresh").read_text().split()
     assert seen == ["False", "False", str(is_fresh)]
 
 
@@ -342,13 +350,13 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
 def test_ctrl_c_while_packages_are_still_imported(plimsoll):
     packages = plimsoll.folder / "site-packages"
     packages.mkdir()
-    (packages / "slow.py").write_text("import os, time\nopen(os.environ['PLIMSOLL_CACHE'] + '/importing', 'w').close()\ntime.sleep(600)\n")
+    (packages / "slow.py").write_text("import os, time\nopen(os.environ['MARKS'] + '/importing', 'w').close()\ntime.sleep(600)\n")
     plimsoll.script("import slow\n" + DEEP)
-    environment = plimsoll.environment(PYTHONPATH=str(packages))
-    process = plimsoll.start("fit", "--gpu", "t4", "--", COLD, "train.py", environment=environment)
-    while not (plimsoll.cache / "importing").exists():
+    marks, environment = written_through(plimsoll)
+    command = ["fit", "--gpu", "t4", "--through", marks, "--", COLD, "train.py"]
+    process = plimsoll.start(*command, environment=environment | {"PYTHONPATH": str(packages)})
+    while not (marks / "importing").exists():
         time.sleep(0.1)
-    (plimsoll.cache / "importing").unlink()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 2
@@ -364,6 +372,65 @@ def test_ctrl_c_before_anything_was_found(plimsoll):
     answer, _ = process.communicate(timeout=60)
     assert process.returncode == 2 and "INTERRUPTED before anything that fits was found" in answer
     assert "DOES NOT FIT" not in answer and not (plimsoll.folder / "plan.toml").exists()
+
+
+BESIDE = """
+import ctypes, os, sys, time
+note = open(os.environ["PLIMSOLL_CACHE"] + "/runs", "a", buffering=1)
+made = os.open("made", os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=GIVEN)
+os.write(made, open("/proc/self/fd/READ", "r+").read().encode())
+os.truncate("/proc/self/fd/READ", 0)
+# A segment of shared memory that is to be new (IPC_CREAT, IPC_EXCL).
+print("new" if ctypes.CDLL(None).shmget(0x706C666B, 4096, 0o3600) >= 0 else "old", os.stat("given/made").st_size, file=note)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    print("left", os.getpid(), file=note)
+    time.sleep(600)
+"""
+
+
+def test_each_run_has_what_it_was_given_for_itself_and_leaves_nobody(plimsoll):
+    """Folders and files that are open when plimsoll starts, the kernel's objects, and daemons when it is killed: in runs of a
+    process of their own, and in the nursery's."""
+    given = plimsoll.folder / "given"
+    given.mkdir()
+    (plimsoll.folder / "read").write_text("something")
+    folder, file = os.open(given, os.O_RDONLY), os.open(plimsoll.folder / "read", os.O_RDONLY)
+    plimsoll.script(BESIDE.replace("GIVEN", str(folder)).replace("READ", str(file)) + MLP)
+    options = ["--gpu", "t4", "--budget", "874MiB", "--find-max", "batch=1..1000000"]
+    process = plimsoll.start("fit", *options, "--", COLD, "train.py", "{batch}", pass_fds=[folder, file])
+    told = plimsoll.cache / "runs"
+
+    def lines(word):
+        return [it for it in told.read_text().splitlines() if it.startswith(word)] if told.exists() else []
+
+    def lives(pid):
+        try:
+            return open(f"/proc/{pid}/stat").read().rsplit(")")[1].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    for _ in range(600):
+        if len(lines("left")) >= 3 or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.kill()
+    _, errors = process.communicate(timeout=60)
+    pids = [it.split()[1] for it in lines("left")]
+    assert len(pids) >= 3, (told.read_text() if told.exists() else "", errors)
+    for _ in range(200):
+        if not any(map(lives, pids)):
+            break
+        time.sleep(0.01)
+    assert not any(map(lives, pids))
+    assert set(lines("new") + lines("old")) == {"new 9"}, told.read_text()
+    assert not list(given.iterdir()) and (plimsoll.folder / "read").read_text() == "something"
+    libc = ctypes.CDLL(None)
+    left = libc.shmget(0x706C666B, 0, 0)
+    # Of a traced run nobody is there any more to remove it.
+    assert left < 0 or (os.environ.get("PLIMSOLL_WRITES_WAY") == "traced" and libc.shmctl(left, 0, None) == 0)
 
 
 VALIDATES_LATE = """

@@ -1,4 +1,4 @@
-"""Loops as people write them (`bench/fit/loops`), made small and run on real numbers: a plan changes nothing that it promises.
+"""Loops as people write them (`bench/programs/loops`), made small and run on real numbers: a plan changes nothing that it promises.
 
 Each runs for a few steps in double precision, with and without remedies; what the optimizers saw and made is compared.
 """
@@ -122,7 +122,7 @@ SMALL = {
 
 def toy(name, dtype="float64", steps=6, gradients=True):
     argv, replaced = SMALL[name]
-    text = (ROOT / "bench/fit/loops" / (name + ".py")).read_text()
+    text = (ROOT / "bench/programs/loops" / (name + ".py")).read_text()
     for old, new in replaced:
         assert old in text, (name, old)
         text = text.replace(old, new)

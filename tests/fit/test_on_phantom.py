@@ -1,6 +1,5 @@
 """Remedies on the phantom: that they take away what they say, where a program has that."""
 
-import importlib.util
 import json
 
 import pytest
@@ -77,6 +76,38 @@ def test_blocks_on_two_devices(plimsoll):
     assert changed["peak_allocated_bytes"] >= 0.45 * whole
 
 
+def test_another_split_than_half(plimsoll):
+    """The device that takes most has three quarters of the blocks, not half of them. A split for three devices is refused."""
+    _, half = reports(plimsoll, BLOCKS, [{"id": "model-parallel", "gpus": 2}])
+    _, most = reports(plimsoll, BLOCKS, [{"id": "model-parallel", "gpus": 2, "first": [4]}])
+    assert 1.4 <= most["peak_allocated_bytes"] / half["peak_allocated_bytes"] <= 1.6
+    plimsoll.folder.joinpath("plan.toml").write_text('version = 1\n[[remedy]]\nid = "model-parallel"\ngpus = 2\nfirst = [4, 8]\n')
+    ran = plimsoll.predict(binary(), "run", "--plan", "plan.toml", "--", PYTHON, "train.py", options=("--gpu", "a100-40g"))
+    assert ran.code == 2 and "its 16 blocks on 2 devices need 1 of their numbers" in ran.stderr, ran
+
+
+CHAIN = """
+import torch
+widths = [1024 + 8 * i for i in range(17)]  # No two layers are alike: there are no repeated blocks.
+with torch.device("cuda"):
+    model = torch.nn.Sequential(*(torch.nn.Linear(a, b) for a, b in zip(widths, widths[1:])))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(20_000, 1024, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_chain_runs_in_so_many_segments(plimsoll):
+    """In two pieces eight of the sixteen layers' results are there in backward, in four four, and those between the pieces."""
+    _, two = reports(plimsoll, CHAIN, [{"id": "checkpoint", "segments": 2}])
+    plain, four = reports(plimsoll, CHAIN, [{"id": "checkpoint", "segments": 4}])
+    result = 20_000 * 1024 * 4
+    assert saved((plain, two)) >= 5 * result
+    assert saved((two, four)) >= result, (two["peak_allocated_bytes"], four["peak_allocated_bytes"])
+
+
 DISTRIBUTED = """
 import os, torch
 torch.distributed.init_process_group("nccl")
@@ -121,9 +152,6 @@ def test_memory_that_nothing_uses_is_given_back(plimsoll, after):
     assert plain["peak_reserved_bytes"] - changed["peak_reserved_bytes"] >= least
 
 
-@pytest.mark.skipif(
-    not any(map(importlib.util.find_spec, ("torchao", "bitsandbytes"))), reason="no package has 8-bit optimizers"
-)
 def test_the_optimizers_state_is_in_8_bits(plimsoll):
     """Two bytes for each weight instead of eight."""
     assert saved(reports(plimsoll, WIDE, [{"id": "optimizer-8bit"}])) >= 1.2 * WEIGHTS

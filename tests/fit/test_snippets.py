@@ -1,6 +1,6 @@
 """Loops as widely read texts have them, fitted to 8 GB: the plan that is promised gets through on that card.
 
-`bench/fit/snippets.py` fits all of them, with every remedy; here a few, with few remedies, so that it is quick.
+`bench/instruments/fitted.py` fits all of them, with every remedy; here a few, with few remedies, so that it is quick.
 """
 
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.soak
     [("accumulation", "micro-batches"), ("deep_cnn", "micro-batches"), ("transformer", "autocast")],
 )
 def test_a_loop_of_others_fits_8_gb_with_its_plan(plimsoll, name, allowed):
-    script = [PYTHON, ROOT / "bench/fit/snippets" / f"{name}.py"]
+    script = [PYTHON, ROOT / "bench/programs/snippets" / f"{name}.py"]
     # Data and weights are made on the CPU; tests beside this one want its processors, too.
     environment = plimsoll.environment(OMP_NUM_THREADS="1")
     path = plimsoll.folder / "fit.json"

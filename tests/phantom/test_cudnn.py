@@ -16,19 +16,19 @@ IN_THREES = ROOT / "fixtures" / "cudnn" / "h200-unet.json"
 ASK = """
 import json, sys, torch
 sys.path.insert(0, {bench!r})
-import measure
+import cudnn_plans
 torch.zeros(1, device="cuda")
-cudnn = measure.Cudnn()
+cudnn = cudnn_plans.Cudnn()
 out = []
 for it in json.load(open({fixture!r})):
-    ask = lambda name: measure.plans(cudnn, it, name, measure.TYPES[it["type"]], it["layout"], 1)
+    ask = lambda name: cudnn_plans.plans(cudnn, it, name, cudnn_plans.TYPES[it["type"]], it["layout"], 1)
     out.append({{name: next(plan for plan in ask(name) if "workspace" in plan) for name in it["workspaces"]}})
 print(json.dumps(out))
 """
 
 
 def asked(fixture):
-    return ASK.format(bench=str(ROOT / "bench" / "cudnn"), fixture=str(fixture))
+    return ASK.format(bench=str(ROOT / "bench" / "instruments"), fixture=str(fixture))
 
 
 # Engines that are a matrix product of cublasLt. It says how much they need beside their own 400 bytes, and the

@@ -1,5 +1,5 @@
 """NVIDIA's libraries, by the memory that their calls take: on an H200 each of these took what is written here
-(`bench/libraries/facts.py`, in a process that had already made the libraries' handles)."""
+(`bench/instruments/library_facts.py`, in a process that had already made the libraries' handles)."""
 
 import pytest
 from harness import MEASURED

@@ -259,7 +259,7 @@ def test_a_home_that_cannot_be_written(plimsoll):
     ran = plimsoll.predict(script, options=["--gpu", "h200"], environment=environment)
     assert ran.code == 0, ran
     (cache,) = plimsoll.folder.glob("plimsoll-*")
-    assert not list((cache / "sessions").iterdir())
+    assert not list((cache / "plimsoll-cache" / "sessions").iterdir())
     nowhere = plimsoll.run("predict", script, environment=environment | {"TMPDIR": "/proc"})
     nowhere.assert_sentence("found no folder to unpack into", "set PLIMSOLL_CACHE")
 

@@ -70,7 +70,9 @@ def test_what_does_not_fit_is_tried_on_the_largest(plimsoll):
 def test_ctrl_c_in_a_further_run_leaves_no_half_answer(plimsoll):
     line = "rows = 64\nif torch.cuda.mem_get_info()[1] > 100 << 30:\n    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)"
     (plimsoll.folder / "size.py").write_text(HEAD + line + TAIL)
-    ran = plimsoll.run("predict", "--cards", "rtx4060-8g,h200", "--", "size.py", environment=plimsoll.cold())
+    # From within a layer a script cannot send us a signal.
+    words = ["--cards", "rtx4060-8g,h200", "--writes", "through", "--", "size.py"]
+    ran = plimsoll.run("predict", *words, environment=plimsoll.cold())
     assert (ran.code, ran.stdout) == (2, "")
     ran.assert_sentence("interrupted: the script had run once, and took ", "run again on a phantom NVIDIA H200")
     plimsoll.assert_nothing_left()
@@ -81,7 +83,8 @@ def test_ctrl_c_in_a_further_run_leaves_what_is_known(plimsoll):
     line = "rows = (16 << 30) // 8192\nif '4060' not in torch.cuda.get_device_properties(0).name:\n    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)"
     (plimsoll.folder / "size.py").write_text(HEAD + line + TAIL)
     for options in ("--gpu", "rtx4060-8g"), ("--cards", "rtx4060-8g,h200"):
-        ran = plimsoll.run("predict", *options, "--", "size.py", environment=plimsoll.cold())
+        words = [*options, "--writes", "through", "--", "size.py"]
+        ran = plimsoll.run("predict", *words, environment=plimsoll.cold())
         assert (ran.code, "DOES NOT FIT" in ran.stdout) == (1, True), ran
         assert "interrupted while the script ran again on a phantom NVIDIA" in " ".join(ran.stdout.split()), ran
     plimsoll.assert_nothing_left()

@@ -1,13 +1,16 @@
 """`plimsoll run`, `plimsoll.fit` and `plimsoll.record` with a phantom in the place of the machine's GPU."""
 
 import json
+import os
 import re
+import shutil
 import signal
+import subprocess
 import zipfile
 
 import pytest
 from described import assert_described
-from harness import PYTHON, Plimsoll, binary
+from harness import COLD, PYTHON, Plimsoll, binary
 
 DEEP = """
 import sys, torch
@@ -277,8 +280,11 @@ with plimsoll.record("after.zip"):
 
 @pytest.mark.parametrize("batch", [512, 100_000])
 def test_a_block_is_recorded(program, plimsoll, batch):
+    program.folder.joinpath("run.zip.part").write_text("half of a download")
     ran = program.run(RECORD, batch, environment=program.on_a_device("--gpu", "t4", "--memory", "1GiB"))
     assert ran.returncode == 0 and not ran.stderr, ran
+    assert program.folder.joinpath("run.zip.part").read_text() == "half of a download"
+    assert not list(program.folder.glob(".run.zip*"))
     said = Plimsoll(program.folder, program._cache).run("explain", "run.zip", "--json", "found.json")
     found = json.loads(program.folder.joinpath("found.json").read_text())
     if batch == 512:
@@ -412,3 +418,89 @@ def test_a_script_that_needs_no_help_trains_as_ever(run, program):
     program.folder.joinpath("train.py").write_text(DEEP + "train(512)\nprint(torch.cuda.max_memory_allocated())\n")
     alone, beside = run("--", PYTHON, "train.py"), run("--survive", "--", PYTHON, "train.py")
     assert 0 <= int(beside.stdout) - int(alone.stdout) <= 512 * 256 * 4 and beside.sentences == []
+
+
+KILLED = """
+import atexit, os, sys
+rank = os.environ.get("RANK", "0")
+@atexit.register
+def ends():
+    # Before torch is imported: after all that is done at the end.
+    with open("ended-" + rank, "w") as file:
+        file.write("ended")
+""" + DEEP + """
+def steps(n):
+    kept = []
+    for _ in range(n):
+        optimizer.zero_grad()
+        model(torch.randn(64, 256, device="cuda")).pow(2).mean().backward()
+        optimizer.step()
+        kept.append(torch.zeros(1 << 18, device="cuda"))
+model = nn.Sequential(Block()).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+steps(3)
+open("trains-" + rank, "w").close()
+open("go-" + rank).read()
+steps(150)
+print("trained", flush=True)
+"""
+SOAK = pytest.mark.soak
+
+
+def said(pipe):
+    """What somebody writes into it; nothing when nobody does."""
+    return subprocess.run(["timeout", "100", "cat", pipe], capture_output=True, text=True).stdout
+
+
+def say(pipe):
+    subprocess.run(["timeout", "100", "sh", "-c", 'echo on > "$0"', pipe], check=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--watch"], pytest.param([], marks=SOAK), pytest.param(["--survive"], marks=SOAK), pytest.param(["--record", "run.zip"], marks=SOAK)],
+    ids=" ".join,
+)
+def test_training_goes_on_when_plimsoll_is_killed(program, cache, options):
+    """And when its session is gone, which the next plimsoll takes away."""
+    folder = program.folder
+    folder.joinpath("train.py").write_text(KILLED)
+    for name in ("trains-0", "go-0", "ended-0"):
+        os.mkfifo(folder / name)
+    environment = program.on_a_device("--gpu", "t4") | {"PLIMSOLL_RUNNING": str(folder / "running")}
+    with open(folder / "output", "w") as output:
+        started = Plimsoll(folder, cache).start(
+            "run", *options, "--", COLD, "train.py", environment=environment, stdout=output, stderr=output
+        )
+    said(folder / "trains-0")
+    started.kill()
+    started.wait()
+    for it in (cache / "sessions").iterdir():
+        shutil.rmtree(it)
+    say(folder / "go-0")
+    assert said(folder / "ended-0") == "ended"
+    assert folder.joinpath("output").read_text() == "trained\n"
+    assert not list((cache / "sessions").iterdir()) and not list(folder.joinpath("running").iterdir())
+
+
+@SOAK
+def test_each_of_several_processes_goes_on_when_plimsoll_is_killed(program, cache):
+    folder = program.folder
+    folder.joinpath("plan.toml").write_text('version = 1\n[[remedy]]\nid = "zero1"\ngpus = 2\n')
+    folder.joinpath("train.py").write_text(
+        "import os, torch\nnet = torch.nn.Linear(4, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "def step():\n    optimizer.zero_grad(); net(torch.randn(6, 4)).sum().backward(); optimizer.step()\n"
+        "rank = str(torch.distributed.get_rank())\nstep()\nopen('trains-' + rank, 'w').close()\nopen('go-' + rank).read()\n"
+        "step()\nopen('trained-' + rank, 'w').write('trained')\n"
+    )
+    for rank in "01":
+        for name in ("trains-", "go-", "trained-"):
+            os.mkfifo(folder / (name + rank))
+    started = Plimsoll(folder, cache).start("run", "--no-gpu", "--plan", "plan.toml", "--", COLD, "train.py")
+    for rank in "01":
+        said(folder / ("trains-" + rank))
+    started.kill()
+    started.wait()
+    for rank in "01":
+        say(folder / ("go-" + rank))
+    assert [said(folder / ("trained-" + it)) for it in "01"] == ["trained", "trained"]

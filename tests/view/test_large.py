@@ -1,4 +1,4 @@
-"""Three million events, as torch would write them, in a real Chromium. Times are for bench/view."""
+"""Three million events, as torch would write them, in a real Chromium. Times are for bench/instruments/view.py."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.soak
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     path = tmp_path_factory.mktemp("large") / "large.pickle"
-    subprocess.run([sys.executable, ROOT / "bench" / "read" / "generate.py", str(EVENTS), path], check=True)
+    subprocess.run([sys.executable, ROOT / "bench" / "instruments" / "generate.py", str(EVENTS), path], check=True)
     yield path
     path.unlink()
 

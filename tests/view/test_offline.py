@@ -177,7 +177,7 @@ def test_it_is_small(page, plimsoll, tmp_path):
 @pytest.mark.soak
 def test_it_is_at_most_15_percent_of_the_pickle(page, plimsoll, tmp_path):
     large = tmp_path / "large.pickle"
-    subprocess.run([sys.executable, ROOT / "bench" / "read" / "generate.py", "200000", large], check=True)
+    subprocess.run([sys.executable, ROOT / "bench" / "instruments" / "generate.py", "200000", large], check=True)
     out = tmp_path / "page.html"
     ran = plimsoll.run("view", large, "--html", out)
     assert ran.code == 0, ran

@@ -2,6 +2,7 @@
 //! about the code.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for a terminal")]
 
+mod sentences;
 mod torch;
 
 use std::process::ExitCode;
@@ -14,6 +15,9 @@ cargo xtask torch 2.16 [--python PYTHON] [--scratch FOLDER]
 
 cargo xtask torch
     writes the table of docs/pytorch-versions.md from the files of all releases
+
+cargo xtask sentences
+    prints every sentence that people can see, to be read
 ";
 
 fn main() -> ExitCode {
@@ -21,6 +25,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.split_first() {
         Some((&"torch", rest)) => torch::run(rest),
+        Some((&"sentences", [])) => sentences::run(),
         _ => Err(anyhow::anyhow!("expected a task:\n\n{USAGE}")),
     };
     match done {

@@ -7,7 +7,6 @@
     consolidation       states of optimizers that they tell each other
     draws               where a generator comes to after many draws, known from one run to the next
     batches             what workers of a loader made in one run, for those of the next
-    garbage             what a nursery has imported is left out where its children collect garbage
     ghosts              weights on the host that take no memory and no time
     detectors           what torchvision's detectors keep of scores that nobody computed
     descent             how far an optimizer goes that solves inside its step

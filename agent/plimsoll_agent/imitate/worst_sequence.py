@@ -200,8 +200,9 @@ class WorstSequence:
         done = "is made %d long: %s" % (self._length, ", ".join(shown[:6]))
         if not shown:
             done = "is at least %d long already: none was made longer" % self._length
-        self._recording.note("worst-seq", "every batch that %s %s" % (where, done))
-        self._recording.write("worst", length=self._length, how=how, tensors=shown)
+        text = "every batch that %s %s" % (where, done)
+        self._recording.note("worst-seq", text)
+        self._recording.write("worst", length=self._length, how=how, tensors=shown, text=text)
 
     def _refuse_beyond_positions(self, module):
         """A phantom does not notice that a table of positions is too short."""

@@ -61,8 +61,9 @@ class WorstSize:
         """A program that trains nothing has come to its end."""
         if not self._is_found and self._torch.cuda.is_initialized():
             self._is_found = True  # A program may end in more than one way at once.
-            self._recording.note("worst-size", self._nothing() + ": this is the script as it is")
-            self._recording.write("worst", size=list(self._size), how="nothing", tensors=[])
+            text = self._nothing() + ": this is the script as it is"
+            self._recording.note("worst-size", text)
+            self._recording.write("worst", size=list(self._size), how="nothing", tensors=[], text=text)
 
     def _nothing(self):
         size = _by(self._size)
@@ -135,7 +136,7 @@ class WorstSize:
         if not changed:
             done = "every image that the DataLoader gives has as many pixels as %s already: none was made larger" % _by(self._size)
         self._recording.note("worst-size", done)
-        self._recording.write("worst", size=list(self._size), how="loader", tensors=changed)
+        self._recording.write("worst", size=list(self._size), how="loader", tensors=changed, text=done)
 
 
 class _Together:

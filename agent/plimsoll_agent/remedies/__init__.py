@@ -2,8 +2,8 @@
 
 A plan is JSON: `{"version": 1, "remedies": [{"id": "checkpoint", ...}, ...]}`. Each remedy is one module here with one
 `apply(torch, parameters, hooks, note)`; it says what it does to memory, to time and to the numbers. In which order they
-wrap each other, and which cannot be together, is in `table`, which is made when the binary is built: `plimsoll agent` says
-where an agent is that has it. What several of them need is in `support`.
+wrap each other, which cannot be together, and which parameters each takes, is in `table`, which is made when the binary is
+built: `plimsoll agent` says where an agent is that has it. What several of them need is in `support`.
 
 Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
 on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work on real numbers.
@@ -12,7 +12,7 @@ on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work
 import importlib
 import json
 
-from plimsoll_agent.remedies.support import functions
+from plimsoll_agent.remedies.support import functions, parameters
 from plimsoll_agent.remedies.table import REMEDIES
 from plimsoll_agent.run.refusal import CannotApply
 
@@ -24,22 +24,27 @@ def apply(torch, plan, hooks):
     try:
         plan = json.loads(plan)
         version, asked = plan["version"], plan["remedies"]
+        ids = [it["id"] for it in asked]
     except (ValueError, KeyError, TypeError) as error:
         raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error)
     if version != VERSION:
         raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
-    unknown = [it.get("id") for it in asked if it.get("id") not in REMEDIES]
+    unknown = [it for it in ids if it not in REMEDIES]
     if unknown:
         raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)
-    _check_together({it["id"] for it in asked})
+    twice = sorted({it for it in ids if ids.count(it) > 1})
+    if twice:
+        raise CannotApply("plimsoll: the plan has a remedy more than once: %s" % ", ".join(twice))
+    _check_together(set(ids))
+    for remedy in asked:
+        parameters.check(remedy["id"], _given(remedy), REMEDIES[remedy["id"]].takes)
     inwards = list(REMEDIES)
     for remedy in sorted(asked, key=lambda it: inwards.index(it["id"])):
         if not REMEDIES[remedy["id"]].is_applied:
             continue  # PyTorch's allocator reads its settings from the environment.
         module = module_of(remedy["id"])
-        parameters = {name: value for name, value in remedy.items() if name != "id"}
         try:
-            module.apply(torch, parameters, hooks, hooks.recording.note)
+            module.apply(torch, _given(remedy), hooks, hooks.recording.note)
         except CannotApply:
             raise
         except Exception as error:
@@ -47,6 +52,10 @@ def apply(torch, plan, hooks):
         hooks.recording.write("remedy", **remedy)
     if hooks.take_calls:
         functions.reach_into(torch, hooks)
+
+
+def _given(remedy):
+    return {name: value for name, value in remedy.items() if name != "id"}
 
 
 def module_of(id):

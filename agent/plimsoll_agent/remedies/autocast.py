@@ -3,13 +3,15 @@ the forward pass and the loss.
 
 Halves most activations and is faster on cards with tensor cores. Changes the numbers: bfloat16 has 8 bits of
 mantissa; weights, gradients and optimizer state stay as they are.
-
-Parameters: `dtype`, `bfloat16` unless given.
 """
 
 
 def apply(torch, parameters, hooks, note):
-    dtype = getattr(torch, parameters.get("dtype", "bfloat16"))
+    under_autocast(torch, hooks, torch.bfloat16)
+
+
+def under_autocast(torch, hooks, dtype):
+    """The same, in `dtype`."""
     open_contexts = []
 
     def close():

@@ -9,7 +9,7 @@ Changes the numbers: float16 has 11 bits of mantissa and a small range. Weights 
 
 import functools
 
-from plimsoll_agent.remedies import autocast
+from plimsoll_agent.remedies.autocast import under_autocast
 from plimsoll_agent.run.refusal import unsuited
 
 FIRST_SCALE = 65536.0
@@ -18,7 +18,7 @@ PATIENCE = 2000
 
 
 def apply(torch, parameters, hooks, note):
-    autocast.apply(torch, dict(parameters, dtype="float16"), hooks, note)
+    under_autocast(torch, hooks, torch.float16)
     scale = Scale(torch)
 
     make_scaler = torch.amp.GradScaler.__init__

@@ -6,7 +6,6 @@ Parameters: `after`: `evaluation` unless given, `forward`, `backward` or `step`.
 """
 
 from plimsoll_agent.run import meter
-from plimsoll_agent.run.refusal import CannotApply
 
 
 def apply(torch, parameters, hooks, note):
@@ -38,10 +37,6 @@ def apply(torch, parameters, hooks, note):
         from torch.optim import optimizer
 
         optimizer.register_optimizer_step_post_hook(lambda *_: empty(torch))
-    else:
-        raise CannotApply(
-            "plimsoll: the remedy empty-cache knows no moment %r; it knows evaluation, forward, backward and step" % after
-        )
 
 
 def empty(torch):
@@ -49,7 +44,7 @@ def empty(torch):
     before = _held(torch)
     torch.cuda.empty_cache()
     segments, size = (a - b for a, b in zip(before, _held(torch)))
-    meter.emptied(segments, size)
+    meter.emptied.add(size, segments)
 
 
 def _held(torch):

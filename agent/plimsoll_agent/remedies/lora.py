@@ -2,22 +2,21 @@
 
 Another training than the script's, so it is never part of a plan: it runs on the phantom only, for the advice of `plimsoll
 fit`, and as a person would write it with `peft`.
-
-Parameters: `rank`, 8 unless given.
 """
 
 from plimsoll_agent.remedies.support.linear_layers import linear_layers
 from plimsoll_agent.remedies.support.optimizers import made_optimizers
 from plimsoll_agent.run.refusal import CannotApply
 
+RANK = 8
+
 
 def apply(torch, parameters, hooks, note):
-    rank = parameters.get("rank", 8)
     optimizers = made_optimizers(torch)
 
     def prepare(module):
         layers = [layer for layer, _, _ in linear_layers(torch, module)]
-        adapters = _adapt(torch, module, rank)
+        adapters = _adapt(torch, module)
         if not adapters:
             raise CannotApply(
                 "plimsoll: the advice lora does not suit %s: it has no linear layers inside" % type(module).__name__
@@ -31,14 +30,14 @@ def apply(torch, parameters, hooks, note):
     hooks.before_training(prepare)
 
 
-def _adapt(torch, model, rank):
+def _adapt(torch, model):
     functional, adapters = torch.nn.functional, []
     for layer, inputs, outputs in linear_layers(torch, model):
         options = {"device": layer.weight.device, "dtype": layer.weight.dtype}
         if not options["dtype"].is_floating_point:
             options["dtype"] = torch.get_default_dtype()
-        down = torch.nn.Parameter(torch.randn(rank, inputs, **options) / inputs**0.5)
-        up = torch.nn.Parameter(torch.zeros(outputs, rank, **options))
+        down = torch.nn.Parameter(torch.randn(RANK, inputs, **options) / inputs**0.5)
+        up = torch.nn.Parameter(torch.zeros(outputs, RANK, **options))
         adapters += [down, up]
 
         def add(layer, given, output, down=down, up=up):

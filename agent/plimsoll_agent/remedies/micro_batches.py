@@ -37,7 +37,7 @@ _HALF_SCALE = 1024.0
 
 
 def apply(torch, parameters, hooks, note):
-    parts = int(parameters.get("parts", 2))
+    parts = parameters.get("parts", 2)
     ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
     evaluation = Evaluation(torch, parts, hooks.recording)
     generate_in_parts(torch, parts, hooks.recording)

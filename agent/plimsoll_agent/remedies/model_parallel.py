@@ -16,9 +16,7 @@ from plimsoll_agent.run.refusal import CannotApply, unsuited
 
 
 def apply(torch, parameters, hooks, note):
-    world = int(parameters.get("gpus", 0))
-    if world < 2:
-        raise CannotApply("plimsoll: the remedy model-parallel needs `gpus`, the number of devices: two or more")
+    world, given = parameters["gpus"], parameters.get("first")
     if phantom.is_here():
         os.environ[ranks.DEVICES] = str(world)
 
@@ -30,13 +28,19 @@ def apply(torch, parameters, hooks, note):
                 "model-parallel",
                 "%s: it has %d repeated blocks for %d devices" % (type(module).__name__, len(blocks), world)
             )
+        if given is not None and not _is_a_split(given, world, len(blocks)):
+            raise unsuited(
+                "model-parallel",
+                "%s: `first` is %s, and its %d blocks on %d devices need %d of their numbers, in ascending order from 1"
+                % (type(module).__name__, given, len(blocks), world, world - 1)
+            )
         if home.type == "cuda":
             # Before devices are counted, so that the phantom is told in time.
             if torch.cuda.device_count() < world:
                 raise CannotApply(
                     "plimsoll: the plan needs %d devices, and there are %d" % (world, torch.cuda.device_count())
                 )
-            _spread(torch, module, blocks, home, first_blocks(module, blocks, world, parameters.get("first")))
+            _spread(torch, module, blocks, home, first_blocks(module, blocks, world, given))
 
     hooks.before_training(prepare)
 
@@ -56,6 +60,11 @@ def first_blocks(root, blocks, world, given):
             res.append(number)
         sum_so_far += size
     return res
+
+
+def _is_a_split(given, world, n_blocks):
+    starts = [0, *given]
+    return len(starts) == world and starts[-1] < n_blocks and all(a < b for a, b in zip(starts, given))
 
 
 def _spread(torch, root, blocks, home, first):

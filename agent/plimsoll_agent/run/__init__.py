@@ -15,7 +15,8 @@
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
     hints           does the script speak of an evaluation?
     trainers        those of libraries are asked to validate now
-    stopping        ends a run that has shown enough, politely
+    uncaught        an error that ends the program, a thread or a child of multiprocessing
+    stopping        ends a run that has shown enough or has failed, politely
     modules         which module is running, for the allocations made inside
     owners          which model a module belongs to, and its path there
     gradients       whether a call of a module is training

@@ -35,7 +35,7 @@ class Ending:
         self._finished = self.is_finishing = False
         # Whoever ends the process from another thread waits for what this one is writing.
         self._writing = threading.RLock()
-        self.error = self.signal = None
+        self.error = self.signal = self._of_thread = None
 
     def forked(self):
         """In a forked child: nothing has been said yet."""
@@ -110,13 +110,17 @@ class Ending:
             self._recording = own
         return True
 
-    def has_failed(self):
-        """Whether an error ended the main program, which has used the device, and not a request to end."""
-        error = self._what_ended_it()
-        return self._memory.started and error is not None and not isinstance(error, KeyboardInterrupt)
+    def training_failed(self, error):
+        """The thread that trains has ended with this error; so has the program, if it makes no step after that."""
+        self._of_thread = (error, self._steps.done)
+
+    def trains_again(self):
+        """Whether a step was made since then."""
+        return self._of_thread is not None and self._of_thread[1] < self._steps.done
 
     def _what_ended_it(self):
-        error = self.error or getattr(sys, "last_value", None)
+        of_thread = self._of_thread[0] if self._of_thread is not None and not self.trains_again() else None
+        error = self.error or getattr(sys, "last_value", None) or of_thread
         # An interactive session sets it too and goes on.
         return None if getattr(sys, "ps1", None) else error
 
@@ -128,7 +132,7 @@ class Ending:
 
     def _write_snapshot(self):
         if self._memory.started:
-            os.makedirs(self._recording.folder, mode=0o700, exist_ok=True)
+            self._recording.make_folder()
             self._memory.dump(os.path.join(self._recording.folder, "snapshot.pickle"))
 
     def _write_compiled(self):
@@ -145,10 +149,11 @@ class Ending:
         if refusal is not None:
             self._recording.write("refused", id=refusal.remedy, why=refusal.whom)
         why, exit_code = _why(error, self._torch)
-        later = steps.later
+        later, failed_later = steps.later, None
         if why == "exception" and later is not None and later.is_under_way:
             # The training steps were seen. What failed may have missed the rest of an epoch that we ended.
-            self._recording.note("failed-later", "after its training steps the script raised %s" % _in_short(error))
+            failed_later = _in_short(error)
+            self._recording.note("failed-later", "after its training steps the script raised %s" % failed_later)
             error, why, exit_code = None, steps.why or "steady", 0
         if error is None and self._stopping.requested:
             why, exit_code = steps.why or "steps", 0
@@ -162,6 +167,7 @@ class Ending:
             signal=self.signal,
             exception=_described(error),
             later=later.told() if later is not None else None,
+            failed_later=failed_later,
             used_cuda=self._memory.started,
             seconds_imports=self._recording.seconds_imports,
             seconds_ending=round(time.time() - began, 6),
@@ -197,8 +203,8 @@ def without_torch(recording, error):
     )
 
 
-def write_begin(recording, torch_version):
-    """The first line: what this process is."""
+def write_begin(recording, torch_version, child=False):
+    """The first line: what this process is; `child`: one of multiprocessing's."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     try:
         cwd = os.getcwd()
@@ -215,6 +221,7 @@ def write_begin(recording, torch_version):
         script=os.path.abspath(main) if main else None,
         rank=_number("RANK"),
         world_size=_number("WORLD_SIZE"),
+        child=child,
     )
 
 

@@ -39,6 +39,13 @@ class OutOfMemory:
         self._times = 0
         self._first = None  # What ran out, while it is being done again.
         self._later = []  # What ran out meanwhile.
+        self.was_raised = None
+        """Called when the program gets such an error."""
+
+    @property
+    def is_recent(self):
+        """Whether memory ran out and the program has made no step since, nor run out again."""
+        return self._held_back is not None or self._first is not None
 
     def observe(self):
         """Asks the allocator to tell us. Needs CUDA to be initialised."""
@@ -67,6 +74,8 @@ class OutOfMemory:
         if self._held_back is not None:
             self._was_raised = True
             self._held_back["message"] = str(error)
+            if self.was_raised is not None:
+                self.was_raised()
 
     @guarded
     def _ran_out(self, device, requested, total, free):

@@ -2,9 +2,13 @@
 
 A line is written with one `write` call and never buffered, so a process that is killed leaves
 whole lines, and a forked child inherits no half-written ones. The file appears with its first
-line: a process that has nothing to say leaves nothing.
+line: a process that has nothing to say leaves nothing. Where it may not grow any further, its last line says so.
+
+The session's folder is its owner's. It goes with a plimsoll that was killed, while a training on the machine's own device goes
+on; nothing here makes it again.
 """
 
+import collections
 import json
 import os
 import shutil
@@ -20,6 +24,8 @@ class Recording:
         self.began = time.time()
         self._fd = None
         self._broken = False
+        self._ends = collections.deque(maxlen=16)
+        """Where the last lines end in the file."""
         self._notes = set()
 
     @property
@@ -35,23 +41,46 @@ class Recording:
         """Appends one line. A full disk or a session that is gone ends the recording, not the run."""
         if self._broken or os.getpid() != self.pid:
             return
-        line = json.dumps(dict({"kind": kind}, **fields), separators=(",", ":"), default=str) + "\n"
-        data = line.encode("utf-8", "backslashreplace")
+        data = _line(dict({"kind": kind}, **fields))
         try:
             if self._fd is None:
-                os.makedirs(self.folder, mode=0o700, exist_ok=True)
+                self.make_folder()
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
                 self._fd = os.open(os.path.join(self.folder, "agent.jsonl"), flags, 0o600)
             while data:
                 data = data[os.write(self._fd, data) :]
-        except OSError:
+            self._ends.append(os.fstat(self._fd).st_size)
+        except OSError as error:
             self._broken = True
+            self._say_that_it_is_cut(error)
+
+    def make_folder(self):
+        """The folder of this process in the session; an `OSError` if that is gone."""
+        try:
+            os.mkdir(self.folder, 0o700)
+        except FileExistsError:
+            pass
+
+    def _say_that_it_is_cut(self, error):
+        """In the place of the last lines, so that there is room for it."""
+        if self._fd is None:
+            return
+        line = _line({"kind": "cut", "why": os.strerror(error.errno)})
+        try:
+            size = os.fstat(self._fd).st_size
+            begin = max([it for it in self._ends if it + len(line) <= size] or [0])
+            os.ftruncate(self._fd, begin)
+            os.write(self._fd, line)
+        except OSError:
+            pass
 
     def note(self, code, text):
-        """A sentence for people. The same one is written once."""
-        if (code, text) not in self._notes:
+        """A sentence for people. The same one is written once; whether this is it."""
+        is_first = (code, text) not in self._notes
+        if is_first:
             self._notes.add((code, text))
             self.write("note", code=code, text=text)
+        return is_first
 
     def seconds(self):
         """Since the recording began."""
@@ -69,7 +98,8 @@ class Recording:
         """A recording in the session `folder` of what this process is, and the last lines of this one: about `most` bytes."""
         copy = Recording(folder)
         copy.began = self.began
-        os.makedirs(copy.folder, mode=0o700)
+        os.mkdir(folder, 0o700)
+        os.mkdir(copy.folder, 0o700)
         with open(os.path.join(self.folder, "agent.jsonl"), "rb") as own:
             first = own.readline()
             end = own.seek(0, os.SEEK_END)
@@ -83,8 +113,15 @@ class Recording:
 
     def was_asked_to_stop(self):
         """For whoever started the run: from now on it has no business but to end."""
+        self._leave("asked-to-stop")
+
+    def has_failed(self):
+        """For whoever started the run: something of it ended with an error, which others may not hear of."""
+        self._leave("failed")
+
+    def _leave(self, name):
         try:
-            open(os.path.join(self.session, "asked-to-stop"), "a").close()
+            open(os.path.join(self.session, name), "a").close()
         except OSError:
             pass
 
@@ -103,3 +140,8 @@ class Recording:
             except OSError:
                 pass
         self.__init__(self.session)
+
+
+def _line(fields):
+    line = json.dumps(fields, separators=(",", ":"), default=str) + "\n"
+    return line.encode("utf-8", "backslashreplace")

@@ -2,10 +2,13 @@
 
 
 class CannotApply(RuntimeError):
-    """The plan does not suit this program; the sentence says why."""
+    """The plan does not suit this program; the sentence says why. Names in it are the program's, and are shown on one line as they can be seen."""
 
     remedy = whom = None
     """The remedy that refuses a script or a model, and which one with the reason; None where it is about the whole plan."""
+
+    def __init__(self, sentence):
+        super().__init__("".join(it if it.isprintable() else ascii(it)[1:-1] for it in sentence))
 
 
 def unsuited(remedy, whom):

@@ -1,4 +1,4 @@
-"""Ends a run that has shown enough, politely.
+"""Ends a run that has shown enough, or has failed, politely.
 
 `raise SystemExit` from inside a hook: `finally` blocks and `atexit` functions run, nothing is
 printed, the exit code is 0. A program that swallows it (a bare `except:` around its loop) gets it
@@ -6,8 +6,11 @@ again at the next hook; one that swallows it again and again is ended after its 
 
 Then somebody may wait for what will never come: a thread or a child for the end of the training, the main program for a
 result. So the process has a few seconds to end, and fewer while it computes nothing. A `finally` that saves a checkpoint is
-cut short by this, on a phantom: what it would write has learned nothing. A program that has failed on a phantom has as long: its
-children may wait for it while it waits for them, as they would on a GPU, for ever.
+cut short by this, on a phantom: what it would write has learned nothing.
+
+A program that has failed on a phantom has somewhat longer, for what it does at its end: it may wait for its children while they wait for
+it, as they would on a GPU, for ever. Where only the thread that trained has failed, or where the program has caught that memory ran
+out, it may go on: it is ended once neither it nor what it has started has computed anything for a while.
 """
 
 import atexit
@@ -17,12 +20,20 @@ import sys
 import threading
 import time
 
+from plimsoll_agent.run import host
+
 ATTEMPTS = 4
 FAREWELL = 4.0
 """Seconds from our request to the end of a process on a phantom, at most."""
 
 WAITING = 1.5
 """Seconds without work, within that time, that show that the process only waits."""
+
+FAREWELL_OF_A_FAILURE, WAITING_AFTER_A_FAILURE = 10.0, 3.0
+"""The same for a program that has failed: what it does at its end may be worth seeing, such as a message that it sends."""
+
+WAITING_FOR_A_THREAD, WAITING_WITHOUT_MEMORY = 6.0, 20.0
+"""Seconds without work, after the thread that trained has failed, and after memory ran out: a program may pause before it tries again."""
 
 FAREWELL_OF_A_REAL_RUN = 120.0
 """The same on the machine's own device, where a checkpoint is worth its time."""
@@ -40,7 +51,7 @@ class Stopping:
         self._recording = recording
         self._is_real = is_real
         self._told = 0
-        self.requested = self._waits_for_the_script = False
+        self.requested = self._waits_for_the_script = self._lacks_memory = False
         self._pid = os.getpid()
 
     def request(self):
@@ -64,20 +75,39 @@ class Stopping:
             self._recording.was_asked_to_stop()
             self._watch()
 
-    def soon_after_a_failure(self, has_failed):
-        """When the main program ends, and `has_failed()` then, nobody is waited for either."""
-        before_threads_are_waited_for = getattr(threading, "_register_atexit", None)  # As concurrent.futures does.
-        if before_threads_are_waited_for is not None and not self._is_real:
-            before_threads_are_waited_for(self._main_ended, has_failed)
+    def after_a_failure(self):
+        """The program has failed, and is about to end: nobody is waited for long."""
+        until = _in(FAREWELL_OF_A_FAILURE)
+        self._on_a_thread(lambda: _stood_still(WAITING_AFTER_A_FAILURE, time.process_time, until) or until())
 
-    def _main_ended(self, has_failed):
-        if os.getpid() == self._pid and not self.requested and has_failed():
-            with contextlib.suppress(RuntimeError):  # Since Python 3.12 no thread begins any more then.
-                threading.Thread(target=self._watch, args=(1,), name="plimsoll-failed", daemon=True).start()
+    def after_a_threads_failure(self, goes_on):
+        """The thread that trained has failed; `goes_on()`: the program trains all the same."""
+        self._on_a_thread(lambda: _stood_still(WAITING_FOR_A_THREAD, host.worked, goes_on))
+
+    def after_running_out(self, goes_on):
+        """Memory ran out; `goes_on()`: the program lives with that."""
+        if not self._lacks_memory:
+            self._lacks_memory = True
+            self._on_a_thread(lambda: _stood_still(WAITING_WITHOUT_MEMORY, host.worked, goes_on))
+
+    def _on_a_thread(self, wait):
+        # Whoever has a prompt has all the time.
+        is_interactive = sys.flags.interactive or hasattr(sys, "ps1")
+        if not (self._is_real or self.requested or is_interactive):
+            threading.Thread(target=self._end_a_failure, args=(wait,), name="plimsoll-failed", daemon=True).start()
+
+    def _end_a_failure(self, wait):
+        began = time.monotonic()
+        while wait():
+            if not _is_debugged():
+                if self._recording.is_open:
+                    self._recording.write("waited", seconds=round(time.monotonic() - began, 1))
+                self._insist(1)
+        self._lacks_memory = False
 
     def forked(self):
         """In a forked child: the parent's end is not the child's."""
-        self.requested = self._waits_for_the_script = False
+        self.requested = self._waits_for_the_script = self._lacks_memory = False
         self._told = 0
         self._pid = os.getpid()
 
@@ -97,20 +127,13 @@ class Stopping:
         self._recording.note("stop-ignored", text)
         self._insist()
 
-    def _watch(self, code=0):
-        """On a thread of its own: waits for the end of the process, and brings it about with this exit code."""
-        began = worked = time.monotonic()
-        before = time.process_time()
-        longest = FAREWELL_OF_A_REAL_RUN if self._is_real else FAREWELL
-        while time.monotonic() - began < longest:
-            time.sleep(PAUSE)
-            now = time.process_time()
-            if LITTLE_WORK < now - before:
-                worked = time.monotonic()
-            elif not self._is_real and WAITING <= time.monotonic() - worked:
-                break
-            before = now
-        self._insist(code)
+    def _watch(self):
+        """On a thread of its own: waits for the end of the process, and brings it about."""
+        if self._is_real:
+            time.sleep(FAREWELL_OF_A_REAL_RUN)
+        else:
+            _stood_still(WAITING, time.process_time, _in(FAREWELL))
+        self._insist()
 
     def _insist(self, code=0):
         if os.getpid() != self._pid:
@@ -124,6 +147,26 @@ class Stopping:
             os._exit(code)
 
 
+def _in(seconds):
+    """A question that is True from then on."""
+    until = time.monotonic() + seconds
+    return lambda: until <= time.monotonic()
+
+
+def _stood_still(waiting, work, is_over):
+    """True when `work()`, in seconds, has hardly grown for `waiting` seconds; False once `is_over()`."""
+    before, worked = work(), time.monotonic()
+    while not is_over():
+        time.sleep(PAUSE)
+        now = work()
+        if LITTLE_WORK < now - before:
+            worked = time.monotonic()
+        before = now
+        if waiting <= time.monotonic() - worked:
+            return True
+    return False
+
+
 def _give_semaphores_back():
     """Those of multiprocessing, whose tracker would say on standard error that they were left."""
     util, synchronize = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.synchronize"))
@@ -133,3 +176,13 @@ def _give_semaphores_back():
         if getattr(it, "_callback", None) is synchronize.SemLock._cleanup:
             with contextlib.suppress(Exception):
                 it()
+
+
+def _is_debugged():
+    """Whether the main program stands in a debugger, which somebody types into."""
+    frame = sys._current_frames().get(threading.main_thread().ident)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").split(".")[0] in ("bdb", "cmd", "code", "pdb"):
+            return True
+        frame = frame.f_back
+    return False

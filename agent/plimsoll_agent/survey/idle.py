@@ -19,10 +19,6 @@ SOME_MODELS = {id: module_of(id) for id, kind in REMEDIES.items() if kind.of == 
 """Remedies that not every model has a use for, and what says which have."""
 
 
-WITHOUT_TRAINING = ("allocator", "autocast", "autocast-fp16", "empty-cache", "micro-batches", "no-grad-evaluation", "parameter-offload")
-"""Remedies that a program without a backward pass may have a use for: one that generates or evaluates."""
-
-
 class Idle:
     """What is seen of the first steps."""
 
@@ -99,8 +95,8 @@ class Idle:
     def found_without_training(self, keeps_graphs):
         """The same of a program that came to its end without a backward pass. `keeps_graphs`: its calls of models were not under
         `no_grad`."""
-        found = {it: None for it in REMEDIES if it not in WITHOUT_TRAINING}
-        found.update({it: "nothing is trained" for it in ("checkpoint", "offload", "optimizer-offload")})
+        found = {id: None for id, it in REMEDIES.items() if it.untrained == "Nothing"}
+        found.update({id: "nothing is trained" for id, it in REMEDIES.items() if it.untrained == "NothingSaid"})
         if not keeps_graphs:
             found["no-grad-evaluation"] = None
         if self._is_autocast_entered or not (self._is_float32_called or keeps_graphs and self._n_in_float32):

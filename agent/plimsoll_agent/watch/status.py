@@ -11,6 +11,9 @@ import stat
 import sys
 import tempfile
 
+_BEGIN = b'{"format": 1, "pid": '
+"""How every file of ours begins. The folder may be one of the user's, with files of theirs that are called by numbers."""
+
 
 def folder():
     """Where the files are; None if that is not ours alone."""
@@ -44,6 +47,11 @@ class Status:
     def __init__(self, label):
         self.pid = os.getpid()
         self._folder = folder()
+        if self._folder is not None:
+            path = os.path.join(self._folder, "%d.json" % self.pid)
+            # What an earlier process of this number has left is ours, too; it may have been killed before it wrote anything.
+            if _beginning(path) not in (None, _BEGIN) or _beginning(path + ".part") not in (None, _BEGIN, b""):
+                self._folder = None
         self._same = {
             "format": 1,
             "pid": self.pid,
@@ -74,6 +82,17 @@ class Status:
         for it in (path, path + ".part"):
             with contextlib.suppress(OSError):
                 os.unlink(it)
+
+
+def _beginning(path):
+    """None if nothing is there; no bytes of ours if it cannot be read, or is no file."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return file.read(len(_BEGIN))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return b"?"
 
 
 def _started():

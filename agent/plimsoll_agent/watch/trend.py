@@ -107,11 +107,6 @@ class Trend:
         """Steps from one rise to the next, at most, of late."""
         return max(self._gaps, default=1)
 
-    @property
-    def first_peak(self):
-        """The most that was needed in the first steps that count; None before them."""
-        return self._buckets[0].peak if self._buckets else None
-
     def pace(self):
         """By how much the floor rises with each step: 0 if it does not, None if there were too few steps."""
         n = len(self._buckets)

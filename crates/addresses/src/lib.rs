@@ -6,7 +6,7 @@
 //! somebody else's process, and the replay, which asks where segments would have been.
 //!
 //! The rule was seen on a real H200 (driver 580, Linux 6.18), where a library between the driver and the
-//! kernel noted every `mmap`, `munmap` and UVM call of it (`bench/addresses`). It holds for each of the 3,500
+//! kernel noted every `mmap`, `munmap` and UVM call of it (`bench/instruments/addresses_watch.c`). It holds for each of the 3,500
 //! ranges that the driver placed there, its own among them:
 //!
 //! - address space is reserved in multiples of 32 MiB that begin at a multiple of 32 MiB: the driver asks the

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{reason::reason, signals::Signals};
+use crate::{bounded_file, reason::reason, signals::Signals};
 
 /// A place to write to.
 #[derive(Debug)]
@@ -58,7 +58,9 @@ impl AtomicOutput {
         }
         anyhow::ensure!(!self.target.is_dir(), "{} is a folder", self.target.display());
         if !self.replaces && self.target.symlink_metadata().is_ok() {
-            return self.must_be_equal(fs::read(&self.target).is_ok_and(|it| it == bytes));
+            return self.must_be_equal(
+                bounded_file::bytes(&self.target, bytes.len() as u64).is_ok_and(|it| it == bytes),
+            );
         }
         let mut file = tempfile::Builder::new()
             .prefix(".plimsoll-")
@@ -89,8 +91,9 @@ impl AtomicOutput {
             let entries = fs::read_dir(&self.target).map_err(|it| self.error(&it))?;
             for entry in entries.filter_map(Result::ok) {
                 let name = entry.file_name();
+                let is_file = entry.file_type().is_ok_and(|it| it.is_file());
                 anyhow::ensure!(
-                    name.to_string_lossy().ends_with(ending),
+                    is_file && name.to_string_lossy().ends_with(ending),
                     "{shown} has other files ({}) and is not replaced; -o writes elsewhere",
                     name.display()
                 );
@@ -142,7 +145,8 @@ fn are_equal(a: &Path, b: &Path) -> std::io::Result<bool> {
     let mut n_equal = 0;
     for entry in fs::read_dir(a)? {
         let entry = entry?;
-        if fs::read(entry.path())? != fs::read(b.join(entry.file_name()))? {
+        let read = |path: &Path| bounded_file::bytes(path, bounded_file::RECORDING);
+        if read(&entry.path())? != read(&b.join(entry.file_name()))? {
             return Ok(false);
         }
         n_equal += 1;
@@ -222,5 +226,12 @@ mod tests {
             AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
         assert!(refused.to_string().contains("thesis.tex"), "{refused}");
         assert!(target.join("thesis.tex").exists());
+        // Nor one of folders, whatever they are called.
+        fs::remove_file(target.join("thesis.tex")).unwrap();
+        fs::create_dir(target.join("years.parquet")).unwrap();
+        let refused =
+            AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
+        assert!(refused.to_string().contains("years.parquet"), "{refused}");
+        assert!(target.join("years.parquet").exists());
     }
 }

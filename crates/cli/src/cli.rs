@@ -7,10 +7,10 @@ mod machine;
 mod recordings;
 mod world;
 
-use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{plan::remedies::MOST_GPUS, units::Bytes};
 
 pub(crate) use self::{
     alarms::{AlarmArgs, WatchArgs},
@@ -21,7 +21,7 @@ pub(crate) use self::{
 #[cfg(feature = "phantom")]
 pub(crate) use self::{
     before::{CheckFormat, Share},
-    machine::{ExporterArgs, Sort, TlsArgs, TopArgs},
+    machine::{ExporterArgs, Sort, TopArgs},
     recordings::token,
 };
 use crate::{
@@ -367,7 +367,7 @@ pub(crate) struct FitArgs {
     pub(crate) limit_reserved: Option<Bytes>,
 
     /// How many such devices there are: a script of one process may be run on all of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "find_max")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_GPUS)), conflicts_with = "find_max")]
     pub(crate) gpus: u32,
 
     /// Find the largest value that fits: for `{NAME}` in the command, for the number that the script gives this name, or for
@@ -735,12 +735,12 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether standard output is to be colored.
-    pub(crate) fn is_on(self) -> bool {
+    /// Whether what is printed there is to be colored.
+    pub(crate) fn is_on(self, is_terminal: bool) -> bool {
         let no_color = env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
         let is_dumb = env::var_os("TERM").is_some_and(|it| it == "dumb");
         match self {
-            Color::Auto => std::io::stdout().is_terminal() && !no_color && !is_dumb,
+            Color::Auto => is_terminal && !no_color && !is_dumb,
             Color::Always => true,
             Color::Never => false,
         }
@@ -770,6 +770,22 @@ mod tests {
             }
         }
         assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+    }
+
+    /// What strangers chose is tried on each command (`tests/cli/strangers.rs`).
+    #[test]
+    fn the_commands_that_are_tried_with_names_of_strangers_are_all() {
+        let test = include_str!("../tests/cli/strangers.rs");
+        let (_, rest) = test.split_once("const COMMANDS: ").unwrap();
+        let (_, rest) = rest.split_once("] = [").unwrap();
+        let (list, _) = rest.split_once("];").unwrap();
+        let mut tried: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+        let mut whole = Cli::command();
+        whole.build();
+        let mut all: Vec<&str> = whole.get_subcommands().map(clap::Command::get_name).collect();
+        tried.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(tried, all);
     }
 
     /// Each command's row of the table has the codes that its help has, and no others.

@@ -1,4 +1,4 @@
-//! Asks others by HTTP. What is trusted is what this machine trusts.
+//! Sends alarms by HTTP. It trusts the certificates that this machine trusts.
 
 use std::{env, path::Path, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) fn of(url: &str, patience: Duration) -> anyhow::Result<Agent> {
     let is_secure = url.starts_with("https://");
     anyhow::ensure!(
         is_secure || url.starts_with("http://"),
-        "cannot send to {}: expected an address such as http://127.0.0.1:4318",
+        "cannot send to {}: expected an address such as https://hooks.example.org/alarms",
         host(url)
     );
     let mut config = Agent::config_builder().timeout_global(Some(patience));
@@ -59,12 +59,12 @@ pub(crate) fn said(error: &ureq::Error) -> String {
 }
 
 /// What does the computing.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
 /// The certificates in a file, which has to have one.
-pub(crate) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let name = path.display();
     let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
     let found = read().with_context(|| format!("cannot read certificates from {name}"))?;

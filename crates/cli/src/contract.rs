@@ -125,6 +125,11 @@ pub(crate) const GHOSTS: &str = "/memfd:plimsoll-ghosts";
 pub(crate) const OUTPUT: &str = "output.txt";
 /// Empty; there from the moment when the agent of a process asked it to end. The agent writes it.
 pub(crate) const ASKED_TO_STOP: &str = "asked-to-stop";
+/// Empty; there from the moment when a process that uses the device, or a thread or child of it, ended with an error that nobody caught.
+/// The agent writes it.
+pub(crate) const FAILED: &str = "failed";
+/// Whom processes of the run reached, and where they listened themselves, a line each. The preloaded library writes it.
+pub(crate) const NETWORK: &str = "network";
 /// What was said of alarms, one JSON object a line. The binary writes it, the agent shows it to others.
 pub(crate) const TOLD: &str = "told.jsonl";
 /// A folder of programs that the script finds first: our `nvidia-smi`.

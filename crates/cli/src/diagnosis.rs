@@ -2,9 +2,10 @@
 //! at how the command ended and at what the agent noted; whether memory fits is not its business.
 
 use nix::sys::signal::Signal;
-use plimsoll_core::cards::Card;
-use plimsoll_core::recording::{
-    self, CodeLine, Exception, HostGrowth, HostOwner, ReadNote, Recording,
+use plimsoll_core::{
+    cards::Card,
+    printable::printable,
+    recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
 };
 
 use crate::{
@@ -51,8 +52,21 @@ pub(crate) fn diagnose(
     ended: &Ended,
     recordings: &[Recording],
 ) -> Option<String> {
-    let steps = recordings.iter().map(steps_seen).max().unwrap_or(0);
-    if let Some(signal) = ended.interrupted {
+    let why = cause(command, ended, recordings)?;
+    let waited = ended.waited_in_vain || recordings.iter().any(|it| it.notes.waited.is_some());
+    let why = if waited {
+        format!("{why}; then it waited for what never came, and was ended")
+    } else {
+        why
+    };
+    // It quotes files and messages, which may be a stranger's.
+    Some(printable(&why).into_owned())
+}
+
+fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Option<String> {
+    let steps = &Reached::of(recordings);
+    // Who asks a script to stop that failed, and does not end, has waited for its answer.
+    if let Some(signal) = ended.interrupted.filter(|_| !recordings.iter().any(has_failed)) {
         let after = after(steps);
         return Some(match signal {
             Signal::SIGINT => format!("interrupted {after}"),
@@ -84,6 +98,9 @@ pub(crate) fn diagnose(
     if recordings.iter().any(Recording::ended_out_of_memory) {
         return None;
     }
+    if let Some(it) = recordings.iter().find(|it| ended.interrupted.is_some() && has_failed(it)) {
+        return raised(it, steps);
+    }
     if let Some(signal) = killed_by(ended.end) {
         let grew = recordings.iter().find_map(|it| it.notes.host_growth());
         return Some(killed(signal, ended.host_ran_out, steps, grew.as_ref()));
@@ -102,7 +119,12 @@ pub(crate) fn diagnose(
             after(steps),
         ));
     }
-    if let Some(it) = recordings.iter().find(|it| uncaught(it).is_some()) {
+    // A child that failed is its parent's affair, as long as that goes on.
+    let matters = |it: &&Recording| {
+        let is_child = it.notes.begin.as_ref().is_some_and(|it| it.is_child);
+        uncaught(it).is_some() && !(is_child && ended.end == End::Code(0))
+    };
+    if let Some(it) = recordings.iter().find(matters) {
         return raised(it, steps);
     }
     let code = match ended.end {
@@ -120,13 +142,26 @@ pub(crate) fn diagnose(
             let phantom = it.phantom.as_ref();
             phantom.is_some_and(|it| 0 < it.launches) || it.notes.end.is_none() && phantom.is_some()
         });
-        return Some(if used_it { left_no_recording() } else { never_used_the_gpu(recordings) });
+        return Some(match &steps.cut {
+            Some(_) => format!(
+                "the script ended {}; raise the limit on the size of files (`ulimit -f`), or free space on the disk of \
+                 plimsoll's cache",
+                after(steps),
+            ),
+            None if used_it => left_no_recording(),
+            None => never_used_the_gpu(recordings),
+        });
     }
     None
 }
 
 /// A signal's name and what it means, for the signals that programs die of.
-fn killed(signal: Signal, host_ran_out: bool, steps: u32, grew: Option<&HostGrowth>) -> String {
+fn killed(
+    signal: Signal,
+    host_ran_out: bool,
+    steps: &Reached,
+    grew: Option<&HostGrowth>,
+) -> String {
     let after = after(steps);
     let grew = grew.map(grown).unwrap_or_default();
     match signal {
@@ -162,7 +197,7 @@ fn grown(it: &HostGrowth) -> String {
     format!(" ({whose} grown by {} a step, to {}{})", it.each, it.to.1, at.unwrap_or_default())
 }
 
-fn raised(recording: &Recording, steps: u32) -> Option<String> {
+fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
     let Exception { class, message, user_frame } = uncaught(recording)?;
     let in_worker = said_in_a_worker(class, message);
     let message = in_worker.or_else(|| message.lines().next()).unwrap_or_default();
@@ -368,12 +403,42 @@ fn too_few_devices(recording: &Recording, message: &str) -> Option<String> {
     ))
 }
 
-fn after(steps: u32) -> String {
-    match steps {
-        0 => "before the first optimizer step was finished".to_owned(),
-        1 => "after 1 optimizer step".to_owned(),
-        n => format!("after {n} optimizer steps"),
+/// How far a run came, as far as that was recorded.
+struct Reached {
+    steps: u32,
+    /// Why it was recorded in part only; then it may have come further.
+    cut: Option<String>,
+}
+
+impl Reached {
+    fn of(recordings: &[Recording]) -> Reached {
+        Reached {
+            steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
+            cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
+        }
     }
+}
+
+fn after(reached: &Reached) -> String {
+    let Some(why) = &reached.cut else {
+        return match reached.steps {
+            0 => "before the first optimizer step was finished".to_owned(),
+            n => format!("after {}", optimizer_steps(n)),
+        };
+    };
+    match reached.steps {
+        0 => format!(
+            "after an unknown number of optimizer steps (its notes could not be written: {why})"
+        ),
+        n => format!(
+            "after {} or more (its notes could not be written any further: {why})",
+            optimizer_steps(n)
+        ),
+    }
+}
+
+fn optimizer_steps(n: u32) -> String {
+    if n == 1 { "1 optimizer step".to_owned() } else { format!("{n} optimizer steps") }
 }
 
 fn steps_seen(recording: &Recording) -> u32 {
@@ -388,6 +453,12 @@ fn rank(recording: &Recording) -> Option<u32> {
 
 fn uncaught(recording: &Recording) -> Option<&Exception> {
     recording.notes.end.as_ref()?.exception.as_ref()
+}
+
+/// Whether it is known that it failed, whatever came later.
+fn has_failed(recording: &Recording) -> bool {
+    let end = recording.notes.end.as_ref();
+    end.is_some_and(|it| matches!(it.why, EndReason::Oom | EndReason::Exception))
 }
 
 /// The signal that ended the script. A shell in between turns it into 128 and its number.
@@ -410,13 +481,110 @@ mod tests {
 
     use super::*;
 
+    fn reached(steps: u32) -> Reached {
+        Reached { steps, cut: None }
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_not_told_as_not_done() {
+        let cut = |steps| after(&Reached { steps, cut: Some("File too large".to_owned()) });
+        assert_eq!(
+            cut(0),
+            "after an unknown number of optimizer steps (its notes could not be written: File too large)"
+        );
+        assert_eq!(
+            cut(1),
+            "after 1 optimizer step or more (its notes could not be written any further: File too large)"
+        );
+        assert_eq!(after(&reached(0)), "before the first optimizer step was finished");
+        assert_eq!(after(&reached(6)), "after 6 optimizer steps");
+    }
+
+    #[test]
+    fn a_request_to_stop_after_an_error_does_not_hide_it() {
+        let failed = |why, class: &str| {
+            let exception = Some(Exception { class: class.to_owned(), ..Exception::default() });
+            let end = Some(recording::End { why, exception, ..Default::default() });
+            Recording {
+                notes: Notes { end, begin: begun(), ..Notes::default() },
+                ..Recording::default()
+            }
+        };
+        let command = ScriptCommand {
+            program: "python".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let told = |it: Recording, interrupted| {
+            let end = End::Signal(Signal::SIGTERM as i32);
+            let ended = Ended { end, interrupted, ..quiet_end() };
+            diagnose(&command, &ended, &[it])
+        };
+        let asked = Some(Signal::SIGTERM);
+        assert_eq!(told(failed(EndReason::Oom, "torch.OutOfMemoryError"), asked), None);
+        assert_eq!(
+            told(failed(EndReason::Exception, "ValueError"), asked).unwrap(),
+            "the script raised ValueError, before the first optimizer step was finished"
+        );
+        assert_eq!(
+            told(failed(EndReason::Interrupt, "KeyboardInterrupt"), asked).unwrap(),
+            "stopped by SIGTERM before the first optimizer step was finished"
+        );
+    }
+
+    #[test]
+    fn a_child_that_failed_matters_where_its_parent_failed_too() {
+        let exception = Some(Exception { class: "ValueError".to_owned(), ..Exception::default() });
+        let end =
+            Some(recording::End { why: EndReason::Exception, exception, ..Default::default() });
+        let begin = begun().map(|it| recording::Begin { is_child: true, ..it });
+        let child = Recording {
+            trace: Some(Trace::default()),
+            notes: Notes { begin, end, ..Notes::default() },
+            ..Recording::default()
+        };
+        let command = ScriptCommand {
+            program: "python".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let told = |end, waited_in_vain| {
+            let ended = Ended { end, waited_in_vain, ..quiet_end() };
+            diagnose(&command, &ended, std::slice::from_ref(&child))
+        };
+        assert_eq!(told(End::Code(0), false), None);
+        let said = "the script raised ValueError, before the first optimizer step was finished";
+        assert_eq!(told(End::Code(1), false).unwrap(), said);
+        assert_eq!(
+            told(End::Code(1), true).unwrap(),
+            format!("{said}; then it waited for what never came, and was ended")
+        );
+    }
+
+    fn begun() -> Option<recording::Begin> {
+        Some(recording::Begin { torch: "2.11.0".to_owned(), ..Default::default() })
+    }
+
+    fn quiet_end() -> Ended {
+        Ended {
+            host: Default::default(),
+            end: End::Code(0),
+            seconds: 1.0,
+            interrupted: None,
+            n_left_running: 0,
+            waited_in_vain: false,
+            host_ran_out: false,
+            wrote_too_much: None,
+        }
+    }
+
     #[test]
     fn a_host_that_is_full_is_told_with_what_grew() {
         let at = CodeLine { file: "train.py".to_owned(), line: 9, ..CodeLine::default() };
         let (from, to) = ((2, Bytes::gib(1)), (40, Bytes::gib(20)));
         let grew =
             HostGrowth { owner: HostOwner::Process, each: Bytes::mib(512), from, to, at: Some(at) };
-        let told = killed(Signal::SIGKILL, true, 40, Some(&grew));
+        let told = killed(Signal::SIGKILL, true, &reached(40), Some(&grew));
         let part = "because this machine ran out of memory (its own memory had grown by 512.0 MiB a step, to 20.00 GiB, as much as train.py:9 copies from the device); ";
         assert!(told.contains(part), "{told}");
         let bus = "DataLoader worker (pid 7) is killed by signal: Bus error.";
@@ -453,7 +621,7 @@ mod tests {
             let read = ReadNote { at, count: 3, bytes: Bytes(24), sizes, becomes_size: false };
             let end = recording::End { exception: Some(exception), ..Default::default() };
             let notes = Notes { end: Some(end), reads: vec![read], ..Notes::default() };
-            raised(&Recording { notes, ..Recording::default() }, 1).unwrap()
+            raised(&Recording { notes, ..Recording::default() }, &reached(1)).unwrap()
         };
         assert!(of(3).contains("the script read one at /home/me/tts.py:22"), "{}", of(3));
         assert!(of(3).contains("`--assume tts.py:22=NUMBER` says what is read there"));
@@ -475,7 +643,11 @@ mod tests {
                 ..Default::default()
             };
             let notes = Notes { end: Some(end), ..Notes::default() };
-            raised(&Recording { phantom: Some(phantom), notes, ..Recording::default() }, 1).unwrap()
+            raised(
+                &Recording { phantom: Some(phantom), notes, ..Recording::default() },
+                &reached(1),
+            )
+            .unwrap()
         };
         let answer =
             "it may come of what the phantom cannot know: nonzero() was assumed to find nothing";
@@ -491,6 +663,7 @@ mod tests {
             seconds: 1.0,
             interrupted: None,
             n_left_running: 0,
+            waited_in_vain: false,
             wrote_too_much: None,
             host_ran_out: false,
         };
@@ -514,15 +687,7 @@ mod tests {
 
     #[test]
     fn a_crash_after_the_last_word_is_none() {
-        let ended = |signal: Signal| Ended {
-            host: Default::default(),
-            end: End::Signal(signal as i32),
-            seconds: 1.0,
-            interrupted: None,
-            n_left_running: 0,
-            host_ran_out: false,
-            wrote_too_much: None,
-        };
+        let ended = |signal: Signal| Ended { end: End::Signal(signal as i32), ..quiet_end() };
         let recording = |exit_code: Option<i32>| {
             let end =
                 exit_code.map(|it| recording::End { exit_code: Some(it), ..Default::default() });

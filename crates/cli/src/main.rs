@@ -18,6 +18,7 @@ compile_error!(
 mod alarms;
 mod assumption;
 mod atomic_output;
+mod bounded_file;
 #[cfg(feature = "phantom")]
 mod cache;
 mod cli;
@@ -42,6 +43,7 @@ mod misplaced;
 #[cfg(feature = "phantom")]
 mod nvidia_smi;
 mod open;
+mod output;
 mod own_cards;
 #[cfg(feature = "phantom")]
 mod phantom_run;
@@ -64,18 +66,15 @@ mod shown_command;
 mod signals;
 mod ticker;
 #[cfg(feature = "phantom")]
-mod trials;
 mod worst_sequence;
 mod worst_size;
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use crate::{
     cli::{Cli, Command},
     exit::Exit,
+    output::{Output, say},
 };
 
 fn main() -> ExitCode {
@@ -91,31 +90,27 @@ fn main() -> ExitCode {
         }
     }
     own_cards::take_in();
-    let mut out = io::stdout().lock();
-    let result = settings::parse().and_then(|cli| run(&cli, &mut out));
-    let flushed =
-        out.flush().or_else(|error| if exit::is_broken_pipe(&error) { Ok(()) } else { Err(error) });
-    match result.and_then(|exit| Ok(flushed.map(|()| exit)?)) {
+    match settings::parse().and_then(|cli| run(&cli, &mut Output::open(cli.color))) {
         Ok(exit) => exit.into(),
         Err(error) => {
             // The one place that writes an error; `{:#}` joins the causes with colons.
-            let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
+            say(&format!("{error:#}"));
             Exit::CouldNotTell.into()
         }
     }
 }
 
-fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
+fn run(cli: &Cli, out: &mut Output) -> anyhow::Result<Exit> {
     match &cli.command {
-        Command::Lint(args) => commands::lint::run(args, cli.color, out),
-        Command::Replay(args) => commands::replay::run(args, cli.color, out),
+        Command::Lint(args) => commands::lint::run(args, out),
+        Command::Replay(args) => commands::replay::run(args, out),
         Command::Cards(args) => commands::cards::run(args, out),
-        Command::Explain(args) if !args.fix => commands::explain::run(args, cli.color, out),
-        Command::Glossary(args) => commands::glossary::run(args, cli.color, out),
-        Command::Diff(args) => commands::diff::run(args, cli.color, out),
+        Command::Explain(args) if !args.fix => commands::explain::run(args, out),
+        Command::Glossary(args) => commands::glossary::run(args, out),
+        Command::Diff(args) => commands::diff::run(args, out),
         Command::Export(args) => commands::export::run(args, out),
         Command::View(args) => commands::view::run(args, out),
-        Command::Config(args) => commands::config::run(args, cli.color, out),
+        Command::Config(args) => commands::config::run(args, out),
         Command::Completions(args) => commands::completions::run(args, out),
         Command::Man(args) => commands::man::run(args, out),
         _ => run_scripts(cli, out),
@@ -124,26 +119,26 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
 
 /// The commands that run scripts, or ask about what runs them.
 #[cfg(feature = "phantom")]
-fn run_scripts(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
+fn run_scripts(cli: &Cli, out: &mut Output) -> anyhow::Result<Exit> {
     match &cli.command {
-        Command::Predict(args) => commands::predict::run(args, cli.color, out),
+        Command::Predict(args) => commands::predict::run(args, out),
         Command::Fit(args) => commands::fit::run(args, out),
-        Command::Check(args) => commands::check::run(args, cli.color, out),
-        Command::Run(args) => commands::run::run(args),
-        Command::Explain(args) => commands::fix::run(args, cli.color, out),
-        Command::Verify(args) => commands::verify::run(args, cli.color, out),
+        Command::Check(args) => commands::check::run(args, out),
+        Command::Run(args) => commands::run::run(args, out),
+        Command::Explain(args) => commands::fix::run(args, out),
+        Command::Verify(args) => commands::verify::run(args, out),
         Command::Calibrate(args) => commands::calibrate::run(args, out),
-        Command::Top(args) => commands::top::run(args, cli.color, out),
+        Command::Top(args) => commands::top::run(args, out),
         Command::Exporter(args) => commands::exporter::run(args, out),
         Command::Watch(args) => commands::watch::run(args, out),
         Command::Agent => commands::agent::run(out),
-        Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
+        Command::Doctor(args) => commands::doctor::run(args, out),
         other => unreachable!("{other:?} runs no script"),
     }
 }
 
 #[cfg(not(feature = "phantom"))]
-fn run_scripts(_: &Cli, _: &mut dyn io::Write) -> anyhow::Result<Exit> {
+fn run_scripts(_: &Cli, _: &mut Output) -> anyhow::Result<Exit> {
     anyhow::bail!(
         "this build of plimsoll reads recordings, snapshots and logs; what runs scripts needs Linux on x86-64, for example in a container \
          (docker run --platform linux/amd64), or the build for it"

@@ -2,14 +2,13 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs,
     path::Path,
 };
 
 use clap::CommandFactory as _;
 use plimsoll_core::cards;
 
-use crate::{cli::Cli, launch, shown_command};
+use crate::{bounded_file, cli::Cli, launch, shown_command};
 
 /// One sentence if options of `plimsoll SUBCOMMAND` stand behind its command, and the script seems not to know them.
 pub(crate) fn remark(subcommand: &str, words: &[OsString]) -> Option<String> {
@@ -81,11 +80,13 @@ fn is_meant_for_us(name: &str, value: Option<&str>, text: Option<&str>) -> bool 
 fn text(word: &OsStr) -> Option<String> {
     let path = Path::new(word);
     let is_script = path.extension().is_some_and(|it| it == "py");
-    is_script.then(|| fs::read_to_string(path).ok()).flatten()
+    is_script.then(|| bounded_file::text(path, bounded_file::SOURCE).ok()).flatten()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

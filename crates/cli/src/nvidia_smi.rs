@@ -7,7 +7,6 @@ use std::{
     ffi::{OsStr, OsString},
     fmt::Write as _,
     fs,
-    io::{self, Write as _},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,7 +14,7 @@ use std::{
 
 use nvml_wrapper::{Device, Nvml};
 
-use crate::contract;
+use crate::{cli::Color, contract, output::Output};
 
 /// What it is called by.
 const NAME: &str = "nvidia-smi";
@@ -45,7 +44,8 @@ pub(crate) fn answer() -> Option<ExitCode> {
             Ok(text) => (text, ExitCode::SUCCESS),
             Err(error) => (format!("{error}\n"), ExitCode::from(9)),
         };
-    let _ = io::stdout().write_all(text.as_bytes());
+    // Who does not read it is the script's own affair.
+    let _ = Output::open(Color::Never).text(&text);
     Some(code)
 }
 

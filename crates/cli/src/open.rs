@@ -4,8 +4,8 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, BufReader, Cursor, Read, Write as _},
+    fs,
+    io::{self, BufReader, Cursor, Read},
     os::unix::fs::FileTypeExt as _,
     path::Path,
     rc::Rc,
@@ -17,7 +17,7 @@ use plimsoll_core::{
     sources::snapshot,
 };
 
-use crate::{process_folder::ProcessFolder, reason::reason};
+use crate::{bounded_file, output, process_folder::ProcessFolder, reason::reason};
 
 /// Snapshots shrink to a twentieth; what grows more than this is no snapshot.
 const RATIO: u64 = 200;
@@ -25,6 +25,8 @@ const RATIO: u64 = 200;
 const FREE: u64 = 64 << 20;
 /// What no file may grow to.
 const MOST: u64 = 32 << 30;
+/// What a recording of ours may have as it is packed.
+const MOST_PACKED: u64 = 2 << 30;
 /// Processes that a recording may have.
 const MOST_PROCESSES: usize = 4096;
 /// What a log may have. One that has no end, such as `/dev/zero`, is left there.
@@ -82,11 +84,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
     let source: Box<dyn Read> = if is_stdin {
         standard_input()
     } else {
-        // A folder opens, and then cannot be read.
-        let file = File::open(path).and_then(|it| match it.metadata()?.is_dir() {
-            true => Err(io::ErrorKind::IsADirectory.into()),
-            false => Ok(it),
-        });
+        let file = bounded_file::open_or_inherited(path);
         let file = file.map_err(|it| anyhow::anyhow!("cannot read {shown}: {}", reason(&it)))?;
         Box::new(file)
     };
@@ -130,8 +128,7 @@ impl<R: Read> Read for Passing<R> {
             !is_json && !is_binary && !begun.starts_with(b"PK\x03\x04")
         });
         if is_text {
-            // Nobody may be there to see it.
-            let _ = io::stderr().write_all(begun);
+            output::of_script(begun);
         }
         Ok(n)
     }
@@ -158,7 +155,12 @@ fn unpack(source: impl Read + 'static) -> anyhow::Result<Opened> {
         Box::new(bounded("gzip", Box::new(flate2::read::MultiGzDecoder::new(packed(source)))))
     } else if start.starts_with(b"PK\x03\x04") {
         let mut bytes = Vec::new();
-        { source }.read_to_end(&mut bytes)?;
+        source.take(MOST_PACKED + 1).read_to_end(&mut bytes)?;
+        anyhow::ensure!(
+            bytes.len() as u64 <= MOST_PACKED,
+            "it is a zip file of more than {} GiB, which no recording has",
+            MOST_PACKED >> 30
+        );
         return recording(Cursor::new(&bytes), limit(bytes.len() as u64));
     } else {
         // Who reads it asks for much at once.

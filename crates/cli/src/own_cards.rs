@@ -1,14 +1,13 @@
 //! The user's own cards: a folder of card files, which `plimsoll calibrate` writes and people may be sent. Every command knows them.
 
 use std::{
-    env, fs,
-    io::{self, Read as _, Write as _},
+    env, fs, io,
     path::{Path, PathBuf},
 };
 
 use plimsoll_core::cards::{self, Own};
 
-use crate::contract;
+use crate::{bounded_file, contract, output::say, reason::reason};
 
 /// A card has some hundred bytes; a folder of them some cards.
 const LARGEST: u64 = 64 << 10;
@@ -25,7 +24,18 @@ pub(crate) fn folder() -> Option<PathBuf> {
 
 /// Has the catalogue take them in. Says which could not be read.
 pub(crate) fn take_in() {
-    let files = folder().map(|it| files(&it)).unwrap_or_default();
+    let found = folder().map(|it| files(&it)).unwrap_or_default();
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
+    for (file, text) in found {
+        match text {
+            Ok(text) => files.push((file, text)),
+            Err(error) => unread.push((file, error)),
+        }
+    }
+    for (file, error) in unread {
+        let error = reason(&error);
+        say(&format!("left out the card {file}: {error}"));
+    }
     let forgotten = env::var(contract::FORGET_CARDS).unwrap_or_default();
     let forgotten: Vec<String> =
         forgotten.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
@@ -34,19 +44,15 @@ pub(crate) fn take_in() {
     }
     cards::take_in(Own { files, forgotten });
     for (file, error) in cards::unread() {
-        let _ = writeln!(io::stderr(), "plimsoll: left out the card {file}: {error}");
+        say(&format!("left out the card {file}: {error}"));
     }
 }
 
-fn files(folder: &Path) -> Vec<(String, String)> {
+fn files(folder: &Path) -> Vec<(String, io::Result<String>)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|it| it.path()).collect();
     paths.retain(|it| it.extension().is_some_and(|it| it == "toml"));
     paths.sort();
-    let read = |path: &PathBuf| {
-        let mut text = String::new();
-        fs::File::open(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
-        Some((path.display().to_string(), text))
-    };
-    paths.iter().take(MOST).filter_map(read).collect()
+    let read = |it: &PathBuf| (it.display().to_string(), bounded_file::text(it, LARGEST));
+    paths.iter().take(MOST).map(read).collect()
 }

@@ -42,13 +42,13 @@ fn settings_with(plan: &Plan, own: Option<String>, newer: Option<String>) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::plan::{Remedy, Value};
+    use plimsoll_core::plan::{Parameter, Remedy};
 
     use super::*;
 
     fn conf(own: Option<&str>, newer: Option<&str>) -> Vec<String> {
-        let settings = Value::Text("expandable_segments:True".to_owned());
-        let plan = Plan::of(vec![Remedy::plain("allocator").with("settings", settings)]);
+        let settings = Parameter::Settings("expandable_segments:True".to_owned());
+        let plan = Plan::of(vec![Remedy::plain("allocator").with(settings)]);
         let all = settings_with(&plan, own.map(str::to_owned), newer.map(str::to_owned));
         let shown = |(name, value): &Setting| format!("{name}={}", value.to_string_lossy());
         all.iter().skip(1).map(shown).collect()

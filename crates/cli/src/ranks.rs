@@ -8,7 +8,7 @@ use std::{
 
 use plimsoll_core::explanation::Explanation;
 
-use crate::reason::reason;
+use crate::{output, reason::reason};
 
 /// How deep a folder of ranks goes: `torchrun --log-dir` makes `run/attempt_0/3/stdout.log`.
 const DEEPEST: u32 = 4;
@@ -68,8 +68,8 @@ pub(crate) fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     let folder = path.parent().and_then(Path::file_name);
     match folder.filter(|_| of_path(Path::new(name)).is_none() && of_path(path).is_some()) {
-        Some(folder) => Path::new(folder).join(name).display().to_string(),
-        None => name.display().to_string(),
+        Some(folder) => output::shown(&Path::new(folder).join(name)),
+        None => output::shown(Path::new(name)),
     }
 }
 

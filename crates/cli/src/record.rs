@@ -12,6 +12,7 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     launch::{End, Ended},
+    output::Output,
     process_folder::ProcessFolder,
     requested_file::RequestedFile,
 };
@@ -34,6 +35,7 @@ pub(crate) fn write(
     ended: &Ended,
     folders: &[ProcessFolder],
     file: RequestedFile,
+    out: &mut Output,
 ) -> anyhow::Result<()> {
     let command: Vec<_> = what.command.iter().map(|it| it.to_string_lossy()).collect();
     let (exit_code, signal) = match ended.end {
@@ -76,5 +78,5 @@ pub(crate) fn write(
         }
     }
     let bytes = zip.finish()?.into_inner();
-    file.write(&bytes, &mut std::io::stdout())
+    file.bytes(&bytes, out)
 }

@@ -6,13 +6,14 @@ use std::path::Path;
 use anyhow::Context as _;
 use plimsoll_core::{
     failures::Failure,
+    printable::printable,
     recording::Recording,
     sources::{self, ReadError, oom_text, snapshot},
 };
 
 use crate::{
     open::{self, Opened},
-    ranks,
+    output, ranks,
 };
 
 /// One process that used a GPU.
@@ -93,7 +94,7 @@ pub(crate) fn of_path(path: &Path) -> anyhow::Result<(Vec<Process>, Vec<String>)
             Ok(found) => processes.extend(found),
             // Logs and notes lie beside recordings.
             Err(error) if is_something_else(&error) => others.push(ranks::name(file)),
-            Err(error) => unread.push(format!("{error:#}")),
+            Err(error) => unread.push(printable(&format!("{error:#}")).into_owned()),
         }
     }
     anyhow::ensure!(
@@ -145,7 +146,7 @@ pub(crate) fn choose(
 }
 
 pub(crate) fn shown(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+    if path == Path::new("-") { "standard input".to_owned() } else { output::shown(path) }
 }
 
 /// What to call a file in a sentence.

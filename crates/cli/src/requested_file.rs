@@ -3,13 +3,14 @@
 
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
-
-use crate::{exit, reason::reason};
+use crate::{
+    output::{self, Output},
+    reason::reason,
+};
 
 /// Where it goes.
 #[derive(Debug)]
@@ -34,13 +35,23 @@ impl RequestedFile {
         let target = if path == Path::new("-") {
             Target::Stdout
         } else {
-            let is_new = !path.exists();
-            let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            let file = file.map_err(|error| {
+            let refused = |error: io::Error| {
                 let shown = path.display();
                 anyhow::anyhow!("cannot write {shown}: {}; nothing was run", reason(&error))
-            })?;
-            if is_new && fs::remove_file(path).is_ok() { Target::New } else { Target::Open(file) }
+            };
+            match fs::File::create_new(path) {
+                // What we made ourselves a moment ago, and nothing that was there: a link that leads to no file was.
+                Ok(_) => {
+                    fs::remove_file(path).map_err(refused)?;
+                    Target::New
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let mut how = fs::OpenOptions::new();
+                    let how = how.write(true).create(true).truncate(false);
+                    Target::Open(how.open(path).map_err(refused)?)
+                }
+                Err(error) => return Err(refused(error)),
+            }
         };
         Ok(RequestedFile { path: path.to_owned(), target })
     }
@@ -49,29 +60,23 @@ impl RequestedFile {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes everything, in place of what was there. A reader of our standard output that goes away is
-    /// no error.
-    pub(crate) fn write(mut self, bytes: &[u8], stdout: &mut dyn Write) -> anyhow::Result<()> {
+    /// Writes JSON, in place of what was there.
+    pub(crate) fn json(self, document: &str, out: &mut Output) -> anyhow::Result<()> {
+        self.bytes(output::json(document).as_bytes(), out)
+    }
+
+    /// Writes everything, in place of what was there.
+    pub(crate) fn bytes(mut self, bytes: &[u8], out: &mut Output) -> anyhow::Result<()> {
         let result = match &mut self.target {
-            Target::Stdout => match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-                Err(error) if exit::is_broken_pipe(&error) => Ok(()),
-                other => other,
-            },
+            Target::Stdout => return out.bytes(bytes),
             Target::Open(file) => replace(file, bytes),
             Target::New => fs::write(&self.path, bytes).inspect_err(|_| {
                 // Half a report is none.
                 let _ = fs::remove_file(&self.path);
             }),
         };
-        result.map_err(|error| anyhow::anyhow!("{}", reason(&error))).with_context(|| {
-            format!(
-                "cannot write {}",
-                if self.is_stdout() {
-                    "standard output".into()
-                } else {
-                    self.path.display().to_string()
-                }
-            )
+        result.map_err(|error| {
+            anyhow::anyhow!("cannot write {}: {}", self.path.display(), reason(&error))
         })
     }
 }
@@ -83,4 +88,34 @@ fn replace(file: &mut fs::File, bytes: &[u8]) -> io::Result<()> {
     }
     file.write_all(bytes)?;
     file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::cli::Color;
+
+    #[test]
+    fn what_was_there_before_stays_until_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("report.json"), "yesterday").unwrap();
+        symlink(at("on-another-disk.json"), at("link.json")).unwrap();
+        for name in ["new.json", "report.json", "link.json"] {
+            drop(RequestedFile::open(&at(name)).unwrap());
+        }
+        assert!(!at("new.json").exists());
+        assert_eq!(fs::read_to_string(at("report.json")).unwrap(), "yesterday");
+        assert!(at("link.json").is_symlink());
+        let file = RequestedFile::open(&at("link.json")).unwrap();
+        let mut out = Output::open(Color::Never);
+        file.bytes(b"today", &mut out).unwrap();
+        assert!(at("link.json").is_symlink());
+        assert_eq!(fs::read_to_string(at("on-another-disk.json")).unwrap(), "today");
+        fs::remove_file(at("new.json")).unwrap_err();
+        RequestedFile::open(&at("new.json")).unwrap().bytes(b"new", &mut out).unwrap();
+        assert_eq!(fs::read_to_string(at("new.json")).unwrap(), "new");
+    }
 }

@@ -1,7 +1,8 @@
 //! SARIF 2.1.0: what code hosts read and show beside the lines.
 
-use std::path::Path;
+use std::{fmt::Write as _, path::Path};
 
+use plimsoll_core::printable::printable;
 use serde_json::{Value, json};
 
 /// One result.
@@ -46,7 +47,7 @@ pub(crate) fn document(rules: &[Rule<'_>], results: &[Result]) -> String {
             json!({
                 "ruleId": it.rule,
                 "level": it.level,
-                "message": { "text": it.message },
+                "message": { "text": message(&it.message) },
                 "locations": locations.unwrap_or_else(|| json!([])),
             })
         })
@@ -73,5 +74,34 @@ fn uri(file: &str) -> String {
     let path = Path::new(file);
     let path = path.strip_prefix(&here).unwrap_or(path);
     let text = path.to_string_lossy();
-    text.trim_start_matches("./").replace('%', "%25").replace(' ', "%20")
+    let mut res = String::new();
+    for byte in text.trim_start_matches("./").bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                res.push(byte.into());
+            }
+            other => {
+                // A text is written to without errors.
+                let _ = write!(res, "%{other:02X}");
+            }
+        }
+    }
+    res
+}
+
+/// A message as text: brackets before a parenthesis would be a link.
+fn message(text: &str) -> String {
+    printable(text).replace("](", "] (")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_path_and_no_link() {
+        assert_eq!(uri("./src/train.py"), "src/train.py");
+        assert_eq!(uri("a b/é%\n#x?.py"), "a%20b/%C3%A9%25%0A%23x%3F.py");
+        assert_eq!(message("[a](http://b)\n"), r"[a] (http://b)\n");
+    }
 }

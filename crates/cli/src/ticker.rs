@@ -1,13 +1,15 @@
 //! Signs of life for a person who waits at a terminal: after two seconds, and then every few.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::signals::without_signals;
+use crate::{
+    output::{self, say},
+    signals::without_signals,
+};
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(5);
@@ -21,7 +23,7 @@ pub(crate) struct Ticker {
 impl Ticker {
     /// `what` is being done, as in "exporting big.pickle".
     pub(crate) fn start(what: String) -> Ticker {
-        if !io::stderr().is_terminal() {
+        if !output::is_seen() {
             return Ticker { _alive: None };
         }
         let (alive, ended) = mpsc::channel::<()>();
@@ -36,7 +38,7 @@ fn speak(what: &str, ended: &Receiver<()>) {
     let mut wait = FIRST_AFTER;
     while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
         let seconds = started.elapsed().as_secs();
-        let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s");
+        say(&format!("{what}: {seconds} s"));
         wait = EVERY;
     }
 }

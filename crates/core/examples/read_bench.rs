@@ -1,4 +1,4 @@
-//! Measures the reader alone: `bench/read/run.py` calls it in a process of its own and takes the
+//! Measures the reader alone: `bench/instruments/read.py` calls it in a process of its own and takes the
 //! time and the memory from the operating system.
 #![expect(clippy::print_stdout, reason = "a measurement prints what it measured")]
 

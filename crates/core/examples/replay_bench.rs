@@ -1,5 +1,5 @@
 //! Measures the replay over snapshots: one line for each, with what the checked replay disagrees with and
-//! what the free run arrives at. `bench/replay/run.py` calls it.
+//! what the free run arrives at. `bench/instruments/replay.py` calls it.
 #![expect(clippy::print_stdout, reason = "a measurement prints what it measured")]
 
 use std::{collections::BTreeMap, env, fs, time::Instant};

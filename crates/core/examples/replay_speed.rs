@@ -1,5 +1,5 @@
 //! Measures how fast the replay is, on a generated recording like that of a training run: one line of JSON.
-//! `bench/replay/speed.py` calls it with the number of events.
+//! `bench/instruments/replay_speed.py` calls it with the number of events.
 #![expect(clippy::print_stdout, reason = "a measurement prints what it measured")]
 
 use std::{env, fs, hint::black_box};

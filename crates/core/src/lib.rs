@@ -22,6 +22,9 @@ pub mod units;
 
 pub mod spelling;
 
+pub mod codes;
+pub mod printable;
+
 pub mod trace;
 
 pub mod recording;

@@ -34,7 +34,8 @@ fn check(program: &str, expect: Expect) {
 
 fn predicted(recordings: &[Recording], code: i32) -> Prediction {
     let card = cards::find("h200").unwrap();
-    let facts = RunFacts { exit: ScriptExit::Code(code), seconds: 1.0, max: None };
+    let facts =
+        RunFacts { exit: ScriptExit::Code(code), seconds: 1.0, max: None, waited_in_vain: false };
     let prediction = predict(recordings, card, facts);
     let sum: Bytes = prediction.categories.iter().map(|it| it.bytes).sum();
     assert_eq!(sum, prediction.shown, "every byte is in exactly one category");

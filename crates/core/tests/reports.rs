@@ -24,7 +24,8 @@ fn prediction_of(name: &str, code: i32, card: &str, max: Option<Bytes>) -> Predi
         ProcessFiles { pid: 4711, notes: &notes, snapshot: Some(&snapshot), phantom_log: None };
     let reading = sources::read_process(files);
     assert_eq!(reading.warnings, []);
-    let facts = RunFacts { exit: ScriptExit::Code(code), seconds: 4.2, max };
+    let exit = ScriptExit::Code(code);
+    let facts = RunFacts { exit, seconds: 4.2, max, waited_in_vain: false };
     predict(&[reading.recording], cards::find(card).unwrap(), facts)
 }
 

@@ -5,24 +5,28 @@
 //! may hang on a graph; `rules` look for mistakes in that story. `numbers` says where whole numbers stand, for who wants another
 //! one there.
 
+mod bounds;
 mod numbers;
 mod reading;
 mod rules;
 mod text;
 
+use std::{fmt, thread};
+
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
 use ruff_text_size::{Ranged as _, TextRange};
 
+use crate::{
+    bounds::TooMuch,
+    reading::{file::File, story::Story},
+    rules::found::Mend,
+    text::{Lines, Notebook, Silence},
+};
 pub use crate::{
     numbers::{WholeNumber, whole_numbers},
     rules::{RULES, Rule, rule},
     text::Place,
-};
-use crate::{
-    reading::{file::File, story::Story},
-    rules::found::Mend,
-    text::{Lines, Notebook, Silence},
 };
 
 /// One mistake.
@@ -96,27 +100,44 @@ impl Selection {
     }
 }
 
-/// A file that is no Python.
+/// A file that was left out: it is no Python, or more than anybody writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyntaxError {
-    /// Where.
-    pub at: Place,
-    /// What the parser says.
+pub struct LeftOut {
+    /// Where, if it is for one place.
+    pub at: Option<Place>,
+    /// Why.
     pub message: String,
 }
 
+impl LeftOut {
+    fn whole(message: String) -> LeftOut {
+        LeftOut { at: None, message }
+    }
+}
+
+/// `line:column: why`
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.at {
+            write!(f, "{}:{}:", at.line, at.column)?;
+        }
+        write!(f, " {}", self.message)
+    }
+}
+
 /// The mistakes in a file, in the order of the text.
-pub fn lint(text: &str, selection: &Selection) -> Result<Vec<Diagnosis>, SyntaxError> {
+pub fn lint(text: &str, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut> {
     of_text(text, Mode::Module, selection)
 }
 
 /// The mistakes in a notebook.
-pub fn lint_notebook(json: &str, selection: &Selection) -> Result<Vec<Diagnosis>, SyntaxError> {
-    let notebook = Notebook::of(json)
-        .map_err(|message| SyntaxError { at: Place { line: 1, column: 1 }, message })?;
+pub fn lint_notebook(json: &str, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut> {
+    let notebook = Notebook::of(json).map_err(LeftOut::whole)?;
     let found = of_text(&notebook.text, Mode::Ipython, selection)?;
-    let place =
-        |it: &Place| notebook.cells.get(it.line.saturating_sub(1)).copied().unwrap_or((1, it.line));
+    let place = |it: &Place| {
+        let found = notebook.cells.get(it.line.saturating_sub(1));
+        found.map_or((1, it.line), |(cell, line)| (*cell as usize, *line as usize))
+    };
     Ok(found
         .into_iter()
         .map(|it| {
@@ -131,12 +152,29 @@ pub fn lint_notebook(json: &str, selection: &Selection) -> Result<Vec<Diagnosis>
         .collect())
 }
 
-fn of_text(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosis>, SyntaxError> {
+/// In a thread of its own, whose stack is known to be large enough for what [`bounds::check`] lets through.
+fn of_text(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut> {
+    bounds::check(text, mode).map_err(|it| LeftOut::whole(it.to_string()))?;
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(bounds::STACK);
+        let thread = thread.spawn_scoped(scope, || read(text, mode, selection));
+        let thread = thread.map_err(|it| LeftOut::whole(format!("no thread to read it: {it}")))?;
+        thread.join().unwrap_or_else(|_| {
+            let message = "plimsoll failed while it read this, which is a mistake of plimsoll's: please send it the file";
+            Err(LeftOut::whole(message.to_owned()))
+        })
+    })
+}
+
+fn read(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut> {
     let lines = Lines::of(text);
     let parsed = parse_unchecked(text, ParseOptions::from(mode));
     if let Some(error) = parsed.errors().first() {
         let at = lines.place(error.location.start().to_usize());
-        return Err(SyntaxError { at, message: error.error.to_string() });
+        return Err(LeftOut {
+            at: Some(at),
+            message: format!("this is not Python: {}", error.error),
+        });
     }
     let comments: Vec<(usize, usize)> = parsed
         .tokens()
@@ -149,7 +187,11 @@ fn of_text(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosi
     let file = File::of(text, parsed.suite());
     let story = Story::of(&file);
     let mut res: Vec<Diagnosis> = Vec::new();
-    for found in rules::find(&story) {
+    let found = rules::find(&story);
+    if file.steps.are_over() {
+        return Err(LeftOut::whole(TooMuch::Steps.to_string()));
+    }
+    for found in found {
         let Some(rule) = rules::rule(found.code).filter(|it| selection.has(it)) else { continue };
         let (start, end) = bytes(found.at);
         let (statement, statement_end) = bytes(found.statement);
@@ -188,8 +230,7 @@ fn probe(text: &str, lines: &Lines<'_>, at: usize) -> Probe {
         let rest = text[at..].strip_prefix(it);
         rest.is_some_and(|rest| !rest.starts_with(|it: char| it.is_alphanumeric() || it == '_'))
     });
-    let indent = text[lines.start(at)..at].to_owned();
-    Probe { at, indent: has_body.then_some(indent) }
+    Probe { at, indent: has_body.then(|| text[lines.start(at)..at].to_owned()) }
 }
 
 fn bytes(range: TextRange) -> (usize, usize) {
@@ -222,11 +263,6 @@ fn changes(text: &str, lines: &Lines<'_>, mend: &[Mend]) -> Vec<Change> {
 }
 
 impl Diagnosis {
-    /// Whether the text without this mistake is known.
-    pub fn can_mend(&self) -> bool {
-        !self.mend.is_empty()
-    }
-
     /// The text without this mistake: to be run beside the other, not to be kept.
     pub fn mended(&self, text: &str) -> Option<String> {
         let mut changes = self.mend.clone();

@@ -4,7 +4,10 @@ use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
 use ruff_text_size::Ranged as _;
 
-use crate::text::{Lines, Place};
+use crate::{
+    bounds,
+    text::{Lines, Place},
+};
 
 /// A whole number in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +22,11 @@ pub struct WholeNumber {
     pub name: Option<String>,
 }
 
-/// Every whole number of a text, in its order; those in comments and in texts are none.
+/// Every whole number of a text, in its order; those in comments and in texts are none. A text that is too large to be read has none.
 pub fn whole_numbers(text: &str) -> Vec<WholeNumber> {
+    if bounds::check(text, Mode::Module).is_err() {
+        return Vec::new();
+    }
     let lines = Lines::of(text);
     let parsed = parse_unchecked(text, ParseOptions::from(Mode::Module));
     let of = |range| &text[range];

@@ -1,4 +1,4 @@
-//! What `bench/lint` plants is found, and nothing else is said: of each line, of each code.
+//! What `bench/programs/lint` plants is found, and nothing else is said: of each line, of each code.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -19,7 +19,7 @@ fn expected(text: &str) -> BTreeSet<(usize, String)> {
 
 #[test]
 fn planted_mistakes_are_found_and_clean_scripts_are_left_alone() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/lint");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/programs/lint");
     let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
     let mut seen = BTreeSet::new();
     let mut n_scripts = 0;
@@ -48,7 +48,7 @@ fn planted_mistakes_are_found_and_clean_scripts_are_left_alone() {
 /// What `lint --confirm` runs: the text without a mistake does not have it, and the one with marks has no others.
 #[test]
 fn what_is_mended_has_the_mistake_no_more_and_marks_change_nothing() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/lint");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/programs/lint");
     let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
     let mut n_mended = 0;
     for file in ["planted-1.txt", "planted-2.txt"] {

@@ -1,5 +1,7 @@
 //! What can be so of a remedy.
 
+use crate::parameter::Takes;
+
 /// What a remedy does to the numbers that training computes; a later one does more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Numbers {
@@ -110,6 +112,17 @@ pub enum Use {
     SomeOptimizers,
 }
 
+/// What a program that trains nothing has of a remedy: one that generates, or evaluates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untrained {
+    /// Nothing, and nobody wonders.
+    Nothing,
+    /// Nothing, and a person may wonder: it is said.
+    NothingSaid,
+    /// As much as one that trains may have.
+    Something,
+}
+
 /// One technique.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -131,8 +144,12 @@ pub struct Kind {
     pub bears: Bears,
     /// Which programs have a use for it. Unless the agent says otherwise, it is none of those of which not every one has.
     pub of: Use,
+    /// What a program has of it that trains nothing.
+    pub untrained: Untrained,
     /// As advice it is tried together with this one.
     pub beside: Option<&'static str>,
+    /// The parameters that a plan can give it.
+    pub takes: &'static [Takes],
     /// The manual page, in Markdown.
     pub page: &'static str,
 }

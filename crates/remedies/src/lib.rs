@@ -10,10 +10,14 @@
 #![forbid(unsafe_code)]
 
 mod kind;
+mod parameter;
 mod table;
+mod work;
 
 pub use kind::*;
+pub use parameter::*;
 pub use table::*;
+pub use work::Op;
 
 /// The remedy called `id`.
 pub fn find(id: &str) -> Option<Kind> {
@@ -105,6 +109,53 @@ mod tests {
         }
         let applied = CATALOGUE.iter().filter(|it| it.is_applied());
         assert_eq!(applied.map(|it| it.id.replace('-', "_")).collect::<BTreeSet<_>>(), modules);
+    }
+
+    #[test]
+    fn each_parameter_is_on_its_remedys_page_and_a_row_of_the_manual() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let manual = fs::read_to_string(root.join("fit.md")).unwrap();
+        let mut rows: Vec<(&str, Vec<String>, String)> = Vec::new();
+        for kind in CATALOGUE {
+            for takes in kind.takes.iter().filter(|it| !it.is_of_search) {
+                let (id, name) = (kind.id, takes.name);
+                assert!(kind.page.contains(&format!("`{name}")), "{id}: {name}");
+                let id = format!("`{id}`");
+                match rows.iter_mut().find(|it| it.0 == name) {
+                    Some((_, of, _)) => of.push(id),
+                    None => rows.push((name, vec![id], takes.values.expected())),
+                }
+            }
+        }
+        let expected: BTreeSet<String> = rows
+            .iter()
+            .map(|(name, of, values)| format!("| `{name}` | {} | {values} ", of.join(", ")))
+            .collect();
+        let (_, table) =
+            manual.split_once("| key | of | value | means |\n|---|---|---|---|\n").unwrap();
+        let found = table.lines().take_while(|it| it.starts_with('|'));
+        let found: BTreeSet<String> =
+            found.map(|it| it.rsplitn(3, '|').last().unwrap().to_owned()).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_value_that_is_read_is_what_was_written() {
+        let all = CATALOGUE.iter().flat_map(|it| it.takes);
+        for takes in all {
+            let values = [
+                Value::Number(1),
+                Value::Number(2),
+                Value::Numbers(vec![1, 2]),
+                Value::Text("step".to_owned()),
+            ];
+            let read: Vec<(Value, Parameter)> =
+                values.into_iter().filter_map(|it| Some((it.clone(), takes.read(it)?))).collect();
+            assert!(!read.is_empty(), "{}", takes.name);
+            for (value, parameter) in read {
+                assert_eq!((parameter.takes().name, parameter.value()), (takes.name, value));
+            }
+        }
     }
 
     #[test]

@@ -30,6 +30,8 @@ fragments! {
     CAT = b"CatArrayBatchedCopy";
     CAT_VECTORIZED = b"CatArrayBatchedCopy_vectorizedI"; // Since torch 2.9.
     // Of `kernels/count`.
+    NON_ZERO = b"9NonZeroOpI";
+    LOAD_BOOL = b"10LoadBoolOp";
     DEVICE_REDUCE_SINGLE_TILE = b"28DeviceReduceSingleTileKernel";
     DEVICE_REDUCE = b"18DeviceReduceKernel";
     TRANSFORM_INPUT_ITERATOR = b"22TransformInputIteratorI"; // Before CUDA 13.
@@ -48,6 +50,7 @@ fragments! {
     C10_HALF = b"N3c104Half";
     C10_BRAIN = b"N3c108BFloat16";
     // Of `kernels/elementwise`.
+    LOAD_WITH_CAST = b"12LoadWithCast";
     STRIDED_ELEMENTWISE = b"18elementwise_kernelI";
     CASTING_KERNEL_IMPL = b"15gpu_kernel_implI";
     BRAIN_COPY = b"25bfloat16_copy_kernel_cuda"; // Until torch 2.14.
@@ -159,6 +162,10 @@ fragments! {
     OF_LONGS_AND_UP_TO_EIGHT = b"18CUDAKernelLauncherElLl8EE";
     REPEAT_INTERLEAVE = b"_Z19compute_cuda_kernelI";
     // Of `kernels/reduce`.
+    ARG_MAX_OPS = b"9ArgMaxOpsI";
+    ARG_MIN_OPS = b"9ArgMinOpsI";
+    MAX_OPS = b"6MaxOpsI";
+    MIN_OPS = b"6MinOpsI";
     AND = b"15and_kernel_cuda";
     OR = b"14or_kernel_cuda";
     INTO_BOOL = b"clEvEUlb";
@@ -204,6 +211,7 @@ fragments! {
     WARP_MERGE_SORT_IN_PLACE = b"22warpMergeSortKVInPlaceI"; // Since torch 2.15.
     MERGE_SORT_OF_BLOCKS = b"30DeviceMergeSortBlockSortKernel";
     LESS_THAN = b"2at6native4LTOpI";
+    GREATER_THAN = b"4GTOpI";
     HELPER_OF_CUB = b"11VSMemHelperE"; // Since torch 2.15.
     COUNTED_IN_32_BITS = b"NS0_13ScanTileStateIjLb1EEE";
     NULL_TYPE_OF_CUB = b"NS0_8NullTypeE";

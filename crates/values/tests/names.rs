@@ -10,11 +10,30 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|it| if it.is_dir() { files(&it) } else { vec![it] }).collect()
 }
 
-/// Whether this is a word of a name, and no more than letters that stand for types, or a rule of mangling.
+/// Whether an identifier is in this, as C++ mangles it (its length, then its letters), or a word that is a part of one; letters that stand for
+/// types and rules of mangling are neither.
 fn is_fragment(literal: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_small = |c: char| c.is_ascii_lowercase() || c == '_';
     let is_all_letters = literal.chars().all(|c| c.is_ascii_lowercase());
-    !is_all_letters && literal.split(|c| !is_part(c)).any(|run| 4 <= run.len())
+    let has_word = literal.split(|c| !is_small(c)).any(|run| 4 <= run.len());
+    let has_identifier = literal.char_indices().any(|(at, _)| {
+        let digits = literal[at..].chars().take_while(char::is_ascii_digit).count();
+        let (length, rest) = literal[at..].split_at(digits);
+        let letters = rest.chars().take_while(|c| is_letter(*c)).count();
+        length.parse().is_ok_and(|length| (4..=letters).contains(&length))
+    });
+    !is_all_letters && (has_word || has_identifier)
+}
+
+#[test]
+fn what_a_fragment_is() {
+    for it in ["12LoadWithCast", "6MaxOpsI", "4GTOpI", "9NonZeroOpI", "15and_kernel_cuda"] {
+        assert!(is_fragment(it), "{it}");
+    }
+    for it in ["Li4ELi4E", "jLi1ELi1ELi4E", "EUlb", "N3c10", "fdlihsa", "clEvENKUlvE1_", "EEj"] {
+        assert!(!is_fragment(it), "{it}");
+    }
 }
 
 #[test]

@@ -5,11 +5,18 @@
 //! if its name says the SHA-256 of its contents, below the folders of Hugging Face's hub (`blobs/<sha256>`) and of torch.hub
 //! (`resnet50-0676ba61.pth`). A download that was broken off does not have that name's contents, and a file that a script
 //! made has another name.
+//!
+//! What is kept has an ending of ours. What has not, and what a link leads to, was put there by somebody else: it is not shown, not
+//! counted, and not removed.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, Read as _},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -19,11 +26,13 @@ use crate::{sys, tree};
 
 /// Fewer digits of a hash are no promise; torch.hub's file names have eight.
 const FEWEST_DIGITS: usize = 8;
+/// What stands behind the name of a file that is kept.
+const ENDING: &str = ".plimsoll-kept";
 
 /// Where the downloads of earlier runs lie, and the folders that they were made in.
 #[derive(Clone, Debug)]
 pub(crate) struct Downloads {
-    /// Ours; a file lies below it at its full path.
+    /// Ours; a file lies below it at its full path, with [`ENDING`].
     store: PathBuf,
     /// Absolute; the part that exists has no links in it.
     places: Vec<PathBuf>,
@@ -39,7 +48,7 @@ pub struct Download {
 }
 
 impl Downloads {
-    /// `store` is ours, or not there yet; the folders of the libraries are those that our environment says.
+    /// `store` is ours; the folders of the libraries are those that our environment says.
     pub(crate) fn new(store: PathBuf) -> Downloads {
         Downloads { store, places: places(|name| std::env::var_os(name).map(PathBuf::from)) }
     }
@@ -48,8 +57,9 @@ impl Downloads {
     /// which there is something, or none where files of the store cannot have a second name in `folder`.
     pub(crate) fn lay_out(&self, folder: &Path) -> Vec<PathBuf> {
         let has_some = |place: &&PathBuf| {
-            let kept = self.store.join(relative(place));
-            0 < lay_out(&kept, place, &folder.join(relative(place))).unwrap_or(0)
+            let kept = folder_in(&self.store, relative(place), false);
+            let laid_out = kept.and_then(|it| lay_out(&it, place, &folder.join(relative(place))));
+            0 < laid_out.unwrap_or(0)
         };
         self.places.iter().filter(has_some).cloned().collect()
     }
@@ -74,13 +84,23 @@ impl Downloads {
             let Ok(meta) = fs::symlink_metadata(&ours) else { continue };
             if meta.is_dir() {
                 self.keep_below(&ours, &path, res);
-            } else if meta.is_file() && fs::symlink_metadata(&path).is_err() {
-                let kept = self.store.join(relative(&path));
-                if !kept.exists() && says_its_contents(&ours) && link(&ours, &kept).is_ok() {
-                    res.push(Download { path, bytes: meta.len() });
-                }
+                continue;
+            }
+            let is_new = meta.is_file() && fs::symlink_metadata(&path).is_err();
+            if is_new && says_its_contents(&ours) && self.keep_one(&ours, &path).is_ok() {
+                res.push(Download { path, bytes: meta.len() });
             }
         }
+    }
+
+    /// Fails for what is kept already.
+    fn keep_one(&self, ours: &Path, path: &Path) -> io::Result<()> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut name = name.to_owned();
+        name.push(ENDING);
+        fs::hard_link(ours, folder_in(&self.store, relative(folder), true)?.join(name))
     }
 
     /// At most a fifth of what is free on the disk: those go that no run has seen for longest. A run that sees one links
@@ -103,31 +123,35 @@ impl Downloads {
     }
 }
 
-/// (path, bytes on the disk, time of the last change of status) of the files below a folder.
+/// (path, bytes on the disk, time of the last change of status) of the files that are kept below a folder.
 fn list(folder: &Path, res: &mut Vec<(PathBuf, u64, (i64, i64))>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        // Of a link: that of the link.
         let Ok(meta) = entry.metadata() else { continue };
         if meta.is_dir() {
             list(&entry.path(), res);
-        } else {
+        } else if meta.is_file() && kept_name(&entry.file_name()).is_some() {
             res.push((entry.path(), 512 * meta.blocks(), (meta.ctime(), meta.ctime_nsec())));
         }
     }
 }
 
-/// Below `new` a link to each file below `kept` that is not at `place` on the disk. How many.
+/// Below `new` a link to each file that is kept below `kept` and not at `place` on the disk. How many.
 fn lay_out(kept: &Path, place: &Path, new: &Path) -> io::Result<usize> {
     let mut res = 0;
     for entry in fs::read_dir(kept)? {
         let entry = entry?;
-        let (kept, place) = (entry.path(), place.join(entry.file_name()));
-        let (new, is_folder) = (new.join(entry.file_name()), entry.file_type()?.is_dir());
-        if is_folder {
-            res += lay_out(&kept, &place, &new)?;
-        } else if fs::symlink_metadata(&place).is_ok() {
+        let (kept, kind, name) = (entry.path(), entry.file_type()?, entry.file_name());
+        if kind.is_dir() {
+            res += lay_out(&kept, &place.join(&name), &new.join(&name))?;
+            continue;
+        }
+        let Some(name) = kept_name(&name).filter(|_| kind.is_file()) else { continue };
+        if fs::symlink_metadata(place.join(&name)).is_ok() {
             fs::remove_file(&kept)?;
         } else {
-            link(&kept, &new)?;
+            fs::create_dir_all(new)?;
+            fs::hard_link(&kept, new.join(&name))?;
             res += 1;
         }
     }
@@ -139,12 +163,27 @@ fn lay_out(kept: &Path, place: &Path, new: &Path) -> io::Result<usize> {
     Ok(res)
 }
 
-/// A second name for a file, in folders that are made.
-fn link(from: &Path, to: &Path) -> io::Result<()> {
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
+/// The name that a file had before it was kept; none if we did not keep it.
+fn kept_name(name: &OsStr) -> Option<OsString> {
+    let name = OsStr::from_bytes(name.as_bytes().strip_suffix(ENDING.as_bytes())?);
+    said_hash(name.to_str()?).is_some().then(|| name.to_owned())
+}
+
+/// The folder `path` in `store`. Each on the way is a folder and no link, which would lead to what is not ours; one that is not there
+/// is made, if `makes`.
+fn folder_in(store: &Path, path: &Path, makes: bool) -> io::Result<PathBuf> {
+    let mut res = store.to_owned();
+    for name in path {
+        res.push(name);
+        if makes {
+            // Where it fails, there is one or there is none.
+            let _ = fs::DirBuilder::new().mode(0o700).create(&res);
+        }
+        if !fs::symlink_metadata(&res)?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
     }
-    fs::hard_link(from, to)
+    Ok(res)
 }
 
 /// Whether the name of a file that nobody writes any more is, or ends with, the SHA-256 of its contents.
@@ -255,5 +294,57 @@ mod tests {
         assert!(!is_kept("net-5891b5b6.pth", "hello\n"));
         assert!(!is_kept(hash, "hello"));
         assert!(!is_kept("hello", "hello\n"));
+    }
+
+    #[test]
+    fn what_we_did_not_keep_is_not_shown_and_stays() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |it: &str| dir.path().join(it);
+        let (store, place) = (at("store"), at("home/hub"));
+        let downloads = Downloads { store: store.clone(), places: vec![place.clone()] };
+        let kept = folder_in(&store, relative(&place), true);
+        assert!(kept.is_err(), "the store is not there");
+        fs::create_dir(&store).unwrap();
+        let kept = folder_in(&store, relative(&place), true).unwrap();
+        let mine = at("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join(format!("n-5891b5b5.pth{ENDING}")), "mine").unwrap();
+        fs::write(kept.join("n-5891b5b5.pth"), "mine").unwrap();
+        fs::write(kept.join(format!("notes{ENDING}")), "mine").unwrap();
+        symlink(&mine, kept.join("linked")).unwrap();
+        symlink(mine.join("a"), kept.join(format!("l-5891b5b5.pth{ENDING}"))).unwrap();
+        let upper = at("upper");
+        fs::create_dir(&upper).unwrap();
+        assert!(downloads.lay_out(&at("new")).is_empty());
+        // One of ours beside them.
+        fs::write(upper.join("m-5891b5b5.pth"), "hello\n").unwrap();
+        let said = downloads.keep(|_| Some(upper.clone()));
+        assert_eq!(said, [Download { path: place.join("m-5891b5b5.pth"), bytes: 6 }]);
+        assert!(downloads.keep(|_| Some(upper.clone())).is_empty(), "it is kept already");
+        let mut all = Vec::new();
+        list(&store, &mut all);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(downloads.lay_out(&at("new")), std::slice::from_ref(&place));
+        let shown = at("new").join(relative(&place));
+        let names: Vec<_> = fs::read_dir(&shown).unwrap().map(|it| it.unwrap().path()).collect();
+        assert_eq!(names, [shown.join("m-5891b5b5.pth")]);
+        // What the disk has by now is forgotten, and nothing else.
+        fs::create_dir_all(&place).unwrap();
+        for name in ["m-5891b5b5.pth", "n-5891b5b5.pth", "l-5891b5b5.pth", "notes"] {
+            fs::write(place.join(name), "").unwrap();
+        }
+        assert!(downloads.lay_out(&at("again")).is_empty());
+        assert_eq!(fs::read_dir(&kept).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(&mine).unwrap().count(), 1);
+        // A store that leads elsewhere is none.
+        fs::rename(&store, at("moved")).unwrap();
+        fs::create_dir(&store).unwrap();
+        let first = relative(&place).iter().next().unwrap();
+        symlink(at("moved").join(first), store.join(first)).unwrap();
+        fs::remove_file(place.join("n-5891b5b5.pth")).unwrap();
+        fs::rename(upper.join("m-5891b5b5.pth"), upper.join("n-5891b5b5.pth")).unwrap();
+        assert!(downloads.lay_out(&at("third")).is_empty());
+        assert!(downloads.keep(|_| Some(upper.clone())).is_empty());
     }
 }

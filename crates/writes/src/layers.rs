@@ -2,11 +2,12 @@
 
 use std::{
     ffi::OsString,
-    fmt, fs, io,
-    os::{fd::BorrowedFd, unix::fs::DirBuilderExt as _},
+    fmt, fs,
+    io::{self, Write as _},
+    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -17,9 +18,13 @@ use nix::{
 
 use crate::{
     downloads::{Download, Downloads},
-    folder::{self, Folder},
+    folder::Folder,
+    guard::{Guard, Guarded},
+    inherited::Inherited,
     namespaces::{Guest, Terms, UserSpace, World},
-    plan::{LOOKED_AT, SHARED_MEMORY, is_foreign},
+    own_folder::OwnFolder,
+    plan::{self, LOOKED_AT, SHARED_MEMORY, is_foreign},
+    sys,
     traced::Tracer,
     tree,
     written::{self, Written},
@@ -70,7 +75,7 @@ impl std::error::Error for NoWay {}
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    cache: PathBuf,
+    own: OwnFolder,
     through: Vec<PathBuf>,
     max_bytes: Option<u64>,
     ways: Vec<Way>,
@@ -80,17 +85,16 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Layers below `cache`, a folder of ours, which is also written through.
-    pub fn new(cache: &Path) -> Ask {
+    /// Layers in `own`, which the command does not write to in truth either.
+    pub fn new(own: &OwnFolder) -> Ask {
         let ways = vec![Way::Mounts, Way::UserNamespace, Way::Traced];
         let tracer = vec!["/proc/self/exe".into(), TRACER.into()];
-        let cache = cache.to_owned();
-        let through = vec![cache.clone()];
+        let (own, through) = (own.clone(), Vec::new());
         let (is_offline, keeps_downloads) = (false, false);
-        Ask { cache, through, max_bytes: None, ways, tracer, is_offline, keeps_downloads }
+        Ask { own, through, max_bytes: None, ways, tracer, is_offline, keeps_downloads }
     }
 
-    /// A folder that the command writes to in truth.
+    /// A folder that every command writes to in truth.
     #[must_use]
     pub fn through(mut self, folder: &Path) -> Ask {
         self.through.push(folder.to_owned());
@@ -133,11 +137,11 @@ pub struct Layers {
     ask: Ask,
     way: Way,
     passed_over: Vec<(Way, String)>,
-    place: PathBuf,
-    /// The one that was made to try the way.
-    first: Mutex<Option<Layer>>,
+    place: Place,
     /// The user namespace of all layers.
     user: OnceLock<Arc<UserSpace>>,
+    /// Who ends what is left in their mount namespaces.
+    guard: OnceLock<Arc<Guard>>,
 }
 
 /// File systems that can be the upper layer of an overlay (`overlayfs.rst`, "Upper and Lower"): local ones that keep
@@ -155,22 +159,16 @@ const CAN_BE_WRITTEN: [i64; 7] = [
 impl Layers {
     /// Tries the ways by really going them.
     pub fn find(ask: Ask) -> Result<Layers, NoWay> {
-        // It is bound into the world: it has to be there.
-        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&ask.cache);
-        let through =
-            ask.through.iter().map(|it| fs::canonicalize(it).unwrap_or_else(|_| it.clone()));
-        let ask = Ask { through: through.collect(), ..ask };
-        for place in places(&ask.cache, Way::Mounts) {
-            Folder::sweep(&place, "layer-");
+        for Place { folder, prefix } in places(&ask.own, Way::Mounts) {
+            Folder::sweep(&folder, &prefix);
         }
         Folder::sweep(Path::new(SHARED_MEMORY), &shared_prefix());
         let mut passed_over = Vec::new();
         for way in ask.ways.clone() {
-            for place in places(&ask.cache, way) {
-                let (ask, first) = (ask.clone(), Mutex::new(None));
-                let (passed_over_so_far, user) = (Vec::new(), OnceLock::new());
-                let layers =
-                    Layers { ask, way, passed_over: passed_over_so_far, place, first, user };
+            for place in places(&ask.own, way) {
+                let (none, user, guard) = (Vec::new(), OnceLock::new(), OnceLock::new());
+                let ask = ask.clone();
+                let layers = Layers { ask, way, passed_over: none, place, user, guard };
                 match layers.try_out() {
                     Ok(()) => return Ok(Layers { passed_over, ..layers }),
                     // Often the same for each place that it was tried in.
@@ -193,7 +191,7 @@ impl Layers {
     }
 
     fn try_out(&self) -> Result<(), String> {
-        let layer = self.make().map_err(|error| error.to_string())?;
+        let layer = self.fresh(&[]).map_err(|error| error.to_string())?;
         let here = std::env::current_dir().unwrap_or_default();
         if let Some((place, why)) = layer.refused().iter().find(|(it, _)| here.starts_with(it)) {
             return Err(format!("{} cannot be covered: {why}", place.display()));
@@ -204,29 +202,27 @@ impl Layers {
         {
             return Err(format!("{} belongs to others, too", path.display()));
         }
-        if let Keeper::Tracer(it) = &layer.keeper {
-            return it.try_out(&self.ask.tracer);
+        match &layer.keeper {
+            Keeper::Tracer(it) => it.try_out(&self.ask.tracer),
+            Keeper::World(..) => Ok(()),
         }
-        if let Ok(mut first) = self.first.lock() {
-            *first = Some(layer);
-        }
-        Ok(())
     }
 
-    /// A new layer: the world as it is now, and nothing written.
-    pub fn fresh(&self) -> io::Result<Layer> {
-        let first = self.first.lock().ok().and_then(|mut it| it.take());
-        first.map_or_else(|| self.make(), Ok)
-    }
-
-    fn make(&self) -> io::Result<Layer> {
-        folder::own(&self.place)?;
-        let folder = Folder::make(&self.place, "layer-")?;
-        let downloads =
-            self.ask.keeps_downloads.then(|| Downloads::new(self.ask.cache.join(DOWNLOADS)));
+    /// A new layer: the world as it is now, and nothing written. Commands in it write to the folders `through`, which exist, in
+    /// truth.
+    pub fn fresh(&self, through: &[&Path]) -> io::Result<Layer> {
+        let through: Vec<PathBuf> = through
+            .iter()
+            .copied()
+            .chain(self.ask.through.iter().map(PathBuf::as_path))
+            .map(|folder| fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
+            .collect();
+        let through = through.as_slice();
+        let folder = self.place.make()?;
+        let downloads = self.ask.keeps_downloads.then(|| Downloads::new(self.ask.own.downloads()));
         let kept = match &downloads {
             Some(it) => {
-                let folder = Folder::make(&self.place, "layer-")?;
+                let folder = self.place.make()?;
                 let places = it.lay_out(folder.path());
                 (!places.is_empty()).then_some((folder, places))
             }
@@ -236,16 +232,19 @@ impl Layers {
         // Where there is none, or no room in it, what is there is shared as it is.
         let shared = Folder::make(Path::new(SHARED_MEMORY), &shared_prefix()).ok();
         let in_memory = shared.as_ref().map(Folder::path);
-        let through = &self.ask.through;
         let made = match self.way {
             Way::Traced => {
                 let kept = seen_again.map(|it| it.0);
-                Tracer::start(folder.path(), in_memory, kept, through, &self.ask.tracer)
+                let pipes = plan::pipes();
+                Tracer::start(folder.path(), in_memory, kept, through, &pipes, &self.ask.tracer)
                     .map(Keeper::Tracer)
             }
             Way::Mounts => {
                 World::make(folder.path(), in_memory, seen_again, through, &self.terms(None))
-                    .map(|it| Keeper::World(it, Renames::NotNeeded))
+                    .and_then(|it| {
+                        let beside = self.guard(&it).map_err(|error| error.to_string())?;
+                        Ok(Keeper::World(it, beside))
+                    })
             }
             Way::UserNamespace => {
                 let user = Some(self.user.get().cloned());
@@ -255,7 +254,7 @@ impl Layers {
                         self.user.get_or_init(|| Arc::clone(user));
                     }
                     let program = self.ask.tracer.clone();
-                    Keeper::World(it, Renames::Helped { program, helper: OnceLock::new() })
+                    Keeper::World(it, Beside::Renames { program, helper: OnceLock::new() })
                 })
             }
         };
@@ -263,11 +262,12 @@ impl Layers {
             Ok(keeper) => keeper,
             Err(why) => return Err(io::Error::other(why)),
         };
-        let free = tree::free_bytes(&self.place).unwrap_or(0);
+        let free = tree::free_bytes(folder.path()).unwrap_or(0);
         let max_bytes = self.ask.max_bytes.unwrap_or(free / 5);
         let kept = kept.map(|it| it.0);
         Ok(Layer {
             way: self.way,
+            own: self.ask.own.clone(),
             keeper,
             folder,
             _shared: shared,
@@ -277,6 +277,18 @@ impl Layers {
             free_before: free,
             is_offline: self.ask.is_offline,
         })
+    }
+
+    fn guard(&self, world: &World) -> io::Result<Beside> {
+        let guard = match self.guard.get() {
+            Some(it) => Arc::clone(it),
+            None => {
+                let started = Arc::new(Guard::start(&self.ask.tracer)?);
+                Arc::clone(self.guard.get_or_init(|| started))
+            }
+        };
+        let _guarded = guard.watch(world.mounts())?;
+        Ok(Beside::Guard { _guarded, guard })
     }
 
     fn terms(&self, user: Option<Option<Arc<UserSpace>>>) -> Terms {
@@ -301,9 +313,6 @@ fn shared_with_others(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Where in the cache downloads are kept.
-const DOWNLOADS: &str = "downloads";
-
 /// How often a layer is looked at before it is called full, and the time between two looks: on a busy machine a program that
 /// has written a file of zeros may not come to close it for a while.
 const LOOKS: u32 = 25;
@@ -312,53 +321,70 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Shared memory has at least this, or is no place for layers: containers have 64 MiB of it. In bytes.
 const ENOUGH: u64 = 1 << 30;
 
-/// Where layers can lie, best first.
-fn places(cache: &Path, way: Way) -> Vec<PathBuf> {
-    let first = cache.join("layers");
+/// Where layers can lie.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Absolute, and no link is in it.
+    folder: PathBuf,
+    /// How the names of layers begin there.
+    prefix: String,
+}
+
+impl Place {
+    fn make(&self) -> io::Result<Folder> {
+        Folder::make(&self.folder, &self.prefix)
+    }
+}
+
+/// Best first.
+fn places(own: &OwnFolder, way: Way) -> Vec<Place> {
+    let first = Place { folder: own.layers(), prefix: "layer-".to_owned() };
     if way == Way::Traced {
         return vec![first];
     }
-    let own = format!("plimsoll-layers-{}", nix::unistd::getuid());
-    let mut res = vec![(cache.to_owned(), first)];
-    for shared in [std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()] {
-        res.push((shared.clone(), shared.join(&own)));
-    }
-    let is_able = |folder: &Path| {
+    // Everybody's places.
+    let shared = [std::env::temp_dir(), "/var/tmp".into(), SHARED_MEMORY.into()];
+    let shared = shared.into_iter().filter_map(|folder| {
+        let prefix = format!("plimsoll-layer-{}-", nix::unistd::geteuid());
+        Some(Place { folder: fs::canonicalize(folder).ok()?, prefix })
+    });
+    let is_able = |Place { folder, .. }: &Place| {
         statfs(folder).is_ok_and(|it| CAN_BE_WRITTEN.map(FsType).contains(&it.filesystem_type()))
             && (folder != Path::new(SHARED_MEMORY)
                 || tree::free_bytes(folder).is_some_and(|it| ENOUGH <= it))
     };
-    res.into_iter().filter(|(folder, _)| is_able(folder)).map(|(_, place)| place).collect()
+    std::iter::once(first).chain(shared).filter(is_able).collect()
 }
 
 #[derive(Debug)]
 enum Keeper {
-    World(World, Renames),
+    World(World, Beside),
     Tracer(Tracer),
 }
 
-/// In a user namespace somebody helps with renames, from the first command on. Without them some renames fail, and
-/// nothing else does.
+/// A process of ours beside a world.
 #[derive(Debug)]
-enum Renames {
-    NotNeeded,
-    Helped { program: Vec<OsString>, helper: OnceLock<Option<Tracer>> },
+enum Beside {
+    /// It ends what is left in a mount namespace once this is dropped, or we are gone.
+    Guard { _guarded: Guarded, guard: Arc<Guard> },
+    /// In a user namespace it helps with renames, from the first command on. Without it some renames fail, and nothing else does.
+    Renames { program: Vec<OsString>, helper: OnceLock<Option<Tracer>> },
 }
 
-impl Renames {
-    fn helper(&self, world: &World) -> Option<&Tracer> {
+impl Beside {
+    fn start_helper(&self, world: &World) -> Option<&Tracer> {
         match self {
-            Renames::NotNeeded => None,
-            Renames::Helped { program, helper } => {
+            Beside::Guard { .. } => None,
+            Beside::Renames { program, helper } => {
                 helper.get_or_init(|| Tracer::of_renames(world, program).ok()).as_ref()
             }
         }
     }
 
-    fn helper_so_far(&self) -> Option<&Tracer> {
+    fn id(&self) -> Option<u32> {
         match self {
-            Renames::NotNeeded => None,
-            Renames::Helped { helper, .. } => helper.get()?.as_ref(),
+            Beside::Guard { guard, .. } => Some(guard.id()),
+            Beside::Renames { helper, .. } => Some(helper.get()?.as_ref()?.id()),
         }
     }
 }
@@ -367,6 +393,7 @@ impl Renames {
 #[derive(Debug)]
 pub struct Layer {
     way: Way,
+    own: OwnFolder,
     keeper: Keeper,
     folder: Folder,
     _shared: Option<Folder>,
@@ -393,13 +420,23 @@ impl Layer {
     }
 
     fn let_in(&self, command: &mut Command, guest: Guest) -> io::Result<()> {
-        match &self.keeper {
-            Keeper::World(it, renames) => {
-                it.attach(command, guest)?;
-                renames.helper(it).map_or(Ok(()), |helper| helper.attach(command))
-            }
-            Keeper::Tracer(it) => it.attach(command),
+        let inherited = Inherited::look();
+        if let Keeper::World(it, _) = &self.keeper {
+            it.attach(command, guest)?;
         }
+        sys::before_exec(command, move || inherited.open_again());
+        match &self.keeper {
+            Keeper::World(it, beside) => {
+                beside.start_helper(it).map_or(Ok(()), |helper| helper.attach(command))?;
+            }
+            Keeper::Tracer(it) => it.attach(command)?,
+        }
+        // Last: the tracer has to be told before.
+        sys::before_exec(command, || {
+            sys::keep_signals_inside();
+            Ok(())
+        });
+        Ok(())
     }
 
     /// The layer's mount namespace, if it is kept by one.
@@ -413,7 +450,7 @@ impl Layer {
     /// A process of ours beside the run, which is not one that the run has left behind.
     pub fn helper(&self) -> Option<u32> {
         match &self.keeper {
-            Keeper::World(_, it) => it.helper_so_far().map(Tracer::id),
+            Keeper::World(_, it) => it.id(),
             Keeper::Tracer(it) => Some(it.id()),
         }
     }
@@ -426,22 +463,28 @@ impl Layer {
         }
     }
 
-    /// Everything that was written, sorted by path.
+    /// Everything that was written, sorted by path, but for what lies in our own folder.
     pub fn written(&self) -> io::Result<Vec<Written>> {
+        let mut res = match &self.keeper {
+            Keeper::World(it, _) => written::of_world(it),
+            Keeper::Tracer(it) => it.written()?,
+        };
+        res.retain(|it| !it.path.starts_with(self.own.path()));
+        Ok(res)
+    }
+
+    /// Where lies what was written into this folder, if anything was.
+    pub fn upper_of(&self, folder: &Path) -> Option<PathBuf> {
         match &self.keeper {
-            Keeper::World(it, _) => Ok(written::of_world(it)),
-            Keeper::Tracer(it) => it.written(),
+            Keeper::World(it, _) => it.upper_of(folder),
+            Keeper::Tracer(_) => Some(Tracer::upper_of(self.folder.path(), folder)),
         }
     }
 
     /// Keeps what the run has downloaded for later layers, if that was asked for: files in the folders of Hugging Face's hub and
     /// of torch.hub whose name says the SHA-256 of their contents, and no others. To be said when the run is over.
     pub fn keep_downloads(&self) -> Vec<Download> {
-        let upper = |place: &Path| match &self.keeper {
-            Keeper::World(it, _) => it.upper_of(place),
-            Keeper::Tracer(_) => Some(Tracer::upper_of(self.folder.path(), place)),
-        };
-        self.downloads.as_ref().map(|it| it.keep(upper)).unwrap_or_default()
+        self.downloads.as_ref().map(|it| it.keep(|it| self.upper_of(it))).unwrap_or_default()
     }
 
     /// What the layer takes on the disk, in bytes.
@@ -507,7 +550,7 @@ impl Layer {
                 }
             }
         }
-        fs::write(folder.join("deleted.txt"), deleted)
+        fs::File::create_new(folder.join("deleted.txt"))?.write_all(deleted.as_bytes())
     }
 }
 

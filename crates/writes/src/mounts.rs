@@ -49,6 +49,10 @@ const OF_THE_KERNEL: [&str; 22] = [
 /// Folders of the machine, not of its users: devices, sockets, shared memory. They are left as they are.
 const OF_THE_MACHINE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
+/// What is in there sets up the machine, for everybody and beyond the run: it can be read and not written to.
+pub(crate) const SETTINGS: [&str; 6] =
+    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys"];
+
 impl Mounts {
     pub(crate) fn read() -> io::Result<Mounts> {
         Ok(Mounts::parse(&fs::read("/proc/self/mountinfo")?))

@@ -61,6 +61,8 @@ pub(crate) struct Terms {
 struct Entrance {
     user: Option<Arc<UserSpace>>,
     network: Option<OwnedFd>,
+    /// None where the kernel has none to give.
+    objects: Option<OwnedFd>,
     mounts: OwnedFd,
 }
 
@@ -118,7 +120,10 @@ impl World {
         let place = |number: i32| -> Option<PathBuf> {
             match steps.get(usize::try_from(number).ok()?)? {
                 Step::Overlay { source, .. } => Some(PathBuf::from(source.to_str().ok()?)),
-                Step::Bind { .. } => None,
+                Step::Bind { .. }
+                | Step::Reach { .. }
+                | Step::Settings { .. }
+                | Step::Queues { .. } => None,
             }
         };
         let refused = refused
@@ -173,6 +178,9 @@ impl World {
             if let Some(network) = &entrance.network {
                 setns(network.as_fd(), CloneFlags::CLONE_NEWNET)?;
             }
+            if let Some(objects) = &entrance.objects {
+                setns(objects.as_fd(), CloneFlags::CLONE_NEWIPC)?;
+            }
             setns(entrance.mounts.as_fd(), CloneFlags::CLONE_NEWNS)?;
             match (&folder, &as_it_is) {
                 (Some(folder), _) => chdir(folder.as_c_str())?,
@@ -180,12 +188,14 @@ impl World {
                 (None, None) => (),
             }
             match guest {
-                // Root keeps its rights from program to program.
-                _ if entrance.user.is_none() || geteuid().is_root() => Ok(()),
-                Guest::Usher => sys::keep_rights_to_enter(),
+                _ if entrance.user.is_none() => sys::keep_root_inside(guest == Guest::Usher),
+                // Root keeps its rights from program to program; they are of the namespace.
+                _ if geteuid().is_root() => (),
+                Guest::Usher => sys::keep_rights_to_enter()?,
                 // Its next program would not have them anyway.
-                Guest::Command => sys::give_up_rights(),
+                Guest::Command => sys::give_up_rights()?,
             }
+            Ok(())
         });
         Ok(())
     }
@@ -250,7 +260,10 @@ fn converse(
                 Some(None) => Some(Arc::new(UserSpace { namespace: open("user")?, is_alone })),
             };
             let network = terms.is_offline.then(|| open("net")).transpose()?;
-            return Ok((Entrance { user, network, mounts: open("mnt")? }, refused));
+            let name = |of: &str| fs::read_link(format!("/proc/{of}/ns/ipc")).ok();
+            let has_objects = name("self") != name(&child.to_string());
+            let objects = has_objects.then(|| open("ipc")).transpose()?;
+            return Ok((Entrance { user, network, objects, mounts: open("mnt")? }, refused));
         }
     }
 }
@@ -291,10 +304,12 @@ fn sentence(plan: &Plan, step: i32, error: Errno) -> String {
         _ => {
             let target = usize::try_from(step).ok().and_then(|it| plan.steps.get(it));
             let source = match target {
-                Some(Step::Overlay { source, .. } | Step::Bind { source, .. }) => {
-                    source.to_string_lossy()
-                }
-                None => "/".into(),
+                Some(
+                    Step::Overlay { source, .. }
+                    | Step::Bind { source, .. }
+                    | Step::Reach { source, .. },
+                ) => source.to_string_lossy(),
+                Some(Step::Settings { .. } | Step::Queues { .. }) | None => "/".into(),
             };
             format!("cannot mount {source}: {why}")
         }
@@ -341,6 +356,8 @@ fn in_child(plan: &Plan, terms: &Terms, pipes: Pipes) -> Result<(), ()> {
         unshare(CloneFlags::CLONE_NEWNET).map_err(or_say(AT_NETWORK))?;
         sys::start_loopback().map_err(or_say(AT_NETWORK))?;
     }
+    // Where the kernel has none to give, shared memory and queues of the System V kind are the machine's.
+    let _ = unshare(CloneFlags::CLONE_NEWIPC);
     unshare(CloneFlags::CLONE_NEWNS).map_err(or_say(AT_MOUNTS))?;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(None::<&CStr>, c"/", None::<&CStr>, private, None::<&CStr>).map_err(or_say(AT_MOUNTS))?;
@@ -349,6 +366,25 @@ fn in_child(plan: &Plan, terms: &Terms, pipes: Pipes) -> Result<(), ()> {
         match step {
             Step::Bind { source, target, recursive, read_only } => {
                 bind(source, target, *recursive, *read_only).map_err(or_say(number))?;
+            }
+            Step::Reach { source, target } => match bind(source, target, false, false) {
+                Err(Errno::ENOENT) => {}
+                other => other.map_err(or_say(number))?,
+            },
+            // Where the kernel refuses it, only who owns them may change them, as ever.
+            Step::Settings { place, target, recursive } => {
+                let _ = bind(place, target, *recursive, true);
+            }
+            // Not there: then they have no names in the file system, and are the world's own all the same.
+            Step::Queues { target } => {
+                let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+                let _ = mount(
+                    Some(c"mqueue"),
+                    target.as_c_str(),
+                    Some(c"mqueue"),
+                    flags,
+                    None::<&CStr>,
+                );
             }
             Step::Overlay { source, above, target, upper, work, is_optional } => {
                 let lower = (above.as_deref(), source.as_c_str());

@@ -15,7 +15,7 @@ use std::{
 
 use nix::unistd::{AccessFlags, access, getegid, geteuid};
 
-use crate::mounts::Mounts;
+use crate::mounts::{Mounts, SETTINGS};
 
 /// One mount to be made.
 #[derive(Debug)]
@@ -32,6 +32,12 @@ pub(crate) enum Step {
     },
     /// `source` itself at `target`.
     Bind { source: CString, target: CString, recursive: bool, read_only: bool },
+    /// A socket or a pipe of somebody's, as it is. It may have gone since it was seen.
+    Reach { source: CString, target: CString },
+    /// What is at `place`, to be read only.
+    Settings { place: CString, target: CString, recursive: bool },
+    /// The message queues of the world (mq_overview(7)) at `target`.
+    Queues { target: CString },
 }
 
 /// Whose mounts may be covered how.
@@ -107,6 +113,7 @@ impl Plan {
                 it.folder(Path::new("/"), true)?;
             }
         }
+        it.settings(depth)?;
         if let Some(shared) = shared {
             it.shared_memory(shared)?;
         }
@@ -118,11 +125,13 @@ impl Plan {
         for path in through {
             it.bind(path, false, false)?;
         }
+        it.hide(&[Some(layer), shared].into_iter().flatten().collect::<Vec<_>>())?;
         for path in sockets().into_iter().chain(pipes()) {
             let is_reached =
                 mounts.is_no_files(&path) || through.iter().any(|it| path.starts_with(it));
             if !is_reached {
-                it.bind(&path, false, false)?;
+                let (source, target) = (c_path(&path)?, it.target(&path)?);
+                it.plan.steps.push(Step::Reach { source, target });
             }
         }
         if depth == Depth::Folders {
@@ -171,6 +180,32 @@ impl Planner<'_> {
             } else {
                 self.overlay(place)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The machine's settings can be read only, and the names of message queues are those of the world.
+    fn settings(&mut self, depth: Depth) -> io::Result<()> {
+        let mounts = self.mounts;
+        let mut settings = |place: &Path, recursive| -> io::Result<()> {
+            let (source, target) = (c_path(place)?, self.target(place)?);
+            self.plan.steps.push(Step::Settings { place: source, target, recursive });
+            Ok(())
+        };
+        for place in SETTINGS.map(Path::new).into_iter().filter(|it| it.exists()) {
+            match depth {
+                Depth::Folders => settings(place, true)?,
+                // One by one: before Linux 5.12 a mount cannot be made read-only with those below it.
+                Depth::Mounts => {
+                    let below = mounts.iter().map(|it| it.place.as_path());
+                    let below = below.filter(|it| it.starts_with(place) && *it != place);
+                    [place].into_iter().chain(below).try_for_each(|it| settings(it, false))?;
+                }
+            }
+        }
+        if let Some(queues) = mounts.iter().find(|it| it.kind == "mqueue") {
+            let target = self.target(&queues.place)?;
+            self.plan.steps.push(Step::Queues { target });
         }
         Ok(())
     }
@@ -334,6 +369,18 @@ impl Planner<'_> {
         make_all(&made)
     }
 
+    /// An empty folder is seen in place of these. The layer lies below what it covers: overlayfs refuses to look at its own upper
+    /// folder (`ELOOP`), and a program that goes through all files would meet that.
+    fn hide(&mut self, folders: &[&Path]) -> io::Result<()> {
+        let nothing = self.layer.join("nothing");
+        fs::create_dir(&nothing)?;
+        for folder in folders {
+            let (source, target) = (c_path(&nothing)?, self.target(folder)?);
+            self.plan.steps.push(Step::Bind { source, target, recursive: false, read_only: false });
+        }
+        Ok(())
+    }
+
     fn bind(&mut self, place: &Path, recursive: bool, read_only: bool) -> io::Result<()> {
         let (source, target) = (c_path(place)?, self.target(place)?);
         self.plan.steps.push(Step::Bind { source, target, recursive, read_only });
@@ -412,7 +459,7 @@ fn entries_here() -> impl Iterator<Item = PathBuf> {
 
 /// Named pipes whose other end another program may have: in an overlay nobody would be there. Those that the command or its
 /// environment names, and those here that somebody has open; one that was only left behind stays a file like others.
-fn pipes() -> Vec<PathBuf> {
+pub(crate) fn pipes() -> Vec<PathBuf> {
     let is_pipe = |it: &Path| fs::symlink_metadata(it).is_ok_and(|it| it.file_type().is_fifo());
     let values = std::env::vars_os().map(|(_, value)| value);
     let named = values.chain(std::env::args_os()).map(PathBuf::from);

@@ -6,9 +6,10 @@ use std::{
     ffi::{CStr, CString},
     io,
     os::{
-        fd::{AsRawFd, BorrowedFd, RawFd},
-        unix::process::CommandExt as _,
+        fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+        unix::{ffi::OsStrExt as _, process::CommandExt as _},
     },
+    path::Path,
     process::Command,
 };
 
@@ -77,6 +78,125 @@ pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
 /// The number of a descriptor, for a closure that must not own it.
 pub(crate) fn number(fd: &impl AsRawFd) -> RawFd {
     fd.as_raw_fd()
+}
+
+/// Sends any signal, also one without a name; 0 is none. Whether it could be sent.
+pub(crate) fn signal(pid: Pid, signal: i32) -> bool {
+    // SAFETY: takes numbers only.
+    0 == unsafe { libc::kill(pid.as_raw(), signal) }
+}
+
+/// Objects that have a number (sysvipc(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Memory,
+    Semaphores,
+    Messages,
+}
+
+/// Whether there is one with this key, whoever may use it.
+pub(crate) fn has_object(kind: Kind, key: i32) -> bool {
+    // SAFETY: these calls take numbers only.
+    let res = unsafe {
+        match kind {
+            Kind::Memory => libc::shmget(key, 0, 0),
+            Kind::Semaphores => libc::semget(key, 0, 0),
+            Kind::Messages => libc::msgget(key, 0),
+        }
+    };
+    0 <= res || Errno::last() != Errno::ENOENT
+}
+
+/// Removes one; it may be gone already.
+pub(crate) fn remove_object(kind: Kind, number: i32) {
+    // SAFETY: to remove one takes no structure.
+    unsafe {
+        match kind {
+            Kind::Memory => libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()),
+            Kind::Semaphores => libc::semctl(number, 0, libc::IPC_RMID),
+            Kind::Messages => libc::msgctl(number, libc::IPC_RMID, std::ptr::null_mut()),
+        };
+    }
+}
+
+/// The file's number of the message queue that the kernel knows by this name, if there is one that we may open.
+pub(crate) fn queue(name: &Path) -> Option<u64> {
+    let name = CString::new(name.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the name ends in a zero byte; no queue is made, so no more is read.
+    let open = |how: i32| unsafe {
+        libc::syscall(libc::SYS_mq_open, name.as_ptr(), how | libc::O_CLOEXEC, 0, 0usize)
+    };
+    let fd = [libc::O_RDONLY, libc::O_WRONLY].into_iter().map(open).find(|it| 0 <= *it)?;
+    let fd = received(i32::try_from(fd).ok()?);
+    nix::sys::stat::fstat(&fd).ok().map(|it| it.st_ino)
+}
+
+/// Removes it.
+pub(crate) fn remove_queue(name: &Path) {
+    if let Ok(name) = CString::new(name.as_os_str().as_bytes()) {
+        // SAFETY: the name ends in a zero byte.
+        unsafe {
+            libc::syscall(libc::SYS_mq_unlink, name.as_ptr());
+        }
+    }
+}
+
+/// A descriptor that somebody has just sent us.
+pub(crate) fn received(number: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has made it for us, and nobody else knows of it.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Of this process's descriptors the next program has standard input, output and errors only (close_range(2), Linux 5.11).
+pub(crate) fn close_at_exec() {
+    // SAFETY: takes numbers only.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
+}
+
+/// Kills a process of which `is_it` holds, and no other one that got its number meanwhile (pidfd_open(2), Linux 5.3). Whether
+/// it was killed.
+pub(crate) fn kill_if(pid: Pid, is_it: impl Fn() -> bool) -> bool {
+    // SAFETY: takes numbers only.
+    let held = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    let held = i32::try_from(held).ok().filter(|it| 0 <= *it).map(received);
+    if !is_it() {
+        return false;
+    }
+    let Some(held) = held else {
+        return nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).is_ok();
+    };
+    let (fd, none) = (held.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: without a `siginfo_t` the kernel makes one.
+    0 == unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) }
+}
+
+/// From now on this process, and all that it starts, can send signals to each other and to nobody else, nor follow or trace others
+/// (landlock(7), Linux 6.12). Where the kernel does not know it, it does not hold.
+pub(crate) fn keep_signals_inside() {
+    // `struct landlock_ruleset_attr`: what of files and of the network is handled, which is nothing, and that signals stay inside.
+    let attr: [u64; 3] = [0, 0, 1 << 1];
+    let (attr, size) = (attr.as_ptr(), size_of_val(&attr));
+    // SAFETY: no more is read than `size` says.
+    let rules = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attr, size, 0) };
+    let Some(rules) = i32::try_from(rules).ok().filter(|it| 0 <= *it).map(received) else {
+        return;
+    };
+    // SAFETY: takes numbers only.
+    let restrict =
+        || unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) };
+    // Who has no rights may do it once no program can give it any.
+    if restrict() != 0 && nix::sys::prctl::set_no_new_privs().is_ok() {
+        restrict();
+    }
+}
+
+/// Makes `number` a descriptor of what `by` is, for the next program, too.
+pub(crate) fn replace(number: RawFd, by: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: the number stays open, and whoever has it is about to be replaced by another program.
+    Errno::result(unsafe { libc::dup3(by.as_raw_fd(), number, 0) })?;
+    Ok(())
 }
 
 /// An extended attribute of a file (getxattr(2)), if it has it.
@@ -243,8 +363,6 @@ pub(crate) fn lease(file: &std::fs::File) -> io::Result<()> {
 /// Keeps, of the rights that a process gets with a user namespace, those to enter a mount namespace (setns(2)), its
 /// next program included (capabilities(7), "Ambient").
 pub(crate) fn keep_rights_to_enter() -> io::Result<()> {
-    const CHROOT: libc::c_int = 18;
-    const ADMIN: libc::c_int = 21;
     let kept: u32 = 1 << CHROOT | 1 << ADMIN;
     // Effective, permitted and inheritable, of the first 32 rights; then of the others.
     set_rights([kept, kept, kept, 0, 0, 0])?;
@@ -255,6 +373,31 @@ pub(crate) fn keep_rights_to_enter() -> io::Result<()> {
         Errno::result(res)?;
     }
     Ok(())
+}
+
+/// Rights of root that lead out of a layer: to enter other namespaces and mount, to follow `/proc/PID/root` of who has more rights,
+/// to open files by number (capabilities(7); in Docker root has none of these either). And those over what outlives the run: the
+/// network, the clock, the machine.
+const LEADING_OUT: [libc::c_int; 7] = [
+    2,  // CAP_DAC_READ_SEARCH
+    12, // CAP_NET_ADMIN
+    17, // CAP_SYS_RAWIO
+    19, // CAP_SYS_PTRACE
+    ADMIN, 22, // CAP_SYS_BOOT
+    25, // CAP_SYS_TIME
+];
+const CHROOT: libc::c_int = 18;
+const ADMIN: libc::c_int = 21;
+
+/// The next program of root has fewer rights, and none that it starts can get them back; with `enters` it may still enter a
+/// mount namespace.
+pub(crate) fn keep_root_inside(enters: bool) {
+    for right in LEADING_OUT.into_iter().filter(|it| !enters || *it != ADMIN) {
+        // SAFETY: takes numbers only. Whoever may not give it up has not got it.
+        unsafe {
+            libc::prctl(libc::PR_CAPBSET_DROP, right, 0, 0, 0);
+        }
+    }
 }
 
 /// Gives up the rights that a process gets with a user namespace, which it would lose with its next program anyway

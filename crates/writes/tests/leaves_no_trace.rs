@@ -2,15 +2,11 @@
 //! and the files are afterwards what they were, byte for byte, name for name, mode for mode.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::{
-    fs,
-    os::unix::{
-        fs::{MetadataExt as _, PermissionsExt as _, symlink},
-        process::CommandExt as _,
-    },
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod support;
+
+use std::{fs, path::Path};
+
+use support::{As, PLAIN, Place, has_way, is_root};
 
 /// (what, program, what it prints). They run in the folder `tree` below; `$OUT` is a folder beside it.
 const PROGRAMS: &[(&str, &str, &str)] = &[
@@ -236,128 +232,6 @@ const PYTHON: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// How the kinds of users on a machine are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum As {
-    Root,
-    User,
-    /// Where namespaces are refused, as in a container.
-    RootInContainer,
-    UserInContainer,
-}
-
-/// Not a way: the program as it is.
-const PLAIN: &str = "plain";
-
-const NOBODY: u32 = 65534;
-
-struct Place {
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    /// `tree`, `out` and a cache, which belong to `user`.
-    fn new(user: As) -> Place {
-        let folder = tempfile::Builder::new().prefix("writes-").tempdir().unwrap();
-        let it = Place { folder };
-        let tree = it.tree();
-        for dir in ["tree/d/deep", "tree/empty", "tree/shut", "out", "cache", "bin"] {
-            fs::create_dir_all(it.path().join(dir)).unwrap();
-        }
-        for (file, text) in [
-            ("a", "one\n"),
-            ("b", "two\n"),
-            ("d/x", "ex\n"),
-            ("d/deep/y", "why\n"),
-            ("shut/f", "shut\n"),
-        ] {
-            fs::write(tree.join(file), text).unwrap();
-        }
-        fs::write(tree.join("locked"), "locked\n").unwrap();
-        fs::write(it.path().join("out/far"), "far\n").unwrap();
-        for (target, link) in [("a", "link"), ("d", "linked"), ("../out", "out")] {
-            symlink(target, tree.join(link)).unwrap();
-        }
-        fs::copy(env!("CARGO_BIN_EXE_in-a-layer"), it.path().join("bin/in-a-layer")).unwrap();
-        let mode = |path: &str, mode| {
-            fs::set_permissions(it.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
-        };
-        if matches!(user, As::User | As::UserInContainer) && is_root() {
-            let owner = format!("{NOBODY}:{NOBODY}");
-            let status = Command::new("chown").args(["-hR", &owner]).arg(it.path()).status();
-            assert!(status.unwrap().success());
-        }
-        mode("tree/locked", 0o444);
-        mode("tree/shut", 0o555);
-        mode("", 0o755);
-        it
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn tree(&self) -> PathBuf {
-        self.path().join("tree")
-    }
-
-    /// Everything below, each with its kind, mode, time and contents; not what the ways themselves write.
-    fn picture(&self) -> Vec<String> {
-        let mut res = Vec::new();
-        for it in ["tree", "out"] {
-            look(&self.path().join(it), &mut res);
-        }
-        res
-    }
-
-    fn run(&self, user: As, way: &str, command: &[&str]) -> (String, String) {
-        let mut layer = Command::new(self.path().join("bin/in-a-layer"));
-        if way == PLAIN {
-            layer = Command::new(command[0]);
-            layer.args(&command[1..]);
-        } else {
-            layer.args(["--way", way, "--cache"]).arg(self.path().join("cache"));
-            if matches!(user, As::RootInContainer | As::UserInContainer) {
-                layer.arg("--no-namespaces");
-            }
-            layer.arg("--").args(command);
-        }
-        layer.current_dir(self.tree()).env("OUT", self.path().join("out")).env("HOME", self.path());
-        layer
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("LC_ALL", "C.UTF-8")
-            .stdin(Stdio::null());
-        if matches!(user, As::User | As::UserInContainer) && is_root() {
-            layer.uid(NOBODY).gid(NOBODY);
-        }
-        let output = layer.output().unwrap();
-        let text = |it: Vec<u8>| String::from_utf8_lossy(&it).into_owned();
-        (text(output.stdout), text(output.stderr))
-    }
-}
-
-fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
-
-fn look(path: &Path, res: &mut Vec<String>) {
-    let meta = fs::symlink_metadata(path).unwrap();
-    let contents = if meta.is_file() {
-        fs::read(path).unwrap_or_default()
-    } else if meta.is_symlink() {
-        fs::read_link(path).unwrap().into_os_string().into_encoded_bytes()
-    } else {
-        Vec::new()
-    };
-    let (mode, time, owner) = (meta.mode(), (meta.mtime(), meta.mtime_nsec()), meta.uid());
-    res.push(format!("{} {mode:o} {time:?} {owner} {contents:?}", path.display()));
-    if meta.is_dir() {
-        let mut below: Vec<_> = fs::read_dir(path).unwrap().map(|it| it.unwrap().path()).collect();
-        below.sort();
-        below.iter().for_each(|it| look(it, res));
-    }
-}
-
 fn has(program: &str) -> bool {
     Path::new("/usr/bin").join(program).exists()
         || Path::new("/usr/local/bin").join(program).exists()
@@ -405,18 +279,11 @@ fn all_leave_no_trace(user: As, way: &str) {
         }
         n += 1;
     }
-    let left: Vec<_> = fs::read_dir(place.path().join("cache/layers")).unwrap().collect();
+    let left: Vec<_> =
+        fs::read_dir(place.path().join("cache/plimsoll-cache/layers")).unwrap().collect();
     assert!(wrong.is_empty(), "{user:?}, {way}:\n{}", wrong.join("\n"));
     assert!(left.is_empty(), "layers are left: {left:?}");
     assert!(20 < n, "only {n} programs ran");
-}
-
-/// Whether this machine has the way at all, which is not ours to judge here.
-fn has_way(user: As, way: &str) -> bool {
-    let place = Place::new(user);
-    let (out, err) = place.run(user, way, &["echo", "yes"]);
-    assert!(out == "yes\n" || err.contains("cannot keep what the script writes apart"), "{err}");
-    out == "yes\n"
 }
 
 fn check(user: As, way: &str) {

@@ -186,6 +186,10 @@ fn a_full_layer_ends_the_run() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains("it wrote more than 8000000 bytes"), "{way}: {text}");
         assert!(!output.status.success() && output.stdout.is_empty());
-        assert_eq!(fs::read_dir(dir.path().join("cache/layers")).unwrap().count(), 0, "{way}");
+        assert_eq!(
+            fs::read_dir(dir.path().join("cache/plimsoll-cache/layers")).unwrap().count(),
+            0,
+            "{way}"
+        );
     }
 }

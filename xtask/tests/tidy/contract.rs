@@ -19,7 +19,8 @@ const VARIABLE: &str = r#"["'](PLIMSOLL_[A-Z_]+)["']"#;
 /// A file of a recording, in quotes or at the end of a path in quotes.
 const FILE: &str = r#"["'/]([a-z]+(?:\.jsonl|\.pickle|\.conf)|manifest\.json)["']"#;
 /// The kind of a line that somebody writes: what a `write` of the recording is given first, or a key of JSON.
-const NOTE: &str = r#"(?:recording\.write\(\s*|self\.write\(|"kind": ?)"([a-z_-]+)"(?:,|, |\s|\})"#;
+const NOTE: &str =
+    r#"(?:recording\.write\(\s*|self\.write\(|"kind": ?)"([a-z_-]+)"(?:,|, |\s|\}|\))"#;
 
 #[test]
 fn what_passes_between_processes_is_called_as_the_contract_says() {
@@ -63,6 +64,34 @@ fn only_the_contract_spells_the_names() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What stands in notes is read into types by `sources/agent`, and nothing else looks into JSON for it: a look by name into
+/// something is a reader, too, not only what parses.
+#[test]
+fn notes_are_read_at_one_door() {
+    let look = Regex::new(r#"[a-z_)\]]\["[a-z_-]+"\]|\.get\("[a-z_-]+"\)\??\.as_"#).unwrap();
+    let mut wrong = Vec::new();
+    for (path, text) in
+        rust_files("crates/core/src").into_iter().chain(rust_files("crates/cli/src"))
+    {
+        let path = path.to_string_lossy().into_owned();
+        let shipped = text.split("#[cfg(test)]").next().unwrap();
+        let of_core = path.starts_with("crates/core");
+        // Sources read, views write.
+        let is_tests = path.contains("/tests/") || path.ends_with("tests.rs");
+        if is_tests || path.contains("/src/sources/") || path.contains("/src/views/") {
+            continue;
+        }
+        // The binary reads other JSON: what another plimsoll wrote, what a program of ours answers. Who has notes reads none.
+        let has_notes =
+            ["ProcessFile::Notes", "NoteKind", ".notes"].iter().any(|it| shipped.contains(it));
+        let looks = look.is_match(shipped) || shipped.contains("serde_json::from");
+        if path != OF_RECORDINGS && looks && (of_core || has_notes) {
+            wrong.push(path);
+        }
+    }
+    assert!(wrong.is_empty(), "reads JSON beside notes: {wrong:#?}");
 }
 
 fn found(pattern: &str, text: &str) -> BTreeSet<String> {

@@ -1,10 +1,11 @@
 //! Rules about the code that the compiler does not know.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod bench;
 mod circles;
+mod codes;
 mod contract;
 mod modules;
-mod sentences;
 
 use std::{
     fs,
@@ -12,22 +13,25 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("units", &[]),
     ("spelling", &[]),
-    ("trace", &["units"]),
-    ("recording", &["trace", "units"]),
+    ("codes", &[]),
+    ("printable", &[]),
+    ("trace", &["printable", "units"]),
+    ("recording", &["codes", "trace", "units"]),
     ("replay", &["trace", "units"]),
     ("failures", &["recording", "replay", "units"]),
-    ("printed", &["units"]),
-    ("sources", &["failures", "printed", "recording", "trace", "units"]),
-    ("cards", &["spelling", "units"]),
-    ("prediction", &["cards", "recording", "replay", "trace", "units"]),
-    ("findings", &["prediction", "recording", "replay", "trace", "units"]),
+    ("printed", &["codes", "units"]),
+    ("sources", &["codes", "failures", "printable", "printed", "recording", "trace", "units"]),
+    ("cards", &["printable", "spelling", "units"]),
+    ("prediction", &["cards", "codes", "recording", "replay", "trace", "units"]),
+    ("findings", &["codes", "prediction", "recording", "replay", "trace", "units"]),
     (
         "explanation",
         &[
             "cards",
+            "codes",
             "failures",
             "findings",
             "prediction",
@@ -56,6 +60,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     (
         "views",
         &[
+            "codes",
             "scene",
             "verification",
             "explanation",
@@ -63,6 +68,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "findings",
             "plan",
             "prediction",
+            "printable",
             "printed",
             "cards",
             "recording",
@@ -205,25 +211,24 @@ fn root_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Every file below `dir`, by its path from the root of the project.
+/// Every file below `dir`, or the file `dir`, by its path from the root of the project.
 fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let root = root_folder();
     let mut res = Vec::new();
     go(&mut res, root, &root.join(dir));
     return res;
 
-    fn go(acc: &mut Vec<(PathBuf, Vec<u8>)>, root: &Path, dir: &Path) {
+    fn go(acc: &mut Vec<(PathBuf, Vec<u8>)>, root: &Path, path: &Path) {
+        if path.is_file() {
+            acc.push((path.strip_prefix(root).unwrap().to_owned(), fs::read(path).unwrap()));
+            return;
+        }
         let mut paths: Vec<PathBuf> =
-            fs::read_dir(dir).unwrap().map(|it| it.unwrap().path()).collect();
+            fs::read_dir(path).unwrap().map(|it| it.unwrap().path()).collect();
         paths.sort();
         for path in paths {
-            if path.is_dir() {
-                if !path.ends_with("target") && !path.ends_with("__pycache__") {
-                    go(acc, root, &path);
-                }
-            } else {
-                let bytes = fs::read(&path).unwrap();
-                acc.push((path.strip_prefix(root).unwrap().to_owned(), bytes));
+            if !path.ends_with("target") && !path.ends_with("__pycache__") {
+                go(acc, root, &path);
             }
         }
     }

@@ -19,7 +19,7 @@ class Host:
         """What to keep of a tensor on a device; `kept` is where it was before, if anywhere."""
         torch = self._torch
         if self._on_phantom:
-            meter.moved(tensor.numel() * tensor.element_size())
+            meter.moved.add(tensor.numel() * tensor.element_size())
             return torch.empty_like(tensor, device="meta")
         if kept is None:
             # Without gaps, as it will be on the device again.
@@ -37,7 +37,7 @@ class Host:
         """The tensor on its device again."""
         torch = self._torch
         if kept.device.type == "meta":
-            meter.moved(kept.numel() * kept.element_size())
+            meter.moved.add(kept.numel() * kept.element_size())
             return torch.empty_like(kept, device=device)
         return kept.to(device, non_blocking=kept.is_pinned())
 

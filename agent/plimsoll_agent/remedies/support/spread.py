@@ -40,10 +40,7 @@ _LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_AD
 
 def spread(torch, remedy, parameters, hooks, note):
     """The `Spread` of this process; None if it is no rank: a helper that the script started."""
-    world = int(parameters.get("gpus", 0))
-    if world < 2:
-        raise CannotApply("plimsoll: the remedy %s needs `gpus`, the number of devices: two or more" % remedy)
-    place = _place(world)
+    place = _place(parameters["gpus"])
     return Spread(torch, remedy, place, hooks, note) if place is not None else None
 
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
@@ -12,10 +11,10 @@ use plimsoll_core::{
         Notes,
         contract::{NoteKind, ProcessFile},
     },
-    sources::{self, ProcessFiles},
+    sources::{self, ProcessFiles, agent},
 };
 
-use crate::cache::session;
+use crate::{bounded_file, cache::session};
 
 /// Most lines are marks and names; those are not worth parsing while a script runs.
 const OURS: [NoteKind; 6] = [
@@ -42,23 +41,15 @@ impl News {
 
     fn read(&mut self, folder: &Path) -> io::Result<Notes> {
         let path = folder.join(ProcessFile::Notes.name());
-        let mut file = fs::File::open(&path)?;
+        let mut file = bounded_file::open(&path)?;
         let read_to = self.read_to.entry(path).or_default();
         file.seek(SeekFrom::Start(*read_to))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let end = bytes.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
         *read_to += end as u64;
-        let lines = bytes[..end].split_inclusive(|it| *it == b'\n');
-        let ours: Vec<u8> = lines.filter(|it| is_ours(it)).flatten().copied().collect();
+        let ours = agent::only(&bytes[..end], &OURS);
         let files = ProcessFiles { pid: 0, notes: &ours, snapshot: None, phantom_log: None };
         Ok(sources::read_process(files).recording.notes)
     }
-}
-
-fn is_ours(line: &[u8]) -> bool {
-    let kind = line.strip_prefix(br#"{"kind":""#).unwrap_or_default();
-    OURS.iter().any(|it| {
-        kind.strip_prefix(it.word().as_bytes()).is_some_and(|it| it.first() == Some(&b'"'))
-    })
 }

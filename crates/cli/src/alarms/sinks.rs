@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::{cli::AlarmArgs, client, contract, reason::reason};
+use crate::{cli::AlarmArgs, client, contract, output, reason::reason};
 
 /// How long commands and addresses may take once the run has ended.
 const AT_THE_END: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ impl Sinks {
     /// Passes one on, and waits for nothing. The sentences are what went wrong with that, or with one before.
     pub(crate) fn pass_on(&mut self, alarm: &Value) -> Vec<String> {
         let mut wrong = self.look();
-        let line = format!("{alarm}\n");
+        let line = output::json(&format!("{alarm}\n")).into_owned();
         if let Some((path, file)) = &mut self.file
             && let Err(error) = file.write_all(line.as_bytes())
         {

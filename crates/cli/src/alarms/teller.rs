@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
-    io::{self, Write as _},
+    io::Write as _,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -22,7 +22,7 @@ use plimsoll_core::{
 
 use serde_json::Value;
 
-use crate::{alarms::Sinks, contract, machine::Looker};
+use crate::{alarms::Sinks, bounded_file, contract, machine::Looker, output::say};
 
 /// Tells the alarms of one session.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Teller {
         self.tell_the_agent(&alarm.to_string());
         for it in own.into_iter().chain(self.sinks.pass_on(alarm)) {
             if self.said.insert(it.clone()) {
-                let _ = writeln!(io::stderr(), "plimsoll: {it}");
+                say(&it);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Teller {
     /// Waits a little until all is passed on.
     pub(crate) fn finish(self) {
         for it in self.sinks.finish() {
-            let _ = writeln!(io::stderr(), "plimsoll: {it}");
+            say(&it);
         }
     }
 
@@ -105,7 +105,9 @@ impl Teller {
         }
         let folder = self.session.join(look);
         let of_process = folder.join(process_folder(pid));
-        let read = |it: ProcessFile| fs::read(of_process.join(it.name())).ok();
+        let read = |it: ProcessFile| {
+            bounded_file::bytes(&of_process.join(it.name()), bounded_file::RECORDING).ok()
+        };
         let (notes, snapshot) = (read(ProcessFile::Notes), read(ProcessFile::Snapshot));
         let _ = fs::remove_dir_all(&folder);
         let (notes, snapshot) = (notes?, snapshot.as_deref());

@@ -3,7 +3,6 @@
 //! what we carry before it is used: a damaged file is replaced.
 
 use std::{
-    ffi::OsStr,
     fs,
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink},
@@ -13,11 +12,17 @@ use std::{
 
 use anyhow::Context as _;
 use nix::unistd::geteuid;
+use plimsoll_writes::Layer;
 
-use crate::cache::{Cache, reason};
+use crate::{
+    bounded_file,
+    cache::{Cache, reason},
+};
 
 /// Bytecode of more than this is thrown away: that of torch, transformers and their like takes some 0.1 GiB an environment.
 const BYTECODE_BYTES: u64 = 1 << 30;
+/// How the folder of a bundle is called; the hash of its contents follows.
+const PREFIX: &str = "bundle-";
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A file that the binary carries.
@@ -42,8 +47,8 @@ pub(crate) struct Bundle {
 impl Bundle {
     /// Makes sure that the bundle is on the disk, complete and as we carry it.
     pub(crate) fn unpack(cache: &Cache) -> anyhow::Result<Bundle> {
-        let root = cache.root.join(HASH);
-        put(&cache.root, &root).map_err(|error| {
+        let root = cache.path().join(format!("{PREFIX}{HASH}"));
+        put(cache.path(), &root).map_err(|error| {
             anyhow::anyhow!(
                 "cannot unpack into {}: {}; free some space there, or set PLIMSOLL_CACHE to another folder",
                 root.display(),
@@ -75,9 +80,18 @@ impl Bundle {
         self.root.join("lib")
     }
 
-    /// Where Python's bytecode of installed packages is kept from run to run. The agent makes it.
+    /// Where Python's bytecode of installed packages is kept from run to run.
     pub(crate) fn bytecode(&self) -> PathBuf {
         self.root.join("bytecode")
+    }
+
+    /// Keeps the bytecode that a run has compiled: the agent wrote it there, and that went into the run's layer.
+    pub(crate) fn keep_bytecode(&self, layer: &Layer) {
+        let folder = self.bytecode();
+        if let Some(upper) = layer.upper_of(&folder) {
+            // What is not kept is compiled again.
+            let _ = keep_bytecode(&upper, &folder);
+        }
     }
 
     /// Once a day it is measured; when it has grown too large it goes, and is compiled anew.
@@ -86,7 +100,7 @@ impl Bundle {
         let measured = folder.join("measured");
         let age = fs::metadata(&measured).and_then(|it| it.modified()).map(|it| it.elapsed());
         let is_due = !age.is_ok_and(|it| it.is_ok_and(|it| it < A_DAY));
-        if !is_due || !folder.is_dir() {
+        if !is_due || !is_folder(&folder) {
             return;
         }
         if BYTECODE_BYTES < size_of_tree(&folder) {
@@ -104,20 +118,46 @@ impl Bundle {
 
 /// Bundles that other versions of plimsoll left in the cache: how many, and their bytes together.
 pub(crate) fn others(cache: &Cache) -> anyhow::Result<(usize, u64)> {
-    let entries = fs::read_dir(&cache.root).with_context(|| cache.root.display().to_string())?;
+    let entries = fs::read_dir(cache.path()).with_context(|| cache.path().display().to_string())?;
     let mut res = (0, 0);
     for entry in entries.flatten() {
-        let is_bundle = |name: &OsStr| {
-            name != HASH
-                && name.len() == HASH.len()
-                && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
-        };
-        if is_bundle(&entry.file_name()) {
+        let name = entry.file_name();
+        let hash = name.to_str().and_then(|it| it.strip_prefix(PREFIX));
+        if hash.is_some_and(|it| it != HASH) {
             res.0 += 1;
             res.1 += size_of_tree(&entry.path());
         }
     }
     Ok(res)
+}
+
+/// Whether a folder is there, and no link to one.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|it| it.is_dir())
+}
+
+/// Gives what is new in `upper` a name in `folder`, too. What a run changed, deleted or linked there is its own.
+fn keep_bytecode(upper: &Path, folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(upper)? {
+        let entry = entry?;
+        let (new, kept, meta) = (entry.path(), folder.join(entry.file_name()), entry.metadata()?);
+        if meta.is_dir() {
+            keep_bytecode(&new, &kept)?;
+            continue;
+        }
+        let is_bytecode = meta.is_file() && new.extension().is_some_and(|it| it == "pyc");
+        if !is_bytecode || meta.len() == 0 || fs::symlink_metadata(&kept).is_ok() {
+            continue;
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        // Where the layer lies on another disk.
+        if fs::hard_link(&new, &kept).is_err() {
+            let mut copy = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+            io::copy(&mut fs::File::open(&new)?, &mut copy)?;
+            copy.persist(&kept)?;
+        }
+    }
+    Ok(())
 }
 
 fn size_of_tree(path: &Path) -> u64 {
@@ -187,7 +227,7 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
     let is_ours = fs::symlink_metadata(path).is_ok_and(|meta| {
         meta.is_file() && usize::try_from(meta.len()).is_ok_and(|it| it == bytes.len())
     });
-    is_ours && fs::read(path).is_ok_and(|it| it == bytes)
+    is_ours && bounded_file::bytes(path, bytes.len() as u64).is_ok_and(|it| it == bytes)
 }
 
 /// The file `path` of the bundle `root`, and its folder, made if need be. Each folder on the way is one: a link that stands there

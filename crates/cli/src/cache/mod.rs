@@ -1,5 +1,6 @@
-//! The one folder where plimsoll keeps files of its own: the unpacked bundle and the folders of running
-//! sessions. Which folder that is, and whether it can be used; it knows nothing of what a session does.
+//! The one folder where plimsoll keeps files of its own, `plimsoll-cache` in a folder that may be any of the user's: the unpacked
+//! bundle, the folders of running sessions, layers, downloads. Which folder that is, and whether it can be used; it knows nothing of
+//! what a session does.
 
 pub(crate) mod bundle;
 pub(crate) mod session;
@@ -18,6 +19,7 @@ use nix::{
     sys::statvfs::{FsFlags, statvfs},
     unistd::getuid,
 };
+use plimsoll_writes::OwnFolder;
 
 use crate::contract;
 
@@ -28,20 +30,20 @@ const NEEDED_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// The folder.
-    pub(crate) root: PathBuf,
+    pub(crate) own: OwnFolder,
     /// The folders that would have come first, each with why it was passed over.
     pub(crate) passed_over: Vec<String>,
 }
 
 impl Cache {
-    /// The first usable folder of `$PLIMSOLL_CACHE` (alone, when it is set), `$XDG_CACHE_HOME/plimsoll`,
+    /// That in the first usable folder of `$PLIMSOLL_CACHE` (alone, when it is set), `$XDG_CACHE_HOME/plimsoll`,
     /// `~/.cache/plimsoll` and, for a home that is read-only or full, `$TMPDIR/plimsoll-<uid>`.
     pub(crate) fn open() -> anyhow::Result<Cache> {
         let mut passed_over = Vec::new();
-        for root in candidates() {
-            match prepare(&root) {
-                Ok(()) => return Ok(Cache { root, passed_over }),
-                Err(reason) => passed_over.push(format!("{}: {reason}", root.display())),
+        for place in candidates() {
+            match prepare(&place) {
+                Ok(own) => return Ok(Cache { own, passed_over }),
+                Err(reason) => passed_over.push(format!("{}: {reason}", place.display())),
             }
         }
         bail!(
@@ -52,9 +54,14 @@ impl Cache {
         )
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.own.path()
+    }
+
     /// The bytes free on the disk that the folder is on.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
-        let disk = statvfs(&self.root).ok()?;
+        let disk = statvfs(self.path()).ok()?;
         Some(disk.blocks_available() * disk.fragment_size())
     }
 }
@@ -86,27 +93,31 @@ fn candidates() -> Vec<PathBuf> {
 /// What parts one library from the next in `LD_PRELOAD`, and one folder from the next in `PATH`.
 const PARTING: [char; 2] = [':', ' '];
 
-fn prepare(root: &Path) -> Result<(), String> {
-    if root.to_string_lossy().contains(PARTING) {
-        return Err("LD_PRELOAD takes no path with a colon or a blank in it".to_owned());
-    }
+fn prepare(place: &Path) -> Result<OwnFolder, String> {
+    let must_be_loadable = |path: &Path| match path.to_string_lossy().contains(PARTING) {
+        true => Err("LD_PRELOAD takes no path with a colon or a blank in it".to_owned()),
+        false => Ok(()),
+    };
+    must_be_loadable(place)?;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(root)
+        .create(place)
         .map_err(|error| reason(&error))?;
+    must_be_loadable(&fs::canonicalize(place).map_err(|error| reason(&error))?)?;
     // Who may change a folder on the way could hand us their library.
-    trust::check(root)?;
-    let disk = statvfs(root).map_err(|error| error.desc().to_owned())?;
+    trust::check(place)?;
+    let disk = statvfs(place).map_err(|error| error.desc().to_owned())?;
     if disk.flags().contains(FsFlags::ST_NOEXEC) {
         return Err("is mounted noexec, so no library can be loaded from it".to_owned());
     }
-    // Leaves nothing behind, whatever happens to us.
-    tempfile::tempfile_in(root).map_err(|error| reason(&error))?;
     let free = disk.blocks_available() * disk.fragment_size();
     if free < NEEDED_BYTES {
         let free = free >> 20;
         return Err(format!("no space left: {free} MiB free, {} MiB needed", NEEDED_BYTES >> 20));
     }
-    Ok(())
+    let own = OwnFolder::below(place).map_err(|error| reason(&error))?;
+    // Leaves nothing behind, whatever happens to us.
+    tempfile::tempfile_in(own.path()).map_err(|error| reason(&error))?;
+    Ok(own)
 }

@@ -3,21 +3,27 @@
 
 use std::{
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
-use plimsoll_core::recording::contract::{PHANTOM_CONF, ProcessFile, process_of};
+use plimsoll_core::{
+    prediction::Reached,
+    recording::contract::{PHANTOM_CONF, ProcessFile, process_of},
+    sources,
+};
 use plimsoll_writes::Folder;
 
 use crate::{
-    cache::{Cache, reason, trust},
+    bounded_file,
+    cache::{Cache, reason},
     contract,
     process_folder::ProcessFolder,
 };
 
+/// How the names of their folders begin.
+const PREFIX: &str = "session-";
 /// So much of a script's output is looked at, in bytes.
-const LAST_WORDS: usize = 1000;
+const LAST_WORDS: u64 = 1000;
 
 /// The folder of a running session; removed with everything in it when dropped.
 #[derive(Debug)]
@@ -28,14 +34,25 @@ pub(crate) struct Session {
 impl Session {
     /// A new folder, mode 0700, below the cache.
     pub(crate) fn create(cache: &Cache) -> anyhow::Result<Session> {
-        let parent = cache.root.join("sessions");
-        create_in(&parent).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot make a session folder in {}: {}",
-                parent.display(),
-                reason(&error)
-            )
-        })
+        let parent = cache.own.sessions();
+        Folder::sweep(&parent, PREFIX);
+        let folder = Folder::make(&parent, PREFIX).map_err(|error| {
+            let (shown, reason) = (parent.display(), reason(&error));
+            anyhow::anyhow!("cannot make a session folder in {shown}: {reason}")
+        })?;
+        Ok(Session { folder })
+    }
+
+    /// Whether the script has left it where it was. It has to be able to write there, and so to remove it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.folder.is_there()
+    }
+
+    /// Where its runs find what others of them have compiled, made so that they can be written to from other worlds.
+    pub(crate) fn share_what_is_compiled(&self) -> io::Result<[PathBuf; 2]> {
+        let folders = [contract::INDUCTOR, contract::TRITON].map(|it| self.path().join(it));
+        folders.iter().try_for_each(fs::create_dir_all)?;
+        Ok(folders)
     }
 
     /// Writes what the phantom is to be.
@@ -54,6 +71,16 @@ impl Session {
         self.path().join(contract::ASKED_TO_STOP).exists()
     }
 
+    /// Whether something of the run ended with an error, so that the answer is known.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.path().join(contract::FAILED).exists()
+    }
+
+    /// Whom the run reached outside of its own processes.
+    pub(crate) fn reached(&self) -> Reached {
+        sources::network::read(&fs::read(self.path().join(contract::NETWORK)).unwrap_or_default())
+    }
+
     /// What a script prints that nobody is to see now.
     pub(crate) fn output(&self) -> PathBuf {
         self.path().join(contract::OUTPUT)
@@ -61,9 +88,8 @@ impl Session {
 
     /// The last line of that, which says why a script that ended itself did so.
     pub(crate) fn last_words(&self) -> Option<String> {
-        let text = fs::read(self.output()).ok()?;
-        let end = &text[text.len().saturating_sub(LAST_WORDS)..];
-        let text = String::from_utf8_lossy(end);
+        let end = bounded_file::end_of(&self.output(), LAST_WORDS).ok()?;
+        let text = String::from_utf8_lossy(&end);
         Some(text.lines().rev().map(str::trim).find(|it| !it.is_empty())?.to_owned())
     }
 
@@ -76,7 +102,9 @@ impl Session {
     pub(crate) fn read(&self) -> Vec<ProcessFolder> {
         let processes = self.process_paths().into_iter();
         let of = |(pid, folder): (u32, PathBuf)| {
-            let read = |it: ProcessFile| fs::read(folder.join(it.name())).ok();
+            let read = |it: ProcessFile| {
+                bounded_file::bytes(&folder.join(it.name()), bounded_file::RECORDING).ok()
+            };
             ProcessFolder {
                 pid,
                 notes: read(ProcessFile::Notes).unwrap_or_default(),
@@ -100,11 +128,4 @@ pub(crate) fn process_paths(folder: &Path) -> Vec<(u32, PathBuf)> {
         .collect();
     res.sort();
     res
-}
-
-fn create_in(parent: &Path) -> io::Result<Session> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-    trust::check(parent).map_err(io::Error::other)?;
-    Folder::sweep(parent, "");
-    Ok(Session { folder: Folder::make(parent, "")? })
 }

@@ -1,4 +1,4 @@
-//! Whether a folder is ours alone: nobody else may change it, or put another one in its place.
+//! Whether what we make in a folder stays what it is: nobody else may put something in its place, or in that of a folder on the way.
 
 use std::{
     fs,
@@ -16,29 +16,26 @@ const BY_ALL: u32 = 0o002;
 /// What the kernel shows for an owner that a container's user namespace does not have.
 const NOBODY_KNOWN: u32 = 65_534;
 
-/// Whether every part of the path `folder` belongs to us or to root, the last one to us, and nobody else may write there. In a sticky
-/// folder such as `/tmp` others may write, as long as what follows is ours. If not: which part, and why.
+/// Whether every part of the path `folder` belongs to us or to root, and nobody else may write there. In a sticky folder such as `/tmp`
+/// others may write: what is ours in it they can neither remove nor rename. If not: which part, and why.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let mut at = PathBuf::new();
     for part in folder.components() {
         at.push(part);
         // A link belongs to somebody, too; where it leads is looked at below.
         if matches!(part, Component::Normal(_)) && is_link(&at)? {
-            owned(&at, &meta(&at, true)?, false)?;
+            owned(&at, &meta(&at, true)?)?;
         }
     }
     let real = fs::canonicalize(folder).map_err(|error| reason(&error))?;
-    let last = meta(&real, false)?;
-    owned(&real, &last, true)?;
-    if writable_by_others(&last) {
-        return Err(format!("{} may write to it", who(&last)));
-    }
-    for folder in real.ancestors().skip(1) {
+    for folder in real.ancestors() {
         let meta = meta(folder, false)?;
-        owned(folder, &meta, false)?;
+        owned(folder, &meta)?;
         if meta.mode() & STICKY == 0 && writable_by_others(&meta) {
             let (shown, who) = (folder.display(), who(&meta));
-            return Err(format!("{who} may write to {shown}, and put another folder in its place"));
+            return Err(format!(
+                "{who} may write to {shown}, and put another folder in place of one in it"
+            ));
         }
     }
     Ok(())
@@ -53,20 +50,16 @@ fn meta(path: &Path, of_link: bool) -> Result<fs::Metadata, String> {
     found.map_err(|error| format!("{}: {}", path.display(), reason(&error)))
 }
 
-/// Whether it is ours, or root's unless it has to be `ours`.
-fn owned(path: &Path, meta: &fs::Metadata, ours: bool) -> Result<(), String> {
+/// Whether it is ours or root's.
+fn owned(path: &Path, meta: &fs::Metadata) -> Result<(), String> {
     let owner = meta.uid();
     let is_root = owner == 0 || owner == NOBODY_KNOWN && !knows_all_users();
-    if owner == geteuid().as_raw() || is_root && !ours {
+    if owner == geteuid().as_raw() || is_root {
         return Ok(());
     }
     let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map(|it| it.name);
     let name = name.unwrap_or_else(|| format!("user {owner}"));
-    Err(if ours {
-        format!("belongs to somebody else ({name})")
-    } else {
-        format!("{} on the way belongs to somebody else ({name})", path.display())
-    })
+    Err(format!("{} belongs to somebody else ({name})", path.display()))
 }
 
 /// Whether anybody but us and root may write there.
@@ -123,7 +116,9 @@ mod tests {
         mode(&way, 0o1777);
         assert_eq!(check(&cache), Ok(()), "it is ours there");
         mode(&cache, 0o1777);
-        assert_eq!(check(&cache), Err("everybody may write to it".to_owned()));
+        assert_eq!(check(&cache), Ok(()), "and so is what is ours in it");
+        mode(&cache, 0o777);
+        assert!(check(&cache).unwrap_err().contains("way/cache, and put another folder"));
         mode(&cache, 0o700);
         symlink(&cache, place.path().join("link")).unwrap();
         assert_eq!(check(&place.path().join("link")), Ok(()));
@@ -141,9 +136,11 @@ mod tests {
         if other(&cache).is_err() {
             return;
         }
-        assert_eq!(check(&cache), Err("belongs to somebody else (user 4711)".to_owned()));
+        assert!(
+            check(&cache).unwrap_err().ends_with("way/cache belongs to somebody else (user 4711)")
+        );
         std::os::unix::fs::chown(&cache, Some(0), None).unwrap();
         other(&place.path().join("way")).unwrap();
-        assert!(check(&cache).unwrap_err().contains("way on the way belongs to somebody else"));
+        assert!(check(&cache).unwrap_err().ends_with("/way belongs to somebody else (user 4711)"));
     }
 }

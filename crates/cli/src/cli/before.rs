@@ -139,6 +139,12 @@ pub(crate) enum CheckFormat {
     Sarif,
 }
 
+impl CheckFormat {
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, CheckFormat::Json | CheckFormat::Sarif)
+    }
+}
+
 /// A part of a number: `0.5%` or `0.005`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Share(pub(crate) f64);

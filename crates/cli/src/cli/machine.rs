@@ -86,7 +86,7 @@ fn interval(given: &str) -> Result<Interval, String> {
 #[derive(Debug, Args)]
 #[command(after_help = EXPORTER_EXAMPLES)]
 pub(crate) struct ExporterArgs {
-    /// Where to listen. Elsewhere than on 127.0.0.1 or [::1] only with a token or --tls-client-ca.
+    /// Where to listen. Elsewhere than on 127.0.0.1 or [::1] only with a token.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9519", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
@@ -102,40 +102,12 @@ pub(crate) struct ExporterArgs {
     /// The most series that there are. Where there would be more, the processes that hold least have none.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub(crate) max_series: usize,
-
-    #[command(flatten)]
-    pub(crate) tls: TlsArgs,
-
-    /// Also send the numbers to a collector of OpenTelemetry, as in `http://127.0.0.1:4318`.
-    #[arg(long, value_name = "URL")]
-    pub(crate) otlp: Option<String>,
-
-    /// How often they are sent.
-    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = interval, requires = "otlp")]
-    pub(crate) otlp_interval: Interval,
-}
-
-/// Encrypted connections.
-#[derive(Debug, Args)]
-pub(crate) struct TlsArgs {
-    /// Serve by TLS with the certificates in this file, and the key in --tls-key. Both are read once.
-    #[arg(long, value_name = "FILE.pem", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-
-    /// The private key of the first certificate.
-    #[arg(long, value_name = "FILE.pem", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-
-    /// Answer only who has a certificate signed by one in this file.
-    #[arg(long, value_name = "FILE.pem", requires = "tls_cert")]
-    pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
 const EXPORTER_EXAMPLES: &str = "\
 Examples:
   plimsoll exporter                       http://127.0.0.1:9519/metrics
   plimsoll exporter --listen 0.0.0.0:9519 --token-file /etc/plimsoll/token
-  plimsoll exporter --otlp http://127.0.0.1:4318
   curl -s http://127.0.0.1:9519/metrics | grep to_end_seconds
 
 As root it sees the runs of all users, otherwise those of its own.
@@ -145,6 +117,4 @@ Exit codes:
   2  it could not listen there, or a file of the options cannot be read
 
 Environment:
-  PLIMSOLL_RUNNING            the folder in which runs say how they are
-  OTEL_EXPORTER_OTLP_HEADERS  headers for --otlp: name=value,name=value
-  SSL_CERT_FILE               certificates to trust, for --otlp https://";
+  PLIMSOLL_RUNNING  the folder in which runs say how they are";

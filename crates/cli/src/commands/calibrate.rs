@@ -1,24 +1,21 @@
 //! `plimsoll calibrate`: measures on the machine's own card what predictions rest on, asks a phantom of what was measured the same
 //! questions, and keeps it as a card that every command knows from then on.
 
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-    process::Command,
-};
+use std::{fs, io, path::Path, process::Command};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use plimsoll_core::{cards, units::Bytes};
 use serde_json::Value;
 
 use crate::{
-    cache::{Cache, bundle::Bundle},
+    bounded_file,
+    cache::{Cache, bundle::Bundle, reason},
     cli::{CalibrateArgs, WorldArgs, Writes},
     devices,
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    output::{self, Output, say},
     own_cards,
     phantom_run::{Run, Runner},
     python,
@@ -27,6 +24,8 @@ use crate::{
 /// The agent's modules that ask, one card and several.
 const QUESTIONS: &str = "plimsoll_agent.survey.card";
 const OF_SEVERAL: &str = "plimsoll_agent.survey.ranks";
+/// How the source of a card begins that this wrote.
+const WRITTEN_BY: &str = "measured here by plimsoll calibrate";
 /// The parts of a context may add up to so much more or less than a training held, and still tell the same.
 const ALIKE: Bytes = Bytes::mib(8);
 /// What the first library loads beside its handle.
@@ -36,7 +35,7 @@ const LARGEST_HANDLE: Bytes = Bytes::mib(256);
 /// Of how many operations in a hundred the phantom has to know the scratch memory for cuDNN to count as measured.
 const MOSTLY: usize = 95;
 
-pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CalibrateArgs, out: &mut Output) -> anyhow::Result<Exit> {
     ensure!(
         devices::are_there(),
         "found no NVIDIA GPU on this machine, so there is nothing to measure; `plimsoll cards` lists the known cards"
@@ -64,6 +63,17 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     let id = args.id.as_deref();
     let card = cards::parse(&measured.text(id, "derived", "calibrated"))
         .context("the measurement does not describe a card")?;
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => {
+            let folder = own_cards::folder();
+            let problem =
+                "found no folder for your cards: set PLIMSOLL_CARDS, or give --output FILE";
+            let path = folder.context(problem)?.join(format!("{}.toml", card.id));
+            check_what_is_there(&path)?;
+            path
+        }
+    };
     say(&format!("asking a phantom {} the same", card.name));
     let runner = Runner::new(
         Cache::open()?,
@@ -74,7 +84,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     let compared = Compared::of(&real, &phantom);
     let knows = if MOSTLY * compared.all <= 100 * compared.alike { "measured" } else { "derived" };
     let source = format!(
-        "measured here by plimsoll calibrate {}: driver {}, torch {}, cuDNN {}; of {} operations the phantom asks for the same \
+        "{WRITTEN_BY} {}: driver {}, torch {}, cuDNN {}; of {} operations the phantom asks for the same \
          scratch memory in {}{}",
         env!("CARGO_PKG_VERSION"),
         devices::driver().unwrap_or_else(|| "unknown".to_owned()),
@@ -86,18 +96,26 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     );
     let text = measured.text(id, knows, &source);
     let card = cards::parse(&text).context("the measurement does not describe a card")?;
-    let path = match &args.output {
-        Some(path) => path.clone(),
-        None => own_cards::folder()
-            .context("found no folder for your cards: set PLIMSOLL_CARDS, or give --output FILE")?
-            .join(format!("{}.toml", card.id)),
-    };
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
     fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-    super::write(out, &report(&card, &measured, &compared, &path, args.output.is_none()))?;
+    out.text(&report(&card, &measured, &compared, &path, args.output.is_none()))?;
     Ok(Exit::Fits)
+}
+
+/// Refuses the file of a card that somebody wrote by hand, or was sent. One of an earlier calibration is replaced.
+fn check_what_is_there(path: &Path) -> anyhow::Result<()> {
+    match fs::read(path) {
+        Ok(text) => ensure!(
+            String::from_utf8_lossy(&text).contains(WRITTEN_BY),
+            "{} is there already, and is not what `plimsoll calibrate` wrote; move it away, or give --output FILE",
+            path.display()
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+        Err(error) => bail!("cannot read {}: {}", path.display(), reason(&error)),
+    }
+    Ok(())
 }
 
 /// Everything, of the real card, in processes without us.
@@ -143,7 +161,8 @@ fn on_the_phantom(
 }
 
 fn read(answer: &Path) -> anyhow::Result<Value> {
-    let text = fs::read(answer).context("the questions were not answered")?;
+    let text = bounded_file::bytes(answer, bounded_file::REPORT)
+        .context("the questions were not answered")?;
     serde_json::from_slice(&text).context("the answer is no JSON")
 }
 
@@ -454,20 +473,16 @@ fn report(
     for it in compared.others.iter().take(6) {
         row("", format!("on the card and on the phantom, {it}"));
     }
-    res += &format!("\nThe card is kept in {}.\n", path.display());
+    res += &format!("\nThe card is kept in {}.\n", output::shown(path));
     res += &if is_known {
         format!(
             "Every command uses it from now on, as {}. Next: plimsoll verify -- python train.py\n",
             card.id
         )
     } else {
-        format!("Use it with --gpu {}\n", path.display())
+        format!("Use it with --gpu {}\n", output::shown(path))
     };
     res
-}
-
-fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
 }
 
 #[cfg(test)]
@@ -477,6 +492,18 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_card_that_somebody_wrote_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h200.toml");
+        check_what_is_there(&path).unwrap();
+        fs::write(&path, "id = \"h200\" # with my own numbers").unwrap();
+        let refused = check_what_is_there(&path).unwrap_err().to_string();
+        assert!(refused.contains("h200.toml is there already"), "{refused}");
+        fs::write(&path, format!("source = \"{WRITTEN_BY} 0.1.0\"")).unwrap();
+        check_what_is_there(&path).unwrap();
+    }
 
     /// As an H200 answers.
     fn answer() -> Value {

@@ -1,28 +1,25 @@
 //! `plimsoll cards`: the cards that can be imitated, and where their numbers come from.
 
-use std::io::Write;
-
 use plimsoll_core::{
     cards::{self, Card, Knowledge},
     units::Bytes,
 };
 use serde_json::json;
 
-use crate::{cli::CardsArgs, exit::Exit};
+use crate::{cli::CardsArgs, exit::Exit, output::Output};
 
-pub(crate) fn run(args: &CardsArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CardsArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let all: Vec<&Card> = cards::catalogue().iter().collect();
-    let text = match &args.name {
-        None if args.json => list(&all),
-        None => table(&all) + FOOT,
+    match &args.name {
+        None if args.json => out.json(&list(&all))?,
+        None => out.text(&(table(&all) + FOOT))?,
         Some(name) => match (cards::resolve(name), matching(name)) {
-            (Err(_), some) if !some.is_empty() && args.json => list(&some),
-            (Err(_), some) if !some.is_empty() => table(&some),
-            (card, _) if args.json => format!("{:#}\n", wire(&card?)),
-            (card, _) => page(&card?),
+            (Err(_), some) if !some.is_empty() && args.json => out.json(&list(&some))?,
+            (Err(_), some) if !some.is_empty() => out.text(&table(&some))?,
+            (card, _) if args.json => out.json(&format!("{:#}\n", wire(&card?)))?,
+            (card, _) => out.text(&page(&card?))?,
         },
-    };
-    super::write(out, &text)?;
+    }
     Ok(Exit::Fits)
 }
 

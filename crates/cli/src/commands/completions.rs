@@ -1,17 +1,16 @@
 //! `plimsoll completions`: what a shell reads to complete plimsoll's commands, options and files.
 
-use std::io::Write;
-
 use clap::CommandFactory as _;
 
 use crate::{
     cli::{Cli, CompletionsArgs},
     exit::Exit,
+    output::Output,
 };
 
-pub(crate) fn run(args: &CompletionsArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CompletionsArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "plimsoll", &mut text);
-    super::write(out, &String::from_utf8(text)?)?;
+    out.bytes(&text)?;
     Ok(Exit::Fits)
 }

@@ -1,28 +1,33 @@
 //! `plimsoll config`: what options are when they are not given, and who says so.
 
-use std::{env, fmt::Write as _, io::Write};
+use std::{env, fmt::Write as _};
 
-use plimsoll_core::views::text::{Style, Styles};
+use plimsoll_core::{
+    printable::printable,
+    views::text::{Style, Styles},
+};
 use serde_json::json;
 
 use crate::{
-    cli::{Color, ConfigArgs},
+    cli::ConfigArgs,
     exit::Exit,
+    output::{self, Output},
     settings::{OF_MACHINE, Origin, ROWS, Settings},
 };
 
-pub(crate) fn run(args: &ConfigArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ConfigArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let settings = Settings::here()?;
-    let text = if args.json { wire(&settings) } else { show(&settings, color) };
-    super::write(out, &text)?;
+    match args.json {
+        true => out.json(&wire(&settings))?,
+        false => out.text(&show(&settings, out.styles()))?,
+    }
     Ok(Exit::Fits)
 }
 
-fn show(settings: &Settings, color: Color) -> String {
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+fn show(settings: &Settings, styles: Styles) -> String {
     let Style { on, off } = styles.heading;
     let mut res = match &settings.file {
-        Some(path) => format!("settings of {}\n\n", path.display()),
+        Some(path) => format!("settings of {}\n\n", output::shown(path)),
         None => "no plimsoll.toml here or above, and no [tool.plimsoll] in a pyproject.toml\n\n"
             .to_owned(),
     };
@@ -38,7 +43,7 @@ fn show(settings: &Settings, color: Color) -> String {
     res += "\nof this machine, by the environment only\n\n";
     for (name, about) in OF_MACHINE {
         let _ = match of_machine(name) {
-            Some(value) => writeln!(res, "  {on}{name:18} {value}{off}"),
+            Some(value) => writeln!(res, "  {on}{name:18} {}{off}", printable(&value)),
             None => writeln!(res, "  {name:18} {:16} {about}", "-"),
         };
     }

@@ -2,19 +2,19 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 use plimsoll_core::{
     explanation::{self, At, Difference, Side},
-    views::{self, text::Styles},
+    views,
 };
 
 use crate::{
-    cli::{Color, DiffArgs},
+    cli::DiffArgs,
     exit::Exit,
+    output::Output,
     recordings::{self, Process},
     requested_file::RequestedFile,
     ticker::Ticker,
@@ -24,7 +24,7 @@ use crate::{
 const WIDTHS: (u16, u16) = (70, 140);
 const USUAL: u16 = 100;
 
-pub(crate) fn run(args: &DiffArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &DiffArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let wanted = wanted(args)?;
     let _ticker = Ticker::start("comparing".to_owned());
@@ -35,16 +35,15 @@ pub(crate) fn run(args: &DiffArgs, color: Color, out: &mut dyn Write) -> anyhow:
     };
     let is_quiet = json.as_ref().is_some_and(RequestedFile::is_stdout);
     if let Some(sink) = json {
-        sink.write(views::diff::wire(&difference, ranks.as_ref()).as_bytes(), out)?;
+        sink.json(&views::diff::wire(&difference, ranks.as_ref()), out)?;
     }
     if !is_quiet {
-        let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
-        let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
-        let width = usize::from(width.clamp(WIDTHS.0, WIDTHS.1));
+        let styles = out.styles();
+        let width = out.width(WIDTHS, USUAL);
         if let Some(ranks) = &ranks {
-            super::write(out, &format!("{}\n", views::ranks::text(ranks, styles, width)))?;
+            out.text(&format!("{}\n", views::ranks::text(ranks, styles, width)))?;
         }
-        super::write(out, &views::diff::text(&difference, styles, width).to_string())?;
+        out.text(&views::diff::text(&difference, styles, width).to_string())?;
     }
     Ok(Exit::Fits)
 }

@@ -1,18 +1,23 @@
 //! `plimsoll doctor`: is this environment able to predict, and if not, what is missing? The last check is
 //! the whole way: a tensor on the phantom.
 
-use std::{fs, io::Write, path::Path, path::PathBuf};
+use std::{fs, path::Path, path::PathBuf};
 
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{
+    printable::printable,
+    units::Bytes,
+    views::text::{Style, Styles},
+};
 use plimsoll_writes::Way;
 use serde_json::json;
 
 use crate::{
     cache::{Cache, bundle, bundle::Bundle},
-    cli::{Color, DoctorArgs, WorldArgs},
+    cli::{DoctorArgs, WorldArgs},
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    output::Output,
     phantom_run::{self, Run, Runner},
     python::{self, Probe, Standing, Torch},
 };
@@ -34,11 +39,13 @@ enum Found {
     Bad(String),
 }
 
-pub(crate) fn run(args: &DoctorArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &DoctorArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let checks = examine();
     let is_able = !checks.iter().any(|it| matches!(it.found, Found::Bad(_)));
-    let text = if args.json { wire(&checks, is_able) } else { show(&checks, is_able, color) };
-    super::write(out, &text)?;
+    match args.json {
+        true => out.json(&wire(&checks, is_able))?,
+        false => out.text(&show(&checks, is_able, out.styles()))?,
+    }
     Ok(if is_able { Exit::Fits } else { Exit::CouldNotTell })
 }
 
@@ -131,7 +138,7 @@ fn system() -> Found {
 }
 
 fn describe_cache(cache: &Cache) -> Found {
-    let mut text = cache.root.display().to_string();
+    let mut text = cache.path().display().to_string();
     if let Ok((n @ 1.., bytes)) = bundle::others(cache) {
         let bytes = Bytes(bytes);
         text += &format!("; {n} bundle(s) of other versions in it take {bytes} and may be deleted");
@@ -200,9 +207,7 @@ fn try_out(runner: &Runner, program: PathBuf, torch: &Torch) -> anyhow::Result<F
     })
 }
 
-fn show(checks: &[Check], is_able: bool, color: Color) -> String {
-    use plimsoll_core::views::text::{Style, Styles};
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+fn show(checks: &[Check], is_able: bool, styles: Styles) -> String {
     let mut res = format!("plimsoll {}\n\n", env!("CARGO_PKG_VERSION"));
     for Check { name, found } in checks {
         let (Style { on, off }, mark, text) = match found {
@@ -210,7 +215,7 @@ fn show(checks: &[Check], is_able: bool, color: Color) -> String {
             Found::Note(text) => (styles.warn, "note", text),
             Found::Bad(text) => (styles.bad, "bad", text),
         };
-        res += &format!("  {on}{mark:4}{off}  {name:8} {text}\n");
+        res += &format!("  {on}{mark:4}{off}  {name:8} {}\n", printable(text));
     }
     res += if is_able { "\nable to predict\n" } else { "\nnot able to predict\n" };
     res

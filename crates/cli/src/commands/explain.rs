@@ -1,7 +1,7 @@
 //! `plimsoll explain`: opens what it is given, tells by its content what that is, and says what happened.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, IsTerminal as _},
     mem::ManuallyDrop,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,8 +10,9 @@ use std::{
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    explanation::{self, CODES, Explanation, Followed, InOnePiece},
-    findings,
+    codes::ProblemCode,
+    explanation::{self, Explanation, Followed, InOnePiece},
+    printable::printable,
     recording::Recording,
     replay::Ahead,
     sources::{
@@ -23,10 +24,11 @@ use plimsoll_core::{
 };
 
 use crate::{
-    cli::{Color, ExplainArgs},
+    cli::ExplainArgs,
     exit::Exit,
     follow_ahead,
     open::{self, Opened, Stream},
+    output::Output,
     ranks, recordings,
     requested_file::RequestedFile,
 };
@@ -36,30 +38,27 @@ const WIDTHS: (u16, u16) = (60, 100);
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
-pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    told(args, color, out).map(|it| it.0)
+pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> {
+    told(args, out).map(|it| it.0)
 }
 
 /// The same, and the options with which `plimsoll fit` would fit what was explained, where that is known.
-pub(super) fn told(
-    args: &ExplainArgs,
-    color: Color,
-    out: &mut dyn Write,
-) -> anyhow::Result<(Exit, Option<String>)> {
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+pub(super) fn told(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<(Exit, Option<String>)> {
+    let styles = out.styles();
     if args.list {
         return Ok((list(args, styles, out)?, None));
     }
     if let Some(code) = &args.code {
-        let cause =
-            CODES.iter().find(|it| it.0 == code).map(|it| format!("# {}\n\n{}\n", it.0, it.1));
-        let page =
-            findings::rule(code).map(|it| it.page.to_owned()).or(cause).with_context(|| {
-                let known = findings::RULES.iter().map(|it| it.code).chain(CODES.iter().map(|it| it.0));
-                let meant = spelling::meant(code, known);
-                format!("there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them")
-            })?;
-        super::write(out, &page)?;
+        let known = ProblemCode::of_word(code).with_context(|| {
+            let meant = spelling::meant(code, ProblemCode::ALL.iter().map(|it| it.word()));
+            format!(
+                "there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them"
+            )
+        })?;
+        match known.page() {
+            Some(page) => out.text(page)?,
+            None => out.text(&format!("# {known}\n\n{}\n", known.title()))?,
+        }
         return Ok((Exit::Fits, None));
     }
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
@@ -71,7 +70,7 @@ pub(super) fn told(
         match read(path, after) {
             Ok(explanations) => found.extend(ranks::named(explanations, path)),
             Err(error) if paths.len() == 1 => return Err(error),
-            Err(error) => unread.push(format!("{error:#}")),
+            Err(error) => unread.push(printable(&format!("{error:#}")).into_owned()),
         }
     }
     if found.is_empty() {
@@ -85,15 +84,14 @@ pub(super) fn told(
     let nothing = found.iter().all(Explanation::is_empty);
     let is_quiet = json.as_ref().is_some_and(RequestedFile::is_stdout);
     if let Some(file) = json {
-        file.write(explain_wire::explanations(&found, comparison.as_ref()).as_bytes(), out)?;
+        file.json(&explain_wire::explanations(&found, comparison.as_ref()), out)?;
     }
     if !is_quiet {
-        let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
-        let width = usize::from(width.clamp(WIDTHS.0, WIDTHS.1));
+        let width = out.width(WIDTHS, USUAL);
         let report = explain_text::explanations(&found, comparison.as_ref(), styles, width);
         let report = report.to_string();
         let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
-        super::write(out, &(report + &words))?;
+        out.text(&(report + &words))?;
     }
     if args.open {
         super::view::open_files(&args.files, out)?;
@@ -117,10 +115,10 @@ pub(super) fn report(path: &Path, width: usize) -> anyhow::Result<String> {
     Ok(explain_text::explanations(&found, comparison.as_ref(), styles, width).to_string())
 }
 
-fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Result<Exit> {
+fn list(args: &ExplainArgs, styles: Styles, out: &mut Output) -> anyhow::Result<Exit> {
     match args.json.as_deref().map(RequestedFile::open).transpose()? {
-        Some(file) => file.write(explain_wire::rules().as_bytes(), out)?,
-        None => super::write(out, &explain_text::rules(styles).to_string())?,
+        Some(file) => file.json(&explain_wire::rules(), out)?,
+        None => out.text(&explain_text::rules(styles).to_string())?,
     }
     Ok(Exit::Fits)
 }

@@ -1,25 +1,26 @@
 //! `plimsoll explain --fix`: explains, then looks for what makes the command fit, on the card that was explained.
 
-use std::{ffi::OsString, io::Write};
+use std::ffi::OsString;
 
 use clap::Parser as _;
 
 use crate::{
-    cli::{Cli, Color, Command, ExplainArgs},
+    cli::{Cli, Command, ExplainArgs},
     commands::{explain, fit},
     exit::Exit,
-    open, shown_command,
+    open,
+    output::Output,
+    shown_command,
 };
 
-pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> {
     // Without anything to explain, the card is this machine's, or `fit` says that it does not know one.
     let has_input = !args.files.is_empty() || open::has_standard_input();
-    let room = if has_input { explain::told(args, color, out)?.1 } else { None };
+    let room = if has_input { explain::told(args, out)?.1 } else { None };
     let room = room.unwrap_or_default();
     let shown = shown_command::shown(&args.command);
     let blank = if room.is_empty() { "" } else { " " };
-    super::write(out, &format!("\n$ plimsoll fit{blank}{room} -- {shown}\n"))?;
-    out.flush()?;
+    out.text(&format!("\n$ plimsoll fit{blank}{room} -- {shown}\n"))?;
     let words = ["plimsoll", "fit"].map(OsString::from).into_iter();
     let words = words.chain(room.split_whitespace().map(OsString::from));
     let words = words.chain([OsString::from("--")]).chain(args.command.iter().cloned());

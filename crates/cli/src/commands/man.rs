@@ -1,6 +1,6 @@
 //! `plimsoll man`: the pages for man(1), made from the grammar.
 
-use std::{fs, io::Write, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, bail};
 use clap::{Command, CommandFactory as _};
@@ -10,17 +10,18 @@ use plimsoll_core::spelling;
 use crate::{
     cli::{Cli, ManArgs},
     exit::Exit,
+    output::{self, Output},
 };
 
-pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ManArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let mut whole = Cli::command();
     whole.build();
     if let Some(folder) = &args.all {
-        super::write(out, &write_all(&whole, folder)?)?;
+        out.text(&write_all(&whole, folder)?)?;
         return Ok(Exit::Fits);
     }
     let Some(name) = &args.command else {
-        super::write(out, &page(&whole)?)?;
+        out.bytes(&page(&whole)?)?;
         return Ok(Exit::Fits);
     };
     let Some(command) = shown(&whole).find(|it| it.get_name() == name) else {
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
         let meant = spelling::meant(name, &known);
         bail!("plimsoll has no command {name}{meant}; it has {}", known.join(", "));
     };
-    super::write(out, &page(command)?)?;
+    out.bytes(&page(command)?)?;
     Ok(Exit::Fits)
 }
 
@@ -37,10 +38,10 @@ fn shown(whole: &Command) -> impl Iterator<Item = &Command> {
     whole.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help")
 }
 
-fn page(command: &Command) -> anyhow::Result<String> {
+fn page(command: &Command) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     Man::new(command.clone()).render(&mut text)?;
-    Ok(String::from_utf8(text)?)
+    Ok(text)
 }
 
 /// Writes all pages; says where they are.
@@ -52,7 +53,7 @@ fn write_all(whole: &Command, folder: &Path) -> anyhow::Result<String> {
         let name = command.get_display_name().unwrap_or(command.get_name());
         let path = folder.join(format!("{name}.1"));
         fs::write(&path, page(command)?).with_context(cannot)?;
-        said += &format!("{}\n", path.display());
+        said += &format!("{}\n", output::shown(&path));
     }
     Ok(said)
 }

@@ -35,19 +35,3 @@ pub(crate) mod verify;
 pub(crate) mod view;
 #[cfg(feature = "phantom")]
 pub(crate) mod watch;
-
-use std::io::Write;
-
-use anyhow::Context as _;
-
-use crate::exit;
-
-/// Writes to standard output. A reader that goes away, as `head` does, is no error.
-fn write(out: &mut dyn Write, text: &str) -> anyhow::Result<()> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if !exit::is_broken_pipe(&error) => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
-}

@@ -1,36 +1,29 @@
 //! `plimsoll predict`: runs the script on the phantom, reads what it left, says what that means.
 
-use std::{
-    env,
-    io::{self, IsTerminal as _, Write},
-    path::Path,
-};
+use std::{env, path::Path};
 
 use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
+    codes::NoteCode,
     findings,
     prediction::{self, CardFit, Carries, Host, Note, Outcome, Prediction, Runs, Verdict},
     recording::Recording,
     units::Bytes,
-    views::{
-        answer::Answer,
-        glossary, schedulers,
-        text::{self, Styles},
-        wire,
-    },
+    views::{answer::Answer, glossary, schedulers, text, wire},
 };
 
 use crate::{
     assumption::Assumption,
     cache::Cache,
-    cli::{Color, PredictArgs, PredictUntil, Writes},
+    cli::{PredictArgs, PredictUntil, Writes},
     contract, diagnosis,
     exit::Exit,
     launch::{
         self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
     },
     misplaced,
+    output::{self, Output, say},
     phantom_run::{self, Choice, How, Left, Run, Runner},
     record,
     requested_file::RequestedFile,
@@ -52,7 +45,7 @@ const RAN_ON_EACH: &str =
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
-pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> {
     // Everything that can be wrong before the run is found before the run.
     if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
@@ -77,7 +70,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         let conf = script.conf(&told);
         let what =
             record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
-        record::write(what, &left.ended, &left.folders, sink)?;
+        record::write(what, &left.ended, &left.folders, sink, out)?;
     }
     let keep = match &args.world.writes {
         Writes::Keep(folder) => Some(folder.as_path()),
@@ -93,13 +86,20 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let total = recordings.iter().find_map(|it| it.notes.host?.total);
     prediction.notes.extend(about_host(ended.host, total));
     if !told.is_empty() {
-        prediction.notes.push(remark("masks-half", MASKS_HALF));
+        prediction.notes.push(said(NoteCode::MasksHalf, MASKS_HALF));
     }
-    script.look_at_other_ends(&mut prediction, &recordings, &told)?;
-    script.look_at_larger_cards(&mut prediction, &told)?;
-    script.look_at_cards(&mut prediction, &given, &told)?;
+    // Who pressed Ctrl-C gets what is known.
+    if ended.interrupted.is_none() {
+        script.look_at_other_ends(&mut prediction, &recordings, &told)?;
+        script.look_at_larger_cards(&mut prediction, &told)?;
+        script.look_at_cards(&mut prediction, &given, &told)?;
+    }
+    let reached = script.runner.reached();
+    let whom = reached.sentence();
+    prediction.notes.extend(whom.clone().map(Note::Reached));
+    prediction.reached = Some(reached);
     if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
-        prediction.notes.push(remark("no-gpu-chosen", text));
+        prediction.notes.push(said(NoteCode::NoGpuChosen, text));
     }
     let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
     let failure = failure.map(|it| diagnosis::with_kernels(it, &script.card));
@@ -113,17 +113,19 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };
 
     if let Some(sink) = json {
-        sink.write(wire::prediction(answer).as_bytes(), out)?;
+        sink.json(&wire::prediction(answer), out)?;
     }
     if let Some(sentence) = failure {
         say(&sentence);
+        // There is no report to say it.
+        whom.iter().for_each(|it| say(it));
     } else if !args.quiet && !json_on_stdout {
-        show(answer, color, out)?;
+        show(answer, out)?;
     }
     if let Some(scheduler) = args.request {
         let n = script.ranks.devices(args.gpus);
         match schedulers::request(scheduler.into(), &prediction, n) {
-            Some(lines) => super::write(out, &format!("\n{lines}"))?,
+            Some(lines) => out.text(&format!("\n{lines}"))?,
             None => say("no amount of this card's memory is safe, so there is none to ask for"),
         }
     }
@@ -264,7 +266,7 @@ impl Script<'_> {
         prediction.cards = cards;
         prediction.doubt_cards_by_what_is_found();
         prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
-        prediction.notes.push(remark("cards", RAN_ON_EACH));
+        prediction.notes.push(said(NoteCode::Cards, RAN_ON_EACH));
         Ok(())
     }
 
@@ -289,7 +291,7 @@ impl Script<'_> {
             (None, PredictUntil::Steady) => Stop::Steady,
             (None, PredictUntil::Validation) => Stop::Validation,
         };
-        let mut progress = (!args.quiet && io::stderr().is_terminal()).then(|| {
+        let mut progress = (!args.quiet && output::is_seen()).then(|| {
             Progress::new(format!("running {} on a phantom {}", command.name(), card.name))
         });
         let longer = args.worst_seq.map(WorstSequence::setting);
@@ -336,15 +338,11 @@ fn only_of_its_card(card: &Card) -> Note {
         "interrupted while the script ran again on a phantom {}, so nothing is said of larger cards",
         card.name
     );
-    remark("interrupted", &text)
+    said(NoteCode::Interrupted, &text)
 }
 
 fn failed(ended: &Ended) -> bool {
     matches!(ended.end, End::Code(1..))
-}
-
-fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
 }
 
 /// Makes `prediction` one of a run that failed: its first note says why, in our words, which know more of
@@ -356,8 +354,11 @@ fn tell_failure(prediction: &mut Prediction, why: String) -> String {
     }
     let first = prediction.notes.first();
     match first.filter(|_| prediction.outcome == Outcome::ScriptFailed) {
-        Some(first) => prediction.notes[0] = remark(first.code(), &text),
-        None => prediction.notes.insert(0, remark("script-failed", &text)),
+        Some(first) => {
+            prediction.notes[0] =
+                said(NoteCode::of_word(first.code()).unwrap_or(NoteCode::ScriptFailed), &text)
+        }
+        None => prediction.notes.insert(0, said(NoteCode::ScriptFailed, &text)),
     }
     prediction.outcome = Outcome::ScriptFailed;
     text
@@ -370,7 +371,7 @@ fn about_writes(writes: &prediction::Writes) -> Vec<Note> {
             "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
              write there, run it with --writes through"
         );
-        remark("read-only", &text)
+        said(NoteCode::ReadOnly, &text)
     });
     let written = writes.sentence().map(Note::Wrote);
     read_only.chain(written).collect()
@@ -388,7 +389,7 @@ fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
             "the script took {} of the host's memory (RAM) at most{of}, with all its processes; a real run needs as much",
             host.peak
         );
-        remark("host-memory", &text)
+        said(NoteCode::HostMemory, &text)
     });
     let shared = (SHARED <= host.shared).then(|| {
         let text = format!(
@@ -396,24 +397,22 @@ fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
              64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)",
             host.shared
         );
-        remark("host-shared", &text)
+        said(NoteCode::HostShared, &text)
     });
     much.into_iter().chain(shared).collect()
 }
 
-fn remark(code: &str, text: &str) -> Note {
-    Note::Remark { code: code.to_owned(), text: text.to_owned() }
+fn said(code: NoteCode, text: &str) -> Note {
+    Note::Said { code, text: text.to_owned() }
 }
 
 /// The report for people.
-fn show(answer: Answer<'_>, color: Color, out: &mut dyn Write) -> anyhow::Result<()> {
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
-    let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
-    let width = usize::from(width.clamp(NARROW, WIDE));
+fn show(answer: Answer<'_>, out: &mut Output) -> anyhow::Result<()> {
+    let width = out.width((NARROW, WIDE), USUAL);
     // The script has written to the same terminal.
-    let report = text::prediction(answer, styles, width).to_string();
+    let report = text::prediction(answer, out.styles(), width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
-    super::write(out, &format!("\n{report}{words}"))
+    out.text(&format!("\n{report}{words}"))
 }
 
 #[cfg(test)]

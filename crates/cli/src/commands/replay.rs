@@ -1,6 +1,6 @@
 //! `plimsoll replay`: a recording, checked against the model of the allocator; or run under other settings.
 
-use std::{io::Write, path::Path};
+use std::path::Path;
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -10,15 +10,15 @@ use plimsoll_core::{
     units::Bytes,
     views::{
         replay::{ReplayReport, replay as text},
-        text::Styles,
         wire,
     },
 };
 
 use crate::{
-    cli::{Color, ReplayArgs},
+    cli::ReplayArgs,
     exit::Exit,
     open::{self, Opened},
+    output::Output,
     recordings,
     requested_file::RequestedFile,
     ticker::Ticker,
@@ -31,7 +31,7 @@ const LENDERS: &str = "no recording says whether a MemPool was made with use_on_
     would show it. Requests that such a pool served for the default one are counted as its own, so the count of retries may \
     differ; a recording with stacks would show it";
 
-pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
 
@@ -62,11 +62,10 @@ pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyho
     };
 
     if let Some(sink) = json {
-        sink.write(wire::replay(&report).as_bytes(), out)?;
+        sink.json(&wire::replay(&report), out)?;
     }
     if !json_on_stdout {
-        let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
-        super::write(out, &text(&report, styles).to_string())?;
+        out.text(&text(&report, out.styles()).to_string())?;
     }
     Ok(if report.runs_out() { Exit::DoesNotFit } else { Exit::Fits })
 }

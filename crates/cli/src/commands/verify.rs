@@ -1,25 +1,19 @@
 //! `plimsoll verify`: some steps of a script on the machine's own card, the same on the phantom of it, and what differs.
 
-use std::io::{self, Write};
-
 use anyhow::Context as _;
-use plimsoll_core::{
-    cards::Card,
-    recording::Recording,
-    verification,
-    views::{self, text::Styles},
-};
+use plimsoll_core::{cards::Card, recording::Recording, verification, views};
 use serde_json::json;
 
 use crate::{
     cache::{Cache, session::Session},
-    cli::{Color, VerifyArgs},
+    cli::VerifyArgs,
     contract, devices,
     devices::Usage,
     diagnosis,
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop},
+    output::{Output, say},
     phantom_run::{self, Choice, How, Run, Runner},
     requested_file::RequestedFile,
 };
@@ -27,7 +21,7 @@ use crate::{
 /// Requests that are recorded of each run.
 const EVENTS: &str = "2000000";
 
-pub(crate) fn run(args: &VerifyArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &VerifyArgs, out: &mut Output) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         devices::are_there(),
         "found no NVIDIA GPU on this machine, so there is nothing to compare the phantom with; `plimsoll predict` needs none"
@@ -73,16 +67,15 @@ pub(crate) fn run(args: &VerifyArgs, color: Color, out: &mut dyn Write) -> anyho
             "driver": devices::driver(),
         });
         let text = views::verification::report(&ranks, &card, &machine, args.with_lines);
-        sink.write(text.as_bytes(), out)?;
+        sink.json(&text, out)?;
     }
     let is_quiet = json.as_ref().is_some_and(RequestedFile::is_stdout);
     if let Some(sink) = json {
-        sink.write(views::verification::json(&ranks, &card).as_bytes(), out)?;
+        sink.json(&views::verification::json(&ranks, &card), out)?;
     }
     if !is_quiet {
-        let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
-        let text = views::verification::text(&ranks, &card, styles);
-        super::write(out, &format!("\n{text}"))?;
+        let text = views::verification::text(&ranks, &card, out.styles());
+        out.text(&format!("\n{text}"))?;
     }
     Ok(match verification::are_within(&ranks) {
         Some(true) => Exit::Fits,
@@ -147,8 +140,4 @@ impl launch::Watch for Process {
     fn tick(&mut self, _session: &Session) {
         self.usage.look();
     }
-}
-
-fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
 }

@@ -2,20 +2,22 @@
 
 use std::{
     env, fs,
-    io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
 };
 
 use anyhow::Context as _;
-use plimsoll_core::{recording::Recording, scene::Scenes, sources::chrome_trace};
+use plimsoll_core::{
+    printable::printable, recording::Recording, scene::Scenes, sources::chrome_trace,
+};
 
 use crate::{
     atomic_output::AtomicOutput,
     cli::ViewArgs,
     exit::Exit,
     open::{self, Opened},
+    output::{Output, say},
     recordings::{self, Process},
     server::{
         Server, Shown,
@@ -34,7 +36,7 @@ struct Loaded {
     told: Told,
 }
 
-pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ViewArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let file = args.html.as_deref().filter(|it| *it != Path::new("-"));
     if let Some(file) = file {
         AtomicOutput::check(file)?;
@@ -48,18 +50,17 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
     let is_whole = !loaded.iter().any(|it| it.told.is_damaged);
     for it in loaded.iter().filter(|it| it.told.is_damaged) {
         let why = it.told.notes.first().map(String::as_str).unwrap_or_default();
-        let _ = writeln!(
-            std::io::stderr(),
-            "plimsoll: {} is cut off or damaged: {why}. What is shown is the part before that",
+        say(&format!(
+            "{} is cut off or damaged: {why}. What is shown is the part before that",
             it.name
-        );
+        ));
     }
     if args.html.is_some() {
         check(&loaded)?;
         let page = assets::one_file(&Gallery::new(&scenes(&loaded), told(&loaded)));
         match file {
             Some(file) => AtomicOutput::open(file, args.force)?.file(page.as_bytes())?,
-            None => super::write(out, &page)?,
+            None => out.bytes(page.as_bytes())?,
         }
     } else {
         serve(&loaded, (args.port, args.token.as_deref()), !args.no_open, out)?;
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
 }
 
 /// What `plimsoll view` of `files` does, for `explain --open`.
-pub(super) fn open_files(files: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn open_files(files: &[PathBuf], out: &mut Output) -> anyhow::Result<()> {
     serve(&load_all(files)?, (0, None), true, out)
 }
 
@@ -76,7 +77,7 @@ pub(super) fn open_files(files: &[PathBuf], out: &mut dyn Write) -> anyhow::Resu
 pub(super) fn open_recordings(
     name: &str,
     recordings: Vec<Recording>,
-    out: &mut dyn Write,
+    out: &mut Output,
 ) -> anyhow::Result<()> {
     let used = recordings.into_iter().filter(|it| it.trace.is_some());
     let loaded: Vec<Loaded> = used
@@ -111,7 +112,7 @@ fn serve(
     loaded: &[Loaded],
     address: (u16, Option<&str>),
     opens: bool,
-    out: &mut dyn Write,
+    out: &mut Output,
 ) -> anyhow::Result<()> {
     check(loaded)?;
     let (made, gallery) = (OnceLock::new(), OnceLock::new());
@@ -122,8 +123,8 @@ fn serve(
 
 /// Shows the run that is going on until Ctrl-C.
 #[cfg(feature = "phantom")]
-fn follow(address: (u16, Option<&str>), opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
-    let sessions = Cache::open()?.root.join("sessions");
+fn follow(address: (u16, Option<&str>), opens: bool, out: &mut Output) -> anyhow::Result<()> {
+    let sessions = Cache::open()?.own.sessions();
     let gallery = Gallery::of_run(Live::of(sessions));
     show(&|| &gallery, address, opens, out)
 }
@@ -132,7 +133,7 @@ fn show<'g>(
     gallery: &Shown<'g>,
     (port, token): (u16, Option<&str>),
     opens: bool,
-    out: &mut dyn Write,
+    out: &mut Output,
 ) -> anyhow::Result<()> {
     let server = Server::listen(port, token)?;
     let url = server.url();
@@ -144,7 +145,7 @@ fn show<'g>(
     // After the browser, which is to end by Ctrl-C as always; before the address is known, because
     // who reads it may press Ctrl-C at once.
     let signals = Signals::hold().context("cannot wait for signals")?;
-    super::write(out, &format!("{url}\n"))?;
+    out.text(&format!("{url}\n"))?;
     server.serve(gallery, &signals).context("cannot wait for signals")
 }
 
@@ -162,7 +163,7 @@ fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {
                 if files.len() == 1 {
                     return Err(why);
                 }
-                unread.push(format!("{why:#}"));
+                unread.push(printable(&format!("{why:#}")).into_owned());
             }
         }
     }
@@ -208,8 +209,7 @@ fn hint(server: &Server) {
     let port = server.port();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "this-machine" } else { host.trim() };
-    let _ = writeln!(
-        std::io::stderr(),
-        "plimsoll: there is no display here. On your own machine: ssh -N -L {port}:127.0.0.1:{port} {host}, then open the address below there. Ctrl-C ends it"
-    );
+    say(&format!(
+        "there is no display here. On your own machine: ssh -N -L {port}:127.0.0.1:{port} {host}, then open the address below there. Ctrl-C ends it"
+    ));
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read as _, Write},
+    io::{self, Read as _},
     path::Path,
     sync::mpsc,
     thread,
@@ -21,6 +21,7 @@ use crate::{
         self,
         snapshot::{Alarm, Status},
     },
+    output::{Output, say},
 };
 
 /// Between two looks.
@@ -28,7 +29,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// And where a process waits for what is said.
 const SOON: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(args: &WatchArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &WatchArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let sinks = Sinks::open(&args.to)?;
     if let Some(session) = &args.session {
         return for_a_process(args, session, sinks);
@@ -66,7 +67,7 @@ fn for_a_process(args: &WatchArgs, session: &Path, sinks: Sinks) -> anyhow::Resu
 }
 
 /// Looks at the status files of the runs that `target` names, until all of them have ended.
-fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut dyn Write) -> anyhow::Result<Exit> {
+fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut Output) -> anyhow::Result<Exit> {
     let is_meant =
         |pid: u32, it: &Status| pid.to_string() == args.target || it.label == args.target;
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
@@ -98,7 +99,7 @@ fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut dyn Write) -> anyhow::Re
         }
         for (pid, status) in &meant {
             if !seen.contains_key(pid) && !args.json {
-                super::write(out, &format!("{}\n", how_it_is(*pid, status)))?;
+                out.text(&format!("{}\n", how_it_is(*pid, status)))?;
             }
             let seen = seen.entry(*pid).or_default();
             seen.step = status.step;
@@ -106,10 +107,12 @@ fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut dyn Write) -> anyhow::Re
                 exit = Exit::DoesNotFit;
                 let alarm = json_of(*pid, status, alarm);
                 let text = alarm["text"].as_str().unwrap_or_default();
-                let line = if args.json { alarm.to_string() } else { text.to_owned() };
-                super::write(out, &format!("{line}\n"))?;
+                match args.json {
+                    true => out.json(&format!("{alarm}\n"))?,
+                    false => out.text(&format!("{text}\n"))?,
+                }
                 for it in sinks.pass_on(&alarm) {
-                    let _ = writeln!(io::stderr(), "plimsoll: {it}");
+                    say(&it);
                 }
             }
         }
@@ -120,11 +123,11 @@ fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut dyn Write) -> anyhow::Re
     }
     for (pid, it) in &seen {
         if let Some(step) = it.step.filter(|_| !args.json) {
-            super::write(out, &format!("{pid} has ended, after step {step}\n"))?;
+            out.text(&format!("{pid} has ended, after step {step}\n"))?;
         }
     }
     for it in sinks.finish() {
-        let _ = writeln!(io::stderr(), "plimsoll: {it}");
+        say(&it);
     }
     Ok(exit)
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::contract;
+use crate::{contract, output};
 
 /// A command, resolved.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl ScriptCommand {
     pub(crate) fn name(&self) -> String {
         let script = self.is_python().then(|| self.python_words().1).flatten();
         let path = script.unwrap_or(&self.program);
-        path.file_name().unwrap_or(path.as_os_str()).display().to_string()
+        output::shown(Path::new(path.file_name().unwrap_or(path.as_os_str())))
     }
 
     /// Whether this starts a Python interpreter itself, not through a launcher.

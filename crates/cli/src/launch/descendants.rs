@@ -88,13 +88,16 @@ pub(super) fn memory(spared: Spared) -> Host {
     // By file and address: a forked child has its parent's.
     let mut whole: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for it in below_us(spared) {
-        let folder = format!("/proc/{}", it.pid);
-        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        if spared.helper == Some(Pid::from_raw(it.pid)) {
+            continue;
+        }
+        let pid = it.pid;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));
         let kib = line.and_then(|it| it.split_whitespace().next()?.parse().ok());
         own += Bytes::kib(kib.unwrap_or(0));
         // Of what is on its way between two processes somebody still has a descriptor; the others have mapped it.
-        let maps = fs::read_to_string(format!("{folder}/maps")).unwrap_or_default();
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         for it in maps.lines().filter_map(mapped) {
             if it.is_in_shm {
                 let known = shared.entry(it.file).or_default();
@@ -103,7 +106,7 @@ pub(super) fn memory(spared: Spared) -> Host {
                 whole.insert((it.file, it.at), it.bytes);
             }
         }
-        for entry in fs::read_dir(format!("{folder}/fd")).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
             let path = entry.path();
             if fs::read_link(&path).is_ok_and(|it| it.starts_with(SHM))
                 && let Ok(file) = fs::metadata(&path)
@@ -227,7 +230,7 @@ fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let of_entry = |entry: fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read(entry.path().join("stat")).ok()?;
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         // `pid (name) state parent ...`; a name may hold anything, also `)`.
         let name_end = stat.iter().rposition(|it| *it == b')')?;
         let rest = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;

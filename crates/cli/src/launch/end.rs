@@ -19,6 +19,8 @@ pub(crate) struct Ended {
     pub(crate) interrupted: Option<Signal>,
     /// Processes that the command left running, and that we ended.
     pub(crate) n_left_running: usize,
+    /// It had failed, and nothing of it moved any more; then we ended it.
+    pub(crate) waited_in_vain: bool,
     /// It wrote more than this, which is what it might write, and was ended.
     pub(crate) wrote_too_much: Option<Bytes>,
     /// What all processes of it took of the host at most; nothing where nobody looked.

@@ -14,7 +14,7 @@ mod standstill;
 use std::{
     ffi::{OsStr, OsString},
     fmt, fs, io,
-    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -35,14 +35,19 @@ pub(crate) use self::{
     progress::Progress,
     ranks::Ranks,
 };
-use self::{descendants::Spared, processes::Processes, room::Room, standstill::Standstill};
+use self::{
+    descendants::Spared,
+    processes::Processes,
+    room::Room,
+    standstill::{Settled, Standstill},
+};
 pub(crate) use crate::contract::Setting;
 pub(crate) use crate::signals::Signals;
 use crate::{
     cache::{bundle::Bundle, session::Session},
     contract,
     ghost_weights::GhostWeights,
-    nvidia_smi,
+    nvidia_smi, output,
 };
 
 /// How often we look around when nothing happens.
@@ -121,10 +126,20 @@ pub(crate) struct Launch<'a> {
 pub(crate) enum Device {
     /// Ours: it is ended when it has shown enough or somebody asks, with all that it started.
     Phantom,
-    /// The machine's own. This is somebody's training: it ends when it ends.
+    /// The machine's own. This is somebody's training: it ends when it ends, and goes on when we are killed.
     Real,
     /// The machine's own, for some steps that are measured: it is ended as a run of ours is.
     Measured,
+}
+
+impl Device {
+    /// Whether nothing of a run goes on without us.
+    fn ends_with_us(self) -> bool {
+        match self {
+            Device::Phantom | Device::Measured => true,
+            Device::Real => false,
+        }
+    }
 }
 
 /// Somebody who looks at what a run has left so far.
@@ -173,15 +188,23 @@ pub(crate) fn run(
         tick();
     }
     // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
-    let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
-    let n_left_running = match launch.device {
-        Device::Phantom | Device::Measured => descendants::end_all(be_patient, spared(launch)),
-        Device::Real => 0,
+    let be_patient = waited.as_ref().is_ok_and(|it| it.interrupted.is_none());
+    let n_left_running = if launch.device.ends_with_us() {
+        descendants::end_all(be_patient, spared(launch))
+    } else {
+        0
     };
-    let (end, interrupted) = waited.context("cannot wait for the script")?;
-    let host_ran_out = oom_kills < self::oom_kills();
-    let wrote_too_much = room.wrote_too_much();
-    Ok(Ended { end, seconds, interrupted, n_left_running, host, host_ran_out, wrote_too_much })
+    let Over { end, interrupted, given_up } = waited.context("cannot wait for the script")?;
+    Ok(Ended {
+        end,
+        seconds,
+        interrupted,
+        n_left_running,
+        waited_in_vain: given_up == Some(Settled::Failed),
+        host,
+        host_ran_out: oom_kills < self::oom_kills(),
+        wrote_too_much: room.wrote_too_much(),
+    })
 }
 
 /// What is below us and not of this run.
@@ -228,7 +251,7 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {
-            process.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+            process.stdout(Stdio::from(output::standard_error()?));
         }
         ScriptOutput::Nowhere => {
             process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -242,12 +265,15 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
         layer.attach(&mut process)?;
     }
     let mask = signals.before();
+    let ends_with_us = device.ends_with_us();
     // SAFETY: between fork and exec only two system calls are made, on values that were made before.
     unsafe {
         process.pre_exec(move || {
             mask.thread_set_mask()?;
-            // If we are killed so that we cannot clean up, the script goes with us.
-            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            if ends_with_us {
+                // If we are killed so that we cannot clean up, the script goes with us.
+                prctl::set_pdeathsig(Signal::SIGKILL)?;
+            }
             Ok(())
         });
     }
@@ -347,24 +373,45 @@ struct Asked {
     last_call: Option<Instant>,
 }
 
+/// What came of waiting for a script.
+struct Over {
+    end: End,
+    /// The signal by which somebody asked us to stop.
+    interrupted: Option<Signal>,
+    /// It stood still and was ended; why it had no business but to end.
+    given_up: Option<Settled>,
+}
+
+/// How a run ended that stood still: nobody asked its processes.
+fn end_of(settled: Settled) -> End {
+    match settled {
+        Settled::ShownEnough => End::Code(0),
+        Settled::Failed => End::Code(1),
+    }
+}
+
 /// Waits until the script is over. Ctrl-C reaches the script by itself, since it is in our process group;
-/// other requests are passed on. A second request, or patience running out, ends everything. So does a standstill after the
-/// run has shown enough, which is an end like any other.
+/// other requests are passed on. A second request, or patience running out, ends everything. So does a standstill once the
+/// answer is known: of a run that has shown enough this is an end like any other.
 fn wait(
     processes: &mut Processes,
     signals: &Signals,
     launch: Launch<'_>,
     room: &mut Room<'_>,
     tick: &mut dyn FnMut(),
-) -> io::Result<(End, Option<Signal>)> {
+) -> io::Result<Over> {
     let device = launch.device;
     let mut asked: Option<Asked> = None;
     let mut standstill = Standstill::default();
-    let mut given_up: Option<Instant> = None;
+    let mut given_up: Option<(Settled, Instant)> = None;
     loop {
         if let Some(end) = processes.reap()? {
-            let end = if given_up.is_some() { End::Code(0) } else { end };
-            return Ok((end, asked.map(|it| it.signal)));
+            let given_up = given_up.map(|it| it.0);
+            return Ok(Over {
+                end: given_up.map_or(end, end_of),
+                interrupted: asked.map(|it| it.signal),
+                given_up,
+            });
         }
         match signals.next(TICK)? {
             None => (),
@@ -389,11 +436,13 @@ fn wait(
             None => tick(),
         }
         match given_up {
-            None if asked.is_none() && standstill.is_here(launch.session) => {
-                descendants::signal_all(Signal::SIGTERM, spared(launch));
-                given_up = Some(Instant::now());
+            None if asked.is_none() => {
+                if let Some(settled) = standstill.is_here(launch.session) {
+                    descendants::signal_all(Signal::SIGTERM, spared(launch));
+                    given_up = Some((settled, Instant::now()));
+                }
             }
-            Some(at) if LAST_CALL <= at.elapsed() => {
+            Some((_, at)) if LAST_CALL <= at.elapsed() => {
                 descendants::signal_all(Signal::SIGKILL, spared(launch));
             }
             _ => (),

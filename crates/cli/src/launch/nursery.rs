@@ -35,9 +35,9 @@ use serde_json::{Value, json};
 use super::{
     End, Ended, ScriptCommand, Signals, Stop, TICK, Variable,
     descendants::{self, Spared},
-    environment, helper, oom_kills,
+    end_of, environment, helper, oom_kills,
     room::Room,
-    standstill::Standstill,
+    standstill::{Settled, Standstill},
 };
 use crate::{
     cache::{bundle::Bundle, session::Session},
@@ -114,8 +114,8 @@ enum Waited {
     Other,
     Gone,
     Asked(Signal),
-    /// The run had shown enough, and stood still; it was ended.
-    GivenUp,
+    /// The run had no business but to end, and stood still; it was ended.
+    GivenUp(Settled),
     /// It wrote more than it may.
     NoRoom,
 }
@@ -292,13 +292,14 @@ impl Nursery {
     ) -> io::Result<Option<Finished>> {
         let mut room = Room::of(layer);
         let waited = self.wait(signals, &mut room, run.number, Some(session), or_others)?;
+        let waited_in_vain = matches!(waited, Waited::GivenUp(Settled::Failed));
         let (end, interrupted) = match waited {
             Waited::Gone => return Ok(None),
             Waited::Other => return Ok(Some(Finished::Other)),
             // The caller drops us, and with us the child that goes on writing.
             Waited::NoRoom => (End::Signal(Signal::SIGKILL as i32), None),
             Waited::Asked(signal) => (End::Signal(signal as i32), Some(signal)),
-            Waited::GivenUp => (End::Code(0), None),
+            Waited::GivenUp(settled) => (end_of(settled), None),
             Waited::Answer(answer) => {
                 let number = |key: &str| i32::try_from(answer[key].as_i64()?).ok();
                 let signal = number("signal").map(End::Signal);
@@ -311,6 +312,7 @@ impl Nursery {
             seconds: run.started.elapsed().as_secs_f64(),
             interrupted,
             n_left_running: 0,
+            waited_in_vain,
             wrote_too_much: room.wrote_too_much(),
             host_ran_out: run.oom_kills < oom_kills(),
         })))
@@ -328,7 +330,7 @@ impl Nursery {
     ) -> io::Result<Waited> {
         let mut standstill = Standstill::default();
         let mut looked = Instant::now();
-        let mut given_up = false;
+        let mut given_up = None;
         loop {
             if room.is_used_up() {
                 return Ok(Waited::NoRoom);
@@ -339,15 +341,15 @@ impl Nursery {
                 other_ended = true;
             }
             if let Some(answer) = self.ended.remove(&number) {
-                return Ok(if given_up { Waited::GivenUp } else { Waited::Answer(answer) });
+                return Ok(given_up.map_or(Waited::Answer(answer), Waited::GivenUp));
             }
-            if other_ended && or_others && !given_up {
+            if other_ended && or_others && given_up.is_none() {
                 return Ok(Waited::Other);
             }
             if let Some(session) = session.filter(|_| TICK <= looked.elapsed()) {
                 looked = Instant::now();
-                if standstill.is_here(session) {
-                    given_up = true;
+                if let Some(settled) = standstill.is_here(session) {
+                    given_up = Some(settled);
                     self.lost.extend(self.under_way.iter().filter(|it| **it != number));
                     self.end_the_run();
                 }

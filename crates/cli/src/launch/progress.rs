@@ -3,16 +3,15 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use plimsoll_core::recording::contract::ProcessFile;
+use plimsoll_core::{recording::contract::ProcessFile, sources::agent};
 
 use super::Watch;
-use crate::cache::session::Session;
+use crate::{bounded_file, cache::session::Session, output::say};
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// Between two lines, when there is something new to say.
@@ -25,8 +24,8 @@ const STILL_EVERY: Duration = Duration::from_secs(15);
 pub(crate) struct Progress {
     what: String,
     started: Instant,
-    last_said: Option<(Instant, u64)>,
-    steps: u64,
+    last_said: Option<(Instant, u32)>,
+    steps: u32,
     /// For each notes file, how far it has been read. A line is counted when its end is seen.
     read_to: BTreeMap<PathBuf, u64>,
 }
@@ -41,7 +40,7 @@ impl Progress {
     fn look(&mut self, session: &Session) {
         for (_, folder) in session.process_paths() {
             let path = folder.join(ProcessFile::Notes.name());
-            let Ok(mut file) = fs::File::open(&path) else { continue };
+            let Ok(mut file) = bounded_file::open(&path) else { continue };
             let read_to = self.read_to.entry(path).or_default();
             let mut text = Vec::new();
             if file
@@ -53,9 +52,7 @@ impl Progress {
             }
             let end = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
             *read_to += end as u64;
-            for line in text[..end].split(|it| *it == b'\n') {
-                self.steps = self.steps.max(step_ended(line).unwrap_or_default());
-            }
+            self.steps = self.steps.max(agent::last_step(&text[..end]).unwrap_or_default());
         }
     }
 }
@@ -83,32 +80,7 @@ impl Watch for Progress {
             1 => "1 step seen".to_owned(),
             n => format!("{n} steps seen"),
         };
-        let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s, {steps}");
+        say(&format!("{what}: {seconds} s, {steps}"));
         self.last_said = Some((Instant::now(), self.steps));
-    }
-}
-
-/// The number of the step whose end this line notes.
-fn step_ended(line: &[u8]) -> Option<u64> {
-    // Most lines are something else; those are not worth parsing.
-    let marker = b"step_end";
-    line.windows(marker.len()).find(|it| it == marker)?;
-    let note: serde_json::Value = serde_json::from_slice(line).ok()?;
-    if note.get("what")? != "step_end" {
-        return None;
-    }
-    note.get("step")?.as_u64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_ends_of_steps_only() {
-        assert_eq!(step_ended(br#"{"kind":"mark","what":"step_end","step":3}"#), Some(3));
-        assert_eq!(step_ended(br#"{"kind":"mark","what":"phase_end","step":3}"#), None);
-        assert_eq!(step_ended(br#"{"kind":"note","text":"step_end"}"#), None);
-        assert_eq!(step_ended(b"{\"what\":\"step_end\",\"st"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Who a process is, as `/proc` tells everybody.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::Path};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _};
 
 use nix::unistd::{Uid, User};
 
@@ -17,12 +17,10 @@ pub(super) struct People(BTreeMap<u32, String>);
 
 impl People {
     pub(super) fn person(&mut self, pid: u32) -> Option<Person> {
-        let folder = format!("/proc/{pid}");
-        let folder = Path::new(&folder);
-        let uid = fs::metadata(folder).ok()?.uid();
-        let program = fs::read_to_string(folder.join("comm")).ok()?;
+        let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         let program = program.trim();
-        let words = fs::read(folder.join("cmdline")).unwrap_or_default();
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let script = script(&words).map(|it| format!(" {it}")).unwrap_or_default();
         let name = plain(&format!("{program}{script}"), LONGEST);
         Some(Person { uid, user: self.user(uid), name })

@@ -3,20 +3,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
-    fs::{self, File, OpenOptions},
-    io::Read as _,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    env, fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use nix::{fcntl::OFlag, unistd::geteuid};
+use nix::unistd::geteuid;
 use plimsoll_core::units::Bytes;
 use serde::Deserialize;
 
 use crate::{
-    contract,
+    bounded_file, contract,
     machine::{
         people::started,
         plain,
@@ -135,15 +133,11 @@ fn of_file(path: &Path, pid: u32, uid: u32) -> Found {
 
 /// A regular file of `uid`'s, if it is not too large. No link is followed, and a pipe keeps nobody waiting.
 fn read(path: &Path, uid: u32) -> Option<Vec<u8>> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file: File = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).ok()?;
-    let found = file.metadata().ok()?;
-    if !found.is_file() || found.uid() != uid || MOST_BYTES < found.len() {
+    let file = bounded_file::open_unlinked(path).ok()?;
+    if file.metadata().ok()?.uid() != uid {
         return None;
     }
-    let mut res = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut res).ok()?;
-    Some(res)
+    bounded_file::all(file, MOST_BYTES).ok()
 }
 
 /// The file, as its writer has it (docs/top.md). Keys that are not here are passed over.
@@ -256,7 +250,7 @@ impl DeviceOnDisk {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{fs::OpenOptions, os::unix::fs::symlink};
 
     use super::*;
 
@@ -289,7 +283,7 @@ mod tests {
         let uid = geteuid().as_raw();
         let found = of_folder(folder.path(), uid);
         let [(pid, status)] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((*pid, status.label.as_str(), status.step), (own, "train[2J.py", Some(7)));
+        assert_eq!((*pid, status.label.as_str(), status.step), (own, r"train\x1b[2J.py", Some(7)));
         let counters = &status.counters[0];
         assert_eq!((counters.allocated, counters.growth), (Bytes(5), Some(1.5)));
         assert_eq!(counters.categories["parameters"], Bytes(3));

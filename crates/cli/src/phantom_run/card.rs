@@ -1,6 +1,6 @@
 //! The card to imitate: by name, from a file, that of this machine, or the largest that there are kernels for.
 
-use std::{ffi::OsString, fs, path::Path};
+use std::{ffi::OsString, path::Path};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -9,7 +9,7 @@ use plimsoll_core::{
 };
 
 use crate::{
-    cache,
+    bounded_file, cache,
     launch::{self, ScriptCommand},
     phantom_run::here::{self, Here},
     python,
@@ -72,7 +72,8 @@ pub(crate) fn card(
             largest_for(torch.as_ref()).clone()
         }
         Some(given) if is_file(given) => {
-            let text = fs::read_to_string(given).map_err(|error| {
+            let text = bounded_file::text(Path::new(given), bounded_file::WRITTEN_BY_HAND);
+            let text = text.map_err(|error| {
                 anyhow::anyhow!("cannot read the card {given}: {}", cache::reason(&error))
             })?;
             cards::parse(&text).with_context(|| format!("cannot read the card {given}"))?

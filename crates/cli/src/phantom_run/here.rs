@@ -7,7 +7,10 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use crate::devices::{self, Gpu};
+use crate::{
+    bounded_file,
+    devices::{self, Gpu},
+};
 
 /// Where the driver lists its devices, a folder each, by their places on the bus.
 const DRIVERS_LIST: &str = "/proc/driver/nvidia/gpus";
@@ -74,7 +77,9 @@ fn listed(list: &Path) -> Vec<Gpu> {
     let Ok(entries) = fs::read_dir(list) else { return Vec::new() };
     let mut folders: Vec<_> = entries.flatten().map(|it| it.path()).collect();
     folders.sort();
-    let texts = folders.iter().filter_map(|it| fs::read_to_string(it.join("information")).ok());
+    let texts = folders.iter().filter_map(|it| {
+        bounded_file::text(&it.join("information"), bounded_file::WRITTEN_BY_HAND).ok()
+    });
     texts.filter_map(|it| gpu(&it)).collect()
 }
 

@@ -32,5 +32,5 @@ pub(crate) fn facts(ended: &Ended, max: Option<Bytes>) -> RunFacts {
         End::Code(code) => ScriptExit::Code(code),
         End::Signal(number) => ScriptExit::Signal(number),
     };
-    RunFacts { exit, seconds: ended.seconds, max }
+    RunFacts { exit, seconds: ended.seconds, max, waited_in_vain: ended.waited_in_vain }
 }

@@ -2,12 +2,16 @@
 //! from [`Runner::world`] and leaves it through [`Runner::left`]: the files as they are now, and a layer that takes what is
 //! written and goes with the run. So none sees what another one did, and nothing of the user's changes.
 
-use std::{env, path::Path};
+use std::{
+    cell::RefCell,
+    env, fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, ensure};
 use nix::unistd::Pid;
 use plimsoll_core::{
-    prediction::{Writes, WrittenFile},
+    prediction::{Reached, Writes, WrittenFile},
     units::Bytes,
 };
 use plimsoll_writes::{Ask, Download, Layer, Layers, NoWay, Way};
@@ -17,6 +21,7 @@ use crate::{
     cli::{self, WorldArgs},
     contract,
     launch::{self, Ended, Signals, Watch},
+    output::{self, say},
     phantom_run::Run,
     process_folder::ProcessFolder,
 };
@@ -32,6 +37,8 @@ pub(crate) struct Runner {
     bundle: Bundle,
     /// None: they write where they say.
     layers: Option<Layers>,
+    /// Whom the script reached, in all runs.
+    reached: RefCell<Reached>,
 }
 
 /// The world of one run: its session folder, with what the phantom is told, and its layer. It goes with this value.
@@ -58,6 +65,17 @@ pub(crate) struct Left {
 impl Runner {
     /// Finds the way in which this machine keeps writes apart, by going it.
     pub(crate) fn new(cache: Cache, args: &WorldArgs) -> anyhow::Result<Runner> {
+        if let cli::Writes::Keep(folder) = &args.writes {
+            let is_taken = match fs::read_dir(folder) {
+                Ok(mut entries) => entries.next().is_some(),
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            };
+            let shown = folder.display();
+            ensure!(
+                !is_taken,
+                "{shown} is there, and is no empty folder; --writes keep=DIR wants a new or an empty one"
+            );
+        }
         let bundle = Bundle::unpack(&cache)?;
         let layers = match args.writes {
             cli::Writes::Through => {
@@ -66,7 +84,7 @@ impl Runner {
             }
             cli::Writes::Layer | cli::Writes::Keep(_) => Some(layers(&cache, args)?),
         };
-        Ok(Runner { cache, bundle, layers })
+        Ok(Runner { cache, bundle, layers, reached: RefCell::default() })
     }
 
     /// The phantom and the agent.
@@ -79,11 +97,26 @@ impl Runner {
         self.layers.as_ref()
     }
 
-    /// A world in which nothing has happened yet; `conf` is what the phantom is told.
-    pub(crate) fn world(&self, conf: &str) -> anyhow::Result<World> {
+    /// Whom the script reached outside of its own processes, in all its runs so far.
+    pub(crate) fn reached(&self) -> Reached {
+        self.reached.borrow().clone()
+    }
+
+    /// The same in a sentence on standard error, for whoever shows no report of one script.
+    pub(crate) fn say_whom_it_reached(&self) {
+        if let Some(it) = self.reached.borrow().sentence() {
+            say(&it);
+        }
+    }
+
+    /// A world in which nothing has happened yet; `conf` is what the phantom is told. The run writes into its session's folder in
+    /// truth, and into those of `shared`, which are other sessions' of the same command.
+    pub(crate) fn world(&self, conf: &str, shared: &[PathBuf]) -> anyhow::Result<World> {
         let session = Session::create(&self.cache)?;
         session.configure(conf)?;
-        let layer = self.layers.as_ref().map(Layers::fresh).transpose();
+        let through: Vec<&Path> =
+            shared.iter().map(PathBuf::as_path).chain([session.path()]).collect();
+        let layer = self.layers.as_ref().map(|it| it.fresh(&through)).transpose();
         let layer = layer.context("cannot make a layer for what the script writes")?;
         Ok(World { session, layer })
     }
@@ -91,17 +124,27 @@ impl Runner {
     /// What is left of a world after its run. The world is gone then, but for what was written.
     pub(crate) fn left(&self, world: World, ended: Ended) -> anyhow::Result<Left> {
         let World { session, layer } = world;
+        anyhow::ensure!(
+            session.is_there(),
+            "the script removed {}, where plimsoll writes down what it sees, so nothing is known of this run; set \
+             PLIMSOLL_CACHE to a folder that the script leaves alone",
+            session.path().display(),
+        );
         let folders = session.read();
+        self.reached.borrow_mut().add(&session.reached());
         // Nothing else would say so.
         if self.cache.free_bytes().is_some_and(|it| it < FULL) {
             anyhow::bail!(
                 "no space left on the disk of {} while the script ran, so the recording is not complete; free some, \
                  or set PLIMSOLL_CACHE to a folder on another disk",
-                self.cache.root.display(),
+                self.cache.path().display(),
             );
         }
         let last_words = session.last_words();
         let downloads = layer.as_ref().map(Layer::keep_downloads).unwrap_or_default();
+        if let Some(layer) = &layer {
+            self.bundle.keep_bytecode(layer);
+        }
         Ok(Left { ended, folders, last_words, layer, downloads })
     }
 
@@ -123,7 +166,7 @@ impl Runner {
         signals: &Signals,
         watch: Option<&mut dyn Watch>,
     ) -> anyhow::Result<Left> {
-        let world = self.world(run.conf)?;
+        let world = self.world(run.conf, &[])?;
         let launch = launch::Launch {
             command: run.command,
             bundle: &self.bundle,
@@ -162,18 +205,18 @@ impl Left {
         let read_only = layer.refused().iter();
         Ok(Writes {
             way: layer.way().to_string(),
-            kept: folder.map(|it| it.display().to_string()),
+            kept: folder.map(output::shown),
             max: Bytes(layer.max_bytes()),
             files: written.iter().map(file).collect(),
             downloads: self.downloads.iter().map(download).collect(),
-            read_only: read_only.map(|(it, why)| (it.display().to_string(), why.clone())).collect(),
+            read_only: read_only.map(|(it, why)| (output::shown(it), why.clone())).collect(),
         })
     }
 }
 
 /// The first way that holds; a test or a curious person may name one.
 fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
-    let mut ask = Ask::new(&cache.root).keep_downloads();
+    let mut ask = Ask::new(&cache.own).keep_downloads();
     if let Some(way) = env::var_os(contract::WRITES_WAY) {
         let way = match way.to_str() {
             Some("mounts") => Way::Mounts,

@@ -2,7 +2,6 @@
 //! same data.
 
 use std::{
-    fs,
     path::Path,
     sync::{
         OnceLock,
@@ -14,6 +13,7 @@ use std::{
 
 use plimsoll_core::{
     cards,
+    codes::Family,
     explanation::Explanation,
     failures::Failure,
     scene::{Axis, Grouping, Pick, Position, Scene, Scenes, Weigh, WindowRequest},
@@ -21,13 +21,10 @@ use plimsoll_core::{
     views::page,
 };
 
-use crate::server::live::Live;
+use crate::{bounded_file, server::live::Live};
 
 /// Lines of code that are shown before and after the one that matters.
 const AROUND: usize = 2;
-/// No script is as large.
-const MOST_SOURCE: u64 = 4 << 20;
-
 /// The recordings that are shown.
 pub(crate) struct Gallery<'a> {
     recordings: &'a [Scenes<'a>],
@@ -227,7 +224,9 @@ impl<'a> Gallery<'a> {
         let finding = finding.ok_or_else(|| format!("there is no finding {index}"))?;
         let pick = match &finding.at {
             _ if !finding.blocks.is_empty() => Pick::Lives(scene.lives_of(&finding.blocks)),
-            _ if finding.code.starts_with("workspace/") => Pick::Words("workspaces".to_owned()),
+            _ if finding.code.family() == Family::Workspaces => {
+                Pick::Words("workspaces".to_owned())
+            }
             Some(at) => Pick::Place(at.file.clone(), at.line),
             None => return Err("this finding names no blocks".to_owned()),
         };
@@ -285,9 +284,7 @@ impl<'a> Gallery<'a> {
         if !file.ends_with(".py") || !scene.has_file(file) {
             return missing();
         }
-        let path = Path::new(file);
-        let is_short = path.metadata().is_ok_and(|it| it.is_file() && it.len() < MOST_SOURCE);
-        let Some(text) = is_short.then(|| fs::read_to_string(path).ok()).flatten() else {
+        let Ok(text) = bounded_file::text(Path::new(file), bounded_file::SOURCE) else {
             return missing();
         };
         let first = line.saturating_sub(1 + AROUND);

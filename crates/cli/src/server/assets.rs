@@ -1,12 +1,15 @@
 //! The page's own files (`web/`), as they are and all in one file.
 
-use std::{borrow::Cow, fs, io::Write as _, path::Path};
+use std::{borrow::Cow, io::Write as _, path::Path};
 
 use base64::Engine as _;
 use flate2::{Compression, write::ZlibEncoder};
 use plimsoll_core::{cards, views::packed};
 
-use crate::server::answers::{Answer, Gallery, Kind, Reply};
+use crate::{
+    bounded_file,
+    server::answers::{Answer, Gallery, Kind, Reply},
+};
 
 const INDEX: &str = include_str!("../../../../web/index.html");
 const STYLE: &str = include_str!("../../../../web/style.css");
@@ -58,7 +61,7 @@ modules![
 /// The module that a page in one file runs as it is, because it unpacks the others.
 const UNPACK: &str = "unpack.js";
 
-/// Settings of the allocator whose what-ifs a page in one file carries: those that the page offers.
+/// Settings of the allocator whose what-ifs a page in one file carries: those that the page offers (`web/whatif.js`).
 const SETTINGS: [Option<&str>; 7] = [
     None,
     Some(""),
@@ -100,7 +103,7 @@ fn index() -> String {
 fn file(name: &str, text: &'static str) -> Cow<'static, str> {
     if cfg!(debug_assertions) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").join(name);
-        if let Ok(text) = fs::read_to_string(path) {
+        if let Ok(text) = bounded_file::text(&path, bounded_file::SOURCE) {
             return Cow::Owned(text);
         }
     }
@@ -254,6 +257,19 @@ mod tests {
         once.dedup();
         declared.sort();
         assert_eq!(declared, once, "two modules declare the same name");
+    }
+
+    #[test]
+    fn the_settings_made_beforehand_are_those_that_the_page_offers() {
+        let (_, text) = MODULES.iter().find(|it| it.0 == "whatif.js").unwrap();
+        let (_, list) = text.split_once("const SETTINGS = [\n").unwrap();
+        let (list, _) = list.split_once("];").unwrap();
+        let values = list.lines().map(|line| line.split('"').nth(1).unwrap());
+        let offered: Vec<Option<&str>> = values
+            .filter(|value| *value != "own")
+            .map(|value| (!value.is_empty()).then_some(if value == "default" { "" } else { value }))
+            .collect();
+        assert_eq!(offered, SETTINGS);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! bounded size, no bodies. It does not know what is asked.
 
 use std::{
-    io,
+    io::{self, Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
@@ -30,17 +30,6 @@ pub(crate) struct Request {
     headers: Vec<(String, String)>,
 }
 
-/// A connection, as it is or encrypted.
-pub(crate) trait Stream: io::Read + io::Write {
-    /// The last word, where the connection wants one.
-    fn finish(&mut self) {}
-}
-
-impl Stream for TcpStream {}
-
-/// Encrypts a connection. It does not wait for the other side.
-pub(crate) type Secure = dyn Fn(TcpStream) -> io::Result<Box<dyn Stream>> + Sync;
-
 /// What to say.
 pub(crate) struct Response {
     pub(crate) status: (u16, &'static str),
@@ -60,7 +49,6 @@ impl Request {
 /// Answers on `listener` until `wait` returns. `meanwhile` runs beside, and asks whether it is over.
 pub(crate) fn serve<T>(
     listener: &TcpListener,
-    secure: Option<&Secure>,
     answer: &(dyn Fn(&Request) -> Response + Sync),
     meanwhile: &(dyn Fn(&dyn Fn() -> bool) + Sync),
     wait: impl FnOnce() -> T,
@@ -92,7 +80,7 @@ pub(crate) fn serve<T>(
                         over.load(Ordering::Relaxed) || patience < since.elapsed()
                     };
                     // Whoever went away needs no answer.
-                    let _ = converse(stream, secure, answer, &is_over);
+                    let _ = converse(stream, answer, &is_over);
                     connections.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -119,38 +107,31 @@ pub(crate) fn serve<T>(
 
 /// Answers one request after another.
 fn converse(
-    socket: TcpStream,
-    secure: Option<&Secure>,
+    mut stream: TcpStream,
     answer: &(dyn Fn(&Request) -> Response + Sync),
     is_over: &dyn Fn(Instant) -> bool,
 ) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(TICK))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    let end = socket.try_clone()?;
-    let mut stream = match secure {
-        Some(secure) => secure(socket)?,
-        None => Box::new(socket),
-    };
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TICK))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     let mut buffer = Vec::new();
-    while let Some((request, length)) = read_head(&mut *stream, &mut buffer, is_over)? {
+    while let Some((request, length)) = read_head(&mut stream, &mut buffer, is_over)? {
         buffer.drain(..length);
         let has_body = request.header("Content-Length").is_some_and(|it| it != "0")
             || request.header("Transfer-Encoding").is_some();
         let is_last = has_body
             || request.header("Connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
-        write(&mut *stream, &request, &answer(&request), is_last)?;
+        write(&mut stream, &request, &answer(&request), is_last)?;
         if is_last {
             break;
         }
     }
-    stream.finish();
-    end.shutdown(Shutdown::Both)
+    stream.shutdown(Shutdown::Both)
 }
 
 /// The next head and how long it is; none when the other side is done, or we are: `is_over` says so of one that waits since then.
 fn read_head(
-    stream: &mut dyn Stream,
+    stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
     is_over: &dyn Fn(Instant) -> bool,
 ) -> io::Result<Option<(Request, usize)>> {
@@ -191,7 +172,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize)>> {
 }
 
 fn write(
-    stream: &mut dyn Stream,
+    stream: &mut TcpStream,
     request: &Request,
     response: &Response,
     is_last: bool,
@@ -236,7 +217,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let answer =
             |_: &Request| Response { status: (200, "OK"), headers: Vec::new(), body: Vec::new() };
-        serve(&listener, None, &answer, &|_| {}, || {
+        serve(&listener, &answer, &|_| {}, || {
             let silent: Vec<TcpStream> =
                 (0..MOST_CONNECTIONS + 20).map(|_| TcpStream::connect(address).unwrap()).collect();
             let mut owner = TcpStream::connect(address).unwrap();
@@ -258,7 +239,7 @@ mod tests {
             headers: Vec::new(),
             body: request.target.clone().into_bytes(),
         };
-        serve(&listener, None, &answer, &|_| {}, || {
+        serve(&listener, &answer, &|_| {}, || {
             let mut streams: Vec<TcpStream> =
                 (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
             for round in 0..3 {

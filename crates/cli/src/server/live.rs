@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs,
     io::{Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -18,6 +18,8 @@ use plimsoll_core::{
     units::Bytes,
     views::live::{self, LivePoint, LiveRun},
 };
+
+use crate::bounded_file;
 
 /// Runs that write for days are thinned out: a picture has fewer columns.
 const MOST_POINTS: usize = 200_000;
@@ -137,7 +139,7 @@ fn processes(session: &Path) -> Vec<(u32, PathBuf)> {
 
 /// What was written to `path` since, up to the end of its last line.
 fn whole_lines(path: &Path, read_to: &mut u64) -> Option<Vec<u8>> {
-    let mut file = File::open(path).ok()?;
+    let mut file = bounded_file::open(path).ok()?;
     file.seek(SeekFrom::Start(*read_to)).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
@@ -149,7 +151,7 @@ fn whole_lines(path: &Path, read_to: &mut u64) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::{fs::File, io::Write as _};
 
     use super::*;
 

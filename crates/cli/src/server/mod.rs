@@ -87,7 +87,7 @@ impl Server {
             }
         };
         let answer = |request: &Request| self.respond(request, gallery);
-        http::serve(&self.listener, None, &answer, &|is_over| gallery().prepare(is_over), wait)
+        http::serve(&self.listener, &answer, &|is_over| gallery().prepare(is_over), wait)
     }
 
     fn respond(&self, request: &Request, gallery: &Shown<'_>) -> Response {

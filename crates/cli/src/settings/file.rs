@@ -2,26 +2,26 @@
 //! that has one.
 
 use std::{
-    fs,
-    io::Read as _,
     ops::Range,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use plimsoll_core::spelling;
 use toml::de::{DeTable, DeValue};
 
-use crate::settings::{
-    rows::{Kind, ROWS, Row, Sayable},
-    set::{Origin, Set, shown},
-    value::{self, Value},
+use crate::{
+    bounded_file,
+    reason::reason,
+    settings::{
+        rows::{Kind, ROWS, Row, Sayable},
+        set::{Origin, Set, shown},
+        value::{self, Value},
+    },
 };
 
 const OWN: &str = "plimsoll.toml";
 const OF_PROJECT: &str = "pyproject.toml";
-/// Settings have some lines; a project's file some thousand.
-const LARGEST: u64 = 1 << 20;
 
 /// Reads the nearest one, upwards from `folder`; none if there is none.
 pub(super) fn read(folder: &Path) -> anyhow::Result<Option<(PathBuf, Vec<Set>)>> {
@@ -31,10 +31,9 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Option<(PathBuf, Vec<Set>)>>
             if !path.is_file() {
                 continue;
             }
-            let mut text = String::new();
-            fs::File::open(&path)
-                .and_then(|it| it.take(LARGEST).read_to_string(&mut text))
-                .with_context(|| format!("cannot read the settings in {}", path.display()))?;
+            let text = bounded_file::text(&path, bounded_file::WRITTEN_BY_HAND).map_err(|it| {
+                anyhow!("cannot read the settings in {}: {}", path.display(), reason(&it))
+            })?;
             let file = File { path: &path, text: &text };
             if name == OWN {
                 return Ok(Some((path.clone(), file.own()?)));

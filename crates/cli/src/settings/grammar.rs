@@ -1,11 +1,13 @@
 //! The command line, read with the settings for what it leaves open.
 
-use std::io::{self, Write as _};
+use std::env;
 
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use plimsoll_core::printable::printable;
 
 use crate::{
     cli::Cli,
+    output::{self, say},
     settings::{
         here::Settings,
         rows::{ROWS, Row},
@@ -15,10 +17,10 @@ use crate::{
 
 /// The command line. Ends the process as clap does: for `--help`, and when it makes no sense.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
-    let given = Cli::command().get_matches();
+    let given = Cli::command().try_get_matches().unwrap_or_else(|it| refused(&it, Cli::command()));
     let settings = open(&given)?;
     if settings.is_empty() {
-        return Ok(Cli::from_arg_matches(&given).unwrap_or_else(|it| it.exit()));
+        return Ok(Cli::from_arg_matches(&given).unwrap_or_else(|it| refused(&it, Cli::command())));
     }
     tell(&given, &settings);
     let mut whole = Cli::command();
@@ -28,8 +30,23 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
             it.mut_arg(id(set.row.option()), |arg| arg.default_values(set.value.words()))
         })
     });
-    let matches = whole.get_matches();
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|it| it.exit()))
+    let matches = whole.clone().try_get_matches().unwrap_or_else(|it| refused(&it, whole.clone()));
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|it| refused(&it, whole)))
+}
+
+/// Ends the process: with help, which is ours, or with what is wrong with words that may be a stranger's. Those are quoted in what clap says, so
+/// it is told once more of words that can be seen.
+#[expect(clippy::exit, reason = "as clap does")]
+fn refused(error: &clap::Error, grammar: Command) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let words = env::args_os().map(|it| printable(&it.to_string_lossy()).into_owned());
+    match grammar.try_get_matches_from(words) {
+        Err(it) if it.use_stderr() => output::report(&it.render().to_string()),
+        _ => say(&error.render().to_string()),
+    }
+    std::process::exit(error.exit_code());
 }
 
 /// The settings that hold for what was not given.
@@ -59,7 +76,7 @@ fn tell(given: &ArgMatches, settings: &[Set]) {
         .iter()
         .map(|it| format!("--{} {} ({})", it.row.option(), it.value, it.origin.shown()))
         .collect();
-    let _ = writeln!(io::stderr(), "plimsoll: with {}", said.join(", "));
+    say(&format!("with {}", said.join(", ")));
 }
 
 /// As the grammar calls an option.

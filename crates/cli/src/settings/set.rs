@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::settings::{rows::Row, value::Value};
+use crate::{
+    output,
+    settings::{rows::Row, value::Value},
+};
 
 /// A setting that somebody made.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ impl Origin {
     pub(crate) fn shown(&self) -> String {
         match self {
             Origin::Environment(variable) => variable.clone(),
-            Origin::File { path, line } => format!("{}:{line}", shown(path).display()),
+            Origin::File { path, line } => format!("{}:{line}", output::shown(shown(path))),
         }
     }
 }

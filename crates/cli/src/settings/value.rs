@@ -7,6 +7,7 @@ use clap::CommandFactory as _;
 use plimsoll_core::{
     cards,
     plan::{CATALOGUE, find},
+    printable::is_printable,
     spelling,
 };
 use toml::de::DeValue;
@@ -119,6 +120,13 @@ impl Value {
     /// Whether its option would take it, so that whoever wrote it learns where it stands.
     fn check(&self, row: &Row) -> Result<(), String> {
         for word in self.words() {
+            // It is said in every run, and a file may be a stranger's.
+            if !word.chars().all(is_printable) {
+                return Err(format!(
+                    "{} is {word:?}; expected characters that can be seen",
+                    row.key
+                ));
+            }
             match row.kind {
                 // A file that describes one is read when it is needed.
                 Kind::Card | Kind::Cards if !word.ends_with(".toml") => {

@@ -225,15 +225,17 @@ fn memory_that_holds_not_even_the_context() {
 #[test]
 fn json_path_is_checked_before_the_run() {
     let place = Place::new();
-    let script = place.script("train", "touch $PLIMSOLL_CACHE/ran");
+    fs::create_dir(place.marks()).unwrap();
+    let script = place.script("train", "touch $MARKS/ran");
     let script = script.to_str().unwrap();
-    place.run(&["predict", "--json", "no/such/folder/report.json", "--", script]).assert_sentence(
+    let run = |option: &str, path: &str| {
+        place.run(&["predict", "--through", "marks", option, path, "--", script])
+    };
+    run("--json", "no/such/folder/report.json").assert_sentence(
         "cannot write no/such/folder/report.json: no such file or directory; nothing was run",
     );
-    place
-        .run(&["predict", "--record", "/proc/recording.zip", "--", script])
-        .assert_sentence("cannot write /proc/recording.zip");
-    assert!(!place.cache().join("ran").exists());
+    run("--record", "/proc/recording.zip").assert_sentence("cannot write /proc/recording.zip");
+    assert!(!place.marks().join("ran").exists());
 }
 
 #[test]
@@ -264,6 +266,17 @@ fn a_phantom_on_a_phantom() {
 }
 
 #[test]
+fn a_parameter_that_no_remedy_has_is_refused_with_its_place() {
+    let place = Place::new();
+    let plan = "version = 1\n[[remedy]]\nid = \"micro-batches\"\nprats = 4\n";
+    fs::write(place.path().join("plan.toml"), plan).unwrap();
+    place.script("train", "exit 0");
+    place.run(&["run", "--no-gpu", "--plan", "plan.toml", "--", "./train"]).assert_sentence(
+        "cannot read the plan plan.toml: line 4: micro-batches has no parameter `prats`; did you mean `parts`?",
+    );
+}
+
+#[test]
 fn a_plan_that_is_somebody_elses_is_refused_before_anything_runs() {
     let place = Place::new();
     fs::write(place.path().join("plan.toml"), "version = 1\n").unwrap();
@@ -274,6 +287,31 @@ fn a_plan_that_is_somebody_elses_is_refused_before_anything_runs() {
     place.run(&fit).assert_sentence("plan.diff is there already");
     assert!(!place.path().join("ran").exists());
     assert_eq!(fs::read_to_string(place.path().join("plan.diff")).unwrap(), "--- mine\n");
+}
+
+#[test]
+fn a_folder_with_files_takes_no_layer() {
+    let place = Place::new();
+    let kept = place.path().join("kept");
+    fs::create_dir(&kept).unwrap();
+    let run = || {
+        place.run(&[
+            "predict",
+            "--writes",
+            "keep=kept",
+            "--",
+            "sh",
+            "-c",
+            "echo n > new; rm -f old",
+        ])
+    };
+    run().assert_sentence("no process of the command imported torch");
+    assert_eq!(fs::read_to_string(kept.join("deleted.txt")).unwrap(), "");
+    fs::write(kept.join("deleted.txt"), "mine").unwrap();
+    run().assert_sentence(
+        "kept is there, and is no empty folder; --writes keep=DIR wants a new or an empty one",
+    );
+    assert_eq!(fs::read_to_string(kept.join("deleted.txt")).unwrap(), "mine");
 }
 
 /// What a stranger's script may put where plimsoll reads what the run did.

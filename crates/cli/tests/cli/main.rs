@@ -10,4 +10,5 @@ mod explain;
 mod export;
 mod output;
 mod replay;
+mod strangers;
 mod support;

@@ -36,12 +36,28 @@ impl Place {
         self.path().join("cache")
     }
 
+    /// Where in it all of plimsoll's lies.
+    pub(crate) fn own(&self) -> PathBuf {
+        self.cache().join("plimsoll-cache")
+    }
+
+    /// A folder, `$MARKS`, into which a script of [`Place::marking`] writes in truth.
+    pub(crate) fn marks(&self) -> PathBuf {
+        self.path().join("marks")
+    }
+
+    /// `plimsoll predict -- COMMAND`
+    pub(crate) fn marking(&self, command: &str) -> Command {
+        fs::create_dir_all(self.marks()).unwrap();
+        self.plimsoll(&["predict", "--through", "marks", "--", command])
+    }
+
     /// Where the bundle was unpacked; there is one.
     pub(crate) fn bundle(&self) -> PathBuf {
-        let bundles: Vec<PathBuf> = names(&self.cache())
+        let bundles: Vec<PathBuf> = names(&self.own())
             .into_iter()
-            .filter(|it| it.len() == 32)
-            .map(|it| self.cache().join(it))
+            .filter(|it| it.starts_with("bundle-"))
+            .map(|it| self.own().join(it))
             .collect();
         assert_eq!(bundles.len(), 1, "{bundles:?}");
         bundles.into_iter().next().unwrap()
@@ -75,6 +91,7 @@ impl Place {
             .current_dir(self.path())
             .env("PLIMSOLL_CACHE", self.cache())
             .env("HOME", self.path().join("home"))
+            .env("MARKS", self.marks())
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove("NO_COLOR")
             .env_remove("PLIMSOLL_PYTHON")
@@ -94,8 +111,10 @@ impl Place {
 
     /// Nothing of a run is left in the cache.
     pub(crate) fn assert_no_session(&self) {
-        let left = names(&self.cache().join("sessions"));
-        assert!(left.is_empty(), "{left:?}");
+        for folder in ["sessions", "layers"] {
+            let left = names(&self.own().join(folder));
+            assert!(left.is_empty(), "{folder}: {left:?}");
+        }
     }
 }
 

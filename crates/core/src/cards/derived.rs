@@ -6,7 +6,7 @@ use crate::units::Bytes;
 const LOCAL: u64 = 1792;
 /// What is in a context beside local memory and handles, and the handles of a training: two of cuDNN and, before Hopper,
 /// two of cuBLAS that are small. Found, with [`RANGE`], from what PyTorch's out-of-memory messages say of 49 processes on
-/// 21 cards (`bench/cards/contexts.py`).
+/// 21 cards (`bench/instruments/contexts.py`).
 const BASE: Bytes = Bytes::mib(84);
 /// A handle of cuBLAS: on Hopper and on Blackwell of data centres it takes twice its workspace of 32 MiB.
 const BLAS: [Bytes; 2] = [Bytes::mib(10), Bytes::mib(64)];

@@ -8,6 +8,7 @@ use crate::{
         error::{CardError, KEYS},
         names, parts,
     },
+    printable::is_printable,
     spelling,
     units::Bytes,
 };
@@ -148,7 +149,8 @@ pub(super) struct Catalogue {
 impl Catalogue {
     /// Reads it: complete cards.
     pub(super) fn read(text: &str) -> Result<Catalogue, CardError> {
-        let File { capability, chip, card, mig } = toml::from_str(text).map_err(toml_error)?;
+        let File { capability, chip, card, mig } =
+            toml::from_str(text).map_err(|it| toml_error(text, &it))?;
         let mut res = Catalogue { limits: capability, chips: chip, ..Catalogue::default() };
         res.cards = card.into_iter().map(|it| res.card(it, None)).collect::<Result<_, _>>()?;
         for Slice { cards, profile, total, sm_count } in mig {
@@ -195,7 +197,7 @@ impl Catalogue {
     /// that does not follow.
     pub(super) fn parse(&self, text: &str) -> Result<Card, CardError> {
         refuse_unknown_keys(text)?;
-        let text: CardText = toml::from_str(text).map_err(toml_error)?;
+        let text: CardText = toml::from_str(text).map_err(|it| toml_error(text, &it))?;
         let base = match &text.like {
             Some(like) => Some(self.find(like)?),
             None => None,
@@ -315,6 +317,12 @@ impl Catalogue {
             return Err(CardError::Value { key: "total", why });
         }
         refuse_what_no_card_has(&name, total, sm_count, &gpcs)?;
+        refuse_what_nobody_sees("id", text.id.as_deref())?;
+        refuse_what_nobody_sees("name", Some(&name))?;
+        refuse_what_nobody_sees("source", text.source.as_deref())?;
+        for it in &text.aliases {
+            refuse_what_nobody_sees("aliases", Some(it))?;
+        }
         let nccl = text.nccl.as_ref().map(NcclText::read).or_else(|| base?.nccl);
         if let Some(it) = nccl.filter(|it| it.sizes().into_iter().any(|it| total < it)) {
             let most = it.sizes().into_iter().max().unwrap_or_default();
@@ -410,7 +418,7 @@ fn refuse_what_no_card_has(
     gpcs: &[u32],
 ) -> Result<(), CardError> {
     let refused = |key, why: &str| Err(CardError::Value { key, why: why.to_owned() });
-    if 100 < name.chars().count() || name.chars().any(char::is_control) {
+    if 100 < name.chars().count() {
         return refused("name", "expected one line of at most 100 letters");
     }
     if Bytes::gib(4096) < total {
@@ -423,6 +431,17 @@ fn refuse_what_no_card_has(
         return refused("gpcs", "expected numbers from 1 to 64");
     }
     Ok(())
+}
+
+/// Every report has a card's names.
+fn refuse_what_nobody_sees(key: &'static str, text: Option<&str>) -> Result<(), CardError> {
+    match text.filter(|it| !it.chars().all(is_printable)) {
+        Some(text) => {
+            let why = format!("found {text:?}; expected characters that can be seen");
+            Err(CardError::Value { key, why })
+        }
+        None => Ok(()),
+    }
 }
 
 fn size(key: &'static str, it: &SizeText) -> Result<Bytes, CardError> {
@@ -450,7 +469,7 @@ fn capability(text: &str) -> Result<(u32, u32), CardError> {
 }
 
 fn refuse_unknown_keys(text: &str) -> Result<(), CardError> {
-    let table: toml::Table = text.parse().map_err(toml_error)?;
+    let table: toml::Table = text.parse().map_err(|it| toml_error(text, &it))?;
     let Some(key) = table.keys().find(|it| !KEYS.contains(&it.as_str())) else { return Ok(()) };
     let stands_here = |line: &str| {
         line.trim_start().trim_start_matches(['"', '\'', '[']).starts_with(key.as_str())
@@ -460,8 +479,11 @@ fn refuse_unknown_keys(text: &str) -> Result<(), CardError> {
     Err(CardError::UnknownKey { key: key.clone(), near, line })
 }
 
-fn toml_error(error: toml::de::Error) -> CardError {
-    CardError::Toml(error.to_string().trim_end().to_owned())
+/// What is wrong with `text`, in one sentence.
+fn toml_error(text: &str, error: &toml::de::Error) -> CardError {
+    let before = error.span().and_then(|it| text.get(..it.start)).unwrap_or_default();
+    let line = 1 + before.matches('\n').count();
+    CardError::Toml(format!("line {line}: {}", error.message()))
 }
 
 #[cfg(test)]
@@ -503,7 +525,7 @@ mod tests {
     #[test]
     fn errors_say_what_was_found_and_what_to_do() {
         let error = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(error("name = ").starts_with("not a card file: TOML parse error at line 1"));
+        assert!(error("name = ").starts_with("not a card file: line 1: "));
         assert_eq!(
             error("like = \"h200\"\n\nsmcount = 3\n"),
             format!(

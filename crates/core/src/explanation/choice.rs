@@ -22,10 +22,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    codes::ProblemCode,
     explanation::{
         oom::Oom,
         proof::Proof,
-        root_cause::{EVALUATION, LARGE_PART, LEAKS, RootCause, told_as},
+        root_cause::{LARGE_PART, RootCause, is_leak, told_as},
     },
     failures::Cause,
     findings::{Case, Finding, Kind, Weight, category_name},
@@ -52,14 +53,14 @@ pub(super) fn choose(
     let failed = Failed::new(case, event, oom, findings, proof);
     failed
         .leak()
-        .or_else(|| failed.avoidable("leak/earlier-models"))
+        .or_else(|| failed.avoidable(ProblemCode::EarlierModels))
         .or_else(|| failed.larger_input())
-        .or_else(|| failed.avoidable("copies/double-buffer"))
+        .or_else(|| failed.avoidable(ProblemCode::DoubleBuffer))
         .or_else(|| failed.limit())
         .or_else(|| failed.other_process())
         .or_else(|| failed.pieces())
-        .or_else(|| failed.avoidable("inputs/all-on-device"))
-        .or_else(|| failed.avoidable("growth/kv-cache"))
+        .or_else(|| failed.avoidable(ProblemCode::AllOnDevice))
+        .or_else(|| failed.avoidable(ProblemCode::KvCache))
         .or_else(|| failed.graphs_of_one_step())
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
@@ -155,23 +156,20 @@ impl<'a> Failed<'a> {
             && !run.timeline.has(Stage::Backward)
             && run.timeline.has(Stage::Forward)
             && !run.timeline.has(Stage::Evaluation);
-        if is_idle && res.code == "leak/graph-retained"
-            || never_trains && res.code == "leak/results-kept"
+        if is_idle && res.code == ProblemCode::GraphRetained
+            || never_trains && res.code == ProblemCode::ResultsKept
         {
-            res.code = EVALUATION;
+            res.code = ProblemCode::EvalWithoutNoGrad;
             res.text = format!("gradients are on and no backward pass comes: {}", res.text);
         }
         res
     }
 
     fn leak(&self) -> Option<RootCause> {
-        let is_leak = |it: &&Finding| {
-            let code = told_as(it.code);
-            it.weight == Weight::Problem && (code == EVALUATION || LEAKS.contains(&code))
-        };
+        let is_leak = |it: &&Finding| it.weight == Weight::Problem && is_leak(told_as(it.code));
         let leaks = || self.findings.iter().filter(is_leak).filter(|it| self.counts(it.bytes));
         // What an error holds looks like results that are kept, and is not mended like them.
-        let is_held = |it: &Finding| it.code == "leak/traceback-kept";
+        let is_held = |it: &Finding| it.code == ProblemCode::TracebackKept;
         let enough = leaks().filter(|it| self.fits_without(it));
         // Of one that is small beside another leak, the other one is the cause.
         let most = enough.clone().map(|it| it.bytes).max().unwrap_or_default();
@@ -192,7 +190,8 @@ impl<'a> Failed<'a> {
     }
 
     fn larger_input(&self) -> Option<RootCause> {
-        let is_it = |it: &&Finding| it.code == "inputs/dynamic-shapes" && it.step == self.oom.step;
+        let is_it =
+            |it: &&Finding| it.code == ProblemCode::DynamicShapes && it.step == self.oom.step;
         let found = self.findings.iter().find(is_it)?;
         let explains = self.counts(found.bytes) || self.missing() <= found.bytes;
         let mut res = self.of(found, "");
@@ -202,7 +201,7 @@ impl<'a> Failed<'a> {
     }
 
     /// What needs not be there, although somebody uses it.
-    fn avoidable(&self, code: &str) -> Option<RootCause> {
+    fn avoidable(&self, code: ProblemCode) -> Option<RootCause> {
         let is_it = |it: &&Finding| it.code == code && self.counts(it.bytes);
         let found = self.findings.iter().filter(is_it).find(|it| self.fits_without(it))?;
         Some(self.of(found, &self.would_have_fitted()))
@@ -210,7 +209,7 @@ impl<'a> Failed<'a> {
 
     fn limit(&self) -> Option<RootCause> {
         (self.oom.cause == Cause::Limit).then(|| RootCause {
-            code: "limit/process",
+            code: ProblemCode::ProcessLimit,
             at: None,
             bytes: self.asked,
             text: self.oom.why.clone(),
@@ -222,7 +221,7 @@ impl<'a> Failed<'a> {
         let others = self.oom.others.filter(|it| self.missing() <= *it)?;
         let capacity = self.oom.facts.capacity.unwrap_or(self.allocated + self.free);
         (capacity.0 / 100 * LEAST_SHARE <= others.0).then(|| RootCause {
-            code: "outside/not-pytorch",
+            code: ProblemCode::NotPytorch,
             at: None,
             bytes: others,
             text: format!(
@@ -247,7 +246,7 @@ impl<'a> Failed<'a> {
             && reserved.0 / 100 * LEAST_SHARE <= self.slack.0
             && (!self.is_large_request() || self.asked.0 / 4 <= self.slack.0);
         (serves && (is_much || fitted_before)).then(|| RootCause {
-            code: "fragmentation/slack",
+            code: ProblemCode::Slack,
             at: None,
             bytes: self.slack,
             text: format!(
@@ -282,7 +281,7 @@ impl<'a> Failed<'a> {
         let awaited = self.case.growth.iter().filter(|it| it.kind == Kind::GraphAwaited);
         let most = awaited.max_by_key(|it| it.held)?;
         (self.allocated.0 / 3 <= most.held.0).then(|| RootCause {
-            code: "size/activations",
+            code: ProblemCode::Activations,
             at: most.at.clone(),
             bytes: most.held,
             text: format!(
@@ -319,7 +318,7 @@ impl<'a> Failed<'a> {
         let all = self.all();
         let is_large = self.is_large_request();
         // As many of its size as are there, and the one more that failed.
-        let few = self.findings.iter().find(|it| it.code == "size/one-allocation");
+        let few = self.findings.iter().find(|it| it.code == ProblemCode::OneAllocation);
         let few = few.filter(|it| {
             it.at.is_some() && it.count <= 2 && all.0 / LARGE_PART * 2 <= (it.bytes + self.asked).0
         });
@@ -343,7 +342,7 @@ impl<'a> Failed<'a> {
             format!("{} of all that there is", percent(bytes.share_of(all)))
         };
         Some(RootCause {
-            code: "size/one-allocation",
+            code: ProblemCode::OneAllocation,
             at,
             bytes,
             text: format!("one line's result is too large: {bytes}, {share}"),
@@ -450,7 +449,7 @@ impl<'a> Failed<'a> {
         let so_far =
             if parts.is_empty() { format!("{} so far", self.allocated) } else { parts.join(", ") };
         RootCause {
-            code: "size/model-states",
+            code: ProblemCode::ModelStates,
             at: self.line_of_states().or_else(|| self.at()),
             bytes: bytes.max(self.asked),
             text: format!(
@@ -488,7 +487,7 @@ impl<'a> Failed<'a> {
         }
         if activations + asked < self.allocated && !self.counts(activations + asked) {
             return RootCause {
-                code: "size/too-large",
+                code: ProblemCode::TooLarge,
                 at: self.at(),
                 bytes: self.allocated,
                 text: format!(
@@ -519,7 +518,7 @@ impl<'a> Failed<'a> {
             _ => "one step keeps too much for its backward pass",
         };
         RootCause {
-            code: "size/activations",
+            code: ProblemCode::Activations,
             at,
             bytes: activations,
             text: format!("{what}: {activations} of the {} allocated", self.allocated),

@@ -20,13 +20,14 @@ pub use held::NoSuchDevice;
 pub use next::Next;
 pub use oom::{Oom, Shape};
 pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
-pub use root_cause::{CODES, RootCause};
+pub use root_cause::RootCause;
 
 pub use crate::prediction::device_run::InOnePiece;
 
 use std::sync::Arc;
 
 use crate::{
+    codes::{ProblemCode, RemarkCode, StatementCode},
     failures::{self, Failure},
     findings::{self, Finding, Weight, Window},
     prediction::device_run::DeviceRun,
@@ -208,7 +209,7 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         let since = recording.trace.as_ref().and_then(|it| it.written_since);
         res.torch_at_least = since.map(TorchVersion::two);
     }
-    let sampled = recording.notes.remarks.iter().filter(|it| it.code == "sampled-stacks");
+    let sampled = recording.notes.remarks.iter().filter(|it| it.code == RemarkCode::SampledStacks);
     res.notes.extend(sampled.map(|it| it.text.clone()));
     for run in runs {
         let evidence = run.evidence();
@@ -297,14 +298,14 @@ fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
     let facts = &oom.facts;
     let is_its = |it: &&Statement| {
         text.printed.get(it.of).is_some_and(|of| {
-            it.code == "levels/grow"
+            it.code == StatementCode::LevelsGrow
                 && !of.kind.is_of_device()
                 && (&of.writer, of.rank) == (&facts.writer, facts.rank)
                 && it.line < facts.at
         })
     };
     // What kills without a word, where the host was nearly full, is the host's own.
-    let is_full = |it: &Statement| it.code == "host/nearly-full" && it.line < facts.at;
+    let is_full = |it: &Statement| it.code == StatementCode::HostNearlyFull && it.line < facts.at;
     if facts.backend == failures::Backend::Host
         && oom.cause == failures::Cause::Unknown
         && let Some(it) = says.iter().find(|it| is_full(it))
@@ -312,7 +313,7 @@ fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
         oom.cause = failures::Cause::Host;
         oom.why = format!("{}; then the process was killed", it.text);
         oom.root = RootCause {
-            code: "outside/host",
+            code: ProblemCode::Host,
             text: oom.why.clone(),
             is_sure: false,
             ..oom.root.clone()
@@ -328,7 +329,7 @@ fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
         oom.shape = Shape::OverTime;
         oom.why.clone_from(&it.text);
         oom.root = RootCause {
-            code: "growth/per-step",
+            code: ProblemCode::PerStep,
             bytes: it.bytes.unwrap_or_default(),
             text: it.text.clone(),
             is_sure: false,

@@ -2,6 +2,7 @@
 
 use crate::{
     cards::{self, Card},
+    codes::StatementCode,
     explanation::Oom,
     failures::{Backend, Cause},
     printed::{Command, Kind, Printed, PrintedText, Statement},
@@ -155,7 +156,7 @@ fn fit(oom: &Oom, text: &PrintedText) -> Next {
 }
 
 fn record(text: &PrintedText, says: &[Statement]) -> Next {
-    let grows = says.iter().find(|it| it.code == "levels/grow");
+    let grows = says.iter().find(|it| it.code == StatementCode::LevelsGrow);
     let of: Option<&Printed> =
         says.first().and_then(|it| text.printed.get(it.of)).or_else(|| text.printed.first());
     let line = of.and_then(Printed::last).map_or(usize::MAX, |it| it.line);

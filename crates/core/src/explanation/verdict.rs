@@ -2,6 +2,7 @@
 //! would have had to go, and whether it is size, growth, fragmentation, a limit or somebody else.
 
 use crate::{
+    codes::{Family, ProblemCode},
     explanation::{
         choice,
         oom::{Oom, Shape},
@@ -27,7 +28,7 @@ const LESS_STATE: [&str; 2] = [
 const FEWER: [&str; 2] =
     ["fewer or shorter inputs at a time", "half precision: `.half()`, or autocast to bf16"];
 /// Causes that no line's remedy is the first for.
-const GENERAL: [&str; 2] = ["size/model-states", "size/activations"];
+const GENERAL: [ProblemCode; 2] = [ProblemCode::ModelStates, ProblemCode::Activations];
 
 /// The error that ended the run on this device, if there was one.
 pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure]) -> Option<Oom> {
@@ -100,7 +101,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     };
     let worth = findings.iter().filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes);
     let worth = worth.filter(is_there);
-    for it in worth.filter(|it| !it.code.starts_with("fragmentation")).take(4) {
+    for it in worth.filter(|it| it.code.family() != Family::Fragmentation).take(4) {
         let proven = proof.as_ref().filter(|_| !it.blocks.is_empty());
         let said = match proven {
             Some(proof) => {
@@ -123,7 +124,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         remedies.insert(0, format!("{setting} ({said})"));
     }
     // What mends the cause comes first.
-    let at = |code: &str| findings.iter().find(|it| root_cause::told_as(it.code) == code);
+    let at = |code: ProblemCode| findings.iter().find(|it| root_cause::told_as(it.code) == code);
     if let Some(it) = at(res.root.code) {
         let of_cause = format!("({}: ", it.code);
         remedies.sort_by_key(|it| !it.contains(&of_cause));
@@ -161,15 +162,16 @@ fn general(oom: &mut Oom, said: Cause, remedies: &[String]) -> Vec<String> {
     let trains = oom.facts.phase != Some(Phase::Evaluation);
     match (oom.cause, oom.root.code) {
         (Cause::Leak, _) => Vec::new(),
-        (_, "size/model-states") => owned(LESS_STATE),
-        (_, "size/one-allocation") => {
-            let is_there = remedies.iter().any(|it| it.contains("(size/one-allocation: "));
+        (_, ProblemCode::ModelStates) => owned(LESS_STATE),
+        (_, ProblemCode::OneAllocation) => {
+            let of_one = format!("({}: ", ProblemCode::OneAllocation);
+            let is_there = remedies.iter().any(|it| it.contains(&of_one));
             let chunks = (!is_there).then(|| findings::IN_CHUNKS.to_owned());
             let smaller = oom.facts.phase.is_some() && trains;
             let smaller = if smaller { owned(failures::SMALLER) } else { Vec::new() };
             chunks.into_iter().chain([failures::SHAPES.to_owned()]).chain(smaller).collect()
         }
-        (Cause::Size, code) if code.starts_with("growth/") => Vec::new(),
+        (Cause::Size, code) if code.family() == Family::Growth => Vec::new(),
         (Cause::Size, _) if !trains => owned(FEWER),
         (cause, _) if cause == said || remedies.is_empty() => of_message,
         (Cause::Size, _) => owned(failures::SMALLER),
@@ -180,7 +182,7 @@ fn general(oom: &mut Oom, said: Cause, remedies: &[String]) -> Vec<String> {
 fn shape(oom: &Oom, findings: &[Finding], has_backward: bool) -> Shape {
     let step = oom.step.unwrap_or(1);
     let dynamic =
-        findings.iter().any(|it| it.code == "inputs/dynamic-shapes" && it.step == oom.step);
+        findings.iter().any(|it| it.code == ProblemCode::DynamicShapes && it.step == oom.step);
     match oom.facts.phase {
         _ if oom.cause == Cause::Leak => Shape::OverTime,
         _ if dynamic => Shape::LargeInput,

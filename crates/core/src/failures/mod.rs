@@ -231,11 +231,6 @@ impl Backend {
             Backend::Other => "an unknown library",
         }
     }
-
-    /// Whether PyTorch's caching allocator said it, in one of its templates.
-    pub fn is_torch_allocator(self) -> bool {
-        matches!(self, Backend::Cuda | Backend::Hip | Backend::Xpu | Backend::Npu)
-    }
 }
 
 impl Kind {
@@ -320,11 +315,5 @@ impl Failure {
     fn context_guess(&self) -> Bytes {
         let share = self.capacity.map_or(0, |it| it.0 / 10);
         Bytes(share.clamp(Bytes::mib(512).0, Bytes::gib(1).0))
-    }
-
-    /// What this process had beside PyTorch's allocator.
-    pub fn outside_pytorch(&self) -> Option<Bytes> {
-        let (process, reserved) = (self.own_process()?, self.reserved?);
-        (reserved <= process).then(|| process.saturating_sub(reserved))
     }
 }

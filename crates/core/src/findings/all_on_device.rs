@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::CodeLine,
@@ -10,12 +11,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "inputs/all-on-device",
-    title: "all data is on the device before training begins",
-    page: include_str!("all_on_device.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::AllOnDevice, find };
 
 /// Fewer blocks are a table, a buffer, a batch that is used again.
 const LEAST_BLOCKS: usize = 16;

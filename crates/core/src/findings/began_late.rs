@@ -1,16 +1,12 @@
 //! Recording began when memory was already in use.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "recording/began-late",
-    title: "recording began late",
-    page: include_str!("began_late.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::BeganLate, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let window = case.window;

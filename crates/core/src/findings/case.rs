@@ -255,17 +255,6 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether a frame of `stack` has one of `words` in its function or file name.
-    pub(crate) fn stack_says(&self, stack: StackId, words: &[&str]) -> bool {
-        let trace = self.run.trace;
-        trace.frames(stack).any(|it| {
-            let function = trace.text(it.function).to_ascii_lowercase();
-            let file = trace.text(it.file);
-            let name = file.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
-            words.iter().any(|word| function.contains(word) || name.contains(word))
-        })
-    }
-
     /// What is live at the peak for each purpose.
     pub(crate) fn by_category(&self) -> BTreeMap<Category, (Bytes, u64)> {
         let mut res: BTreeMap<Category, (Bytes, u64)> = BTreeMap::new();

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::CodeLine,
@@ -11,12 +12,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "copies/double-buffer",
-    title: "the same data twice at the peak",
-    page: include_str!("double_buffer.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::DoubleBuffer, find };
 
 /// Fewer blocks are no parts of one whole.
 const PARTS: usize = 4;
@@ -87,7 +83,7 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     let live = case.live_after(moment);
     let cloned = cloned(case, &live);
     let is_copy = |it: &&Live| {
-        case.stage(it.block) != Stage::Setup && case.stack_says(case.stack(it.block), &["deepcopy"])
+        case.stage(it.block) != Stage::Setup && case.signs(it.block).has(Signs::DEEPCOPY)
             || cloned.contains(&it.block)
     };
     let blocks: Vec<_> = live.iter().filter(is_copy).collect();
@@ -154,7 +150,7 @@ fn cloned(case: &Case<'_>, live: &[Live]) -> BTreeSet<BlockId> {
 fn loaded(case: &Case<'_>) -> Option<Finding> {
     let is_load = |it: &&crate::prediction::origins::Live| {
         let stack = case.stack(it.block);
-        case.stack_says(stack, &["serialization.py"])
+        case.run.stacks.signs(stack).has(Signs::LOADED)
     };
     let mut blocks = case.live.iter().filter(is_load).peekable();
     let first = *blocks.peek()?;

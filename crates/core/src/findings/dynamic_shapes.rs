@@ -3,18 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{stacks::Signs, timeline::Stage},
     trace::{EventId, StackId},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "inputs/dynamic-shapes",
-    title: "the largest input makes the peak",
-    page: include_str!("dynamic_shapes.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::DynamicShapes, find };
 
 /// Steps that say something about the others.
 const LEAST: usize = 4;

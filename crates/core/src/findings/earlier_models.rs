@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::CodeLine,
@@ -14,12 +15,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "leak/earlier-models",
-    title: "models of earlier experiments are still on the device",
-    page: include_str!("earlier_models.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::EarlierModels, find };
 
 /// Of each parameter: its gradient, and the two states of Adam.
 const MOST_BESIDE: u32 = 3;
@@ -81,7 +77,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 type IsOne = fn(&Case<'_>, BlockId) -> bool;
 
 fn is_copied(case: &Case<'_>, block: BlockId) -> bool {
-    case.stack_says(case.stack(block), &["deepcopy"])
+    case.signs(block).has(Signs::DEEPCOPY)
 }
 
 fn is_of_a_model(case: &Case<'_>, block: BlockId) -> bool {

@@ -1,13 +1,11 @@
 //! Forward passes that no backward pass follows keep their graph: evaluation without `no_grad`.
 
-use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
-
-pub(super) const RULE: Rule = Rule {
-    code: "leak/eval-without-no-grad",
-    title: "forward passes without no_grad whose results are kept",
-    page: include_str!("eval_without_no_grad.md"),
-    find,
+use crate::{
+    codes::ProblemCode,
+    findings::{Case, Finding, Rule, Weight, growth::Kind},
 };
+
+pub(super) const RULE: Rule = Rule { code: ProblemCode::EvalWithoutNoGrad, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::GraphWithoutBackward);

@@ -1,7 +1,12 @@
 //! What a rule finds, and what a rule is.
 
 use crate::{
-    findings::Case, prediction::Category, recording::CodeLine, replay::BlockId, units::Bytes,
+    codes::{Family, ProblemCode},
+    findings::Case,
+    prediction::Category,
+    recording::CodeLine,
+    replay::BlockId,
+    units::Bytes,
 };
 
 /// How much a finding matters.
@@ -18,8 +23,8 @@ pub enum Weight {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Its stable code, such as `leak/graph-retained`.
-    pub code: &'static str,
+    /// Which.
+    pub code: ProblemCode,
     /// How much it matters.
     pub weight: Weight,
     /// One sentence with the numbers.
@@ -46,19 +51,15 @@ pub struct Finding {
 /// One kind of problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Its stable code.
-    pub code: &'static str,
-    /// What it is, in a few words.
-    pub title: &'static str,
-    /// The manual page, in Markdown.
-    pub page: &'static str,
+    /// Which: one that has a page.
+    pub code: ProblemCode,
     pub(super) find: fn(&Case<'_>) -> Vec<Finding>,
 }
 
 impl Finding {
     /// Whether it is about the host's memory, so that the device has nothing of it.
     pub fn is_of_host(&self) -> bool {
-        self.code.starts_with("host/")
+        self.code.family() == Family::Host
     }
 
     /// What to tell first: the largest, of the device before the host's.

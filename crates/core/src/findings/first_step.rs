@@ -1,17 +1,13 @@
 //! The first step against the later ones: what arrives after it is no leak.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::timeline::Stage,
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "steps/first-against-later",
-    title: "later steps take more than the first",
-    page: include_str!("first_step.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::FirstAgainstLater, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let run = case.run;

@@ -1,6 +1,9 @@
 //! Temporaries of an optimizer that works on all parameters at once (`foreach`).
 
+use std::collections::BTreeMap;
+
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, stacks::Signs},
     recording::is_users_code,
@@ -8,18 +11,16 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "optimizer/foreach-temporaries",
-    title: "the optimizer's temporaries make the peak",
-    page: include_str!("foreach.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::ForeachTemporaries, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
+    // Many blocks come from few stacks, which may be deep.
+    let mut own: BTreeMap<StackId, bool> = BTreeMap::new();
     let temporary = case.live.iter().filter(|it| {
+        let stack = case.stack(it.block);
         it.category == Category::Temporaries
             && case.signs(it.block).has(Signs::OPTIMIZER)
-            && !is_own(case, case.stack(it.block))
+            && !*own.entry(stack).or_insert_with(|| is_own(case, stack))
     });
     let blocks: Vec<_> = temporary.collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();

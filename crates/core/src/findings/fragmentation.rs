@@ -1,17 +1,13 @@
 //! Reserved memory that no tensor used when most was reserved, or when memory ran out.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, what_if},
     replay::Levels,
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "fragmentation/slack",
-    title: "reserved memory that no request could use",
-    page: include_str!("fragmentation.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::Slack, find };
 
 /// Whether so much more was reserved than allocated that the replay in one piece is worth its time.
 pub(crate) fn is_much(reserved: Bytes, allocated: Bytes) -> bool {

@@ -3,18 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, timeline::Stage},
     replay::BlockId,
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "gradients/kept",
-    title: "old gradients are live at the peak",
-    page: include_str!("gradients_kept.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::GradientsKept, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let stage = case.run.timeline.stage(case.peak.event);

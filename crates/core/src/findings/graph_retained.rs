@@ -1,13 +1,11 @@
 //! The graph of earlier steps is still there: losses or outputs in a list, `total += loss`, `retain_graph`.
 
-use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
-
-pub(super) const RULE: Rule = Rule {
-    code: "leak/graph-retained",
-    title: "a graph is kept across steps",
-    page: include_str!("graph_retained.md"),
-    find,
+use crate::{
+    codes::ProblemCode,
+    findings::{Case, Finding, Rule, Weight, growth::Kind},
 };
+
+pub(super) const RULE: Rule = Rule { code: ProblemCode::GraphRetained, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Graph);

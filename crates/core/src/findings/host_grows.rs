@@ -2,16 +2,12 @@
 //! that copy what they only read.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     recording::{HostGrowth, HostOwner},
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "host/grows",
-    title: "the host's memory (RAM) grows with each step",
-    page: include_str!("host_grows.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::HostGrows, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let notes = &case.run.recording.notes;

@@ -1,16 +1,12 @@
 //! The process came near to all that the machine has, or that its container is allowed.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "host/nearly-full",
-    title: "the host's memory (RAM) is nearly full",
-    page: include_str!("host_nearly_full.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::HostNearlyFull, find };
 
 /// From so much of it on, in percent.
 const FULL: u64 = 85;

@@ -1,16 +1,12 @@
 //! Memory of the process was in the host's swap file.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "host/swaps",
-    title: "the host's memory is in its swap file",
-    page: include_str!("host_swaps.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::HostSwaps, find };
 
 /// Less is what nobody has used for long.
 const LEAST: Bytes = Bytes::mib(256);

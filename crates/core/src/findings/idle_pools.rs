@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     trace::{BlockState, PoolId},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "pools/idle-private",
-    title: "a private pool holds memory that is idle",
-    page: include_str!("idle_pools.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::IdlePools, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let device = case.run.device;

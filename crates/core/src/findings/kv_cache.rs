@@ -1,13 +1,11 @@
 //! Keys and values of attention, which grow with each token: what generation is, named so that nobody takes it for a leak.
 
-use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
-
-pub(super) const RULE: Rule = Rule {
-    code: "growth/kv-cache",
-    title: "a key-value cache that grows with each token",
-    page: include_str!("kv_cache.md"),
-    find,
+use crate::{
+    codes::ProblemCode,
+    findings::{Case, Finding, Rule, Weight, growth::Kind},
 };
+
+pub(super) const RULE: Rule = Rule { code: ProblemCode::KvCache, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::KvCache);

@@ -49,9 +49,12 @@ pub(crate) use one_allocation::IN_CHUNKS;
 
 use std::cmp::Reverse;
 
-use crate::prediction::{Runs, categories::Evidence, device_run::DeviceRun};
+use crate::{
+    codes::ProblemCode,
+    prediction::{Runs, categories::Evidence, device_run::DeviceRun},
+};
 
-/// Every kind, in the order of the manual.
+/// Every rule, in the order of its codes.
 pub const RULES: &[Rule] = &[
     graph_retained::RULE,
     eval_without_no_grad::RULE,
@@ -81,11 +84,6 @@ pub const RULES: &[Rule] = &[
     began_late::RULE,
 ];
 
-/// The rule of `code`.
-pub fn rule(code: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|it| it.code == code)
-}
-
 /// What the rules read of one device of a recording.
 pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
     let mut res = Case::new(run, evidence);
@@ -105,7 +103,7 @@ pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Ca
 pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     // What another thread replays meanwhile is asked for last.
     let (late, rules): (Vec<&Rule>, Vec<&Rule>) =
-        RULES.iter().partition(|it| it.code == fragmentation::RULE.code);
+        RULES.iter().partition(|it| it.code == ProblemCode::Slack);
     let mut res: Vec<Finding> = rules.iter().chain(&late).flat_map(|it| (it.find)(case)).collect();
     for it in &mut res {
         it.device = case.run.index;
@@ -129,7 +127,7 @@ pub fn of_runs(runs: &Runs<'_>) -> Vec<Finding> {
 /// What would give back the most first; of equals, what matters more. The host's memory comes after the device's.
 pub(crate) fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|it| {
-        (it.weight == Weight::Fact, it.is_of_host(), Reverse(it.bytes), it.weight, it.code)
+        (it.weight == Weight::Fact, it.is_of_host(), Reverse(it.bytes), it.weight, it.code.word())
     });
 }
 
@@ -138,13 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_unique_and_each_page_says_what_it_is_about() {
-        for rule in RULES {
-            assert_eq!(RULES.iter().filter(|it| it.code == rule.code).count(), 1, "{}", rule.code);
-            let title = rule.page.lines().next().unwrap();
-            assert_eq!(title, format!("# {}", rule.code));
+    fn each_code_with_a_page_has_its_rule_and_each_page_says_what_it_is_about() {
+        let with_page = ProblemCode::ALL.iter().filter(|it| it.page().is_some()).copied();
+        let of_rules = RULES.iter().map(|it| it.code);
+        assert_eq!(with_page.collect::<Vec<_>>(), of_rules.collect::<Vec<_>>());
+        for (code, page) in ProblemCode::ALL.iter().filter_map(|it| Some((it, it.page()?))) {
+            assert_eq!(page.lines().next().unwrap(), format!("# {code}"));
             for part in ["## What it means", "## What to change", "## What it cannot know"] {
-                assert!(rule.page.contains(part), "{}: {part}", rule.code);
+                assert!(page.contains(part), "{code}: {part}");
             }
         }
     }

@@ -4,19 +4,15 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
-    prediction::{Category, timeline::Stage},
+    prediction::{Category, stacks::Signs, timeline::Stage},
     replay::BlockId,
     trace::StackId,
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "size/one-allocation",
-    title: "one allocation that dwarfs the rest",
-    page: include_str!("one_allocation.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::OneAllocation, find };
 
 /// Vocabularies that models have; a size that one of them divides into whole rows is told by its name.
 const VOCABULARIES: [u64; 16] = [
@@ -105,7 +101,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn is_loss(case: &Case<'_>, stack: StackId) -> bool {
-    case.stack_says(stack, &["loss", "cross_entropy", "log_softmax", "lm_head", "logits"])
+    let signs = case.run.stacks.signs(stack);
+    signs.has(Signs::LOSS) || signs.has(Signs::SCORES)
 }
 
 /// Rows, words and bytes for each, if `size` is whole rows of a vocabulary that a weight of the model has, too:

@@ -1,16 +1,12 @@
 //! Memory of the process that PyTorch's allocator knows nothing of: the context, NCCL, other libraries.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "outside/not-pytorch",
-    title: "memory that is not PyTorch's",
-    page: include_str!("outside.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::NotPytorch, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let Some(phantom) = case.run.phantom() else { return Vec::new() };

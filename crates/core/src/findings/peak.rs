@@ -3,18 +3,14 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
     prediction::{Category, origins},
     trace::BlockState,
     units::{Bytes, percent},
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "peak/composition",
-    title: "what the peak is made of",
-    page: include_str!("peak.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::PeakComposition, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     if case.peak.bytes == Bytes::ZERO {

@@ -1,13 +1,11 @@
 //! Something else grows: the same line leaves something in each step, or makes the same tensor anew, larger each time.
 
-use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
-
-pub(super) const RULE: Rule = Rule {
-    code: "growth/per-step",
-    title: "the same line leaves something in each step",
-    page: include_str!("per_step.md"),
-    find,
+use crate::{
+    codes::ProblemCode,
+    findings::{Case, Finding, Rule, Weight, growth::Kind},
 };
+
+pub(super) const RULE: Rule = Rule { code: ProblemCode::PerStep, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Other);

@@ -1,18 +1,14 @@
 //! Results of each step stay on the device: outputs, losses or metrics in a list. No graph hangs on them, or a small one.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, growth::Kind},
     prediction::Category,
     replay::BlockId,
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "leak/results-kept",
-    title: "results stay on the device, step by step",
-    page: include_str!("results_kept.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::ResultsKept, find };
 
 /// The smallest block there is: a number.
 const NUMBER: Bytes = Bytes(512);

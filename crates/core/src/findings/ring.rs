@@ -1,16 +1,12 @@
 //! The recorder's ring was too small: what came first was overwritten.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "recording/ring-too-small",
-    title: "the recording lost its beginning",
-    page: include_str!("ring.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::RingTooSmall, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     if !case.window.overwritten {

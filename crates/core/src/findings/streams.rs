@@ -1,16 +1,12 @@
 //! Blocks that were given back but wait for another stream: `record_stream`.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "streams/pending-frees",
-    title: "blocks wait for another stream",
-    page: include_str!("streams.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::PendingFrees, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let bytes = case.pending_at_peak;

@@ -1,6 +1,7 @@
 //! After an error that the program caught, what the failed pass had made is still there: a traceback holds its frames.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{stacks::Signs, timeline::Stage},
     replay::BlockId,
@@ -8,12 +9,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "leak/traceback-kept",
-    title: "a caught error keeps what the failed pass had made",
-    page: include_str!("traceback_kept.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::TracebackKept, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let run = case.run;

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, growth::Kind},
     prediction::{
         stacks::Signs,
@@ -19,12 +20,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "evaluation/unused-graph",
-    title: "forward passes without no_grad, whose graph nobody uses",
-    page: include_str!("unused_graph.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::UnusedGraph, find };
 
 /// Blocks that one pass gives back at once: more than the variables of a function that is written out.
 const LEAST_BLOCKS: usize = 24;

@@ -1,17 +1,13 @@
 //! Workspaces of cuBLAS and cuDNN at the peak.
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
     prediction::Category,
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "workspace/libraries",
-    title: "workspaces of cuBLAS and cuDNN at the peak",
-    page: include_str!("workspaces.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::Workspaces, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let (bytes, blocks) =

@@ -9,31 +9,10 @@
 //! kept lies below. That makes it a search from the first block to the last over what is kept so far: of two ways
 //! to the same block the one that keeps more and costs more is forgotten.
 
-use crate::units::Bytes;
-
-/// Where in a step memory was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// The forward pass enters this block.
-    Enter(usize),
-    /// The forward pass leaves it.
-    Leave(usize),
-    /// The gradient of its output is there: backward enters it.
-    Back(usize),
-    /// Backward, or the step, is over.
-    End,
-}
-
-/// One reading of PyTorch's counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// Where.
-    pub at: At,
-    /// Allocated now.
-    pub current: Bytes,
-    /// The most that was allocated since the reading before.
-    pub peak: Bytes,
-}
+use crate::{
+    recording::{At, Reading},
+    units::Bytes,
+};
 
 /// What a choice may do with one block: keep its activations, or run it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,14 +10,13 @@ pub mod search;
 mod strange;
 mod time;
 
-pub use change::{Change, Line, Places, Recipe, Sites, Sources, Switch, change};
+pub use crate::recording::Work;
+pub use change::{Change, Line, Places, Recipe, Sources, Switch, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;
-pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, find};
-pub use time::{
-    FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, fed_as, first_time, seconds,
-};
+pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, Op, Parameter, Point, Value, find};
+pub use time::{Factor, factor, seconds};
 
 use serde_json::json;
 
@@ -31,19 +30,8 @@ pub const VERSION: i64 = 1;
 pub struct Remedy {
     /// Which.
     pub id: &'static str,
-    /// Its parameters, by name.
-    pub parameters: Vec<(String, Value)>,
-}
-
-/// The value of a parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A number.
-    Number(u64),
-    /// Several.
-    Numbers(Vec<u64>),
-    /// A word.
-    Text(String),
+    /// Its parameters, each once; its row says which it takes.
+    pub parameters: Vec<Parameter>,
 }
 
 /// An ordered set of remedies.
@@ -65,38 +53,54 @@ impl Remedy {
 
     /// The same with one parameter more.
     #[must_use]
-    pub fn with(mut self, name: &str, value: Value) -> Remedy {
-        self.parameters.push((name.to_owned(), value));
+    pub fn with(mut self, parameter: Parameter) -> Remedy {
+        self.parameters.push(parameter);
         self
     }
 
-    /// The number given for `name`.
-    pub fn number(&self, name: &str) -> Option<u64> {
-        self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
-            Value::Number(n) => Some(*n),
+    /// In how many parts the batch goes through the model, if it says so.
+    pub fn parts(&self) -> Option<u64> {
+        self.parameters.iter().find_map(|it| match it {
+            Parameter::Parts(n) => Some(*n),
             _ => None,
         })
     }
 
-    /// The numbers given for `name`.
-    pub fn numbers(&self, name: &str) -> Option<&[u64]> {
-        self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
-            Value::Numbers(all) => Some(all.as_slice()),
+    /// The blocks that it is about, if not all.
+    pub fn blocks(&self) -> Option<&[u64]> {
+        self.parameters.iter().find_map(|it| match it {
+            Parameter::Blocks(all) => Some(all.as_slice()),
             _ => None,
         })
     }
 
-    /// The word given for `name`.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
-            Value::Text(text) => Some(text.as_str()),
+    /// How many devices it needs, if it says so.
+    pub fn gpus(&self) -> Option<u64> {
+        self.parameters.iter().find_map(|it| match it {
+            Parameter::Gpus(n) => Some(*n),
+            _ => None,
+        })
+    }
+
+    /// At which point of the loop it acts, if it says so.
+    pub fn after(&self) -> Option<Point> {
+        self.parameters.iter().find_map(|it| match it {
+            Parameter::After(point) => Some(*point),
+            _ => None,
+        })
+    }
+
+    /// What it adds to `PYTORCH_CUDA_ALLOC_CONF`.
+    pub fn settings(&self) -> Option<&str> {
+        self.parameters.iter().find_map(|it| match it {
+            Parameter::Settings(text) => Some(text.as_str()),
             _ => None,
         })
     }
 
     /// What a person would write for it, in plain PyTorch.
     pub fn snippet(&self) -> String {
-        match (self.id, self.text("settings")) {
+        match (self.id, self.settings()) {
             (remedies::ALLOCATOR, Some(it)) => format!("export PYTORCH_CUDA_ALLOC_CONF={it}"),
             _ => find(self.id).map_or_else(String::new, |it| it.snippet().to_owned()),
         }
@@ -104,11 +108,11 @@ impl Remedy {
 
     /// In a few words, as in `micro-batches (4 parts)`.
     pub fn shown(&self) -> String {
-        let detail = self.parameters.iter().map(|(name, value)| match value {
-            Value::Number(n) => format!("{n} {name}"),
-            Value::Numbers(all) => format!("{} {name}", all.len()),
-            Value::Text(text) if name == "after" => format!("after {text}"),
-            Value::Text(text) => text.clone(),
+        let detail = self.parameters.iter().map(|parameter| match (parameter, parameter.value()) {
+            (_, Value::Number(n)) => format!("{n} {}", parameter.takes().name),
+            (_, Value::Numbers(all)) => format!("{} {}", all.len(), parameter.takes().name),
+            (Parameter::After(_), Value::Text(word)) => format!("after {word}"),
+            (_, Value::Text(text)) => text,
         });
         let detail: Vec<String> = detail.collect();
         if detail.is_empty() {
@@ -145,15 +149,13 @@ impl Plan {
             .map(|it| {
                 let mut res = serde_json::Map::new();
                 res.insert("id".to_owned(), json!(it.id));
-                for (name, value) in &it.parameters {
-                    res.insert(
-                        name.clone(),
-                        match value {
-                            Value::Number(n) => json!(n),
-                            Value::Numbers(all) => json!(all),
-                            Value::Text(text) => json!(text),
-                        },
-                    );
+                for parameter in &it.parameters {
+                    let value = match parameter.value() {
+                        Value::Number(n) => json!(n),
+                        Value::Numbers(all) => json!(all),
+                        Value::Text(text) => json!(text),
+                    };
+                    res.insert(parameter.takes().name.to_owned(), value);
                 }
                 serde_json::Value::Object(res)
             })
@@ -166,11 +168,11 @@ impl Plan {
         let is_shared =
             |it: &&Remedy| find(it.id).is_some_and(|it| it.devices == remedies::Devices::Shares);
         let several = self.remedies.iter().filter(is_shared);
-        several.filter_map(|it| u32::try_from(it.number("gpus")?).ok()).find(|it| 1 < *it)
+        several.filter_map(|it| u32::try_from(it.gpus()?).ok()).find(|it| 1 < *it)
     }
 
     /// What PyTorch's allocator is told (`PYTORCH_CUDA_ALLOC_CONF`), if the plan says so.
     pub fn alloc_conf(&self) -> Option<&str> {
-        self.remedies.iter().find(|it| it.id == remedies::ALLOCATOR)?.text("settings")
+        self.remedies.iter().find(|it| it.id == remedies::ALLOCATOR)?.settings()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Writes},
+    prediction::{Counted, Note, OtherEnd, Reached, ScriptExit, Seen, Writes},
     recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
@@ -101,6 +101,8 @@ pub struct Prediction {
     pub notes: Vec<Note>,
     /// What the script wrote; unknown where a recording was read.
     pub writes: Option<Writes>,
+    /// Whom it reached outside of its own processes; unknown where a recording was read.
+    pub reached: Option<Reached>,
     /// What it took of the host; unknown where a recording was read.
     pub host: Option<Host>,
     /// The exception that ended the script.
@@ -403,18 +405,5 @@ impl Prediction {
         let most = self.needs().max(self.if_found().unwrap_or_default());
         let fits = self.outcome == Outcome::Fits && !self.runs_out_if_found;
         (fits && most <= self.card.total).then(|| self.card.total - most)
-    }
-
-    /// Every line of code that the prediction names, so that who can read files may add the text
-    /// that stands there.
-    pub fn lines_mut(&mut self) -> impl Iterator<Item = &mut CodeLine> {
-        let top = self.top_lines.iter_mut().filter_map(|it| match &mut it.at {
-            Origin::Line(line) | Origin::BackwardOf(line) => Some(line),
-            Origin::Backward | Origin::NoStack => None,
-        });
-        let growth = self.growth.iter_mut().filter_map(|it| it.at.as_mut());
-        let oom = self.oom.iter_mut().filter_map(|it| it.at.as_mut());
-        let exception = self.exception.iter_mut().filter_map(|it| it.user_frame.as_mut());
-        top.chain(growth).chain(oom).chain(exception)
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     cards::Card,
+    codes::RemarkCode,
     prediction::{
         Counted, Moment, Peaks, Rank,
         categories::Evidence,
@@ -186,8 +187,8 @@ impl<'a> DeviceRun<'a> {
 
     /// What its steps are.
     pub(crate) fn counted(&self) -> Counted {
-        let has = |code: &str| self.recording.notes.remarks.iter().any(|it| it.code == code);
-        match (has("steps-by-forward"), has("steps-by-backward")) {
+        let has = |code| self.recording.notes.remarks.iter().any(|it| it.code == code);
+        match (has(RemarkCode::StepsByForward), has(RemarkCode::StepsByBackward)) {
             (true, _) => Counted::ForwardPasses,
             (false, true) => Counted::BackwardPasses,
             (false, false) => Counted::Steps,
@@ -204,7 +205,7 @@ impl<'a> DeviceRun<'a> {
     ) -> Option<CodeLine> {
         let stack = *stacks.first()?;
         let line_of = |it: StackId| origins::line_of(self.trace, &self.stacks, it);
-        let outside = |it: StackId| origins::outside(self.trace, &self.stacks, it);
+        let outside = |it: StackId| self.stacks.outside(it);
         let (line, caller) = (line_of(stack), outside(stack));
         // A hook of several layers is one line that each of them calls.
         let is_one_line = stacks.iter().all(|it| line_of(*it) == line && outside(*it) == caller);

@@ -13,6 +13,8 @@ pub struct RunFacts {
     pub seconds: f64,
     /// The most that it may take (`--max`).
     pub max: Option<Bytes>,
+    /// It had failed, and we ended it because nothing of it moved any more.
+    pub waited_in_vain: bool,
 }
 
 /// How the user's script ended.

@@ -11,6 +11,7 @@ mod note;
 mod notes;
 pub(crate) mod origins;
 mod other_end;
+mod reached;
 mod safe;
 mod seen;
 pub(crate) mod stacks;
@@ -28,6 +29,7 @@ pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
+pub use reached::{Destination, Reached, Transport};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Seen};
 pub use tuning::{Tuned, Tuning, tunings};
@@ -129,6 +131,7 @@ impl<'a> Runs<'a> {
                 ranks,
                 notes,
                 writes: None,
+                reached: None,
                 host: None,
                 exception,
                 exit: facts.exit,
@@ -205,6 +208,7 @@ impl<'a> Runs<'a> {
             ranks,
             notes,
             writes: None,
+            reached: None,
             host: None,
             exception,
             exit: facts.exit,

@@ -4,16 +4,14 @@
 use std::fmt;
 
 use crate::{
+    codes::{NoteCode, RemarkCode},
     prediction::{Counted, OtherEnd, ScriptExit, Seen},
-    recording::{CodeLine, Exception, Holder},
+    recording::{CodeLine, Exception, Holder, Remark},
     units::Bytes,
 };
 
 /// How many processes a note names.
 const NAMED_HOLDERS: usize = 4;
-
-/// The agent's code for a tracker or a hub that nothing was sent to.
-const KEPT_OFF: &str = "kept-off";
 
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +31,10 @@ pub enum Note {
     },
     /// Ctrl-C.
     Interrupted,
+    /// The script had failed and did not end; so we ended it.
+    Waited,
+    /// The notes of a process end before it did, for this reason.
+    Cut(String),
     /// What the prediction rests on.
     Steps {
         /// What the run went through.
@@ -159,66 +161,75 @@ pub enum Note {
     },
     /// What became of what the script wrote, in words.
     Wrote(String),
+    /// Whom the script reached outside of its own processes, in words.
+    Reached(String),
     /// Something that could not be read, in words.
     Unread(String),
-    /// A sentence from the agent, with its code.
-    Remark {
-        /// The agent's code, such as `torch-compile`.
-        code: String,
+    /// What the command has to say of the run.
+    Said {
+        /// Of what kind it is.
+        code: NoteCode,
         /// The sentence.
         text: String,
     },
+    /// A sentence from the agent.
+    Remark(Remark),
 }
 
 impl Note {
     /// A stable word for the kind of note.
     pub fn code(&self) -> &str {
         match self {
-            Note::Unsupported(_) => "unsupported",
-            Note::NothingRecorded => "nothing-recorded",
-            Note::NoGpuUse => "no-gpu-use",
-            Note::ScriptFailed { .. } => "script-failed",
-            Note::Interrupted => "interrupted",
-            Note::Steps { .. } => "steps",
-            Note::NoSteps => "no-steps",
-            Note::AllSkipped => "all-skipped",
-            Note::NotSeen(_) => "not-seen",
-            Note::NeverTrained { .. } => "never-trained",
-            Note::GrowsSlowly { .. } => "grows-slowly",
-            Note::OtherEndUnseen { .. } => "other-end-unseen",
-            Note::OomCaught { .. } => "oom-caught",
-            Note::Retries(_) => "retries",
-            Note::SeveralProcesses(_) => "several-processes",
-            Note::AskedSize { .. } => "asked-size",
-            Note::VisibleDevices { .. } => "visible-devices",
-            Note::Together { .. } => "together",
-            Note::RanOutBeside { .. } => "ran-out-beside",
-            Note::UnknownReads { .. } => "unknown-reads",
-            Note::SizesUnknown { .. } => "sizes-unknown",
-            Note::NotImitated { .. } => "not-imitated",
-            Note::Approximated(_) => "approximated",
-            Note::RecordingIncomplete { .. } => "recording-incomplete",
-            Note::Mismatches(_) => "mismatches",
-            Note::NoPhases => "no-phases",
-            Note::MuchUnknown { .. } => "much-unknown",
-            Note::ContextDerived { .. } => "context-derived",
-            Note::OtherEnd { end: OtherEnd::Late, .. } => "order",
-            Note::OtherEnd { end: OtherEnd::Overflow, .. } => "overflow",
-            Note::OtherEnd { end: OtherEnd::Workspaces, .. } => "cudnn-benchmark",
-            Note::OtherEnd { end: OtherEnd::Found, .. } => "everything-found",
-            Note::Wrote(_) => "writes",
-            Note::Unread(_) => "unread",
-            Note::Remark { code, .. } => code,
+            Note::Unsupported(_) => NoteCode::Unsupported.word(),
+            Note::NothingRecorded => NoteCode::NothingRecorded.word(),
+            Note::NoGpuUse => NoteCode::NoGpuUse.word(),
+            Note::ScriptFailed { .. } => NoteCode::ScriptFailed.word(),
+            Note::Interrupted => NoteCode::Interrupted.word(),
+            Note::Waited => NoteCode::WaitedInVain.word(),
+            Note::Cut(_) => NoteCode::CutOff.word(),
+            Note::Steps { .. } => NoteCode::Steps.word(),
+            Note::NoSteps => NoteCode::NoSteps.word(),
+            Note::AllSkipped => NoteCode::AllSkipped.word(),
+            Note::NotSeen(_) => NoteCode::NotSeen.word(),
+            Note::NeverTrained { .. } => NoteCode::NeverTrained.word(),
+            Note::GrowsSlowly { .. } => NoteCode::GrowsSlowly.word(),
+            Note::OtherEndUnseen { .. } => NoteCode::OtherEndUnseen.word(),
+            Note::OomCaught { .. } => NoteCode::OomCaught.word(),
+            Note::Retries(_) => NoteCode::Retries.word(),
+            Note::SeveralProcesses(_) => NoteCode::SeveralProcesses.word(),
+            Note::AskedSize { .. } => NoteCode::AskedSize.word(),
+            Note::VisibleDevices { .. } => NoteCode::VisibleDevices.word(),
+            Note::Together { .. } => NoteCode::Together.word(),
+            Note::RanOutBeside { .. } => NoteCode::RanOutBeside.word(),
+            Note::UnknownReads { .. } => NoteCode::UnknownReads.word(),
+            Note::SizesUnknown { .. } => NoteCode::SizesUnknown.word(),
+            Note::NotImitated { .. } => NoteCode::NotImitated.word(),
+            Note::Approximated(_) => NoteCode::Approximated.word(),
+            Note::RecordingIncomplete { .. } => NoteCode::RecordingIncomplete.word(),
+            Note::Mismatches(_) => NoteCode::Mismatches.word(),
+            Note::NoPhases => NoteCode::NoPhases.word(),
+            Note::MuchUnknown { .. } => NoteCode::MuchUnknown.word(),
+            Note::ContextDerived { .. } => NoteCode::ContextDerived.word(),
+            Note::OtherEnd { end: OtherEnd::Late, .. } => NoteCode::Order.word(),
+            Note::OtherEnd { end: OtherEnd::Overflow, .. } => NoteCode::Overflow.word(),
+            Note::OtherEnd { end: OtherEnd::Workspaces, .. } => NoteCode::CudnnBenchmark.word(),
+            Note::OtherEnd { end: OtherEnd::Found, .. } => NoteCode::EverythingFound.word(),
+            Note::Wrote(_) => NoteCode::Writes.word(),
+            Note::Reached(_) => NoteCode::Network.word(),
+            Note::Unread(_) => NoteCode::Unread.word(),
+            Note::Said { code, .. } => code.word(),
+            Note::Remark(remark) => remark.code.word(),
         }
     }
 
     /// Whether it casts doubt on the numbers, rather than saying what they rest on.
     pub fn is_doubt(&self) -> bool {
         // A tracker that was kept off.
-        !matches!(self, Note::Remark { code, .. } if code == KEPT_OFF)
+        !matches!(self, Note::Remark(Remark { code: RemarkCode::KeptOff, .. }))
             && !matches!(
                 self,
                 Note::Steps { steady: true, .. }
+                    | Note::Waited
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
                     | Note::AskedSize { .. }
@@ -226,6 +237,7 @@ impl Note {
                     | Note::Together { .. }
                     | Note::RanOutBeside { .. }
                     | Note::Wrote(_)
+                    | Note::Reached(_)
             )
     }
 }
@@ -236,6 +248,7 @@ impl fmt::Display for Note {
             Note::Unsupported(text)
             | Note::Approximated(text)
             | Note::Wrote(text)
+            | Note::Reached(text)
             | Note::Unread(text) => f.write_str(text),
             Note::NothingRecorded => f.write_str(
                 "the command never imported torch in a Python that plimsoll can see into, so there is nothing to predict",
@@ -250,6 +263,15 @@ impl fmt::Display for Note {
                 write!(f, "the script failed: {exception}")
             }
             Note::Interrupted => f.write_str("interrupted before the script had shown enough"),
+            Note::Waited => f.write_str(
+                "the script did not end once it had failed: a thread or a process waited for what never came, as it would on \
+                 a GPU; plimsoll ended it",
+            ),
+            Note::Cut(why) => write!(
+                f,
+                "what the script did could be written down in part only ({why}): later steps are not in these numbers; \
+                 raise the limit on the size of files (`ulimit -f`), or free space on the disk of plimsoll's cache"
+            ),
             Note::NotSeen(missing) => {
                 write!(f, "not seen: {missing}; --until-exit runs the script to its end")
             }
@@ -405,7 +427,7 @@ impl fmt::Display for Note {
                 "derived: ± {range}. Nobody measured the CUDA context of this card; {context} follows from other cards, and \
                  the safe number covers the range; `plimsoll calibrate` measures it on such a card"
             ),
-            Note::Remark { text, .. } => f.write_str(text),
+            Note::Said { text, .. } | Note::Remark(Remark { text, .. }) => f.write_str(text),
         }
     }
 }

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use crate::{
     cards::{Card, Knowledge},
+    codes::RemarkCode,
     prediction::device_run::together,
     prediction::{
         Category, CategoryShare, DeviceRun, Note, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
-    recording::{AskedSize, CodeLine, EndReason, MarkKind, Phase, Recording},
+    recording::{AskedSize, CodeLine, EndReason, MarkKind, Phase, Recording, Remark},
     units::Bytes,
 };
 
@@ -48,6 +49,10 @@ pub(super) fn notes(
     }
     if outcome == Outcome::OutOfMemory {
         res.extend(ran_out_beside(recordings, card));
+    }
+    res.extend(all().find_map(|it| it.cut.clone()).map(Note::Cut));
+    if facts.waited_in_vain || all().any(|it| it.waited.is_some()) {
+        res.push(Note::Waited);
     }
     if let Some(run) = runs.first() {
         let seen = verdict::seen(recordings, run);
@@ -128,9 +133,10 @@ pub(super) fn notes(
         }
     }
     // What counts as a step is said with the steps.
-    let counted = ["steps-by-forward", "steps-by-backward"];
-    for it in all().flat_map(|it| &it.remarks).filter(|it| !counted.contains(&it.code.as_str())) {
-        let note = Note::Remark { code: it.code.clone(), text: it.text.clone() };
+    let counts =
+        |it: &&Remark| matches!(it.code, RemarkCode::StepsByForward | RemarkCode::StepsByBackward);
+    for it in all().flat_map(|it| &it.remarks).filter(|it| !counts(it)) {
+        let note = Note::Remark(it.clone());
         if !res.contains(&note) {
             res.push(note);
         }

@@ -172,16 +172,7 @@ pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<
 
 /// The user's line that called the outermost module: what is kept, is kept by the loop around it.
 pub(crate) fn line_outside(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
-    line_of(trace, stacks, outside(trace, stacks, stack))
-}
-
-/// The part of `stack` that called the outermost module; all of it where no line of the user's did.
-pub(crate) fn outside(trace: &Trace, stacks: &Stacks, stack: StackId) -> StackId {
-    let mut outer = stack;
-    while stacks.signs(outer).has(Signs::MODULE) {
-        outer = trace.stacks.caller(outer);
-    }
-    if stacks.user_frame(outer).is_some() { outer } else { stack }
+    line_of(trace, stacks, stacks.outside(stack))
 }
 
 /// Where `backward()` was called, and by which stack. Autograd's threads have no Python stack, but the

@@ -1,5 +1,5 @@
 //! What to give a job so that it runs: the predicted peak, and an allowance for what a phantom cannot know. Each part
-//! of it has a cause, and is there only where the cause is; `bench/accuracy/safe.py` measures how often the sum was
+//! of it has a cause, and is there only where the cause is; `bench/instruments/accuracy.py` measures how often the sum was
 //! enough.
 
 use crate::{
@@ -58,7 +58,7 @@ impl Unknowns {
 /// - 5 % more where sizes follow from values that were assumed (masks, routers, boxes).
 /// - 16 MiB where there are CUDA graphs, which the driver keeps on the device: one of 500 kernels took 4.
 /// - 64 MiB where libraries take memory of their own: NCCL loads kernels by what it is asked for, 58 MiB with its
-///   first message, and no process of the jobs of two and four H200s in bench/RESULTS.md took more than 10 over what
+///   first message, and no process of the jobs of two and four H200s in bench/results/distributed.md took more than 12 over what
 ///   is counted. 256 MiB where ranks are on several machines: what NCCL takes to reach another one was not measured.
 /// - what NCCL takes on another rank of the same job where it takes less on this one: its buffers to receive are
 ///   larger than those to send, 256 MiB for a weight that one rank scatters to one other.

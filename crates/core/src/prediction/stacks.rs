@@ -12,7 +12,7 @@ use crate::{
 
 /// One bit for each thing that a frame on the stack says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Signs(u16);
+pub(crate) struct Signs(u32);
 
 impl Signs {
     /// Inside `optimizer.step()`.
@@ -35,6 +35,34 @@ impl Signs {
     pub(crate) const ENGINE: Signs = Signs(1 << 8);
     /// An operation that cuDNN serves and may want scratch memory for.
     pub(crate) const CUDNN: Signs = Signs(1 << 6);
+
+    /// Named after a loss.
+    pub(crate) const LOSS: Signs = Signs(1 << 11);
+    /// Named after what a loss is made of: the scores of a vocabulary.
+    pub(crate) const SCORES: Signs = Signs(1 << 12);
+    /// Inside `copy.deepcopy()`.
+    pub(crate) const DEEPCOPY: Signs = Signs(1 << 13);
+    /// Inside `torch.load()`.
+    pub(crate) const LOADED: Signs = Signs(1 << 14);
+    /// Named after a cache of keys and values.
+    pub(crate) const CACHE: Signs = Signs(1 << 15);
+
+    /// What names say, each in lower case.
+    const WORDS: [(&str, Signs); 13] = [
+        ("loss", Signs::LOSS),
+        ("cross_entropy", Signs::LOSS),
+        ("log_softmax", Signs::SCORES),
+        ("lm_head", Signs::SCORES),
+        ("logits", Signs::SCORES),
+        ("deepcopy", Signs::DEEPCOPY),
+        ("serialization.py", Signs::LOADED),
+        ("cache_utils", Signs::CACHE),
+        ("kv_cache", Signs::CACHE),
+        ("kvcache", Signs::CACHE),
+        ("past_key", Signs::CACHE),
+        ("update_cache", Signs::CACHE),
+        ("append_kv", Signs::CACHE),
+    ];
 
     /// The closure that `optimizer.step(closure)` calls.
     const CLOSURE: Signs = Signs(1 << 9);
@@ -59,6 +87,8 @@ impl Signs {
 pub(crate) struct Stacks {
     signs: Vec<Signs>,
     user_frames: Vec<Option<FrameId>>,
+    /// The part of each stack that called the outermost module.
+    outsides: Vec<StackId>,
     /// The first stack that differs only in how often a notebook's cell had run; none where there is no such cell.
     alike: Vec<StackId>,
     /// Whether the recorder kept stacks at all: only then does an empty one say anything.
@@ -74,6 +104,7 @@ impl Stacks {
             .collect();
         let mut signs = vec![Signs::default(); table.n_nodes()];
         let mut user_frames = vec![None; table.n_nodes()];
+        let mut outsides = vec![StackId::EMPTY; table.n_nodes()];
         // Callers come before their callees, so one pass is enough.
         for node in 1..table.n_nodes() {
             let id = StackId(u32::try_from(node).unwrap_or(u32::MAX));
@@ -89,9 +120,11 @@ impl Stacks {
                 };
                 signs[node] = outer.with(own).without(Signs::CLOSURE);
                 user_frames[node] = if is_users { Some(frame) } else { user_frames[caller] };
+                outsides[node] = if signs[node].has(Signs::MODULE) { outsides[caller] } else { id };
             }
         }
-        Stacks { signs, user_frames, alike: alike(trace), recorded: 1 < table.n_nodes() }
+        let recorded = 1 < table.n_nodes();
+        Stacks { signs, user_frames, outsides, alike: alike(trace), recorded }
     }
 
     pub(crate) fn signs(&self, stack: StackId) -> Signs {
@@ -107,6 +140,12 @@ impl Stacks {
     pub(crate) fn is_autograds(&self, stack: StackId) -> bool {
         let signs = self.signs(stack);
         stack == StackId::EMPTY || signs.has(Signs::ENGINE) && !signs.has(Signs::BACKWARD)
+    }
+
+    /// The part of `stack` that called the outermost module; all of it where no line of the user's did.
+    pub(crate) fn outside(&self, stack: StackId) -> StackId {
+        let outer = self.outsides[stack.index()];
+        if self.user_frame(outer).is_some() { outer } else { stack }
     }
 
     /// The innermost frame in the user's own code.
@@ -185,5 +224,13 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     } else {
         none
     };
-    (signs, is_users_code(&file, frame.line))
+    (signs.with(named(&file, function)), is_users_code(&file, frame.line))
+}
+
+/// What the names of a function and of its file say.
+fn named(file: &str, function: &str) -> Signs {
+    let file = file.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let function = function.to_ascii_lowercase();
+    let said = Signs::WORDS.iter().filter(|(it, _)| function.contains(it) || file.contains(it));
+    said.fold(Signs::default(), |all, (_, it)| all.with(*it))
 }

@@ -1,6 +1,8 @@
 //! What changes nothing but the allocator: its settings, and `empty_cache` at one point of each step. Whether one would
 //! have kept a run within a limit is answered by a replay of its recording.
 
+use plimsoll_remedies::Point;
+
 use crate::{
     prediction::{
         device_run::DeviceRun,
@@ -17,8 +19,8 @@ use crate::{
 pub enum Tuning {
     /// A value of `PYTORCH_CUDA_ALLOC_CONF`.
     Settings(String),
-    /// `empty_cache` after this part of each step: `evaluation`, `forward`, `backward` or `step`.
-    EmptyCache(&'static str),
+    /// `empty_cache` at this point of each step.
+    EmptyCache(Point),
 }
 
 /// A change that would have kept the run within its limit.
@@ -87,7 +89,7 @@ fn keeps(it: &WhatIf, limit: Bytes, before: Bytes) -> bool {
 }
 
 /// The points at which the cache can be emptied, by name, with the events that come right after them.
-fn points(timeline: &Timeline) -> Vec<(&'static str, Vec<EventId>)> {
+fn points(timeline: &Timeline) -> Vec<(Point, Vec<EventId>)> {
     let ends = |wanted: Stage| {
         let of_stage = timeline.stretches().filter(move |(.., stage)| *stage == wanted);
         of_stage.map(|(_, end, _)| end).collect::<Vec<_>>()
@@ -102,10 +104,10 @@ fn points(timeline: &Timeline) -> Vec<(&'static str, Vec<EventId>)> {
         }
     }
     let all = [
-        ("evaluation", trains_again),
-        ("step", ends(Stage::Optimizer)),
-        ("backward", ends(Stage::Backward)),
-        ("forward", ends(Stage::Forward)),
+        (Point::Evaluation, trains_again),
+        (Point::Step, ends(Stage::Optimizer)),
+        (Point::Backward, ends(Stage::Backward)),
+        (Point::Forward, ends(Stage::Forward)),
     ];
     all.into_iter().filter(|(_, events)| !events.is_empty()).collect()
 }

@@ -1,6 +1,7 @@
 //! What follows from printed numbers, in sentences: what they say, and what they cannot.
 
 use crate::{
+    codes::StatementCode,
     printed::{Engine, Kind, Levels, Printed, UsedBy},
     units::Bytes,
 };
@@ -19,8 +20,8 @@ const NOTABLE: Bytes = Bytes::mib(100);
 /// One thing that the numbers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// A stable word for it.
-    pub code: &'static str,
+    /// Which.
+    pub code: StatementCode,
     /// One sentence.
     pub text: String,
     /// It does not stand there, but follows from what does.
@@ -42,31 +43,8 @@ pub fn statements(printed: &[Printed]) -> Vec<Statement> {
         res.append(&mut of_one.found);
     }
     res.extend(uneven(printed));
-    res.sort_by_key(|it| (rank(it.code), it.of));
+    res.sort_by_key(|it| (it.code.rank(), it.of));
     res
-}
-
-/// What people have to know first.
-fn rank(code: &str) -> usize {
-    const ORDER: [&str; 16] = [
-        "vllm/no-room",
-        "levels/grow",
-        "allocator/ran-out",
-        "card/full",
-        "processes/several",
-        "processes/hidden",
-        "host/shm-full",
-        "host/nearly-full",
-        "host/swaps",
-        "cards/uneven",
-        "levels/unused",
-        "allocator/retries",
-        "vllm/takes-the-rest",
-        "operators/most",
-        "levels/peak",
-        "levels/steady",
-    ];
-    ORDER.iter().position(|it| *it == code).unwrap_or(ORDER.len())
 }
 
 /// What the numbers of these kinds cannot say, a sentence each.
@@ -123,7 +101,7 @@ struct Of<'a> {
 impl Of<'_> {
     fn say(
         &mut self,
-        code: &'static str,
+        code: StatementCode,
         is_inferred: bool,
         line: usize,
         bytes: Option<Bytes>,
@@ -157,19 +135,19 @@ impl Of<'_> {
             let text = format!(
                 "{swap} of the programs' memory on the host are in its swap file: a program that needs them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
             );
-            self.say("host/swaps", true, line, Some(swap), text);
+            self.say(StatementCode::HostSwaps, true, line, Some(swap), text);
         }
         if let Some(all) = self.it.full_shm {
             let text = format!(
                 "/dev/shm is full, and has {all}: loader workers hand over batches through it. `docker run --shm-size=8g` or `--ipc=host`, fewer workers, or a smaller `prefetch_factor`"
             );
-            self.say("host/shm-full", false, line, Some(all), text);
+            self.say(StatementCode::ShmFull, false, line, Some(all), text);
         }
         if let Some(percent) = self.it.host_percent.filter(|it| 90 <= *it) {
             let text = format!(
                 "{percent} % of the host's memory (RAM) is used: when that is full, the system ends processes without a message of PyTorch"
             );
-            self.say("host/nearly-full", false, line, None, text);
+            self.say(StatementCode::HostNearlyFull, false, line, None, text);
         }
     }
 
@@ -177,14 +155,14 @@ impl Of<'_> {
         let line = self.it.line;
         if 0 < self.it.ooms {
             let text = format!("memory ran out {}: PyTorch counted it", times(self.it.ooms));
-            self.say("allocator/ran-out", false, line, None, text);
+            self.say(StatementCode::RanOut, false, line, None, text);
         }
         if 0 < self.it.retries {
             let text = format!(
                 "PyTorch found no room {}, gave its unused memory back to the card, and went on. The GPU stands still meanwhile: the card is nearly too small, and steps get slower",
                 times(self.it.retries)
             );
-            self.say("allocator/retries", false, line, None, text);
+            self.say(StatementCode::Retries, false, line, None, text);
         }
     }
 
@@ -212,13 +190,13 @@ impl Of<'_> {
                 longest.unwrap_or_default(),
                 share_percent.map(|it| format!(" (it is 0.{it:02})")).unwrap_or_default()
             );
-            self.say("vllm/no-room", false, line, *cache, text);
+            self.say(StatementCode::VllmNoRoom, false, line, *cache, text);
         } else if let Some(cache) = cache {
             let tokens = tokens.as_ref().map(|it| format!(", for {it} tokens")).unwrap_or_default();
             let text = format!(
                 "vLLM takes the rest of the card for its key-value cache on purpose: {cache}{tokens}{parts}. `--gpu-memory-utilization` makes that smaller"
             );
-            self.say("vllm/takes-the-rest", false, line, Some(*cache), text);
+            self.say(StatementCode::VllmTakesTheRest, false, line, Some(*cache), text);
         }
     }
 
@@ -234,7 +212,7 @@ impl Of<'_> {
         };
         let most: Vec<String> = operators.iter().take(3).map(named).collect();
         let text = format!("the most memory was asked for by {}", most.join("; "));
-        self.say("operators/most", false, self.it.line, Some(bytes), text);
+        self.say(StatementCode::Operators, false, self.it.line, Some(bytes), text);
     }
 
     fn processes(&mut self) {
@@ -255,11 +233,11 @@ impl Of<'_> {
                 sized.len(),
                 named.join("; ")
             );
-            self.say("processes/several", false, line, Some(all), text);
+            self.say(StatementCode::SeveralProcesses, false, line, Some(all), text);
         }
         if computing.iter().any(|it| it.bytes.is_none()) && sized.is_empty() {
             let text = "the driver does not say how much each process has, as on Windows with WDDM and under WSL".to_owned();
-            self.say("processes/no-sizes", false, line, None, text);
+            self.say(StatementCode::NoSizes, false, line, None, text);
         }
         let used = it.last().and_then(|it| it.used);
         if it.lists_processes
@@ -270,18 +248,19 @@ impl Of<'_> {
             let text = format!(
                 "{used} are used, and no process is shown: nvidia-smi sees no processes outside of its own container. Run it on the host"
             );
-            self.say("processes/hidden", true, line, Some(used), text);
+            self.say(StatementCode::HiddenProcesses, true, line, Some(used), text);
         }
     }
 
     fn card(&mut self, last: &Levels) {
         if let Some(percent) = last.used_percent {
             let (code, text) = match u64::from(percent) {
-                FULL.. => {
-                    ("card/full", format!("the card is full: {percent} % of its memory is used"))
-                }
-                ..=IDLE => ("card/idle", format!("the card is not used: {percent} %")),
-                _ => ("card/used", format!("{percent} % of its memory is used")),
+                FULL.. => (
+                    StatementCode::CardFull,
+                    format!("the card is full: {percent} % of its memory is used"),
+                ),
+                ..=IDLE => (StatementCode::CardIdle, format!("the card is not used: {percent} %")),
+                _ => (StatementCode::CardUsed, format!("{percent} % of its memory is used")),
             };
             self.say(code, false, last.line, None, text);
         }
@@ -300,13 +279,13 @@ impl Of<'_> {
                 format!("; the desktop has {}", desktop.join(", "))
             };
             let text = format!("the card is full: {used} of {total} are used{most}{desktop}");
-            self.say("card/full", false, last.line, Some(used), text);
+            self.say(StatementCode::CardFull, false, last.line, Some(used), text);
         } else if used.0 <= total.0 / 100 * IDLE && !is_program {
             let text = format!("the card is not used: {used} of {total}");
-            self.say("card/idle", false, last.line, Some(used), text);
+            self.say(StatementCode::CardIdle, false, last.line, Some(used), text);
         } else if !is_program {
             let text = format!("{used} of {total} are used");
-            self.say("card/used", false, last.line, Some(used), text);
+            self.say(StatementCode::CardUsed, false, last.line, Some(used), text);
         }
     }
 
@@ -328,7 +307,7 @@ impl Of<'_> {
             until_full(*last, each)
         );
         let line = self.it.last().map_or(self.it.line, |it| it.line);
-        self.say("levels/grow", true, line, Some(Bytes(first.0 - last.0)), text);
+        self.say(StatementCode::LevelsGrow, true, line, Some(Bytes(first.0 - last.0)), text);
         true
     }
 
@@ -372,7 +351,7 @@ impl Of<'_> {
             let text = format!(
                 "{what} grow each time: from {first} to {last} in {n} prints, {rise} each{until}. Something is kept that the next step does not need, or a cache still fills"
             );
-            self.say("levels/grow", true, line, Some(last.saturating_sub(first)), text);
+            self.say(StatementCode::LevelsGrow, true, line, Some(last.saturating_sub(first)), text);
             return true;
         }
         let Some((most, n, line)) = stays.into_iter().max() else { return false };
@@ -380,7 +359,7 @@ impl Of<'_> {
             "{} stay the same in {n} prints, {most} at most: nothing leaks here",
             self.what()
         );
-        self.say("levels/steady", true, line, Some(most), text);
+        self.say(StatementCode::LevelsSteady, true, line, Some(most), text);
         true
     }
 
@@ -422,7 +401,7 @@ impl Of<'_> {
         } else {
             text.replace("never needed more than", "now have")
         };
-        self.say("levels/unused", true, last.line, Some(unused), text);
+        self.say(StatementCode::Unused, true, last.line, Some(unused), text);
     }
 
     fn peak(&mut self, last: &Levels) {
@@ -432,7 +411,7 @@ impl Of<'_> {
         let text = format!(
             "tensors took {peak} at most{now}: the card needs room for that, not for the usual amount"
         );
-        self.say("levels/peak", false, last.line, Some(peak), text);
+        self.say(StatementCode::Peak, false, last.line, Some(peak), text);
     }
 }
 
@@ -458,7 +437,7 @@ fn uneven(printed: &[Printed]) -> Option<Statement> {
     let usual = *others.get(others.len() / 2)?;
     let more = most.1.saturating_sub(usual);
     (2 <= others.len() && Bytes::gib(1) <= more && usual.0 / 4 <= more.0).then(|| Statement {
-        code: "cards/uneven",
+        code: StatementCode::UnevenCards,
         text: format!(
             "{} has {more} more than the others usually have: the first process often keeps copies, checkpoints or an evaluation to itself, or all processes use its card a little",
             printed[most.0].subject()

@@ -1,6 +1,6 @@
 //! What went wrong in a run that is watched: the agent's alarms, each of which it writes once.
 
-use crate::units::Bytes;
+use crate::{codes::AlarmCode, units::Bytes};
 
 /// One alarm.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,13 +71,13 @@ pub enum Alarm {
 
 impl Alarm {
     /// Its stable code, which docs/watch.md explains.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> AlarmCode {
         match self {
-            Alarm::Growth { .. } => "watch/growth",
-            Alarm::OverPlan { .. } => "watch/over-plan",
-            Alarm::Drift { .. } => "watch/drift",
-            Alarm::Neighbour { .. } => "watch/neighbour",
-            Alarm::Fragmentation { .. } => "watch/fragmentation",
+            Alarm::Growth { .. } => AlarmCode::Growth,
+            Alarm::OverPlan { .. } => AlarmCode::OverPlan,
+            Alarm::Drift { .. } => AlarmCode::Drift,
+            Alarm::Neighbour { .. } => AlarmCode::Neighbour,
+            Alarm::Fragmentation { .. } => AlarmCode::Fragmentation,
         }
     }
 }

@@ -117,6 +117,10 @@ note_kinds! {
     Stats = "stats",
     /// Something went wrong in a run that is watched.
     Alarm = "alarm",
+    /// From here on nothing could be written.
+    Cut = "cut",
+    /// The program had failed, and waited for what did not come.
+    Waited = "waited",
     /// How the process ended.
     End = "end",
     /// The phantom is in use; in its own log.
@@ -143,6 +147,8 @@ note_kinds! {
     Worst = "worst",
     /// Places in the script where something can be changed.
     Sites = "sites",
+    /// The program uses `torch.compile`.
+    Compiles = "compiles",
     /// Something was compiled, or was found compiled.
     Compiled = "compiled",
     /// The run was ended because it took more than can ever fit.

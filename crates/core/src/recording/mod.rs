@@ -8,6 +8,8 @@ mod host;
 mod missing_stacks;
 mod notes;
 mod phantom;
+mod plan_notes;
+mod sites;
 
 pub use alarms::{Alarm, AlarmNote};
 pub use curve::{Curve, CurveDevice};
@@ -19,6 +21,9 @@ pub use notes::{
     RedoneWay, Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
+pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};
+pub(crate) use sites::{Call, Framework, Setting, Site, Span, Switches};
+pub use sites::{SiteKind, Sites};
 
 use crate::trace::{Action, Trace};
 

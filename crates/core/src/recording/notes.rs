@@ -1,7 +1,11 @@
 //! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
 //! trace. One struct for each kind of line that the agent writes.
 
-use crate::{recording::alarms::AlarmNote, units::Bytes};
+use crate::{
+    codes::RemarkCode,
+    recording::{PlanNotes, alarms::AlarmNote},
+    units::Bytes,
+};
 
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +43,12 @@ pub struct Notes {
     pub stats: Vec<DeviceStats>,
     /// What went wrong, where the run was watched.
     pub alarms: Vec<AlarmNote>,
+    /// Why the notes end before the process did, in the system's words: what came later is not known.
+    pub cut: Option<String>,
+    /// Its program had failed and waited so many seconds for what did not come; then we ended it.
+    pub waited: Option<f64>,
+    /// What is of a plan, and for a search.
+    pub plan: PlanNotes,
     /// The last line; none if the process was killed.
     pub end: Option<End>,
 }
@@ -60,6 +70,8 @@ pub struct Begin {
     pub rank: Option<u32>,
     /// How many ranks the job has.
     pub world_size: Option<u32>,
+    /// It is a child of Python's multiprocessing.
+    pub is_child: bool,
 }
 
 /// A place in the trace: after the `allocs`-th allocation and the `frees`-th request to free of each
@@ -281,8 +293,8 @@ pub struct AskedSize {
 /// A sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// A stable word for it, such as `torch-compile`.
-    pub code: String,
+    /// What it is about.
+    pub code: RemarkCode,
     /// The sentence.
     pub text: String,
 }
@@ -381,6 +393,8 @@ pub struct End {
     pub exception: Option<Exception>,
     /// What came after memory was steady, if the run went on to see it.
     pub later: Option<Later>,
+    /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
+    pub failed_later: Option<String>,
     /// Seconds that went into imports.
     pub seconds_imports: f64,
     /// Seconds in all.

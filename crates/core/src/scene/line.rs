@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{
     prediction::device_run::DeviceRun,
     recording::is_users_code,
+    scene::position::count,
     trace::{FrameId, StackId},
 };
 
@@ -53,6 +54,20 @@ pub(super) fn line_of(run: &DeviceRun<'_>, stack: StackId) -> Option<FrameId> {
     let others =
         || run.trace.stacks.frame_ids(stack).find(|it| code_of(run, *it) != Code::Recorder);
     run.stacks.user_frame(stack).or_else(others)
+}
+
+/// The same of every stack, by its id.
+pub(super) fn lines(run: &DeviceRun<'_>) -> Vec<Option<FrameId>> {
+    let table = &run.trace.stacks;
+    // Callers come before their callees.
+    let mut others: Vec<Option<FrameId>> = Vec::with_capacity(table.n_nodes());
+    for node in 0..table.n_nodes() {
+        let id = StackId(count(node));
+        let own = table.frame_ids(id).next().filter(|it| code_of(run, *it) != Code::Recorder);
+        others.push(own.or_else(|| others.get(table.caller(id).index()).copied().flatten()));
+    }
+    let stacks = (0..).map(StackId).zip(others);
+    stacks.map(|(stack, other)| run.stacks.user_frame(stack).or(other)).collect()
 }
 
 pub(super) fn code_of(run: &DeviceRun<'_>, frame: FrameId) -> Code {

@@ -6,8 +6,8 @@ use crate::{
     prediction::{device_run::DeviceRun, origins::Origins, timeline::Stage},
     replay::BlockId,
     scene::{
-        Line, count,
-        line::{Code, line_of, name_of},
+        Line,
+        line::{Code, line_of, lines, name_of},
     },
     trace::{EventId, FrameId, StackId},
 };
@@ -33,8 +33,7 @@ pub(super) struct Owners {
 impl Owners {
     /// `before` has the stacks of the blocks from before the recording.
     pub(super) fn of(run: &DeviceRun<'_>, before: &[StackId]) -> Owners {
-        let nodes = (0..count(run.trace.stacks.n_nodes())).map(StackId);
-        let lines: Vec<Option<FrameId>> = nodes.map(|it| line_of(run, it)).collect();
+        let lines = lines(run);
         let origins = origins(run);
         let mut stacks = before.to_vec();
         let mut owners: Vec<Owner> = before

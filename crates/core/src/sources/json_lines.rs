@@ -1,8 +1,11 @@
 //! Files of one JSON object a line, as the agent and the phantom write them.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 use crate::{
+    printable,
     recording::contract::ProcessFile,
     sources::{Problem, Warning},
 };
@@ -23,8 +26,16 @@ pub(super) fn for_each_line<T: for<'a> Deserialize<'a>>(
         let problem = match serde_json::from_slice(line) {
             Ok(line) => take(line).err(),
             Err(_) if is_torn => Some(Problem::TornLine),
-            Err(error) => Some(Problem::BadLine(error.to_string())),
+            Err(error) => Some(Problem::BadLine(one_line(error.to_string()))),
         };
         warnings.extend(problem.map(|problem| Warning { file, at, problem }));
+    }
+}
+
+/// A name, or a sentence: none can pass for a line of a report.
+pub(super) fn one_line(text: String) -> String {
+    match printable::one_line(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(escaped) => escaped,
     }
 }

@@ -8,7 +8,10 @@ use crate::{
     recording::{
         Approximated, Holder, NotImitated, PhantomDevice, PhantomReport, contract::ProcessFile,
     },
-    sources::{Warning, json_lines::for_each_line},
+    sources::{
+        Warning,
+        json_lines::{for_each_line, one_line},
+    },
     units::Bytes,
 };
 
@@ -37,9 +40,9 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
         res.approximated.extend(report.approximated);
         if let Some(name) = line.name {
             res.not_imitated.push(NotImitated {
-                name,
-                library: line.library,
-                answer: line.answer,
+                name: one_line(name),
+                library: one_line(line.library),
+                answer: one_line(line.answer),
                 count: line.count.max(1),
             });
         }
@@ -141,9 +144,11 @@ impl From<ReportLine> for PhantomReport {
         };
         let not_imitated = |it: NotImitatedLine| {
             let NotImitatedLine { name, library, answer, count } = it;
+            let [name, library, answer] = [name, library, answer].map(one_line);
             NotImitated { name, library, answer, count }
         };
-        let approximated = |ApproximatedLine { what, count }| Approximated { what, count };
+        let approximated =
+            |it: ApproximatedLine| Approximated { what: one_line(it.what), count: it.count };
         PhantomReport {
             devices: it.devices.into_iter().map(device).collect(),
             launches: it.launches,
@@ -153,8 +158,8 @@ impl From<ReportLine> for PhantomReport {
             trials: it.trials,
             assumed_sizes: it.assumed_sizes,
             devices_asked: it.devices_asked,
-            visible_devices: it.visible_devices,
-            asked_size: it.asked_size,
+            visible_devices: it.visible_devices.map(one_line),
+            asked_size: it.asked_size.map(one_line),
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),
             unknown_reads: it.unknown_reads.count,

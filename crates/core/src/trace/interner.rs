@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::RandomState;
 
-use crate::trace::TextId;
+use crate::{printable::one_line, trace::TextId};
 
 /// Texts by id. Ids count up from 0 in order of first appearance, so the same input gives the same
 /// ids; 0 is the empty text.
@@ -21,11 +21,12 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// The id of `text`, new or not.
+    /// The id of `text`, new or not. It is kept on one line, so that no name in a recording can pass for a line of a report.
     pub fn intern(&mut self, text: &str) -> TextId {
         if !self.ends.is_empty() && self.get(self.last) == text {
             return self.last;
         }
+        let text = &*one_line(text);
         let Interner { bytes, ends, ids, last } = self;
         let new = id_after(ends.len());
         let found = ids.find_or_insert(text, new, |id| slice(bytes, ends, id));
@@ -159,5 +160,7 @@ mod tests {
         }
         assert_eq!(texts.get(TextId(3 + 777)), "777");
         assert_eq!(texts.len(), 10_003);
+        let ids = ["a\nb", r"a\nb"].map(|it| texts.intern(it));
+        assert_eq!((ids[0], texts.get(ids[0])), (ids[1], r"a\nb"));
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    codes::AlarmCode,
     plan::Drift,
     recording::{Alarm, AlarmNote, CodeLine},
     units::Bytes,
@@ -99,7 +100,7 @@ pub fn sentence(note: &AlarmNote, found: &Found) -> String {
 
 /// The alarm of a first step that took something else than its plan's, at `time` in seconds since 1970.
 pub fn of_first_step(drift: &Drift, time: f64, whose: Whose<'_>) -> Value {
-    let mut res = empty("watch/drift", &drift.sentence("the first step"), whose);
+    let mut res = empty(AlarmCode::Drift, &drift.sentence("the first step"), whose);
     res["step"] = 1.into();
     res["time"] = time.into();
     res["expected_bytes"] = drift.predicted.0.into();
@@ -149,10 +150,10 @@ pub fn json(note: &AlarmNote, found: &Found, whose: Whose<'_>) -> Value {
 }
 
 /// With nothing but its words.
-fn empty(code: &str, text: &str, whose: Whose<'_>) -> Value {
+fn empty(code: AlarmCode, text: &str, whose: Whose<'_>) -> Value {
     json!({
         "version": VERSION,
-        "code": code,
+        "code": code.word(),
         "text": text,
         "step": null,
         "label": whose.label,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    codes::{Family, ProblemCode, StatementCode},
     explanation::{Comparison, Explanation, Kind, Next, Oom, Shape},
     failures::{self, Backend, Failure},
     findings::{Finding, Weight},
@@ -100,7 +101,7 @@ impl Report {
         }
         for finding in facts {
             self.said(f, "  - ", &finding.title, 4)?;
-            if finding.code == "peak/composition" {
+            if finding.code == ProblemCode::PeakComposition {
                 for line in &finding.evidence {
                     writeln!(f, "      {line}")?;
                 }
@@ -301,7 +302,7 @@ impl Report {
         }
         // Of a text it is a guess; of a recording it may not say something else than the cause.
         let may_be_said =
-            oom.line().is_some() || root.code.starts_with("size/") && oom.shape != Shape::Late;
+            oom.line().is_some() || root.code.family() == Family::Size && oom.shape != Shape::Late;
         if may_be_said && oom.shape != Shape::Other {
             let is_hosts = oom.facts.backend == Backend::Host && oom.shape == Shape::Late;
             let text = if is_hosts {
@@ -416,12 +417,12 @@ impl Report {
             place_of += &format!(", step {step}");
         }
         let place_of = place_of.trim_start_matches([',', ' ']);
-        let room = self.width.saturating_sub(2 + 11 + 2 + it.code.len() + 2);
+        let room = self.width.saturating_sub(2 + 11 + 2 + it.code.word().len() + 2);
         writeln!(
             f,
             "  {:>11}  {}  {}",
             it.bytes.to_string(),
-            style.of(it.code),
+            style.of(it.code.word()),
             clipped(place_of, room)
         )?;
         self.said(f, "    ", &sentence(&it.title), 4)?;
@@ -493,14 +494,14 @@ fn elsewhere(backend: Backend) -> Option<&'static str> {
 }
 
 /// A statement's kind as the first word of a report.
-fn told_as(code: &str) -> &'static str {
+fn told_as(code: StatementCode) -> &'static str {
     match code {
-        "levels/grow" => "GROWS:",
-        "card/full" => "FULL:",
-        "vllm/no-room" => "NO ROOM:",
-        "processes/several" | "processes/hidden" => "SHARED:",
-        "levels/steady" => "STEADY:",
-        "allocator/ran-out" => "RAN OUT:",
+        StatementCode::LevelsGrow => "GROWS:",
+        StatementCode::CardFull => "FULL:",
+        StatementCode::VllmNoRoom => "NO ROOM:",
+        StatementCode::SeveralProcesses | StatementCode::HiddenProcesses => "SHARED:",
+        StatementCode::LevelsSteady => "STEADY:",
+        StatementCode::RanOut => "RAN OUT:",
         _ => "READ:",
     }
 }
@@ -539,11 +540,11 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
 }
 
 /// A finding's kind as the first word of a report.
-fn word(code: &str) -> &'static str {
-    match code.split('/').next() {
-        Some("leak") => "LEAK:",
-        Some("growth") => "GROWS:",
-        Some("fragmentation") => "FRAGMENTED:",
+fn word(code: ProblemCode) -> &'static str {
+    match code.family() {
+        Family::Leak => "LEAK:",
+        Family::Growth => "GROWS:",
+        Family::Fragmentation => "FRAGMENTED:",
         _ => "PROBLEM:",
     }
 }
@@ -576,14 +577,15 @@ fn phase(phase: Phase) -> &'static str {
 /// A rule's page, and every rule by its code.
 pub fn rules(styles: Styles) -> impl Display {
     fmt::from_fn(move |f| {
-        for rule in crate::findings::RULES {
-            let Style { on, off } = styles.heading;
-            writeln!(f, "{on}{:<30}{off} {}", rule.code, rule.title)?;
+        let Style { on, off } = styles.heading;
+        let (findings, causes): (Vec<ProblemCode>, Vec<ProblemCode>) =
+            ProblemCode::ALL.iter().partition(|it| it.page().is_some());
+        for it in findings {
+            writeln!(f, "{on}{:<30}{off} {}", it.word(), it.title())?;
         }
         writeln!(f, "\nOther causes of an out-of-memory error:")?;
-        for (code, text) in crate::explanation::CODES {
-            let Style { on, off } = styles.heading;
-            writeln!(f, "{on}{code:<30}{off} {text}")?;
+        for it in causes {
+            writeln!(f, "{on}{:<30}{off} {}", it.word(), it.title())?;
         }
         Ok(())
     })

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::{
-    explanation::{CODES, Comparison, Explanation, Kind, Next, Oom, RootCause},
+    codes::ProblemCode,
+    explanation::{Comparison, Explanation, Kind, Next, Oom, RootCause},
     failures::{self, Failure},
-    findings::{Finding, RULES, Window},
+    findings::{Finding, Window},
     printed::{Printed, Statement, limits},
     recording::{CodeLine, Phase},
     units::Bytes,
@@ -39,13 +40,15 @@ pub fn explanations(explanations: &[Explanation], comparison: Option<&Comparison
 
 /// Every kind of finding.
 pub fn rules() -> String {
-    let rules: Vec<Value> = RULES
-        .iter()
-        .map(|it| json!({ "code": it.code, "title": it.title, "page": it.page }))
-        .collect();
-    let causes: Vec<Value> =
-        CODES.iter().map(|(code, text)| json!({ "code": code, "title": text })).collect();
-    pretty(&json!({ "version": VERSION, "findings": rules, "causes": causes }))
+    let (mut findings, mut causes) = (Vec::new(), Vec::new());
+    for it in ProblemCode::ALL {
+        let (code, title) = (it.word(), it.title());
+        match it.page() {
+            Some(page) => findings.push(json!({ "code": code, "title": title, "page": page })),
+            None => causes.push(json!({ "code": code, "title": title })),
+        }
+    }
+    pretty(&json!({ "version": VERSION, "findings": findings, "causes": causes }))
 }
 
 fn pretty(value: &Value) -> String {
@@ -116,7 +119,7 @@ fn printed(it: &Printed) -> Value {
 
 fn statement(it: &Statement) -> Value {
     json!({
-        "code": it.code,
+        "code": it.code.word(),
         "text": it.text,
         "inferred": it.is_inferred,
         "line": it.line,
@@ -151,7 +154,7 @@ fn window(it: &Window) -> Value {
 
 pub(super) fn finding(it: &Finding) -> Value {
     json!({
-        "code": it.code,
+        "code": it.code.word(),
         "title": it.title,
         "weight": it.weight.word(),
         "bytes": it.bytes.0,
@@ -164,7 +167,7 @@ pub(super) fn finding(it: &Finding) -> Value {
 
 fn cause(it: &RootCause) -> Value {
     json!({
-        "code": it.code,
+        "code": it.code.word(),
         "line": line(it.at.as_ref()),
         "bytes": it.bytes.0,
         "text": it.text,

@@ -9,8 +9,12 @@ use crate::{
         largest::Tried,
         search::{FoundValue, ValueRun, WithRemedies},
     },
+    prediction::Reached,
     units::Bytes,
-    views::plan::{self, effort, was_full},
+    views::{
+        plan::{self, effort, was_full},
+        wire,
+    },
 };
 
 /// The version of the JSON.
@@ -33,6 +37,8 @@ pub struct FindMax {
     pub result: FoundValue,
     /// How long all of it took.
     pub seconds: f64,
+    /// Whom the script reached outside of its own processes, in all runs.
+    pub reached: Reached,
 }
 
 /// What the answer depends on and nobody computed; of the value that fits, else of any.
@@ -141,7 +147,7 @@ pub fn text(it: &FindMax) -> String {
     let n_if_found = it.result.if_found.as_ref().map_or(0, |it| it.runs.len());
     let n_runs = it.result.runs.len() + n_if_found + n_runs;
     let _ = writeln!(res, "{}", effort(n_runs as u64, it.seconds));
-    res
+    res + &plan::whom(&it.reached)
 }
 
 /// One line for each set of remedies.
@@ -242,6 +248,7 @@ pub fn json(it: &FindMax) -> String {
         "depends_on": depends_on(&it.result),
         "runs": it.result.runs.len(),
         "seconds": it.seconds,
+        "connections": wire::connections(&it.reached),
         "interrupted": it.result.interrupted || it.result.rest_interrupted,
         "if_everything_is_found": it.result.if_found.as_ref().map(|it| json!({
             "found": it.found.map(named),
@@ -293,6 +300,7 @@ mod tests {
                 ],
             },
             seconds: 3.0,
+            reached: Reached::default(),
         };
         expect_test::expect![[r"
             batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not

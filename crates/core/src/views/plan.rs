@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, fmt::Write};
 use serde_json::json;
 
 use crate::{
+    codes::FitCode,
     explanation::held::origin_words,
     plan::{
         Change, Places, Remedy, find,
         search::{Advice, Failed, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
     },
-    prediction::{Category, LineShare},
+    prediction::{Category, LineShare, Reached},
     units::Bytes,
     views::{explain_wire, style, wire},
 };
@@ -67,6 +68,8 @@ pub struct Proposal {
     pub runs: u64,
     /// How long all of it took.
     pub seconds: f64,
+    /// Whom the script reached outside of its own processes, in all runs.
+    pub reached: Reached,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
     /// What the last run of what is proposed went through.
@@ -199,6 +202,15 @@ fn step_time(row: &Row) -> String {
 
 /// For people.
 pub fn text(it: &Proposal) -> String {
+    report(it) + &whom(&it.reached)
+}
+
+/// A line about whom the script reached, if it reached somebody.
+pub(super) fn whom(reached: &Reached) -> String {
+    reached.sentence().map(|it| it + "\n").unwrap_or_default()
+}
+
+fn report(it: &Proposal) -> String {
     let mut res = String::new();
     let Proposal { card, what, limit, as_it_is, .. } = it;
     if it.fits_as_it_is {
@@ -292,13 +304,6 @@ pub fn text(it: &Proposal) -> String {
         );
     }
     res += &if_found(it);
-    if let Some(seconds) = best.new_sizes {
-        let _ = writeln!(
-            res,
-            "\nBatches change their size here. cuDNN plans each new size once: with the first plan such a step takes about \
-             {seconds:.1} s more. The step time above is without that. Lengths padded to multiples of 64 make few sizes."
-        );
-    }
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
@@ -502,7 +507,6 @@ pub fn json(it: &Proposal) -> String {
             "numbers": row.numbers.shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
-            "new_size_seconds": row.new_sizes,
             "measured": row.measured.map(|it| json!({
                 "step_seconds": it.seconds,
                 "step_seconds_range": [it.low, it.high],
@@ -511,19 +515,19 @@ pub fn json(it: &Proposal) -> String {
         })
     };
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
-        (false, true, _) if !it.recipes.is_empty() => "fits_with_recipe",
-        _ if it.grows.is_some() => "grows",
-        _ if it.runs_out_if_found() => "depends",
-        _ if it.fails_by_itself() => "script_failed",
-        (true, ..) => "fits",
-        (false, true, _) if it.retries.is_some() => "fits",
-        (false, false, _) => "fits_with_plan",
-        (false, true, true) => "interrupted",
-        (false, true, false) => "does_not_fit",
+        (false, true, _) if !it.recipes.is_empty() => FitCode::FitsWithRecipe,
+        _ if it.grows.is_some() => FitCode::Grows,
+        _ if it.runs_out_if_found() => FitCode::Depends,
+        _ if it.fails_by_itself() => FitCode::ScriptFailed,
+        (true, ..) => FitCode::Fits,
+        (false, true, _) if it.retries.is_some() => FitCode::Fits,
+        (false, false, _) => FitCode::FitsWithPlan,
+        (false, true, true) => FitCode::Interrupted,
+        (false, true, false) => FitCode::DoesNotFit,
     };
     let res = json!({
         "version": VERSION,
-        "outcome": outcome,
+        "outcome": outcome.word(),
         "gpu": it.card,
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "as_it_is": row(&it.as_it_is),
@@ -564,6 +568,7 @@ pub fn json(it: &Proposal) -> String {
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
         "runs": it.runs,
         "seconds": it.seconds,
+        "connections": wire::connections(&it.reached),
         "interrupted": it.interrupted,
         "measured_on": it.measured_on,
         "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit,
@@ -587,16 +592,7 @@ mod tests {
     fn row(plan: Plan, measured: Option<Measured>) -> Row {
         let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
         let (peak, needs) = (Peaks::default(), Bytes::gib(20));
-        Row {
-            plan,
-            peak,
-            held: Vec::new(),
-            needs,
-            numbers: Numbers::Same,
-            time,
-            new_sizes: None,
-            measured,
-        }
+        Row { plan, peak, held: Vec::new(), needs, numbers: Numbers::Same, time, measured }
     }
 
     fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {
@@ -621,6 +617,7 @@ mod tests {
             patch_line: String::new(),
             runs: 9,
             seconds: 20.0,
+            reached: Reached::default(),
             interrupted: false,
             seen: Seen::default(),
             measured_on: of_plan.map(|_| "NVIDIA H200".to_owned()),
@@ -657,18 +654,6 @@ mod tests {
         let shown = text(&proposal(None, Some(step(0.13, None))));
         assert!(shown.contains("0.1300 s"), "{shown}");
         assert!(shown.contains("it needs more than is free there"), "{shown}");
-    }
-
-    #[test]
-    fn steps_with_new_sizes_are_said_to_take_longer() {
-        let mut it = proposal(None, None);
-        assert!(!text(&it).contains("Batches change"));
-        it.plans[0].new_sizes = Some(0.23);
-        let shown = text(&it);
-        assert!(
-            shown.contains("with the first plan such a step takes about 0.2 s more."),
-            "{shown}"
-        );
     }
 
     #[test]

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{
     prediction::{
-        CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
-        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, StepPeaks, Verdict, Writes,
-        WrittenFile,
+        CardFit, Carries, Category, Counted, Destination, LineShare, ModuleShare, Moment, Note,
+        OomPlace, Origin, OtherEnd, Outcome, Peaks, Rank, Reached, ScriptExit, StepPeaks,
+        Transport, Verdict, Writes, WrittenFile,
     },
     recording::{CodeLine, Exception, Phase},
     replay::{Candidate, RanOut, WhatIf},
@@ -99,6 +99,9 @@ struct PredictionWire<'a> {
     /// What the script wrote, and where that went.
     #[serde(skip_serializing_if = "Option::is_none")]
     writes: Option<WritesWire<'a>>,
+    /// Whom it reached outside of its own processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<Vec<DestinationWire<'a>>>,
     seconds: f64,
 }
 
@@ -251,6 +254,31 @@ struct ReadOnlyWire<'a> {
     why: &'a str,
 }
 
+#[derive(Debug, Serialize)]
+pub(super) struct DestinationWire<'a> {
+    /// `hooks.slack.com:443`, or the name of a socket.
+    to: &'a str,
+    /// `tcp`, `udp` or `unix`.
+    by: &'static str,
+    /// Connections; null of datagrams.
+    count: Option<u64>,
+}
+
+impl<'a> From<&'a Destination> for DestinationWire<'a> {
+    fn from(it: &'a Destination) -> DestinationWire<'a> {
+        let (by, count) = match it.transport {
+            Transport::Tcp => ("tcp", Some(it.count)),
+            Transport::Unix => ("unix", Some(it.count)),
+            Transport::Udp => ("udp", None),
+        };
+        DestinationWire { to: &it.name, by, count }
+    }
+}
+
+pub(super) fn connections(it: &Reached) -> Vec<DestinationWire<'_>> {
+    it.destinations().iter().map(DestinationWire::from).collect()
+}
+
 impl<'a> From<&'a Writes> for WritesWire<'a> {
     fn from(it: &'a Writes) -> WritesWire<'a> {
         let file = |it: &'a WrittenFile| WrittenFileWire {
@@ -363,6 +391,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             notes: it.notes.iter().map(NoteWire::from).collect(),
             next_command: answer.next,
             writes: it.writes.as_ref().map(WritesWire::from),
+            connections: it.reached.as_ref().map(connections),
             seconds: it.seconds,
         }
     }

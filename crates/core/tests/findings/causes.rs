@@ -29,7 +29,7 @@ fn cause(mut program: Program, line: u32, asked: u64) -> (&'static str, Option<u
     let stack = program.module(line, 40);
     program.event(Action::Oom, 0, asked, stack);
     let cause = program.explain().root_cause().unwrap();
-    (cause.code, cause.at.map(|it| it.line))
+    (cause.code.word(), cause.at.map(|it| it.line))
 }
 
 fn trained(steps: u32) -> Program {
@@ -98,7 +98,7 @@ fn a_gradient_as_large_as_its_parameter_is_the_models() {
     program.alloc(2 * MIB, StackId::EMPTY);
     program.event(Action::Oom, 0, 400 * MIB, StackId::EMPTY);
     let cause = program.explain().root_cause().unwrap();
-    assert_eq!(cause.code, "size/model-states");
+    assert_eq!(cause.code.word(), "size/model-states");
 }
 
 #[test]
@@ -110,7 +110,10 @@ fn a_caught_error_that_leaves_no_room_for_the_next_batch() {
     let batch = program.stack(&[("/home/u/train.py", "main", 37)]);
     program.event(Action::Oom, 0, 16 * MIB, batch);
     let cause = program.explain().root_cause().unwrap();
-    assert_eq!((cause.code, cause.at.map(|it| it.line)), ("leak/traceback-kept", Some(TRAINING)));
+    assert_eq!(
+        (cause.code.word(), cause.at.map(|it| it.line)),
+        ("leak/traceback-kept", Some(TRAINING))
+    );
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn a_line_between_the_model_and_its_backward_pass_is_no_layer() {
     let loss = program.stack(&[("/home/u/train.py", "divergence", 28)]);
     program.event(Action::Oom, 0, 300 * MIB, loss);
     let cause = program.explain().root_cause().unwrap();
-    assert_eq!((cause.code, cause.at.map(|it| it.line)), ("size/one-allocation", Some(28)));
+    assert_eq!((cause.code.word(), cause.at.map(|it| it.line)), ("size/one-allocation", Some(28)));
 }
 
 #[test]
@@ -178,7 +181,7 @@ fn what_has_half_of_all_is_the_cause_of_a_small_request_beside_it() {
         program.alloc(size * MIB, windows);
         program.event(Action::Oom, 0, asked * MIB, targets);
         let cause = program.explain().root_cause().unwrap();
-        (cause.code, cause.at.map(|it| it.line))
+        (cause.code.word(), cause.at.map(|it| it.line))
     };
     assert_eq!(ask(900, 200), ("size/one-allocation", Some(12)));
     assert_eq!(ask(300, 200), ("size/one-allocation", Some(13)));
@@ -219,7 +222,7 @@ fn serves_after_an_error(is_kept: bool) -> (&'static str, Option<u32>) {
     let next = program.module(22, 40);
     program.event(Action::Oom, 0, 64 * MIB, next);
     let cause = program.explain_noted(notes).root_cause().unwrap();
-    (cause.code, cause.at.map(|it| it.line))
+    (cause.code.word(), cause.at.map(|it| it.line))
 }
 
 #[test]
@@ -260,6 +263,6 @@ fn the_states_of_an_optimizer_of_ones_own_have_their_line() {
     {
         let report = first_step_of(file);
         let cause = report.root_cause().unwrap();
-        assert_eq!((cause.code, cause.at.unwrap().line), ("size/model-states", line));
+        assert_eq!((cause.code.word(), cause.at.unwrap().line), ("size/model-states", line));
     }
 }

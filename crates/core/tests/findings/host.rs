@@ -38,7 +38,9 @@ fn trained(own: &[u64], host: Option<HostNote>, keeps_on_device: bool) -> Explan
 
 fn titles(it: &Explanation) -> Vec<(&'static str, Option<u32>, &str)> {
     let of_host = it.findings.iter().filter(|it| it.is_of_host());
-    of_host.map(|it| (it.code, it.at.as_ref().map(|it| it.line), it.title.as_str())).collect()
+    of_host
+        .map(|it| (it.code.word(), it.at.as_ref().map(|it| it.line), it.title.as_str()))
+        .collect()
 }
 
 #[test]
@@ -64,14 +66,14 @@ fn a_list_on_the_cpu() {
         finding.evidence
     );
     assert!(finding.evidence[1].contains("after 19 more steps"), "{:?}", finding.evidence);
-    assert_eq!(report.root_cause().unwrap().code, "host/grows");
+    assert_eq!(report.root_cause().unwrap().code.word(), "host/grows");
 }
 
 #[test]
 fn what_leaks_on_the_device_is_told_before_the_host() {
     let report = trained(&[300, 1400, 2400, 3400, 4400, 5400, 6400, 7400], None, true);
     assert_eq!(titles(&report)[0].0, "host/grows");
-    assert!(report.root_cause().unwrap().code.starts_with("leak/"));
+    assert!(report.root_cause().unwrap().code.word().starts_with("leak/"));
 }
 
 #[test]

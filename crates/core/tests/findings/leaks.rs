@@ -13,8 +13,8 @@ fn growths(it: &Explanation) -> Vec<(&'static str, u32, Bytes)> {
     let growths = it
         .findings
         .iter()
-        .filter(|it| it.code.starts_with("leak/") || it.code.starts_with("growth/"));
-    growths.map(|it| (it.code, it.at.as_ref().unwrap().line, it.bytes)).collect()
+        .filter(|it| it.code.word().starts_with("leak/") || it.code.word().starts_with("growth/"));
+    growths.map(|it| (it.code.word(), it.at.as_ref().unwrap().line, it.bytes)).collect()
 }
 
 #[test]
@@ -219,7 +219,8 @@ fn a_little_in_each_step_is_told_once_it_cannot_be_chance() {
     (0..40).for_each(|_| long.step_that_keeps(&[20], 8 << 10));
     let found = long.explain();
     assert_eq!(growths(&found), [("growth/per-step", 20, Bytes(39 * (8 << 10)))]);
-    let evidence = &found.findings.iter().find(|it| it.code == "growth/per-step").unwrap().evidence;
+    let evidence =
+        &found.findings.iter().find(|it| it.code.word() == "growth/per-step").unwrap().evidence;
     assert!(evidence.iter().any(|it| it == "that is 78.1 MiB in 10000 steps"), "{evidence:?}");
 
     let mut short = Program::default();
@@ -373,7 +374,8 @@ fn a_ring_that_lost_events_says_how_many_where_somebody_counted() {
         let begin = counted.map(|_| Begin::default());
         let notes = Notes { begin, stats: stats.into_iter().collect(), ..Notes::default() };
         let explanation = program.explain_noted(notes);
-        let is_said = explanation.findings.iter().any(|it| it.code == "recording/ring-too-small");
+        let is_said =
+            explanation.findings.iter().any(|it| it.code.word() == "recording/ring-too-small");
         let window = explanation.window.unwrap();
         assert_eq!(window.overwritten, is_said);
         (is_said, window.overwritten_allocations)
@@ -400,7 +402,8 @@ fn what_a_backward_pass_makes_on_another_device_has_the_line_that_called_it() {
         program.free(activation);
     }
     let found = program.explain();
-    let made = found.findings.iter().find(|it| it.code == "peak/composition" && it.device == 0);
+    let made =
+        found.findings.iter().find(|it| it.code.word() == "peak/composition" && it.device == 0);
     let made = made.unwrap().evidence.join("\n");
     for told in ["12.0 MiB by backward of train.py:13", "15.0 MiB by backward of train.py:16"] {
         assert!(made.contains(told), "{made}");

@@ -128,12 +128,12 @@ impl Training {
 }
 
 fn has(explanation: &Explanation, code: &str) -> bool {
-    explanation.findings.iter().any(|it| it.code == code)
+    explanation.findings.iter().any(|it| it.code.word() == code)
 }
 
 /// What fixing it gives back.
 fn bytes(explanation: &Explanation, code: &str) -> Option<Bytes> {
-    explanation.findings.iter().find(|it| it.code == code).map(|it| it.bytes)
+    explanation.findings.iter().find(|it| it.code.word() == code).map(|it| it.bytes)
 }
 
 #[test]
@@ -192,13 +192,13 @@ fn logits_are_told_from_layers_of_one_size() {
     // 2048 tokens of a vocabulary of 50257 words in four bytes.
     let logits = 2048 * 50257 * 4;
     let found = train(2, logits);
-    let finding = found.findings.iter().find(|it| it.code == "size/one-allocation").unwrap();
+    let finding = found.findings.iter().find(|it| it.code.word() == "size/one-allocation").unwrap();
     assert!(finding.title.contains("2048 tokens x 50257 words x 4 bytes"), "{}", finding.title);
     assert_eq!((finding.bytes, finding.at.as_ref().unwrap().line), (Bytes(logits), 11));
     assert!(!has(&train(12, 32 * MIB), "size/one-allocation"), "a dozen alike are layers");
     // Four sequences of 896 tokens of 8000 words; 32000 words of 896 tokens are as many bytes.
     let found = train_of(8000 * 1024, 2, 4 * 896 * 8000 * 4);
-    let finding = found.findings.iter().find(|it| it.code == "size/one-allocation").unwrap();
+    let finding = found.findings.iter().find(|it| it.code.word() == "size/one-allocation").unwrap();
     assert!(!finding.title.contains("32000"), "{}", finding.title);
 }
 
@@ -210,7 +210,8 @@ fn one_long_batch_among_short_ones() {
         it.program.explain()
     };
     let found = train([8, 6, 9, 60, 7, 8]);
-    let finding = found.findings.iter().find(|it| it.code == "inputs/dynamic-shapes").unwrap();
+    let finding =
+        found.findings.iter().find(|it| it.code.word() == "inputs/dynamic-shapes").unwrap();
     assert_eq!(finding.step, Some(4), "{}", finding.title);
     assert!(!has(&train([8; 6]), "inputs/dynamic-shapes"));
 }
@@ -324,7 +325,7 @@ fn what_no_setting_would_give_back_is_no_fragmentation() {
     // Another stream's memory serves nobody else, in one piece or in many.
     let found = fails_beside_free_memory_of(1);
     assert!(!has(&found, "fragmentation/slack"), "{:?}", found.findings);
-    assert_ne!(found.root_cause().unwrap().code, "fragmentation/slack");
+    assert_ne!(found.root_cause().unwrap().code.word(), "fragmentation/slack");
 }
 
 #[test]
@@ -481,7 +482,7 @@ fn a_cache_that_the_next_token_has_no_room_for_is_the_cause() {
     let keys = it.program.module(11, 40);
     it.program.event(Action::Oom, 0, 50 * MIB, keys);
     let cause = it.program.explain().root_cause().unwrap();
-    assert_eq!(cause.code, "growth/kv-cache", "{cause:?}");
+    assert_eq!(cause.code.word(), "growth/kv-cache", "{cause:?}");
 }
 
 #[test]
@@ -504,7 +505,7 @@ fn parts_that_each_pass_joins_and_reads_are_a_cache() {
     };
     let cache = generate(true);
     let results = generate(false);
-    let leaks = |it: &Explanation| it.findings.iter().any(|it| it.code.starts_with("leak/"));
+    let leaks = |it: &Explanation| it.findings.iter().any(|it| it.code.word().starts_with("leak/"));
     assert!(has(&cache, "growth/kv-cache") && !leaks(&cache), "{:?}", cache.findings);
     assert!(!has(&results, "growth/kv-cache") && leaks(&results), "{:?}", results.findings);
 }
@@ -545,7 +546,7 @@ fn every_run_says_what_its_peak_was_made_of() {
     let mut it = Training::new();
     (0..3).for_each(|_| it.step(8 * MIB));
     let found = it.program.explain();
-    let peak = found.findings.iter().find(|it| it.code == "peak/composition").unwrap();
+    let peak = found.findings.iter().find(|it| it.code.word() == "peak/composition").unwrap();
     // Parameters and both states, and the gradients or the activations beside them: 120 + 48.
     assert!(peak.title.contains("168.0 MiB"), "{}", peak.title);
 }
@@ -586,7 +587,13 @@ fn frames_of_c_plus_plus_do_not_hide_the_gradients() {
         }
         (0..4).for_each(|_| it.step(4 * MIB));
         let found = it.program.explain();
-        found.findings.iter().find(|it| it.code == "peak/composition").unwrap().evidence.clone()
+        found
+            .findings
+            .iter()
+            .find(|it| it.code.word() == "peak/composition")
+            .unwrap()
+            .evidence
+            .clone()
     };
     let (python, cpp) = (train(false), train(true));
     assert!(python.iter().any(|it| it.contains("gradients (4 blocks)")), "{python:?}");
@@ -613,12 +620,12 @@ fn sweep(n: usize, stays: bool, trained: bool) -> Explanation {
 #[test]
 fn models_of_earlier_experiments() {
     let found = sweep(4, true, true);
-    let it = found.findings.iter().find(|it| it.code == "leak/earlier-models");
+    let it = found.findings.iter().find(|it| it.code.word() == "leak/earlier-models");
     let it = it.unwrap_or_else(|| panic!("{:?}", found.findings));
     // Of each of three: four parameters and eight states of 10 MiB. Gradients went with zero_grad.
     assert_eq!((it.bytes, it.count), (Bytes::mib(360), 3), "{it:?}");
     assert_eq!(it.at.as_ref().map(|it| it.line), Some(3));
-    assert_eq!(found.root_cause().unwrap().code, "leak/earlier-models");
+    assert_eq!(found.root_cause().unwrap().code.word(), "leak/earlier-models");
     assert!(!has(&sweep(4, false, true), "leak/earlier-models"));
     // Two networks of one class that are made before anything is trained.
     assert!(!has(&sweep(2, true, false), "leak/earlier-models"));
@@ -640,7 +647,7 @@ fn copies_in_between(are_trained: bool) -> Explanation {
 fn copies_that_were_trained_are_models_and_others_are_copies() {
     let learners = copies_in_between(true);
     assert!(has(&learners, "leak/earlier-models"), "{:?}", learners.findings);
-    assert_eq!(learners.root_cause().unwrap().code, "leak/earlier-models");
+    assert_eq!(learners.root_cause().unwrap().code.word(), "leak/earlier-models");
     let snapshots = copies_in_between(false);
     assert!(!has(&snapshots, "leak/earlier-models"), "{:?}", snapshots.findings);
     assert!(has(&snapshots, "copies/double-buffer"), "{:?}", snapshots.findings);
@@ -674,7 +681,7 @@ fn gradients_that_are_collected_are_called_so_and_told_once() {
         it.gradients.clear();
     }
     let found = it.program.explain();
-    let kept = found.findings.iter().find(|it| it.code == "leak/results-kept");
+    let kept = found.findings.iter().find(|it| it.code.word() == "leak/results-kept");
     let kept = kept.unwrap_or_else(|| panic!("{:?}", found.findings));
     assert!(kept.title.starts_with("gradients of 7 steps"), "{}", kept.title);
     assert!(!has(&found, "gradients/kept"), "{:?}", found.findings);
@@ -702,7 +709,7 @@ fn caches_of_conversations_are_not_one_that_grew() {
         }
     }
     let found = it.program.explain();
-    let caches = found.findings.iter().find(|it| it.code == "growth/kv-cache");
+    let caches = found.findings.iter().find(|it| it.code.word() == "growth/kv-cache");
     let caches = caches.unwrap_or_else(|| panic!("{:?}", found.findings));
     assert!(caches.title.starts_with("the key-value caches of several texts"), "{}", caches.title);
 }
@@ -734,7 +741,7 @@ fn earlier_models_without_an_optimizer_may_be_in_use() {
         it.make_model();
     }
     let found = it.program.explain();
-    let earlier = found.findings.iter().find(|it| it.code == "leak/earlier-models").unwrap();
+    let earlier = found.findings.iter().find(|it| it.code.word() == "leak/earlier-models").unwrap();
     assert_eq!((earlier.count, earlier.weight), (2, Weight::Chance));
 }
 
@@ -763,11 +770,11 @@ fn trains_and_joins(times: u64) -> Explanation {
 #[test]
 fn tensors_that_a_training_joins_are_counted_and_neither_a_cache_nor_a_larger_input() {
     let found = trains_and_joins(1);
-    let it = found.findings.iter().find(|it| it.code == "growth/per-step").unwrap();
+    let it = found.findings.iter().find(|it| it.code.word() == "growth/per-step").unwrap();
     assert!(it.title.starts_with("6 tensors were each made longer about 24 times"), "{}", it.title);
     assert!(!has(&found, "growth/kv-cache") && !has(&found, "inputs/dynamic-shapes"));
     let cause = found.root_cause().unwrap();
-    assert_eq!((cause.code, cause.at.map(|it| it.line)), ("growth/per-step", Some(40)));
+    assert_eq!((cause.code.word(), cause.at.map(|it| it.line)), ("growth/per-step", Some(40)));
     // Three times as much as ever before is an input.
     assert!(has(&trains_and_joins(3), "inputs/dynamic-shapes"));
 }
@@ -794,7 +801,7 @@ fn conversations(most: u64) -> Explanation {
 #[test]
 fn a_dict_whose_tensors_are_joined_is_several() {
     let found = conversations(1000);
-    let it = found.findings.iter().find(|it| it.code == "growth/per-step");
+    let it = found.findings.iter().find(|it| it.code.word() == "growth/per-step");
     let it = it.unwrap_or_else(|| panic!("{:?}", found.findings));
     assert!(it.title.starts_with("4 tensors were each made longer about 18 times"), "{}", it.title);
     assert!(!has(&conversations(12), "growth/per-step"));
@@ -832,7 +839,7 @@ fn cells(n: usize) -> Explanation {
 #[test]
 fn a_cell_that_ran_again_is_the_same_line() {
     let found = cells(1);
-    let it = found.findings.iter().find(|it| it.code == "growth/per-step");
+    let it = found.findings.iter().find(|it| it.code.word() == "growth/per-step");
     assert_eq!(it.map(|it| it.bytes), Some(Bytes::mib(100)), "{:?}", found.findings);
     assert!(!has(&cells(5), "growth/per-step"));
 }

@@ -14,7 +14,7 @@ const TRAINING: u32 = 11;
 const VALIDATION: u32 = 31;
 
 fn found(it: &Explanation) -> Vec<(u32, Bytes)> {
-    let found = it.findings.iter().filter(|it| it.code == "evaluation/unused-graph");
+    let found = it.findings.iter().filter(|it| it.code.word() == "evaluation/unused-graph");
     found.map(|it| (it.at.as_ref().unwrap().line, it.bytes)).collect()
 }
 

@@ -1,5 +1,7 @@
 //! What a script does that matters for memory, in the order in which it stands, with what is around it.
 
+use std::rc::Rc;
+
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::TextRange;
 
@@ -154,7 +156,7 @@ pub(crate) struct Event<'a> {
     /// Indices of the loops around it, the outermost first.
     pub(crate) loops: Vec<usize>,
     /// How many branches were around each of these loops, so that those within are known.
-    pub(crate) branches: Vec<Branch<'a>>,
+    pub(crate) branches: Rc<[Branch<'a>]>,
     pub(crate) grad: Grad,
     pub(crate) autocast: bool,
     /// In a handler of exceptions.

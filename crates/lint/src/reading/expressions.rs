@@ -5,9 +5,9 @@ use ruff_text_size::Ranged;
 
 use crate::reading::{
     events::{Grad, How, What},
-    file::{dotted, names_in},
+    file::{LONGEST_NAME, dotted, names_in},
     guess, library,
-    value::{Kind, Value},
+    value::{Kind, Sources, Value},
     walker::Walker,
 };
 
@@ -69,17 +69,21 @@ const UNATTACHED: [&str; 22] = [
 
 impl<'a> Walker<'_, 'a> {
     pub(crate) fn eval(&mut self, expr: &'a Expr) -> Value {
+        if !self.file.steps.take(self.names.depth()) {
+            return Value::default();
+        }
         match expr {
+            Expr::Name(it) if LONGEST_NAME < it.id.len() => Value::default(),
             Expr::Name(it) => {
                 let mut value = self.name(it.id.as_str(), expr);
-                value.from.insert(it.id.to_string());
+                value.from.add(it.id.as_str());
                 value
             }
             Expr::Attribute(it) => {
                 if let Some(name) = dotted(expr) {
                     if let Some(value) = self.names.get(&name).filter(|it| !it.is(&Kind::Unknown)) {
                         let mut value = value.clone();
-                        value.from.insert(name);
+                        value.from.add(&name);
                         return value;
                     }
                     if let Some(path) = self.import(expr) {
@@ -87,7 +91,7 @@ impl<'a> Walker<'_, 'a> {
                     }
                     if name.starts_with("self.") {
                         let mut value = self.look_up(&name);
-                        value.from.insert(name);
+                        value.from.add(&name);
                         return value;
                     }
                 }
@@ -110,7 +114,7 @@ impl<'a> Walker<'_, 'a> {
                     _ if value.attached || value.is_output => Value { kind: Kind::Tensor, ..value },
                     _ => {
                         let mut res = dotted(expr).map(|it| self.look_up(&it)).unwrap_or_default();
-                        res.from.extend(value.from);
+                        res.from.extend(&value.from);
                         res
                     }
                 }
@@ -237,14 +241,12 @@ impl<'a> Walker<'_, 'a> {
     }
 
     fn name(&mut self, name: &str, expr: &'a Expr) -> Value {
-        if !self.names.contains_key(name) {
+        if !self.names.has(name) {
             if let Some(path) = self.import(expr) {
                 return self.import_value(path);
             }
             // Defined further down.
-            let functions = &self.file.functions;
-            if let Some(it) = functions.iter().position(|it| it.name == name && it.class.is_none())
-            {
+            if let Some(it) = self.file.function_named(name) {
                 return Value::of(Kind::Function(it));
             }
             if let Some(it) = self.file.class_named(name) {
@@ -258,7 +260,7 @@ impl<'a> Walker<'_, 'a> {
     pub(crate) fn import(&self, expr: &Expr) -> Option<String> {
         let name = dotted(expr)?;
         let first = name.split('.').next().unwrap_or_default();
-        if self.names.contains_key(first) {
+        if self.names.has(first) {
             return None;
         }
         self.file.import(expr)
@@ -290,7 +292,7 @@ impl<'a> Walker<'_, 'a> {
         element: &'a Expr,
         kind: Kind,
     ) -> Value {
-        let before = self.names.clone();
+        self.names.begin();
         for it in generators {
             let iter = self.eval(&it.iter);
             let one = match iter.kind {
@@ -315,7 +317,7 @@ impl<'a> Walker<'_, 'a> {
             }
         }
         let value = self.eval(element);
-        self.names = before;
+        self.names.take_back();
         let res = Value { tick: self.tick, ..Value::of(kind) };
         let on_host = value.on_host;
         Value { on_host, is_scalar: false, ..res.with(&value) }
@@ -375,8 +377,8 @@ impl<'a> Walker<'_, 'a> {
             }
             func => {
                 let value = self.eval(func);
-                let name =
-                    dotted(func).unwrap_or_else(|| self.file.text_at(func.range()).to_owned());
+                let text = || self.file.piece(func.range()).unwrap_or_default().to_owned();
+                let name = dotted(func).unwrap_or_else(text);
                 self.call_value(value, &name, call, &values)
             }
         }
@@ -448,7 +450,9 @@ impl<'a> Walker<'_, 'a> {
         for arg in
             call.arguments.args.iter().chain(call.arguments.keywords.iter().map(|it| &it.value))
         {
-            for name in names_in(arg) {
+            let names = names_in(arg);
+            self.file.steps.take(names.len());
+            for name in names {
                 let value = self.names.get(&name);
                 if value.is_some_and(|it| it.attached && self.is_carried(it.tick)) {
                     carried.push(name);
@@ -479,6 +483,8 @@ impl<'a> Walker<'_, 'a> {
     ) -> Value {
         let function = &self.file.functions[index];
         let parameters = function.parameters();
+        let n_decorators = function.def.map_or(0, |it| it.decorator_list.len());
+        self.file.steps.take(parameters.len() + n_decorators);
         let is_static = function.def.is_some_and(|it| {
             it.decorator_list
                 .iter()
@@ -494,7 +500,7 @@ impl<'a> Walker<'_, 'a> {
             };
             let Some(name) = name else { continue };
             let key = (index, name.to_owned());
-            let value = Value { from: Default::default(), at: None, ..value.clone() };
+            let value = Value { from: Sources::default(), at: None, ..value.clone() };
             let merged = match self.next.parameters.remove(&key) {
                 Some(before) => before.or(&value),
                 None => value,
@@ -519,7 +525,7 @@ impl<'a> Walker<'_, 'a> {
         res.attached &= !off;
         // What it returns was made of what it was given.
         for it in values {
-            res.from.extend(it.from.iter().cloned());
+            res.from.extend(&it.from);
         }
         res.tick = self.tick;
         res.at = Some(call.range());
@@ -530,7 +536,7 @@ impl<'a> Walker<'_, 'a> {
         let mut res = library::result(&path, call, values, self.grad);
         if res.is(&Kind::Optimizer) {
             let mut models: Vec<String> = values.iter().filter_map(|it| it.of.clone()).collect();
-            models.extend(values.iter().flat_map(|it| it.from.iter().cloned()));
+            models.extend(values.iter().flat_map(|it| it.from.iter().map(str::to_owned)));
             self.tell(call.range(), What::NewOptimizer { models });
         }
         if path.ends_with("autograd.grad") || path.ends_with("autograd.backward") {
@@ -577,7 +583,7 @@ impl<'a> Walker<'_, 'a> {
             _ => {
                 let mut res = Value { tick: self.tick, at: Some(call.range()), ..Value::default() };
                 for it in values {
-                    res.from.extend(it.from.iter().cloned());
+                    res.from.extend(&it.from);
                 }
                 if guess::computes_loss(name)
                     && self.grad != Grad::Off
@@ -817,9 +823,9 @@ impl<'a> Walker<'_, 'a> {
         // `self.loss_function(output, y)`
         let mut res = Value { tick: self.tick, at: Some(at), ..Value::default() };
         for it in values {
-            res.from.extend(it.from.iter().cloned());
+            res.from.extend(&it.from);
         }
-        res.from.extend(receiver.from);
+        res.from.extend(&receiver.from);
         if guess::computes_loss(name)
             && self.grad != Grad::Off
             && values.iter().any(|it| it.attached)

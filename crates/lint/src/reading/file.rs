@@ -9,6 +9,8 @@ use ruff_python_ast::{
 };
 use ruff_text_size::{Ranged, TextRange};
 
+use crate::bounds::Steps;
+
 /// A function, or the file itself.
 #[derive(Debug)]
 pub(crate) struct Function<'a> {
@@ -81,9 +83,17 @@ pub(crate) struct File<'a> {
     pub(crate) uses: BTreeMap<String, BTreeSet<&'a str>>,
     /// By function: names on which a backward pass is made.
     pub(crate) losses: BTreeSet<(usize, String)>,
+    /// What reading it has taken.
+    pub(crate) steps: Steps,
     /// By the function's place.
     by_place: BTreeMap<TextRange2, usize>,
+    /// By name: the first function that is no method, and the first class.
+    functions_by_name: BTreeMap<&'a str, usize>,
+    classes_by_name: BTreeMap<&'a str, usize>,
 }
+
+/// A class with as many has no others of its bases'.
+const MOST_BASES: usize = 64;
 
 /// A range that has an order.
 type TextRange2 = (u32, u32);
@@ -92,14 +102,35 @@ fn key(range: TextRange) -> TextRange2 {
     (range.start().into(), range.end().into())
 }
 
+/// What is longer is no name that anybody writes.
+pub(crate) const LONGEST_NAME: usize = 1000;
+/// Nor is `a.b.c` of more pieces.
+const MOST_PIECES: usize = 128;
+
 /// `a.b`, `self.a[]`: how a name is written, if it is one.
 pub(crate) fn dotted(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Name(it) => Some(it.id.to_string()),
-        Expr::Attribute(it) => Some(format!("{}.{}", dotted(&it.value)?, it.attr)),
-        Expr::Subscript(it) => Some(format!("{}[]", dotted(&it.value)?)),
-        _ => None,
-    }
+    let mut pieces = Vec::new();
+    let mut at = expr;
+    let first = loop {
+        match at {
+            Expr::Name(it) => break it.id.as_str(),
+            Expr::Attribute(it) => {
+                pieces.extend([it.attr.as_str(), "."]);
+                at = &it.value;
+            }
+            Expr::Subscript(it) => {
+                pieces.push("[]");
+                at = &it.value;
+            }
+            _ => return None,
+        }
+        if MOST_PIECES < pieces.len() {
+            return None;
+        }
+    };
+    pieces.push(first);
+    let len: usize = pieces.iter().map(|it| it.len()).sum();
+    (len <= LONGEST_NAME).then(|| pieces.into_iter().rev().collect())
 }
 
 impl<'a> File<'a> {
@@ -127,7 +158,12 @@ impl<'a> File<'a> {
     }
 
     pub(crate) fn class_named(&self, name: &str) -> Option<usize> {
-        self.classes.iter().position(|it| it.name == name)
+        self.classes_by_name.get(name).copied()
+    }
+
+    /// The first function of this name that is no method.
+    pub(crate) fn function_named(&self, name: &str) -> Option<usize> {
+        self.functions_by_name.get(name).copied()
     }
 
     /// The class that the function is a method of.
@@ -148,23 +184,50 @@ impl<'a> File<'a> {
         self.uses.get(name).is_some_and(|it| it.contains(method))
     }
 
+    /// The text there, which takes a step for some of its bytes: whoever asks goes through it.
     pub(crate) fn text_at(&self, at: TextRange) -> &'a str {
-        self.text.get(at.start().to_usize()..at.end().to_usize()).unwrap_or_default()
+        let text = self.text.get(at.start().to_usize()..at.end().to_usize()).unwrap_or_default();
+        if self.steps.take_text(text.len()) { text } else { "" }
+    }
+
+    /// The text there, if it is short enough to be said, or written elsewhere.
+    pub(crate) fn piece(&self, at: TextRange) -> Option<&'a str> {
+        Some(self.text_at(at)).filter(|it| it.len() <= LONGEST_NAME)
+    }
+
+    /// The line that `at` stands in, until there.
+    pub(crate) fn line_until(&self, at: usize) -> &'a str {
+        let line = self.text[..at].rsplit('\n').next().unwrap_or_default();
+        if self.steps.take_text(line.len()) { line } else { "" }
+    }
+
+    /// Whether the text there says any of these words.
+    pub(crate) fn says(&self, at: TextRange, words: &[&str]) -> bool {
+        words.iter().any(|it| self.text_at(at).contains(it))
+    }
+
+    /// Whether the text anywhere says any of these words.
+    pub(crate) fn says_anywhere(&self, words: &[&str]) -> bool {
+        words.iter().any(|it| self.steps.take_text(self.text.len()) && self.text.contains(it))
     }
 
     /// Bases of bases.
     fn inherit(&mut self) {
         for _ in 0..3 {
             for n in 0..self.classes.len() {
-                let more: Vec<String> = self.classes[n]
-                    .bases
-                    .iter()
-                    .filter_map(|base| self.classes.iter().find(|it| it.name == base))
-                    .flat_map(|it| it.bases.clone())
-                    .collect();
-                for base in more {
-                    if !self.classes[n].bases.contains(&base) {
-                        self.classes[n].bases.push(base);
+                let bases = self.classes[n].bases.iter().filter_map(|it| self.class_named(it));
+                let bases: Vec<usize> = bases.collect();
+                for base in bases {
+                    for k in 0..self.classes[base].bases.len() {
+                        let own = &self.classes[n].bases;
+                        if MOST_BASES <= own.len() || !self.steps.take(1) {
+                            break;
+                        }
+                        let more = &self.classes[base].bases[k];
+                        if !own.contains(more) {
+                            let more = more.clone();
+                            self.classes[n].bases.push(more);
+                        }
                     }
                 }
             }
@@ -235,8 +298,13 @@ impl<'a> Visitor<'a> for Parts<'_, 'a> {
                     def: Some(it),
                 });
                 self.file.by_place.insert(key(it.range), index);
-                if let Some(class) = self.class {
-                    self.file.classes[class].methods.insert(it.name.as_str(), index);
+                match self.class {
+                    Some(class) => {
+                        self.file.classes[class].methods.insert(it.name.as_str(), index);
+                    }
+                    None => {
+                        self.file.functions_by_name.entry(it.name.as_str()).or_insert(index);
+                    }
                 }
                 let (function, class) = (self.function, self.class);
                 (self.function, self.class) = (index, None);
@@ -256,6 +324,7 @@ impl<'a> Visitor<'a> for Parts<'_, 'a> {
                     bases,
                     methods: BTreeMap::new(),
                 });
+                self.file.classes_by_name.entry(it.name.as_str()).or_insert(class);
                 let outer = self.class.replace(class);
                 visitor::walk_stmt(self, stmt);
                 self.class = outer;

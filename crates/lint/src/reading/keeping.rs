@@ -34,7 +34,7 @@ impl<'a> Walker<'_, 'a> {
                         held.kind = Kind::Dict;
                     }
                     held.attached |= value.attached;
-                    self.names.insert(whole.to_owned(), held);
+                    self.names.set(whole, held);
                     let is_slice = matches!(target, Expr::Subscript(it) if matches!(&*it.slice, Expr::Slice(_)));
                     if is_slice {
                         self.tell(self.statement, What::Clear { target: whole.to_owned() });
@@ -78,7 +78,7 @@ impl<'a> Walker<'_, 'a> {
         }
         let function = &self.file.functions[self.function];
         if let (Some(class), true) = (function.class, target.starts_with("self."))
-            && function.parameters().iter().any(|it| *it != "self" && value.from.contains(*it))
+            && function.parameters().iter().any(|it| *it != "self" && value.from.has(it))
         {
             self.next.keepers.insert((class, function.name.to_owned()));
         }

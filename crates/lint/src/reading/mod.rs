@@ -6,6 +6,7 @@ pub(crate) mod file;
 pub(crate) mod guess;
 mod keeping;
 mod library;
+pub(crate) mod names;
 mod statements;
 pub(crate) mod story;
 pub(crate) mod value;

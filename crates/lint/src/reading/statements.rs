@@ -1,6 +1,6 @@
 //! Reads statements.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, rc::Rc};
 
 use ruff_python_ast::{
     ExceptHandler, Expr, ExprCall, Operator, Stmt, StmtAssign, StmtAugAssign, StmtFor, StmtIf,
@@ -12,9 +12,13 @@ use crate::reading::{
     events::{Grad, How, Loop, What},
     file::{dotted, names_in},
     guess,
-    value::{Kind, Value},
+    names::{Held, Joined, Names},
+    value::{Kind, Sources, Value},
     walker::{Handler, Inside, Walker},
 };
+
+/// What a statement takes by itself: blocks begin and end, names come and go.
+const STATEMENT: usize = 8;
 
 impl<'a> Walker<'_, 'a> {
     pub(crate) fn function(&mut self, function: usize, grad: Grad) {
@@ -23,36 +27,34 @@ impl<'a> Walker<'_, 'a> {
         self.grad = grad;
         self.autocast = false;
         self.in_handler = false;
-        self.names = BTreeMap::new();
         // What the functions around it know; a class's body is none.
         let mut around = Vec::new();
         let mut parent = it.parent;
         while let Some(index) = parent {
-            around.push(index);
+            around.extend(self.known.names.get(&index).map(Rc::clone));
             parent = self.file.functions[index].parent;
         }
-        for index in around.into_iter().rev() {
-            for (name, value) in self.known.names.get(&index).into_iter().flatten() {
-                self.names.insert(
-                    name.clone(),
-                    Value { tick: 0, from: BTreeSet::new(), ..value.clone() },
-                );
-            }
-        }
+        self.names = Names::within(around);
         for name in it.parameters() {
             let known = self.known.parameters.get(&(function, name.to_owned()));
             let value = known.cloned().unwrap_or_default();
-            let value = Value { tick: 0, from: BTreeSet::from([name.to_owned()]), ..value };
-            self.names.insert(name.to_owned(), value);
+            let value = Value { tick: 0, from: Sources::of(name), ..value };
+            self.names.set(name, value);
         }
         self.tick += 1;
         self.body(it.body);
-        let names = std::mem::take(&mut self.names);
-        self.next.names.insert(function, names);
+        let seen_from_within = |it: Value| Value { tick: 0, from: Sources::default(), ..it };
+        let names = std::mem::take(&mut self.names).end();
+        let names: Held =
+            names.into_iter().map(|(name, it)| (name, seen_from_within(it))).collect();
+        self.next.names.insert(function, Rc::new(names));
     }
 
     fn body(&mut self, body: &'a [Stmt]) {
         for it in body {
+            if !self.file.steps.take(STATEMENT) {
+                return;
+            }
             let before = self.statement;
             self.statement = it.range();
             self.tick += 1;
@@ -79,9 +81,8 @@ impl<'a> Walker<'_, 'a> {
                         dotted(&call.func).is_some_and(|it| it.ends_with("set_grad_enabled"));
                     if is_switch {
                         self.grad = Grad::Off;
-                        self.next.grad_off |= self.function == 0
-                            && self.branches.is_empty()
-                            && self.inside.is_empty();
+                        self.next.grad_off |=
+                            self.function == 0 && !self.is_in_a_branch() && self.inside.is_empty();
                     }
                 } else if let Expr::Call(call) = &*it.value
                     && dotted(&call.func).is_some_and(|it| it.ends_with("set_grad_enabled"))
@@ -97,12 +98,14 @@ impl<'a> Walker<'_, 'a> {
                     Some(before) => before.or(&value),
                     None => value.clone(),
                 };
-                self.next.returns.insert(self.function, Value { from: BTreeSet::new(), ..merged });
+                self.next
+                    .returns
+                    .insert(self.function, Value { from: Sources::default(), ..merged });
                 self.tell(it.range, What::Return { value });
             }
             Stmt::Delete(it) => {
                 for name in it.targets.iter().filter_map(dotted) {
-                    self.names.insert(name.clone(), Value::of(Kind::Plain));
+                    self.names.set(&name, Value::of(Kind::Plain));
                     self.tell(
                         stmt.range(),
                         What::Clear { target: name.trim_end_matches("[]").to_owned() },
@@ -112,20 +115,21 @@ impl<'a> Walker<'_, 'a> {
             Stmt::For(it) => self.for_loop(it),
             Stmt::While(it) => {
                 self.eval(&it.test);
-                let head = TextRange::new(it.range.start(), it.test.range().end());
-                let body = it.body.first().map_or(head, Ranged::range);
-                let told = Loop {
-                    at: it.range,
-                    head,
-                    body,
-                    function: self.function,
-                    iter: None,
-                    over_batches: false,
-                    is_counted: true,
-                    counter: None,
-                    autocast: self.autocast,
-                };
-                self.passes(told, &it.body, None);
+                let index = self.loop_at(it.range, |walker| {
+                    let head = TextRange::new(it.range.start(), it.test.range().end());
+                    Loop {
+                        at: it.range,
+                        head,
+                        body: it.body.first().map_or(head, Ranged::range),
+                        function: walker.function,
+                        iter: None,
+                        over_batches: false,
+                        is_counted: true,
+                        counter: None,
+                        autocast: walker.autocast,
+                    }
+                });
+                self.passes(index, &it.body, None);
                 self.body(&it.orelse);
             }
             Stmt::If(it) => self.branches_of(it),
@@ -133,31 +137,27 @@ impl<'a> Walker<'_, 'a> {
             Stmt::Try(it) => self.tries(it),
             Stmt::Match(it) => {
                 self.eval(&it.subject);
-                let before = self.names.clone();
-                let mut after: Option<BTreeMap<String, Value>> = None;
+                let mut after = Joined::default();
                 for case in &it.cases {
-                    self.names.clone_from(&before);
+                    self.names.begin();
                     self.branch(it.range, None);
                     self.body(&case.body);
-                    self.branches.pop();
-                    let names = std::mem::take(&mut self.names);
-                    after = Some(match after {
-                        Some(it) => merged(it, &names),
-                        None => names,
-                    });
+                    self.leave_branch();
+                    let changed = self.names.take_back();
+                    after.take(changed, &self.names);
                 }
-                self.names = merged(before, &after.unwrap_or_default());
+                after.end(true, &mut self.names);
             }
             Stmt::FunctionDef(it) => {
                 if let Some(index) = self.file.function_at(it) {
                     let value = Value { tick: self.tick, ..Value::of(Kind::Function(index)) };
-                    self.names.insert(it.name.to_string(), value);
+                    self.names.set(it.name.as_str(), value);
                 }
             }
             Stmt::ClassDef(it) => {
                 if let Some(index) = self.file.class_named(it.name.as_str()) {
                     let value = Value { tick: self.tick, ..Value::of(Kind::Class(index)) };
-                    self.names.insert(it.name.to_string(), value);
+                    self.names.set(it.name.as_str(), value);
                 }
             }
             Stmt::Assert(it) => {
@@ -180,7 +180,6 @@ impl<'a> Walker<'_, 'a> {
             self.kept(&name, How::Sum, &before, &value, it.value.range());
             // What is added up stays the same thing.
             let value = Value { tick: before.tick, ..value };
-            self.names.insert(name.clone(), value.clone());
             self.bind(&name, value);
             return;
         }
@@ -190,7 +189,7 @@ impl<'a> Walker<'_, 'a> {
             let one = call.arguments.args.first().map(|it| self.eval(it)).unwrap_or_default();
             self.kept(&name, How::Cat, &before, &one, call.range());
             let value = Value { tick: before.tick, ..value };
-            self.names.insert(name, value);
+            self.names.set(&name, value);
             return;
         }
         for target in &it.targets {
@@ -270,36 +269,42 @@ impl<'a> Walker<'_, 'a> {
 
     fn for_loop(&mut self, it: &'a StmtFor) {
         let iter = self.eval(&it.iter);
-        let text = self.file.text_at(it.iter.range());
-        let head = TextRange::new(it.range.start(), it.iter.range().end());
-        let body = it.body.first().map_or(head, Ranged::range);
-        let told = Loop {
-            at: it.range,
-            head,
-            body,
-            function: self.function,
-            iter: Some(&it.iter),
-            over_batches: iter.is(&Kind::Loader)
-                || guess::is_batches(text) && !text.contains(".batches("),
-            is_counted: text.starts_with("range(") || text.contains("range("),
-            counter: counter(it),
-            autocast: self.autocast,
-        };
-        self.passes(told, &it.body, Some((it, iter)));
+        let index = self.loop_at(it.range, |walker| {
+            let text = walker.file.text_at(it.iter.range());
+            let head = TextRange::new(it.range.start(), it.iter.range().end());
+            Loop {
+                at: it.range,
+                head,
+                body: it.body.first().map_or(head, Ranged::range),
+                function: walker.function,
+                iter: Some(&it.iter),
+                over_batches: iter.is(&Kind::Loader)
+                    || guess::is_batches(text) && !text.contains(".batches("),
+                is_counted: text.starts_with("range(") || text.contains("range("),
+                counter: counter(it),
+                autocast: walker.autocast,
+            }
+        });
+        self.passes(index, &it.body, Some((it, iter)));
         self.body(&it.orelse);
     }
 
-    fn passes(&mut self, told: Loop<'a>, body: &'a [Stmt], of: Option<(&'a StmtFor, Value)>) {
-        let place = told.at;
-        let index = self.loops.iter().position(|it| it.at == place);
-        let index = index.unwrap_or_else(|| {
-            self.loops.push(told);
-            self.loops.len() - 1
-        });
-        let n_branches = self.branches.len();
+    /// The number of the loop that stands there; what it is, is asked when it is come to first.
+    fn loop_at(&mut self, at: TextRange, told: impl FnOnce(&Self) -> Loop<'a>) -> usize {
+        if let Some(index) = self.loops_by_place.get(&at.start()) {
+            return *index;
+        }
+        let told = told(self);
+        self.loops.push(told);
+        let index = self.loops.len() - 1;
+        self.loops_by_place.insert(at.start(), index);
+        index
+    }
+
+    fn passes(&mut self, index: usize, body: &'a [Stmt], of: Option<(&'a StmtFor, Value)>) {
         self.tick += 1;
         let first = self.tick;
-        let before = self.names.clone();
+        self.names.begin();
         self.inside.push(Inside { index, first, second: None });
         for pass in 0..2 {
             self.tick += 1;
@@ -312,10 +317,10 @@ impl<'a> Walker<'_, 'a> {
                 self.targets(&it.target, &it.iter, iter);
             }
             self.body(body);
-            self.branches.truncate(n_branches);
             if pass == 0 {
-                let after = std::mem::take(&mut self.names);
-                self.names = merged(before.clone(), &after);
+                let mut after = Joined::default();
+                after.take(self.names.take_back(), &self.names);
+                after.end(true, &mut self.names);
             }
         }
         self.inside.pop();
@@ -367,15 +372,19 @@ impl<'a> Walker<'_, 'a> {
 
     fn branches_of(&mut self, it: &'a StmtIf) {
         self.eval(&it.test);
-        let before = self.names.clone();
         let grad = self.grad;
+        let mut after = Joined::default();
+        self.names.begin();
         self.branch(it.range, Some(&it.test));
         self.body(&it.body);
-        self.branches.pop();
-        let mut after = if leaves(&it.body) { None } else { Some(std::mem::take(&mut self.names)) };
+        self.leave_branch();
+        let changed = self.names.take_back();
+        if !leaves(&it.body) {
+            after.take(changed, &self.names);
+        }
         let mut has_else = false;
         for clause in &it.elif_else_clauses {
-            self.names.clone_from(&before);
+            self.names.begin();
             if let Some(test) = &clause.test {
                 self.eval(test);
             } else {
@@ -383,20 +392,13 @@ impl<'a> Walker<'_, 'a> {
             }
             self.branch(it.range, clause.test.as_ref());
             self.body(&clause.body);
-            self.branches.pop();
+            self.leave_branch();
+            let changed = self.names.take_back();
             if !leaves(&clause.body) {
-                let names = std::mem::take(&mut self.names);
-                after = Some(match after {
-                    Some(it) => merged(it, &names),
-                    None => names,
-                });
+                after.take(changed, &self.names);
             }
         }
-        self.names = match after {
-            Some(after) if has_else => after,
-            Some(after) => merged(before, &after),
-            None => before,
-        };
+        after.end(!has_else, &mut self.names);
         if self.grad != grad {
             self.grad = Grad::Maybe;
         }
@@ -430,11 +432,12 @@ impl<'a> Walker<'_, 'a> {
 
     fn tries(&mut self, it: &'a StmtTry) {
         self.body(&it.body);
-        let after = self.names.clone();
+        // As they were when nothing was raised, of what a handler changed.
+        let mut before: BTreeMap<String, Option<Value>> = BTreeMap::new();
         for handler in &it.handlers {
             let ExceptHandler::ExceptHandler(handler) = handler;
             let name = handler.name.as_ref().map(|it| it.as_str());
-            if !self.handlers.iter().any(|it| it.at == handler.range) {
+            if self.handlers_by_place.insert(handler.range.start()) {
                 self.handlers.push(Handler {
                     at: handler.range,
                     type_: handler.type_.as_deref(),
@@ -443,34 +446,24 @@ impl<'a> Walker<'_, 'a> {
                 });
             }
             let was = std::mem::replace(&mut self.in_handler, true);
+            self.names.begin();
             self.branch(handler.range, None);
             self.body(&handler.body);
-            self.branches.pop();
+            self.leave_branch();
             self.in_handler = was;
-            let names = std::mem::take(&mut self.names);
-            self.names = merged(after.clone(), &names);
+            for (name, value) in self.names.take_back() {
+                let known = before.entry(name.clone());
+                let known = known.or_insert_with(|| self.names.get(&name).cloned());
+                let value = match known {
+                    Some(known) => known.clone().or(&value),
+                    None => value,
+                };
+                self.names.set(&name, value);
+            }
         }
         self.body(&it.orelse);
         self.body(&it.finalbody);
     }
-}
-
-/// What names hold after one of two ways was gone.
-fn merged(
-    mut one: BTreeMap<String, Value>,
-    other: &BTreeMap<String, Value>,
-) -> BTreeMap<String, Value> {
-    for (name, value) in other {
-        let before = one.remove(name);
-        one.insert(
-            name.clone(),
-            match before {
-                Some(before) => before.or(value),
-                None => value.clone(),
-            },
-        );
-    }
-    one
 }
 
 /// Whether the last statement leaves.

@@ -1,6 +1,6 @@
 //! What a name may hold, as far as memory is concerned.
 
-use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use ruff_text_size::TextRange;
 
@@ -61,7 +61,7 @@ pub(crate) struct Value {
     /// When it was made: statements are counted as they are read, so those of a loop's second pass come later.
     pub(crate) tick: u32,
     /// The names that it was made of.
-    pub(crate) from: BTreeSet<String>,
+    pub(crate) from: Sources,
     /// The model whose output it is, or whose parameters.
     pub(crate) of: Option<String>,
     /// Of a list that is made whole: how many it holds at most is fixed, as in `deque(maxlen=...)`.
@@ -70,6 +70,57 @@ pub(crate) struct Value {
     pub(crate) frozen: bool,
     /// Where it was made.
     pub(crate) at: Option<TextRange>,
+}
+
+/// So many names are remembered that went into what something was made of. What everything goes into is made of no name in particular.
+const MOST_SOURCES: usize = 32;
+
+/// The names that something was made of, shared by all that was made of the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(Option<Rc<[Rc<str>]>>);
+
+impl Sources {
+    pub(crate) fn of(name: &str) -> Sources {
+        Sources(Some(Rc::new([name.into()])))
+    }
+
+    fn all(&self) -> &[Rc<str>] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.iter().any(|it| it == name)
+    }
+
+    /// It is what has this name itself, which counts more than what that was made of.
+    pub(crate) fn add(&mut self, name: &str) {
+        if self.all().len() < 2 * MOST_SOURCES && !self.has(name) {
+            self.0 = Some(self.all().iter().cloned().chain([name.into()]).collect());
+        }
+    }
+
+    pub(crate) fn extend(&mut self, other: &Sources) {
+        let is_new = |it: &&Rc<str>| !self.has(it);
+        let more: Vec<Rc<str>> = match (&self.0, &other.0) {
+            (None, _) => {
+                self.0.clone_from(&other.0);
+                return;
+            }
+            (Some(own), Some(other)) if Rc::ptr_eq(own, other) => return,
+            (Some(own), Some(other)) => {
+                let room = MOST_SOURCES.saturating_sub(own.len());
+                other.iter().filter(is_new).take(room).cloned().collect()
+            }
+            (_, None) => return,
+        };
+        if !more.is_empty() {
+            self.0 = Some(self.all().iter().cloned().chain(more).collect());
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.all().iter().map(|it| &**it)
+    }
 }
 
 impl Value {
@@ -98,7 +149,7 @@ impl Value {
 
     /// What an operation on both gives.
     pub(crate) fn with(mut self, other: &Value) -> Value {
-        self.from.extend(other.from.iter().cloned());
+        self.from.extend(&other.from);
         if self.of.is_none() {
             self.of.clone_from(&other.of);
         }

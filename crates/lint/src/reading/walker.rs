@@ -1,15 +1,19 @@
 //! What is remembered while a file is read: what the names hold, what is around, what happened so far.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use ruff_python_ast::Expr;
-use ruff_text_size::TextRange;
+use ruff_text_size::{TextRange, TextSize};
 
 use crate::reading::{
     events::{Branch, Event, Grad, Loop, What},
     file::File,
     guess,
-    value::{Kind, Value},
+    names::{Held, Names},
+    value::{Kind, Sources, Value},
 };
 
 /// A handler of exceptions.
@@ -29,14 +33,28 @@ pub(crate) struct Known {
     pub(crate) returns: BTreeMap<usize, Value>,
     /// By class: what its objects hold.
     pub(crate) attributes: BTreeMap<(usize, String), Value>,
-    /// What the names of a function hold at its end.
-    pub(crate) names: BTreeMap<usize, BTreeMap<String, Value>>,
+    /// What the names of a function hold at its end: its own, seen from the functions in it.
+    pub(crate) names: BTreeMap<usize, Rc<Held>>,
     /// By function: whether gradients are on where it is called.
     pub(crate) calls: BTreeMap<usize, BTreeSet<(usize, bool)>>,
     /// Methods that keep what they are given, by class.
     pub(crate) keepers: BTreeSet<(usize, String)>,
     /// The file switches gradients off, for good.
     pub(crate) grad_off: bool,
+}
+
+impl Known {
+    /// What a name holds in a function, by itself or by those around it.
+    pub(crate) fn name(&self, file: &File<'_>, function: usize, name: &str) -> Option<&Value> {
+        let mut function = Some(function);
+        while let Some(it) = function {
+            if let Some(value) = self.names.get(&it).and_then(|it| it.get(name)) {
+                return Some(value);
+            }
+            function = file.functions[it].parent;
+        }
+        None
+    }
 }
 
 /// A loop that is being read.
@@ -56,15 +74,19 @@ pub(crate) struct Walker<'f, 'a> {
     pub(crate) known: &'f Known,
     /// For the next round.
     pub(crate) next: Known,
-    pub(crate) names: BTreeMap<String, Value>,
+    pub(crate) names: Names,
     pub(crate) events: Vec<Event<'a>>,
     pub(crate) loops: Vec<Loop<'a>>,
+    pub(crate) loops_by_place: BTreeMap<TextSize, usize>,
     pub(crate) handlers: Vec<Handler<'a>>,
+    pub(crate) handlers_by_place: BTreeSet<TextSize>,
     pub(crate) tick: u32,
     pub(crate) function: usize,
     pub(crate) statement: TextRange,
     pub(crate) inside: Vec<Inside>,
-    pub(crate) branches: Vec<Branch<'a>>,
+    branches: Vec<Branch<'a>>,
+    /// The same, as the events share them.
+    shared: Rc<[Branch<'a>]>,
     pub(crate) grad: Grad,
     pub(crate) autocast: bool,
     pub(crate) in_handler: bool,
@@ -76,15 +98,18 @@ impl<'f, 'a> Walker<'f, 'a> {
             file,
             known,
             next: Known::default(),
-            names: BTreeMap::new(),
+            names: Names::default(),
             events: Vec::new(),
             loops: Vec::new(),
+            loops_by_place: BTreeMap::new(),
             handlers: Vec::new(),
+            handlers_by_place: BTreeSet::new(),
             tick: 1,
             function: 0,
             statement: TextRange::default(),
             inside: Vec::new(),
             branches: Vec::new(),
+            shared: Rc::new([]),
             grad: Grad::On,
             autocast: false,
             in_handler: false,
@@ -104,13 +129,16 @@ impl<'f, 'a> Walker<'f, 'a> {
         if !self.is_last_pass() {
             return;
         }
+        if self.shared.len() != self.branches.len() {
+            self.shared = Rc::from(self.branches.as_slice());
+        }
         self.events.push(Event {
             what,
             at,
             statement: self.statement,
             function: self.function,
             loops: self.inside.iter().map(|it| it.index).collect(),
-            branches: self.branches.clone(),
+            branches: Rc::clone(&self.shared),
             grad: self.grad,
             autocast: self.autocast,
             in_handler: self.in_handler,
@@ -155,14 +183,14 @@ impl<'f, 'a> Walker<'f, 'a> {
     pub(crate) fn bind(&mut self, name: &str, value: Value) {
         if let (Some(rest), Some(class)) = (name.strip_prefix("self."), self.class()) {
             let key = (class, rest.to_owned());
-            let stored = Value { tick: 0, from: BTreeSet::new(), ..value.clone() };
+            let stored = Value { tick: 0, from: Sources::default(), ..value.clone() };
             let merged = match self.next.attributes.remove(&key) {
                 Some(before) => before.or(&stored),
                 None => stored,
             };
             self.next.attributes.insert(key, merged);
         }
-        self.names.insert(name.to_owned(), value);
+        self.names.set(name, value);
     }
 
     /// Whether a value that was made at `tick` is there before the loop begins.
@@ -180,5 +208,16 @@ impl<'f, 'a> Walker<'f, 'a> {
     /// A branch that has to be taken for what follows.
     pub(crate) fn branch(&mut self, at: TextRange, test: Option<&'a Expr>) {
         self.branches.push(Branch { at, test });
+        self.shared = Rc::new([]);
+    }
+
+    /// It is left.
+    pub(crate) fn leave_branch(&mut self) {
+        self.branches.pop();
+        self.shared = Rc::new([]);
+    }
+
+    pub(crate) fn is_in_a_branch(&self) -> bool {
+        !self.branches.is_empty()
     }
 }

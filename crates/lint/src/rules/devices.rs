@@ -1,5 +1,7 @@
 //! Devices, processes, loaders: PLM4xx.
 
+use std::collections::BTreeSet;
+
 use ruff_python_ast::{
     Expr, ExprCall, Stmt,
     visitor::{self, Visitor},
@@ -8,7 +10,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::{
     reading::{events::What, file::dotted, story::Story, value::Kind},
-    rules::found::{Found, Mend},
+    rules::found::{Found, Mend, clipped},
 };
 
 /// So many workers are too many on most machines: each holds some batches, and a copy of what the dataset has.
@@ -52,14 +54,16 @@ fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             || call.arguments.keywords.iter().any(|it| it.arg.is_none());
         let is_weights = weights_go_into_a_model(story, event.at, event.function, event.statement);
         if !has_place && is_weights {
-            let text = story.file.text_at(event.at);
-            let end = text.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
+            let end = |it: &str| {
+                let it = it.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
+                vec![Mend::Replace(event.at, format!("{it}, map_location=\"cpu\")"))]
+            };
             acc.push(Found {
                 code: "PLM401",
                 at: event.at,
                 statement: event.statement,
                 message: "a checkpoint of a GPU is loaded onto that GPU, beside the model's own weights: `map_location=\"cpu\"`, and `del` it afterwards".to_owned(),
-                mend: vec![Mend::Replace(event.at, format!("{end}, map_location=\"cpu\")"))],
+                mend: story.file.piece(event.at).map(end).unwrap_or_default(),
             });
         }
     }
@@ -79,7 +83,7 @@ fn weights_go_into_a_model(
                     && value.at.is_some_and(|made| {
                         made == at || made == statement || statement.contains_range(made)
                     })
-                || assigned(story, statement).is_some_and(|name| value.from.contains(&name))
+                || assigned(story, statement).is_some_and(|name| value.from.has(&name))
         }
         _ => false,
     })
@@ -143,7 +147,7 @@ fn no_set_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 /// What uses the GPU in a process that loads data.
 fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     let file = story.file;
-    let mut functions: Vec<usize> = Vec::new();
+    let mut functions: BTreeSet<usize> = BTreeSet::new();
     for class in file.classes.iter().filter(|it| it.is_dataset()) {
         functions.extend(["__getitem__", "__iter__"].iter().filter_map(|it| class.methods.get(it)));
     }
@@ -157,6 +161,9 @@ fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             let given = call.arguments.find_keyword(name).and_then(|it| dotted(&it.value));
             let Some(given) = given else { continue };
             let last = given.rsplit('.').next().unwrap_or_default().to_owned();
+            if !file.steps.take(file.functions.len() / 8) {
+                return;
+            }
             functions
                 .extend((0..file.functions.len()).filter(|it| file.functions[*it].name == last));
         }
@@ -164,6 +171,9 @@ fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     }
     for index in functions {
         let function = &file.functions[index];
+        if !file.steps.take(function.at.len().to_usize()) {
+            return;
+        }
         let mut seen = ToDevice { found: Vec::new(), workers, statement: function.at };
         seen.visit_body(function.body);
         for (at, statement) in seen.found {
@@ -239,13 +249,13 @@ fn loader(story: &Story<'_, '_>, call: &ExprCall, statement: TextRange, acc: &mu
                 code: "PLM405",
                 at: workers.range(),
                 statement,
-                message: format!("`num_workers={text}`: each worker holds some batches and its own copy of what the dataset changes, on the host: begin with 4"),
+                message: format!("`num_workers={}`: each worker holds some batches and its own copy of what the dataset changes, on the host: begin with 4", clipped(text)),
                 mend: Vec::new(),
             });
         }
         let pinned = call.arguments.find_keyword("pin_memory").is_some()
             || call.arguments.keywords.iter().any(|it| it.arg.is_none());
-        if !pinned && story.file.text.contains("cuda") && text != "0" {
+        if !pinned && story.file.says_anywhere(&["cuda"]) && text != "0" {
             acc.push(Found {
                 code: "PLM406",
                 at,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ruff_python_ast::Expr;
-use ruff_text_size::Ranged;
+use ruff_text_size::{Ranged, TextRange};
 
 use crate::{
     reading::{
@@ -49,13 +49,9 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         let events: Vec<&Event<'_>> = story.in_function(index).collect();
-        let text = story.file.text_at(function.at);
         // Attributions and attacks walk back to their input.
-        if text.contains("requires_grad")
-            || text.contains("autograd")
-            || text.contains("set_grad_enabled")
-            || text.contains("enable_grad")
-        {
+        let walks_back = ["requires_grad", "autograd", "set_grad_enabled", "enable_grad"];
+        if story.file.says(function.at, &walks_back) {
             continue;
         }
         let is_evaluation = guess::evaluates(function.name) && index != 0;
@@ -74,6 +70,9 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 .or(event.loops.last());
             let base = model.split('.').next().unwrap_or(model);
             let mode = |it: &&&Event<'_>| matches!(&it.what, What::Mode { model, .. } if model == base || *model == format!("{base}.module") || base == "self");
+            if !story.file.steps.take(events.len() / 8) {
+                return;
+            }
             let last = events.iter().rfind(|it| mode(it) && it.at.start() < event.at.start());
             let is_eval = last.is_some_and(|it| {
                 matches!(it.what, What::Mode { train: false, .. }) && is_before(it, event)
@@ -90,6 +89,7 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 Some(around) => story.within(*around).any(walks),
                 None => story.within_function(index).any(walks),
             };
+            story.file.steps.take(story.loops.len() / 8);
             let trains_elsewhere =
                 around.is_none() && story.loops.iter().any(|it| it.function == index);
             if any_walks || trains_elsewhere && index != 0 {
@@ -111,7 +111,7 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     Mend::After(outermost, off(true).replace("true", "True")),
                 ]
             } else {
-                vec![Mend::Replace(event.at, off_around(story.file.text_at(event.at)))]
+                off_around(story, event.at)
             };
             let what =
                 if is_eval && !is_evaluation { "after `eval()`" } else { "in an evaluation" };
@@ -139,9 +139,9 @@ fn is_before(mode: &Event<'_>, event: &Event<'_>) -> bool {
 }
 
 /// The same expression with gradients off.
-fn off_around(text: &str) -> String {
+fn off_around(story: &Story<'_, '_>, at: TextRange) -> Vec<Mend> {
     let switch = "__import__(\"torch\").set_grad_enabled";
-    wrapped(&format!("({switch}(False), "), text, &format!(", {switch}(True))[1]"))
+    wrapped(story, at, &format!("({switch}(False), "), &format!(", {switch}(True))[1]"))
 }
 
 /// A model that is not trained, run with gradients on in a step.
@@ -156,6 +156,19 @@ fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     if optimized.is_empty() {
         return;
     }
+    let mut evaluated = BTreeSet::new();
+    let mut trained = BTreeSet::new();
+    let mut frozen = BTreeSet::new();
+    for event in &story.events {
+        match &event.what {
+            What::Mode { model, train: false } => evaluated.insert(model),
+            What::Mode { model, train: true } | What::ZeroGrad { of: model } => {
+                trained.insert(model)
+            }
+            What::Freeze { model } => frozen.insert(model),
+            _ => false,
+        };
+    }
     let mut told = BTreeSet::new();
     for event in &story.events {
         let What::Forward { model, input_attached, call, .. } = &event.what else { continue };
@@ -163,31 +176,23 @@ fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         if event.grad != Grad::On || *input_attached || !in_step || told.contains(model) {
             continue;
         }
-        let is_evaluated = story
-            .events
-            .iter()
-            .any(|it| matches!(&it.what, What::Mode { model: of, train: false } if of == model));
-        let is_trained = story.events.iter().any(|it| match &it.what {
-            What::Mode { model: of, train: true } | What::ZeroGrad { of } => of == model,
-            _ => false,
-        });
-        let is_frozen = story
-            .events
-            .iter()
-            .any(|it| matches!(&it.what, What::Freeze { model: of } if of == model))
-            || story.file.text.contains(&format!("in {model}.parameters()"))
-                && story.file.text.contains("requires_grad")
-            || story.file.text.contains(&format!("{model}.requires_grad_"));
-        let is_optimized =
-            optimized.iter().any(|it| it == model || it.starts_with(&format!("{model}.")));
-        if is_evaluated && !is_trained && !is_frozen && !is_optimized {
+        if !evaluated.contains(model) || trained.contains(model) || frozen.contains(model) {
+            continue;
+        }
+        let says = |word: &str| story.file.says_anywhere(&[word]);
+        let is_frozen = says(&format!("in {model}.parameters()")) && says("requires_grad")
+            || says(&format!("{model}.requires_grad_"));
+        let part = format!("{model}.");
+        let is_optimized = optimized.contains(model)
+            || optimized.range(part.clone()..).next().is_some_and(|it| it.starts_with(&part));
+        if !is_frozen && !is_optimized {
             told.insert(model.clone());
             acc.push(Found {
                 code: "PLM202",
                 at: call.range(),
                 statement: event.statement,
                 message: format!("no optimizer trains `{model}`, and each step keeps its activations for a backward pass: call it under `torch.no_grad()`, or freeze it with `{model}.requires_grad_(False)`"),
-                mend: vec![Mend::Replace(event.at, off_around(story.file.text_at(event.at)))],
+                mend: off_around(story, event.at),
             });
         }
     }
@@ -198,17 +203,13 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for handler in &story.handlers {
         let type_ = handler.type_.map(|it| story.file.text_at(it.range())).unwrap_or_default();
         let is_oom = type_.contains("OutOfMemory")
-            || type_.contains("RuntimeError") && {
-                let text = story.file.text_at(handler.at);
-                text.contains("out of memory") || text.contains("empty_cache")
-            };
+            || type_.contains("RuntimeError")
+                && story.file.says(handler.at, &["out of memory", "empty_cache"]);
         if !is_oom {
             continue;
         }
-        let inside = |it: &&Event<'_>| {
-            it.function == handler.function && handler.at.contains_range(it.at) && it.in_handler
-        };
-        let again = story.events.iter().filter(inside).find(|it| match &it.what {
+        let inside = |it: &&Event<'_>| handler.at.contains_range(it.at) && it.in_handler;
+        let again = story.in_function(handler.function).filter(inside).find(|it| match &it.what {
             What::Forward { .. } | What::Backward { .. } => true,
             What::Call { function } => {
                 *function == handler.function
@@ -229,7 +230,7 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             });
         } else if let Some(name) = handler.name {
             // The exception is kept.
-            let keeps = story.events.iter().filter(inside).find(|it| {
+            let keeps = story.in_function(handler.function).filter(inside).find(|it| {
                 matches!(&it.what, What::Method { name: method, call, .. } if method == "append" && call.arguments.args.iter().any(|it| is_exactly(it, name)))
             });
             if let Some(keeps) = keeps {

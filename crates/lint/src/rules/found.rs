@@ -2,6 +2,8 @@
 
 use ruff_text_size::TextRange;
 
+use crate::reading::story::Story;
+
 /// A change of the text that takes the mistake away: so that both can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
@@ -24,7 +26,23 @@ pub(crate) struct Found {
     pub(crate) mend: Vec<Mend>,
 }
 
-/// What a text looks like around something.
-pub(crate) fn wrapped(before: &str, text: &str, after: &str) -> String {
-    format!("{before}{text}{after}")
+/// The same expression with something around it. One that goes over many lines stays: nobody reads what it became.
+pub(crate) fn wrapped(
+    story: &Story<'_, '_>,
+    at: TextRange,
+    before: &str,
+    after: &str,
+) -> Vec<Mend> {
+    let text = story.file.piece(at);
+    text.map(|it| Mend::Replace(at, format!("{before}{it}{after}"))).into_iter().collect()
+}
+
+/// The beginning of a text, as a message has it.
+pub(crate) fn clipped(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().nth(40).is_none() {
+        line.to_owned()
+    } else {
+        line.chars().take(37).collect::<String>() + "..."
+    }
 }

@@ -8,11 +8,11 @@ use ruff_text_size::{Ranged, TextRange};
 use crate::{
     reading::{
         events::{Event, What},
-        file::dotted,
+        file::{LONGEST_NAME, dotted},
         story::Story,
         value::Kind,
     },
-    rules::found::{Found, Mend},
+    rules::found::{Found, Mend, clipped},
 };
 
 pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
@@ -124,30 +124,26 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
         own.iter().filter(|it| matches!(it.what, What::Step { .. })).collect();
     let zeros: Vec<&&Event<'_>> =
         own.iter().filter(|it| matches!(it.what, What::ZeroGrad { .. })).collect();
-    let text = story.file.text_at(at);
     let function = &story.file.functions[the_loop.function];
-    let around = story.file.text_at(function.at);
 
     // Nothing empties the gradients.
+    let zeroes = [
+        "zero_grad",
+        ".grad = None",
+        ".grad=None",
+        "grad.zero_",
+        "grad.data.zero_",
+        "set_grad_to_none",
+        "clear_grad",
+        "grad.fill_",
+    ];
     let has_zero = all.iter().any(|it| matches!(it.what, What::ZeroGrad { .. }))
-        || [
-            "zero_grad",
-            ".grad = None",
-            ".grad=None",
-            "grad.zero_",
-            "grad.data.zero_",
-            "set_grad_to_none",
-            "clear_grad",
-            "grad.fill_",
-        ]
-        .iter()
-        .any(|it| around.contains(it));
-    let elsewhere = story.file.text.contains("zero_grad");
+        || !steps.is_empty() && story.file.says(function.at, &zeroes);
     if let (Some(pass), Some(step)) = (passes.first(), steps.first())
         && !has_zero
         && let What::Backward { by_engine: false, .. } = pass.what
         && let What::Step { optimizer, known: true, .. } = &step.what
-        && !(optimizer.contains('.') && elsewhere)
+        && !(optimizer.contains('.') && story.file.says_anywhere(&["zero_grad"]))
         && !has_unknown_calls_with(story, index, optimizer)
         && repeats(story, index)
     {
@@ -191,7 +187,8 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
             });
         }
         let counts_from_0 = the_loop.counter.as_deref() == Some(test.counter.as_str());
-        if counts_from_0 && !test.plus && test.with_zero && !counter_moves(text, &test.counter) {
+        if counts_from_0 && !test.plus && test.with_zero && !counter_moves(story, at, &test.counter)
+        {
             acc.push(Found {
                 code: "PLM305",
                 at: step.at,
@@ -208,7 +205,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
             "gradient_accumulation_steps=",
             "fabric.backward",
         ];
-        let is_handled = library.iter().any(|it| story.file.text.contains(it));
+        let is_handled = story.file.says_anywhere(&library);
         if let What::Backward { loss, by_engine: false, .. } = &pass.what
             && !loss.divided
             && !is_handled
@@ -221,14 +218,14 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 mend: Vec::new(),
             });
         }
-        let after = story.events.iter().any(|it| {
+        let after = story.all().any(|it| {
             it.function == the_loop.function
                 && it.at.start() > at.end()
                 && matches!(it.what, What::Step { .. })
         });
         let ends = test.at_end
             || after
-            || text.contains("len(")
+            || story.file.says(at, &["len("])
                 && step.tests_in(at).any(|it| story.file.text_at(it.range()).contains("len("));
         if the_loop.over_batches && !ends {
             acc.push(Found {
@@ -265,7 +262,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
         && zero.is_unconditional_in(at)
         && step.is_unconditional_in(at)
     {
-        let call = story.file.text_at(zero.at).to_owned();
+        let call = story.file.piece(zero.at).unwrap_or("zero_grad()").to_owned();
         acc.push(Found {
             code: "PLM307",
             at: zero.at,
@@ -280,8 +277,8 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
 }
 
 /// Whether the counter is changed in the loop.
-fn counter_moves(text: &str, counter: &str) -> bool {
-    text.contains(&format!("{counter} += ")) || text.contains(&format!("{counter} = {counter}"))
+fn counter_moves(story: &Story<'_, '_>, at: TextRange, counter: &str) -> bool {
+    story.file.says(at, &[&format!("{counter} += "), &format!("{counter} = {counter}")])
 }
 
 /// The loop goes round more than once.
@@ -350,10 +347,9 @@ fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let is_micro = ["accum", "micro", "grad_steps", "gradient_steps"]
             .iter()
             .any(|it| head.to_ascii_lowercase().contains(it));
-        let handled = ["accelerator.", "reduction=\"sum\"", "reduction='sum'"]
-            .iter()
-            .any(|it| story.file.text.contains(it));
-        if let (true, true, Some(pass)) = (forward, is_micro && !handled, passes.first())
+        let handled = ["accelerator.", "reduction=\"sum\"", "reduction='sum'"];
+        let is_alone = forward && is_micro && !story.file.says_anywhere(&handled);
+        if let (true, Some(pass)) = (is_alone, passes.first())
             && let What::Backward { loss, .. } = &pass.what
             && !loss.divided
         {
@@ -385,24 +381,23 @@ fn copied(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
     });
     // Made to be saved, and gone after that.
     let name = statement.split_once('=').map_or("", |it| it.0.trim());
-    let around =
-        event.loops.first().map(|it| story.file.text_at(story.loops[*it].at)).unwrap_or_default();
+    let saves = [format!("torch.save({name}"), format!("del {name}")];
+    let around = event.loops.first().map(|it| story.loops[*it].at);
     let is_saved = statement.contains("torch.save(")
         || !name.is_empty()
-            && (around.contains(&format!("torch.save({name}"))
-                || around.contains(&format!("del {name}")));
+            && around.is_some_and(|it| story.file.says(it, &saves.each_ref().map(String::as_str)));
     let is_kept = statement.split_once('=').is_some_and(|it| it.1.trim() == after.trim());
     if is_saved || !is_kept {
         return;
     }
     if (is_state || is_model) && trains && !to_cpu && story.uses_gpu() {
-        let owner = text.trim_end_matches(".state_dict()");
+        let owner = clipped(text.trim_end_matches(".state_dict()"));
         acc.push(Found {
             code: "PLM309",
             at: event.at,
             statement: event.statement,
             message: format!("a second set of weights stays on the device: `{{k: v.cpu() for k, v in {owner}.state_dict().items()}}`"),
-            mend: if is_state {
+            mend: if is_state && text.len() <= LONGEST_NAME {
                 vec![Mend::Replace(event.at, format!("{{_k: _v.detach().cpu().clone() for _k, _v in {text}.items()}}"))]
             } else {
                 Vec::new()
@@ -416,6 +411,7 @@ fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for event in &story.events {
         let What::NewOptimizer { models } = &event.what else { continue };
         let is_first = |from: TextRange, to: TextRange| {
+            story.file.steps.take(story.loops.len() / 8);
             !story.loops.iter().any(|it| {
                 it.function == event.function
                     && from.end() < it.at.start()

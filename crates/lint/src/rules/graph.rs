@@ -1,6 +1,6 @@
 //! Graphs and results that live longer than their step: PLM1xx.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::{
     Expr, Stmt,
@@ -16,7 +16,7 @@ use crate::{
         story::Story,
         value::{Kind, Value},
     },
-    rules::found::{Found, Mend, wrapped},
+    rules::found::{Found, Mend, clipped, wrapped},
 };
 
 pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
@@ -101,7 +101,7 @@ fn kept(
     if value.attached && event.grad != Grad::Off {
         // A sum that is walked backwards is meant to have a graph; so is what a function gives its caller, if nothing was
         // walked here.
-        let is_walked = walked(story, event.function).any(|(_, it)| it.from.contains(bare));
+        let is_walked = walked(story, event.function).any(|(_, it)| it.from.has(bare));
         if is_walked {
             return;
         }
@@ -137,7 +137,7 @@ fn kept(
         };
         let mend = match value.kind {
             Kind::List | Kind::Dict => Vec::new(),
-            _ => vec![Mend::Replace(*arg, wrapped("(", text, ").detach().cpu()"))],
+            _ => wrapped(story, *arg, "(", ").detach().cpu()"),
         };
         acc.push(Found { code, at: *arg, statement: event.statement, message, mend });
         return;
@@ -156,31 +156,21 @@ fn kept(
                 "`{bare}` keeps the outputs of all batches on the device: put `{}.cpu()` into it",
                 short(text)
             ),
-            mend: vec![Mend::Replace(*arg, wrapped("(", text, ").cpu()"))],
+            mend: wrapped(story, *arg, "(", ").cpu()"),
         });
     }
 }
 
 /// Whether the loop shortens it: `if len(x) > n: x.pop(0)`, `x = x[-100:]`.
 fn is_bounded(story: &Story<'_, '_>, innermost: usize, target: &str) -> bool {
-    let text = story.file.text_at(story.loops[innermost].at);
-    text.contains(&format!("{target} = {target}["))
-        || text.contains(&format!("{target}.pop"))
-        || text.contains(&format!("del {target}"))
+    let words = [format!("{target} = {target}["), format!("{target}.pop"), format!("del {target}")];
+    story.file.says(story.loops[innermost].at, &words.each_ref().map(String::as_str))
 }
 
 fn short(text: &str) -> String {
-    let is_simple = text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it));
-    if is_simple && text.len() < 40 { text.to_owned() } else { format!("({})", clipped(text)) }
-}
-
-fn clipped(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    if line.chars().count() <= 40 {
-        line.to_owned()
-    } else {
-        line.chars().take(37).collect::<String>() + "..."
-    }
+    let is_simple =
+        text.len() < 40 && text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it));
+    if is_simple { text.to_owned() } else { format!("({})", clipped(text)) }
 }
 
 fn number_of(text: &str, value: &Value) -> String {
@@ -244,10 +234,11 @@ fn carried(
     // A function takes it apart, by the look of its name.
     let text = story.file.text_at(story.loops[*innermost].at);
     let cut = ["detach", "repackage", "no_grad", "init_hidden"];
+    let in_place = format!("{name}.detach_");
     let assigns = text.split('\n').any(|line| {
         let line = line.trim_start();
         line.starts_with(name.as_str()) && cut.iter().any(|it| line.contains(it))
-            || line.contains(&format!("{name}.detach_"))
+            || line.contains(&in_place)
     });
     if assigns {
         return;
@@ -272,15 +263,14 @@ fn in_functions_of_autograd(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let function = &story.file.functions[forward];
         let parameters = function.parameters();
         let Some(ctx) = parameters.first().copied() else { continue };
-        let mut seen = Assigned { ctx, found: Vec::new(), values: Vec::new() };
+        let mut seen = Assigned { ctx, found: Vec::new(), values: BTreeMap::new() };
         seen.visit_body(function.body);
         for (statement, name, value) in &seen.found {
             let Some(given) = dotted(value) else { continue };
             let is_parameter = parameters.contains(&given.as_str());
-            let made = seen.values.iter().find(|(it, _)| *it == given);
-            let is_tensor = match (is_parameter, made) {
+            let is_tensor = match (is_parameter, seen.values.get(&given)) {
                 (true, _) => is_used_as_tensor(story, forward, &given),
-                (false, Some((_, expr))) => makes_tensor(story, expr),
+                (false, Some(made)) => makes_tensor(story, made),
                 (false, None) => false,
             };
             if is_tensor {
@@ -299,7 +289,8 @@ fn in_functions_of_autograd(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 struct Assigned<'a> {
     ctx: &'a str,
     found: Vec<(TextRange, &'a str, &'a Expr)>,
-    values: Vec<(String, &'a Expr)>,
+    /// What was assigned to a name first.
+    values: BTreeMap<String, &'a Expr>,
 }
 
 impl<'a> Visitor<'a> for Assigned<'a> {
@@ -314,7 +305,7 @@ impl<'a> Visitor<'a> for Assigned<'a> {
                     }
                     _ => {
                         if let Some(name) = dotted(target) {
-                            self.values.push((name, &it.value));
+                            self.values.entry(name).or_insert(&it.value);
                         }
                     }
                 }
@@ -326,7 +317,7 @@ impl<'a> Visitor<'a> for Assigned<'a> {
 
 /// Methods that only tensors have, and what names of tensors look like.
 fn is_used_as_tensor(story: &Story<'_, '_>, function: usize, name: &str) -> bool {
-    let body = story.file.text_at(story.file.functions[function].at);
+    let at = story.file.functions[function].at;
     let methods = [
         "view(",
         "size(",
@@ -355,9 +346,9 @@ fn is_used_as_tensor(story: &Story<'_, '_>, function: usize, name: &str) -> bool
         "dim(",
         "t(",
     ];
-    let has = |it: &str| body.contains(&format!("{name}.{it}"));
-    let annotated = body.contains(&format!("{name}: torch.Tensor"))
-        || body.contains(&format!("{name}: Tensor"));
+    let has = |it: &str| story.file.says(at, &[&format!("{name}.{it}")]);
+    let annotated =
+        story.file.says(at, &[&format!("{name}: torch.Tensor"), &format!("{name}: Tensor")]);
     let names = ["input", "inputs", "x", "weight", "bias", "output", "tensor", "logits"];
     annotated || names.contains(&name) || methods.iter().any(|it| has(it))
 }
@@ -422,6 +413,7 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         };
         let Some(name) = name else { continue };
         let name = name.rsplit('.').next().unwrap_or_default().to_owned();
+        story.file.steps.take(story.file.functions.len() / 8);
         let indices: Vec<usize> = (0..story.file.functions.len())
             .filter(|it| {
                 let function = &story.file.functions[*it];
@@ -435,6 +427,9 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             let function = &story.file.functions[index];
             let parameters = function.parameters();
             let outputs: Vec<&str> = parameters.iter().rev().take(2).copied().collect();
+            if !story.file.steps.take(function.at.len().to_usize()) {
+                return;
+            }
             let mut seen = Collected { outputs: &outputs, found: Vec::new() };
             seen.visit_body(function.body);
             for (at, statement, target) in seen.found {
@@ -445,22 +440,25 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     format!("del {bare}"),
                     format!("{bare}.pop"),
                 ];
+                let cleared = cleared.each_ref().map(String::as_str);
+                story.file.steps.take_text(story.file.text.len());
+                story.file.steps.take(acc.len());
                 let n_made = story.file.text.matches(&format!("{bare} = [")).count()
                     + story.file.text.matches(&format!("{bare} = {{")).count();
-                if cleared.iter().any(|it| story.file.text.contains(it.as_str()))
+                if story.file.says_anywhere(&cleared)
                     || n_made > 1
                     || acc.iter().any(|it| it.at == at)
                 {
                     continue;
                 }
                 // A list that is made in a function goes with its call, unless that function has steps.
-                let text = story.file.text_at(at).to_owned();
+                let text = clipped(story.file.text_at(at));
                 acc.push(Found {
                     code: "PLM109",
                     at,
                     statement,
                     message: format!("the hook puts every output into `{bare}`, with its graph, and nothing empties it: store `{text}.detach()`, and clear `{bare}` after each step"),
-                    mend: vec![Mend::Replace(at, wrapped("(", &text, ").detach().cpu()"))],
+                    mend: wrapped(story, at, "(", ").detach().cpu()"),
                 });
             }
         }
@@ -499,7 +497,6 @@ fn is_one_of(expr: &Expr, names: &[&str]) -> bool {
 /// Outputs of a LightningModule's steps that are kept on it, and never cleared.
 fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for class in story.file.classes.iter().filter(|it| it.is_lightning()) {
-        let text = story.file.text_at(class.def.range);
         for (name, index) in &class.methods {
             let trains = *name == "training_step";
             if !matches!(*name, "training_step" | "validation_step" | "test_step") {
@@ -514,6 +511,7 @@ fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 {
                     continue;
                 }
+                let text = story.file.text_at(class.def.range);
                 let cleared = text.contains(&format!("{bare}.clear("))
                     || text.matches(&format!("{bare} = ")).count() > 1
                     || text.contains(&format!("del {bare}"));
@@ -525,7 +523,7 @@ fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         at: *arg,
                         statement: event.statement,
                         message: format!("`{bare}` keeps what every `{name}` puts into it, {what}, and nothing clears it: `{bare}.clear()` at the end of the epoch"),
-                        mend: vec![Mend::Replace(*arg, wrapped("(", story.file.text_at(*arg), ").detach().cpu()"))],
+                        mend: wrapped(story, *arg, "(", ").detach().cpu()"),
                     });
                 }
             }
@@ -561,8 +559,8 @@ fn metrics(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         let last = receiver.rsplit('.').next().unwrap_or_default();
-        let resets = story.file.text.contains(&format!("{last}.reset("))
-            || story.file.text.contains(".reset()");
+        let resets = story.file.says_anywhere(&[&format!("{last}.reset("), ".reset()"]);
+        story.file.steps.take(acc.len());
         if !resets && !acc.iter().any(|it| it.code == "PLM112") {
             acc.push(Found {
                 code: "PLM112",
@@ -586,7 +584,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             let names = crate::reading::file::names_in(value);
             let text = story.file.text_at(value.range());
             let is_weight = |name: &String| {
-                let held = story.known.names.get(&index).and_then(|it| it.get(name));
+                let held = story.known.name(story.file, index, name);
                 held.is_some_and(|it| it.attached && it.of.is_some() && it.is(&Kind::Tensor))
             };
             let cut = text.contains(".data") || text.contains("detach") || text.contains(".item");
@@ -596,7 +594,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     at: statement,
                     statement,
                     message: format!("the average `{target}` keeps the graph of all updates before: update it under `torch.no_grad()`, or from `.detach()`ed weights"),
-                    mend: vec![Mend::Replace(value.range(), wrapped("(", text, ").detach()"))],
+                    mend: wrapped(story, value.range(), "(", ").detach()"),
                 });
             }
         }
@@ -606,11 +604,10 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 /// Whether gradients are off at a statement, by the events around it, or by the text around it.
 fn is_off(story: &Story<'_, '_>, function: usize, statement: TextRange) -> bool {
     let inside = |it: &&Event<'_>| it.function == function && statement.contains_range(it.at);
-    if let Some(it) = story.events.iter().find(inside) {
+    if let Some(it) = story.all().find(inside) {
         return it.grad == Grad::Off;
     }
-    let text = story.file.text_at(story.file.functions[function].at);
-    text.contains("no_grad") || text.contains("inference_mode")
+    story.file.says(story.file.functions[function].at, &["no_grad", "inference_mode"])
 }
 
 struct Averages<'a> {

@@ -108,8 +108,7 @@ fn benchmark(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         };
         let range = ruff_text_size::TextRange::new(start.into(), end.into());
-        let line = text[..at].rsplit('\n').next().unwrap_or_default();
-        if line.contains('#') {
+        if story.file.line_until(at).contains('#') {
             continue;
         }
         acc.push(Found {

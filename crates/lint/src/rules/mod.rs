@@ -89,11 +89,17 @@ pub fn rule(named: &str) -> Option<&'static Rule> {
 /// All that is found.
 pub(crate) fn find(story: &Story<'_, '_>) -> Vec<Found> {
     let mut res = Vec::new();
-    graph::find(story, &mut res);
-    evaluation::find(story, &mut res);
-    gradients::find(story, &mut res);
-    devices::find(story, &mut res);
-    habits::find(story, &mut res);
-    precision::find(story, &mut res);
+    for find in [
+        graph::find,
+        evaluation::find,
+        gradients::find,
+        devices::find,
+        habits::find,
+        precision::find,
+    ] {
+        if !story.file.steps.are_over() {
+            find(story, &mut res);
+        }
+    }
     res
 }

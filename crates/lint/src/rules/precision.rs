@@ -84,10 +84,10 @@ fn config(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     if !trains || text.contains("use_cache = False") || text.contains("use_cache=False") {
         return;
     }
+    let first = story.events.iter().find(|it| matches!(it.what, What::Backward { .. }));
     for (at, _) in text.match_indices(pattern) {
-        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        let line = story.file.line_until(at);
         // Before training: turned on again for what comes after it is right.
-        let first = story.events.iter().find(|it| matches!(it.what, What::Backward { .. }));
         let is_before = first.is_some_and(|it| at < it.at.start().to_usize());
         if let (false, true, Ok(start), Ok(end)) =
             (line.contains('#'), is_before, u32::try_from(at), u32::try_from(at + pattern.len()))
@@ -113,7 +113,7 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let method = |of: &str| {
             own.iter().find(|it| matches!(&it.what, What::Method { name, value, .. } if name == of && (value.is(&Kind::Scaler) || of != "update")))
         };
-        let text = story.file.text_at(story.loops[index].at);
+        let says = |word: &str| story.file.says(story.loops[index].at, &[word]);
         if let Some(scaled) = scaled {
             let by_scaler =
                 own.iter().find(|it| matches!(it.what, What::Step { by_scaler: true, .. }));
@@ -130,7 +130,7 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             }
             if let Some(step) = by_scaler
                 && method("update").is_none()
-                && !text.contains(".update(")
+                && !says(".update(")
             {
                 acc.push(Found {
                     code: "PLM603",
@@ -147,8 +147,8 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 _ => false,
             });
             if let (Some(clip), Some(_)) = (clip, by_scaler)
-                && !text.contains("unscale_")
                 && clip.at.start() > scaled.at.start()
+                && !says("unscale_")
             {
                 acc.push(Found {
                     code: "PLM603",

@@ -11,7 +11,7 @@
 //! reads it: it begins with that same description, as cuDNN itself laid it out, and the rest, which
 //! is for work on a device, is zeros. The sizes are then cuDNN's own: all 32,444 that an H200 gave
 //! for recurrent networks without packed sequences, and 700 for CTC, come out equal
-//! (`bench/libraries`).
+//! (`bench/instruments/library_facts.py`).
 //!
 //! cuDNN 9.1 and 9.5 have no such descriptor. They are asked with a handle as `PyTorch` does it, that of
 //! `handles`.

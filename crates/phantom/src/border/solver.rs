@@ -90,7 +90,7 @@ pub extern "C" fn cusolverDnXpotrf(
 }
 
 /// `cusolverDnXgeev_bufferSize` of an H200 with vectors, in single precision: rows, bytes on the
-/// device and on the host (`bench/libraries/facts.py`).
+/// device and on the host (`bench/instruments/library_facts.py`).
 const GEEV: [(u64, u64, u64); 63] = [
     (1, 132_608, 512),
     (2, 132_608, 512),

@@ -1,6 +1,6 @@
 //! cuSPARSE: products do nothing. What a work area depends on is kept of each matrix; the sizes are
 //! those of the library's own partition of a matrix, which every one that an H200 gave follows
-//! (`bench/libraries/facts.py`, 24 shapes). Of the product of two sparse matrices nobody knows how many elements
+//! (`bench/instruments/library_facts.py`, 24 shapes). Of the product of two sparse matrices nobody knows how many elements
 //! it has: their elements are assumed to be spread evenly. Triangular solves are refused, and named in the report.
 
 mod products;

@@ -4,7 +4,7 @@
 //! of or less than most trainings is counted here ([`Resident::beside`]).
 //!
 //! The ranges are those that the driver of a real H200 (580) asked UVM for, the same in each of 40 processes
-//! (`bench/addresses`).
+//! (`bench/instruments/addresses_watch.c`).
 
 use crate::addresses::{Addresses, GRANULE};
 use plimsoll_values::Room;
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_program_takes_what_its_handles_take() {
-        // As bench/libraries/process.py saw it.
+        // As bench/instruments/library_process.py saw it.
         assert_eq!(process(&[]), 610, "a kernel");
         assert_eq!(process(&[Resident::blas]), 676, "a product of matrices");
         assert_eq!(process(&[Resident::blas, Resident::blas]), 740, "and its gradient");

@@ -89,8 +89,8 @@ impl Kernel {
             Kernel::Unique { width, items, within }
         };
         let reduces = find(names::DEVICE_REDUCE_SINGLE_TILE).or(find(names::DEVICE_REDUCE));
-        if let Some(at) = find(b"9NonZeroOpI").filter(|_| reduces.is_some()) {
-            let width = width(&name[at + b"9NonZeroOpI".len()..])?;
+        if let Some(at) = find(names::NON_ZERO).filter(|_| reduces.is_some()) {
+            let width = width(&name[at + names::NON_ZERO.len()..])?;
             return Some(Kernel::NonZero { width, within: names::address_within(name) });
         }
         if find(names::DEVICE_REDUCE_SINGLE_TILE).is_some() {
@@ -102,7 +102,7 @@ impl Kernel {
         if find(names::DEVICE_SELECT_SWEEP).and(find(names::EQUAL_TO)).is_some() {
             let key = after(&[names::POLICY_HUB, names::SELECT_POLICY]);
             // Truth values are read as numbers of 32 bits.
-            let key = if find(b"10LoadBoolOp").is_some() { Some(b"b".as_slice()) } else { key };
+            let key = if find(names::LOAD_BOOL).is_some() { Some(b"b".as_slice()) } else { key };
             return Some(unique(key.and_then(width).unwrap_or(0), 7));
         }
         let of_runs = after(&[names::RUN_LENGTH_POLICY, names::RUN_LENGTH_POLICY_OF_12]);

@@ -56,7 +56,7 @@ impl Kernel {
             return None;
         }
         let casts =
-            unrolled && has(name, b"12LoadWithCast") || has(name, names::CASTING_KERNEL_IMPL);
+            unrolled && has(name, names::LOAD_WITH_CAST) || has(name, names::CASTING_KERNEL_IMPL);
         let (action, form, kind) = meaning(name)?;
         let converts = conversion(name);
         let to_halves = match converts {

@@ -29,7 +29,7 @@ impl Kernel {
                 name,
                 &[names::COUNTING_ITERATOR_LONG, names::COUNTING_INPUT_ITERATOR_LONG],
             )?;
-            let width = element_after(name, b"9NonZeroOpI")?.width();
+            let width = element_after(name, names::NON_ZERO)?.width();
             return Some(Kernel::Finds { width, within: names::address_within(name) });
         }
         has(name, names::WRITE_INDICES).then_some(Kernel::Unravels)

@@ -42,8 +42,8 @@ impl Kernel {
         if let Some(at) = position(name, names::FLATTEN_INDICES) {
             let dense =
                 has(name, names::VECTORIZED_ELEMENTWISE) || has(name, names::UNROLLED_ELEMENTWISE);
-            let followed =
-                has(&name[at..], names::OF_LONGS_AND_UP_TO_EIGHT) && !has(name, b"12LoadWithCast");
+            let followed = has(&name[at..], names::OF_LONGS_AND_UP_TO_EIGHT)
+                && !has(name, names::LOAD_WITH_CAST);
             return dense.then_some(Kernel::Flattens { followed });
         }
         let key = letter_after(name, names::REPEAT_INTERLEAVE)?;

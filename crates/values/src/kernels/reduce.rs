@@ -65,10 +65,10 @@ impl Summary {
             (names::PROD_FUNCTOR, Way::Fold(Action::Multiply)),
             (names::MEAN_FLOAT, Way::Mean),
             (names::MEAN_DOUBLE, Way::Mean),
-            (b"9ArgMaxOpsI", Way::Place(Action::Largest)),
-            (b"9ArgMinOpsI", Way::Place(Action::Smallest)),
-            (b"6MaxOpsI", Way::Extreme(Action::Largest)),
-            (b"6MinOpsI", Way::Extreme(Action::Smallest)),
+            (names::ARG_MAX_OPS, Way::Place(Action::Largest)),
+            (names::ARG_MIN_OPS, Way::Place(Action::Smallest)),
+            (names::MAX_OPS, Way::Extreme(Action::Largest)),
+            (names::MIN_OPS, Way::Extreme(Action::Smallest)),
         ]
         .into_iter()
         .find(|it| has(name, it.0))?;

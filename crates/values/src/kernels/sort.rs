@@ -75,7 +75,7 @@ impl Kernel {
             None // It is an argument.
         } else {
             has(after, b"EEj").then_some(())?;
-            Some(has(after, b"4GTOpI"))
+            Some(has(after, names::GREATER_THAN))
         };
         Some(Kernel::Rows { key, descending })
     }

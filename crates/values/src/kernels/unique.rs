@@ -52,7 +52,7 @@ impl Kernel {
         }
         (has(name, names::DEVICE_SELECT_SWEEP) && has(name, names::EQUAL_TO)).then_some(())?;
         // Truth values are read as numbers of 32 bits.
-        let of_bool = has(name, b"10LoadBoolOp").then_some(ScalarType::Bool);
+        let of_bool = has(name, names::LOAD_BOOL).then_some(ScalarType::Bool);
         let policy = || names::one_of(name, &[names::POLICY_HUB, names::SELECT_POLICY]);
         let key = of_bool.or_else(|| number_after(name, policy()?))?;
         Some(Kernel::LeavesOutEqual { key, within })

@@ -1,9 +1,9 @@
-//! `in-a-layer [--way mounts|user|traced] [--no-namespaces] [--downloads] [--max BYTES] [--cache DIR] [--keep DIR] [--list] -- COMMAND...` runs a command
+//! `in-a-layer [--way mounts|user|traced] [--no-namespaces] [--downloads] [--max BYTES] [--cache DIR] [--through DIR] [--keep DIR] [--list] -- COMMAND...` runs a command
 //! and throws away what it writes: to try the library by hand, and for its tests.
 
 use std::{path::PathBuf, process::Command, process::ExitCode};
 
-use plimsoll_writes::{Ask, Layers, TRACER, Way};
+use plimsoll_writes::{Ask, Layers, OwnFolder, TRACER, Way};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -28,6 +28,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     let mut words = std::env::args_os().skip(1).peekable();
     let mut cache: Option<PathBuf> = None;
     let mut keep: Option<PathBuf> = None;
+    let mut through: Option<PathBuf> = None;
     let mut ways = Vec::new();
     let mut list = false;
     let mut max = None;
@@ -44,6 +45,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
                 max = Some(bytes.ok_or("--max is a number of bytes")?);
             }
             Some("--cache") => cache = Some(value()?.into()),
+            Some("--through") => through = Some(value()?.into()),
             Some("--keep") => keep = Some(value()?.into()),
             Some("--way") => ways.push(match value()?.to_str() {
                 Some("mounts") => Way::Mounts,
@@ -56,7 +58,9 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     }
     let program = words.next().ok_or("no command was given")?;
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let mut ask = Ask::new(&cache.unwrap_or_else(|| home.join(".cache/plimsoll")));
+    let cache = cache.unwrap_or_else(|| home.join(".cache/plimsoll"));
+    std::fs::create_dir_all(&cache)?;
+    let mut ask = Ask::new(&OwnFolder::below(&cache)?);
     if let Some(bytes) = max {
         ask = ask.max_bytes(bytes);
     }
@@ -68,7 +72,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     }
     let layers = Layers::find(ask)?;
     let started = std::time::Instant::now();
-    let layer = layers.fresh()?;
+    let layer = layers.fresh(through.as_deref().as_slice())?;
     let seconds = started.elapsed().as_secs_f64();
     let mut command = Command::new(program);
     command.args(words);

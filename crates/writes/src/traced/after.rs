@@ -25,7 +25,7 @@ pub(super) fn finish(view: Option<&View>, task: Pid, after: &After, res: i64) ->
         };
     };
     match after {
-        After::Nothing | After::Renamed { .. } => res,
+        After::Nothing | After::Renamed { .. } | After::Made(_) => res,
         After::Looks { folder, buffer, kind } => {
             if res == 0
                 && let Some(meta) = view.looked(folder)

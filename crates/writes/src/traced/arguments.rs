@@ -10,6 +10,7 @@ use libc::user_regs_struct;
 use nix::{errno::Errno, unistd::Pid};
 
 use super::{memory, place::Found, view::View};
+use crate::sys::Kind;
 
 /// The scratch page of a task holds two paths.
 pub(super) const SCRATCH: u64 = 8192;
@@ -33,8 +34,6 @@ pub(super) struct Call<'a> {
     pub(super) registers: user_regs_struct,
     /// Memory of the task that is ours.
     pub(super) scratch: u64,
-    /// Whether something may be listening below this folder: a short name for long ones.
-    pub(super) short: &'a mut dyn FnMut(&Path) -> Option<PathBuf>,
 }
 
 /// What is left to do when the kernel has done it.
@@ -52,11 +51,21 @@ pub(super) enum After {
         buffer: u64,
         size: u64,
     },
+    /// An object of the kernel is the run's, if it was made.
+    Made(Object),
     /// An overlay may have refused what a disk would do.
     Renamed {
         from: PathBuf,
         to: PathBuf,
     },
+}
+
+/// What a call makes of the kernel's objects if it succeeds.
+#[derive(Clone, Debug)]
+pub(super) enum Object {
+    Numbered(Kind),
+    /// A message queue of this name.
+    Queue(PathBuf),
 }
 
 /// The form in which a file's looks are told.
@@ -183,7 +192,7 @@ impl Names {
 }
 
 /// What the kernel looks at for an `int`.
-fn low_half(register: u64) -> i32 {
+pub(super) fn low_half(register: u64) -> i32 {
     let [a, b, c, d, ..] = register.to_ne_bytes();
     i32::from_ne_bytes([a, b, c, d])
 }

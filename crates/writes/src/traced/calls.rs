@@ -13,7 +13,9 @@ use super::{
     arguments::{After, Buffer, Call, Name, SECOND, Verdict, name},
     memory,
     place::{Found, Place},
+    strangers::is_stranger,
 };
+use crate::mounts::SETTINGS;
 
 impl Call<'_> {
     pub(super) fn decide(mut self) -> Verdict {
@@ -199,11 +201,14 @@ impl Call<'_> {
         let is_new_only = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
         name.follow = flags & libc::O_NOFOLLOW == 0 && !is_new_only;
         let found = self.find(name)?;
-        if matches!(found.place, Place::Through(_)) {
-            return self.go_to(name, &found, After::Nothing);
-        }
         let is_nameless = flags & libc::O_TMPFILE == libc::O_TMPFILE;
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+        if matches!(found.place, Place::Through(_)) {
+            if writes || flags & libc::O_CREAT != 0 {
+                may_be_changed(&found)?;
+            }
+            return self.go_to(name, &found, After::Nothing);
+        }
         if let Some((task, number)) = found.descriptor
             && (!writes || is_open_for_writing(task, number))
         {
@@ -223,10 +228,13 @@ impl Call<'_> {
             let ours = self.view.complete(&found.path)?;
             return self.with_path(name.text, &ours, After::Nothing);
         }
-        let changes = writes && flags & libc::O_PATH == 0 && !is_new_only && found.is_file();
+        let is_left = found.is_pipe() && !self.view.is_awaited(&found.path);
+        let changes =
+            flags & libc::O_PATH == 0 && !is_new_only && (is_left || (writes && found.is_file()));
         if let (true, Place::Theirs(it)) = (changes, &found.place) {
             // Where it may not be written to, the kernel says so itself.
-            if access(it, AccessFlags::W_OK).is_ok() {
+            let needed = if writes { AccessFlags::W_OK } else { AccessFlags::R_OK };
+            if access(it, needed).is_ok() {
                 let ours = self.view.copy_up(&found.path, flags & libc::O_TRUNC == 0)?;
                 return self.with_path(name.text, &ours, After::Nothing);
             }
@@ -240,6 +248,7 @@ impl Call<'_> {
         if found.meta.is_some() {
             return Err(Errno::EEXIST);
         }
+        may_be_changed(&found)?;
         if matches!(found.place, Place::Through(_)) {
             return self.go_to(name, &found, After::Nothing);
         }
@@ -252,6 +261,7 @@ impl Call<'_> {
         if target.meta.is_some() {
             return Err(Errno::EEXIST);
         }
+        may_be_changed(&target)?;
         // A file without a name gets one.
         let descriptor = if self.is_of_descriptor(from, 4)? && flags & libc::AT_EMPTY_PATH != 0 {
             from.from.map(|it| (self.task, self.int(it)))
@@ -296,7 +306,11 @@ impl Call<'_> {
 
     fn remove(&mut self, name: Name, is_folder: bool) -> Result<Verdict, Errno> {
         let found = self.find(name)?;
+        if is_folder && self.view.is_door(&found.path) {
+            return Err(Errno::EBUSY);
+        }
         if matches!(found.place, Place::Through(_)) {
+            may_be_changed(&found)?;
             return self.go_to(name, &found, After::Nothing);
         }
         if found.meta.is_none() {
@@ -308,6 +322,11 @@ impl Call<'_> {
 
     fn rename(&mut self, from: Name, to: Name, flags: u32) -> Result<Verdict, Errno> {
         let (source, target) = (self.find(from)?, self.find(to)?);
+        if self.view.is_door(&source.path) || self.view.is_door(&target.path) {
+            return Err(Errno::EBUSY);
+        }
+        may_be_changed(&source)?;
+        may_be_changed(&target)?;
         let is_through = |it: &Found| matches!(it.place, Place::Through(_));
         match (is_through(&source), is_through(&target)) {
             (true, true) => {
@@ -331,12 +350,13 @@ impl Call<'_> {
         let Some(meta) = &found.meta else {
             return self.go_to(name, &found, After::Nothing);
         };
+        may_be_changed(&found)?;
         if let Place::Theirs(it) = &found.place {
             let me = geteuid();
             let may = (!contents && (me.is_root() || meta.uid() == me.as_raw()))
                 || access(it, AccessFlags::W_OK).is_ok();
             // Where we may not, the kernel says so itself.
-            if may && (meta.is_file() || meta.is_dir()) {
+            if may {
                 let ours = self.view.copy_up(&found.path, true)?;
                 self.view.has_own_looks(&found.path);
                 return self.with_path(name.text, &ours, After::Nothing);
@@ -368,7 +388,11 @@ impl Call<'_> {
             return Ok(Verdict::Go);
         }
         let is_named = path.is_absolute() && std::fs::symlink_metadata(&real).is_ok();
-        if !is_named || matches!(self.view.place_of(&path), Place::Through(_)) {
+        let place = self.view.place_of(&path);
+        if is_setting(&place) {
+            return Err(Errno::EROFS);
+        }
+        if !is_named || matches!(place, Place::Through(_)) {
             return Ok(Verdict::Go);
         }
         let Some(number) = by_path else { return Err(Errno::ENOSYS) };
@@ -391,6 +415,22 @@ impl Call<'_> {
         }
         Ok(Verdict::Instead(Box::new(registers), After::Nothing))
     }
+}
+
+/// What sets up the machine stays as it is, and so does what `/proc` has of processes that are not of the run.
+fn may_be_changed(found: &Found) -> Result<(), Errno> {
+    if is_setting(&found.place) {
+        return Err(Errno::EROFS);
+    }
+    let of_process = found.path.strip_prefix("/proc").ok().and_then(|it| it.iter().next());
+    match of_process.and_then(|it| it.to_str()?.parse().ok()) {
+        Some(pid) if is_stranger(Pid::from_raw(pid)) => Err(Errno::EACCES),
+        _ => Ok(()),
+    }
+}
+
+fn is_setting(place: &Place) -> bool {
+    matches!(place, Place::Through(it) if SETTINGS.iter().any(|settings| it.starts_with(settings)))
 }
 
 /// Whether a call changes nothing, by its number and flags.

@@ -3,6 +3,10 @@
 
 use libc::c_long;
 
+use super::{
+    objects::MAKING,
+    strangers::{MEANS_ITSELF_BY_0, REACHING},
+};
 use crate::gate::{AFTER, GATE};
 
 /// They name a file, or change one that is open.
@@ -75,13 +79,20 @@ const NOT_THERE: [c_long; 4] =
 const NEWER: u32 = 463;
 
 /// What changes the world for others, or leads out of it (`EPERM`).
-const REFUSED: [c_long; 19] = [
+const REFUSED: [c_long; 30] = [
     libc::SYS_acct,
+    libc::SYS_adjtimex,
     libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
     libc::SYS_fsopen,
     libc::SYS_fspick,
+    libc::SYS_ioperm,
+    libc::SYS_iopl,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
     libc::SYS_mount,
     libc::SYS_mount_setattr,
     libc::SYS_move_mount,
@@ -89,7 +100,11 @@ const REFUSED: [c_long; 19] = [
     libc::SYS_open_tree,
     libc::SYS_pivot_root,
     libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
     libc::SYS_setns,
+    libc::SYS_settimeofday,
     libc::SYS_swapoff,
     libc::SYS_swapon,
     libc::SYS_umount2,
@@ -97,22 +112,33 @@ const REFUSED: [c_long; 19] = [
     libc::SYS_userfaultfd,
 ];
 
-/// `ioctl`s that change a file that need not be open for writing (`EPERM`): FS_IOC_SETFLAGS in two widths,
-/// FS_IOC_FSSETXATTR, and those that make and remove subvolumes (BTRFS_IOC_SNAP_CREATE, _SUBVOL_CREATE,
-/// _SNAP_DESTROY and their second versions).
-const REFUSED_IOCTLS: [u32; 9] = [
-    0x4008_6602,
-    0x4004_6602,
-    0x401C_5820,
-    0x5000_9401,
-    0x5000_940E,
-    0x5000_940F,
-    0x5000_9417,
-    0x5000_9418,
-    0x5000_943F,
+/// `ioctl`s of file systems, which change a file or a folder that need not be open for writing: by the letter that they begin with
+/// (Documentation/userspace-api/ioctl/ioctl-number.rst). Those that only tell (`_IOR`) are let go; the others are refused (`EPERM`).
+const OF_FILE_SYSTEMS: [u32; 14] = [
+    0x15, // linux/fs.h
+    0x58, // X: XFS and linux/fs.h
+    0x66, // f: ext4, fscrypt, fsverity, Lustre and linux/fs.h
+    0x68, // h: HFS+
+    0x6E, // n: NILFS
+    0x6F, // o: OCFS2
+    0x72, // r: FAT
+    0x76, // v: versions of ext4
+    0x83, // ZFS
+    0x94, // btrfs and linux/fs.h
+    0x97, // Ceph
+    0xBC, // bcachefs
+    0xCF, // CIFS
+    0xF5, // F2FS
 ];
 
-/// The program of a world that is kept by overlays: only renames stop.
+/// Of these some are no harm: FS_IOC_FIEMAP, FICLONE and FICLONERANGE, which want the target to be open for writing, and Lustre's
+/// LL_IOC_LOV_GETSTRIPE.
+const HARMLESS_IOCTLS: [u32; 4] = [0xC020_660B, 0x4004_9409, 0x4020_940D, 0x4008_669B];
+
+/// And some look as if they told something: FS_IOC_SET_ENCRYPTION_POLICY and FS_IOC_SHUTDOWN.
+const REFUSED_IOCTLS: [u32; 2] = [0x800C_6613, 0x8004_587D];
+
+/// The program of a world that is kept by overlays: renames stop, and what reaches other processes.
 pub(super) fn program_of_renames() -> Vec<libc::sock_filter> {
     let mut it = Program::default();
     it.load(ARCH);
@@ -121,11 +147,12 @@ pub(super) fn program_of_renames() -> Vec<libc::sock_filter> {
     for number in [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2] {
         it.if_equal(low(number), libc::SECCOMP_RET_TRACE);
     }
+    it.stop_what_reaches_others();
     it.end(libc::SECCOMP_RET_ALLOW)
 }
 
 /// What a container's filter says to those who may not mount, for this process and all that it starts: the first
-/// way does not hold any more. For tests, and to see what a user of such a machine sees.
+/// way does not hold any more, nor does Landlock. For tests, and to see what a user of such a machine sees.
 pub fn refuse_namespaces() -> std::io::Result<()> {
     let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
     let mut it = Program::default();
@@ -133,10 +160,11 @@ pub fn refuse_namespaces() -> std::io::Result<()> {
     for number in [libc::SYS_unshare, libc::SYS_mount, libc::SYS_setns, libc::SYS_pivot_root] {
         it.if_equal(low(number), refused);
     }
-    it.with_argument(low(libc::SYS_clone), 0, |it| {
+    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |it| {
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
         it.if_any_of(spaces.unsigned_abs(), refused);
     });
+    it.if_equal(low(libc::SYS_landlock_create_ruleset), refused);
     it.if_equal(low(libc::SYS_clone3), libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
     crate::sys::install_filter(&it.end(libc::SECCOMP_RET_ALLOW))
 }
@@ -168,15 +196,28 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     for number in REFUSED {
         it.if_equal(low(number), refused);
     }
-    for number in TRACED {
+    for number in TRACED.into_iter().chain(MAKING) {
         it.if_equal(low(number), libc::SECCOMP_RET_TRACE);
     }
-    it.with_argument(low(libc::SYS_ioctl), 1, |it| {
+    it.stop_what_reaches_others();
+    it.with_argument((low(libc::SYS_ioctl), 1), libc::SECCOMP_RET_ALLOW, |it| {
         for command in REFUSED_IOCTLS {
             it.if_equal(command, refused);
         }
+        for command in HARMLESS_IOCTLS {
+            it.if_equal(command, libc::SECCOMP_RET_ALLOW);
+        }
+        // linux/ioctl.h: two bits say in which direction data goes, and bits 8 to 15 are the letter.
+        it.compute(libc::BPF_AND, 3 << 30);
+        it.if_equal(2 << 30, libc::SECCOMP_RET_ALLOW);
+        it.load(argument(1));
+        it.compute(libc::BPF_RSH, 8);
+        it.compute(libc::BPF_AND, 0xFF);
+        for letter in OF_FILE_SYSTEMS {
+            it.if_equal(letter, refused);
+        }
     });
-    it.with_argument(low(libc::SYS_clone), 0, |it| {
+    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |it| {
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
         it.if_any_of(spaces.unsigned_abs(), refused);
     });
@@ -199,6 +240,10 @@ impl Program {
 
     fn load(&mut self, offset: u32) {
         self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, (0, 0));
+    }
+
+    fn compute(&mut self, operation: u32, value: u32) {
+        self.push(libc::BPF_ALU | operation | libc::BPF_K, value, (0, 0));
     }
 
     fn answer(&mut self, answer: u32) {
@@ -225,12 +270,30 @@ impl Program {
         self.answer(answer);
     }
 
-    /// For the system call of this number: what is said of its argument, then nothing more.
-    fn with_argument(&mut self, number: u32, n: u32, say: impl FnOnce(&mut Program)) {
+    /// Calls that reach another process stop, but for those that can mean their own by 0 and do: libc asks for limits often.
+    fn stop_what_reaches_others(&mut self) {
+        for number in REACHING {
+            if MEANS_ITSELF_BY_0.contains(&number) {
+                self.with_argument((low(number), 0), libc::SECCOMP_RET_TRACE, |it| {
+                    it.if_equal(0, libc::SECCOMP_RET_ALLOW);
+                });
+            } else {
+                self.if_equal(low(number), libc::SECCOMP_RET_TRACE);
+            }
+        }
+    }
+
+    /// For the system call of this number: what is said of its argument of that number, then nothing more but `answer`.
+    fn with_argument(
+        &mut self,
+        (number, n): (u32, u32),
+        answer: u32,
+        say: impl FnOnce(&mut Program),
+    ) {
         let mut inner = Program::default();
         inner.load(argument(n));
         say(&mut inner);
-        inner.answer(libc::SECCOMP_RET_ALLOW);
+        inner.answer(answer);
         let length = u8::try_from(inner.0.len()).unwrap_or(u8::MAX);
         self.push(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number, (0, length));
         self.0.extend(inner.0);
@@ -246,7 +309,7 @@ impl Program {
         {
             calls.if_equal(low(number), libc::SECCOMP_RET_ALLOW);
         }
-        calls.with_argument(low(libc::SYS_openat), 2, |it| {
+        calls.with_argument((low(libc::SYS_openat), 2), libc::SECCOMP_RET_ALLOW, |it| {
             let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
             it.if_any_of(writing.unsigned_abs(), libc::SECCOMP_RET_TRACE);
         });
@@ -264,5 +327,102 @@ impl Program {
     fn end(mut self, answer: u32) -> Vec<libc::sock_filter> {
         self.answer(answer);
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the program answers to a system call with these arguments, as the kernel works it out.
+    fn answer(program: &[libc::sock_filter], number: c_long, arguments: [u64; 6]) -> u32 {
+        let mut data = [0u8; 64];
+        data[..4].copy_from_slice(&low(number).to_ne_bytes());
+        data[4..8].copy_from_slice(&AUDIT_ARCH_X86_64.to_ne_bytes());
+        for (n, it) in arguments.iter().enumerate() {
+            data[16 + 8 * n..24 + 8 * n].copy_from_slice(&it.to_ne_bytes());
+        }
+        let (mut at, mut value) = (0, 0u32);
+        loop {
+            let it = program[at];
+            at += 1;
+            let jump = |holds: bool| usize::from(if holds { it.jt } else { it.jf });
+            match u32::from(it.code) {
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => {
+                    let from = usize::try_from(it.k).unwrap();
+                    value = u32::from_ne_bytes(*data[from..].first_chunk().unwrap());
+                }
+                code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => value &= it.k,
+                code if code == libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K => value >>= it.k,
+                code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
+                    at += jump(value == it.k);
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K => {
+                    at += jump(value >= it.k);
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K => {
+                    at += jump(value & it.k != 0);
+                }
+                code => {
+                    assert_eq!(code, libc::BPF_RET | libc::BPF_K);
+                    return it.k;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ioctls_that_change_a_file_are_refused_and_others_are_not() {
+        let program = program();
+        let ioctl =
+            |command: u32| answer(&program, libc::SYS_ioctl, [3, command.into(), 0, 0, 0, 0]);
+        let changing = [
+            0x4008_6602, // FS_IOC_SETFLAGS
+            0x4004_6602, // FS_IOC32_SETFLAGS
+            0x401C_5820, // FS_IOC_FSSETXATTR
+            0x4100_9432, // FS_IOC_SETFSLABEL
+            0x4008_7602, // FS_IOC_SETVERSION
+            0x4008_6604, // EXT4_IOC_SETVERSION
+            0x4080_6685, // FS_IOC_ENABLE_VERITY
+            0x800C_6613, // FS_IOC_SET_ENCRYPTION_POLICY
+            0x8004_587D, // FS_IOC_SHUTDOWN
+            0xC004_5877, // FIFREEZE
+            0xC018_5879, // FITRIM
+            0x0000_6609, // EXT4_IOC_MIGRATE
+            0xC028_660F, // EXT4_IOC_MOVE_EXT
+            0x4020_5829, // XFS_IOC_UNRESVSP
+            0x5000_940F, // BTRFS_IOC_SNAP_DESTROY
+            0x5000_9418, // BTRFS_IOC_SUBVOL_CREATE_V2
+            0xC018_9436, // FIDEDUPERANGE
+            0x4004_F50D, // F2FS_IOC_SET_PIN_FILE
+            0x4004_7211, // FAT_IOCTL_SET_ATTRIBUTES
+            0x4008_8302, // ZFS_IOC_SETDOSFLAGS
+        ];
+        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+        for it in changing {
+            assert_eq!(ioctl(it), refused, "{it:#x}");
+        }
+        let others = [
+            0x0000_5401, // TCGETS
+            0x0000_541B, // FIONREAD
+            0x0000_8912, // SIOCGIFCONF
+            0xC020_462A, // of NVIDIA's driver
+            0xC018_1B01, // RDMA_VERBS_IOCTL
+            0x8008_6601, // FS_IOC_GETFLAGS
+            0x801C_581F, // FS_IOC_FSGETXATTR
+            0x8008_7601, // FS_IOC_GETVERSION
+            0x8100_9431, // FS_IOC_GETFSLABEL
+            0xC020_660B, // FS_IOC_FIEMAP
+            0x4004_9409, // FICLONE
+        ];
+        for it in others {
+            assert_eq!(ioctl(it), libc::SECCOMP_RET_ALLOW, "{it:#x}");
+        }
+        assert_eq!(answer(&program, libc::SYS_read, [0; 6]), libc::SECCOMP_RET_ALLOW);
+        for number in [libc::SYS_kill, libc::SYS_prlimit64] {
+            assert_eq!(answer(&program, number, [1; 6]), libc::SECCOMP_RET_TRACE);
+        }
+        assert_eq!(answer(&program, libc::SYS_kill, [0; 6]), libc::SECCOMP_RET_TRACE);
+        assert_eq!(answer(&program, libc::SYS_prlimit64, [0; 6]), libc::SECCOMP_RET_ALLOW);
     }
 }

@@ -18,11 +18,13 @@ mod calls;
 mod copies;
 mod filter;
 mod memory;
+mod objects;
 mod paths;
 mod place;
 mod renames;
 mod report;
 mod sockets;
+mod strangers;
 mod view;
 mod watch;
 
@@ -40,12 +42,14 @@ use nix::unistd::Pid;
 
 pub use self::filter::refuse_namespaces;
 use self::{
+    objects::Objects,
     renames::Disks,
-    view::View,
-    watch::{Doors, Gate, Job, REPORT, Watcher},
+    view::{Through, View},
+    watch::{Doors, Gate, Job, REMOVE, REPORT, Watcher},
 };
 use crate::{
     gate,
+    guard::{GUARD, guard},
     namespaces::{Guest, World},
     sys,
     written::Written,
@@ -56,11 +60,15 @@ const TRY: &str = "--try";
 /// And: help with renames. The disks and places follow in pairs.
 const RENAMES: &str = "--renames";
 
+/// Behind the folders that are written through: named pipes follow that somebody waits at.
+const PIPES: &str = "--pipes";
+
 /// The file by which processes see whether something was written.
 const UNTOUCHED_FILE: &str = "untouched";
 
-/// The folder of a layer that has what was written.
+/// The folder of a layer that has what was written, and an empty one that is seen in its place.
 const UP: &str = "up";
+const NOTHING: &str = "nothing";
 
 /// How long an order may wait before it is said again, in milliseconds.
 const PATIENCE_MS: u16 = 5;
@@ -83,13 +91,15 @@ struct Handles {
 }
 
 impl Tracer {
-    /// `layer` is an empty folder of ours, and so is `shared`, where shared memory lies; `kept` is one with files that are to be seen, each at its full path; `program` and its arguments are this program, which then calls
+    /// `layer` is an empty folder of ours, and so is `shared`, where shared memory lies; `kept` is one with files that are to be seen, each at its full path; somebody waits at the
+    /// named `pipes`; `program` and its arguments are this program, which then calls
     /// [`trace`].
     pub(crate) fn start(
         layer: &Path,
         shared: Option<&Path>,
         kept: Option<&Path>,
         through: &[PathBuf],
+        pipes: &[PathBuf],
         program: &[OsString],
     ) -> Result<Tracer, String> {
         fs::create_dir(layer.join(UP)).map_err(|error| error.to_string())?;
@@ -100,7 +110,7 @@ impl Tracer {
         }
         let or_none = |it: Option<&Path>| it.unwrap_or(Path::new("")).to_owned();
         command.arg(layer).arg(or_none(shared.as_deref())).arg(or_none(kept));
-        command.args(through).current_dir("/");
+        command.args(through).arg(PIPES).args(pipes).current_dir("/");
         let mut res = Tracer::spawn(command, layer.join("written"), filter::program)?;
         res.untouched = Some(layer.join(UNTOUCHED_FILE));
         Ok(res)
@@ -158,7 +168,13 @@ impl Tracer {
     /// Runs a program that writes a file and reads it, and sees that the file is not there. The layer is
     /// not a fresh one afterwards.
     pub(crate) fn try_out(&self, program: &[OsString]) -> Result<(), String> {
-        let file = std::env::temp_dir().join(format!(".plimsoll-tries-{}", self.process.id()));
+        // The letters of the layer's name are nobody else's. It cannot lie in a new folder: where downloads are shown, the view of a
+        // folder may be older than that.
+        let layer = self.report.parent().and_then(Path::file_name).unwrap_or_default();
+        let file = std::env::temp_dir().join(format!(".plimsoll-tries-{}", layer.display()));
+        if fs::symlink_metadata(&file).is_ok() {
+            return Err(format!("{} is there already", file.display()));
+        }
         let mut command = again(program)?;
         command.arg(TRY).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         self.attach(&mut command).map_err(|error| error.to_string())?;
@@ -214,13 +230,18 @@ impl Tracer {
     }
 
     pub(crate) fn written(&self) -> io::Result<Vec<Written>> {
+        self.order(REPORT)?;
+        report::read_report(&self.report)
+    }
+
+    fn order(&self, order: i32) -> io::Result<()> {
         let doors = self.doors.lock().map_err(|_| io::Error::other("a thread has died"))?;
-        (&doors.orders).write_all(&REPORT.to_ne_bytes())?;
+        (&doors.orders).write_all(&order.to_ne_bytes())?;
         let mut answer = [0; 4];
         wake(self.pid()?, sys::number(&doors.answers))?;
         (&doors.answers).read_exact(&mut answer)?;
         match i32::from_ne_bytes(answer) {
-            0 => report::read_report(&self.report),
+            0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
@@ -251,15 +272,17 @@ fn wake(tracer: Pid, answers: std::os::fd::RawFd) -> io::Result<()> {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
+        let _ = self.order(REMOVE);
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The tracer's whole program: `arguments` are those behind [`crate::TRACER`]. Its exit code.
+/// A helper's whole program, a tracer's or a guard's: `arguments` are those behind [`crate::TRACER`]. Its exit code.
 pub fn trace(arguments: impl Iterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.collect();
     let done = match arguments.as_slice() {
+        [first] if first == GUARD => guard(),
         [first] if first == TRY => Ok(()),
         [first, file] if first == TRY => try_writing(Path::new(file)),
         [first, disks @ ..] if first == RENAMES => watch_renames(disks),
@@ -286,13 +309,18 @@ fn watch(
 ) -> io::Result<()> {
     // Kept from the world's umask: folders of the layer are made with the modes that they are to have.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
-    let through = through.iter().map(PathBuf::from).collect();
-    let mut view = View::new(&layer.join(UP), shared, through);
+    let paths = |it: &[OsString]| it.iter().map(PathBuf::from).collect();
+    let mut through = through.splitn(2, |it| it == PIPES);
+    let (folders, pipes) = (through.next().unwrap_or_default(), through.next().unwrap_or_default());
+    let through = Through { folders: paths(folders), pipes: paths(pipes) };
+    let nothing = layer.join(NOTHING);
+    fs::create_dir(&nothing)?;
+    let mut view = View::new(&layer.join(UP), shared, nothing, through);
     if let Some(kept) = kept {
         view.show(kept, Path::new("/"))?;
     }
     let gate = Gate::of(&layer.join(UNTOUCHED_FILE), &view)?;
-    let job = Job::Names(Box::new(view), gate);
+    let job = Job::Names(Box::new(view), gate, Objects::default());
     Watcher::new(job, doors()?).run(&layer.join("written"))
 }
 
@@ -306,6 +334,10 @@ fn watch_renames(disks: &[OsString]) -> io::Result<()> {
     Watcher::new(Job::Renames(disks), doors()?).run(Path::new(""))
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a pipe of ours, which nobody reads but who started us"
+)]
 fn doors() -> io::Result<Doors> {
     let duplicate = |it: std::os::fd::BorrowedFd<'_>| it.try_clone_to_owned().map(File::from);
     Ok(Doors { orders: duplicate(io::stdin().as_fd())?, answers: duplicate(io::stdout().as_fd())? })

@@ -30,16 +30,17 @@ impl View {
         if path.as_os_str().is_empty() {
             return Err(Errno::ENOENT);
         }
+        let meant = self.meant(path);
         let mut todo: Vec<OsString> = Vec::new();
         let is_folder_meant = path.as_os_str().as_bytes().ends_with(b"/")
             || path.as_os_str().as_bytes().ends_with(b"/.");
-        push_all(&mut todo, path);
+        push_all(&mut todo, &meant);
         let mut at = if path.is_absolute() { PathBuf::from("/") } else { from.to_owned() };
         let mut place = self.place_of(&at);
         let mut meta: Option<Metadata> = None;
         let mut n_links = 0;
         let mut descriptor = None;
-        let mut is_natural = true;
+        let mut is_natural = meant == path;
         while let Some(name) = todo.pop() {
             if name == ".." {
                 at.pop();

@@ -4,7 +4,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::Metadata,
     io,
-    os::unix::ffi::OsStringExt as _,
+    os::unix::{ffi::OsStringExt as _, fs::FileTypeExt as _},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +57,10 @@ impl Found {
 
     pub(super) fn is_file(&self) -> bool {
         self.meta.as_ref().is_some_and(Metadata::is_file)
+    }
+
+    pub(super) fn is_pipe(&self) -> bool {
+        self.meta.as_ref().is_some_and(|it| it.file_type().is_fifo())
     }
 }
 

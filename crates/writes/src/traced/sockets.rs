@@ -43,7 +43,7 @@ impl Call<'_> {
         };
         let mut bytes = 1u16.to_ne_bytes().to_vec();
         let short = |call: &mut Self| -> Option<PathBuf> {
-            Some((call.short)(place.parent()?)?.join(place.file_name()?))
+            Some(call.view.short_name(place.parent()?)?.join(place.file_name()?))
         };
         let place = if LONGEST <= place.as_os_str().len() {
             short(self).ok_or(Errno::ENAMETOOLONG)?

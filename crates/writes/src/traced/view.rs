@@ -11,13 +11,15 @@ use std::{
     fs::{self, File, Metadata},
     io,
     os::unix::fs::{
-        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+        DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+        PermissionsExt as _, symlink,
     },
     path::{Path, PathBuf},
 };
 
 use nix::{
     errno::Errno,
+    sys::stat::Mode,
     unistd::{AccessFlags, access, geteuid},
 };
 
@@ -30,13 +32,23 @@ use crate::{plan::SHARED_MEMORY, tree};
 /// Folders of the machine, not of its users; shared memory among them has a layer of its own.
 const OF_THE_MACHINE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
+/// Where the run reads and writes in truth.
+#[derive(Debug)]
+pub(super) struct Through {
+    pub(super) folders: Vec<PathBuf>,
+    /// Named pipes that somebody waits at.
+    pub(super) pipes: Vec<PathBuf>,
+}
+
 /// The layer and what is known of it. One per layer; the tracer's.
 #[derive(Debug)]
 pub(super) struct View {
     up: PathBuf,
     /// The same for [`SHARED_MEMORY`], and in memory, too. None: it is written through.
     shared: Option<PathBuf>,
-    through: Vec<PathBuf>,
+    /// Empty, and seen in place of these two, which lie on the disk as well: what is done to them would go on for ever.
+    nothing: PathBuf,
+    through: Through,
     /// Names in `up` without contents of their own, by the command's path, and what they stand for.
     pub(super) stands_for: BTreeMap<PathBuf, PathBuf>,
     /// What was renamed, by the disk's path, and the command's.
@@ -51,17 +63,25 @@ pub(super) struct View {
     pub(super) shown: BTreeSet<PathBuf>,
     /// Folders of the disk that are known to be no links.
     pub(super) plain: BTreeSet<PathBuf>,
+    /// Folders that have a short name, which is a link of ours.
+    short: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl View {
-    /// `up` is a folder of ours, empty, and so is `shared`.
-    pub(super) fn new(up: &Path, shared: Option<PathBuf>, through: Vec<PathBuf>) -> View {
+    /// `up` is a folder of ours, empty, and so are `shared` and `nothing`.
+    pub(super) fn new(
+        up: &Path,
+        shared: Option<PathBuf>,
+        nothing: PathBuf,
+        through: Through,
+    ) -> View {
         let itself = |it: &str| (PathBuf::from(it), PathBuf::from(it));
         let mut stands_for = BTreeMap::from([itself("/")]);
         stands_for.extend(shared.as_ref().map(|_| itself(SHARED_MEMORY)));
         View {
             up: up.to_owned(),
             shared,
+            nothing,
             through,
             stands_for,
             copies: Copies::new(up),
@@ -70,6 +90,7 @@ impl View {
             unlisted: BTreeMap::new(),
             shown: BTreeSet::new(),
             plain: BTreeSet::new(),
+            short: BTreeMap::new(),
         }
     }
 
@@ -82,6 +103,18 @@ impl View {
     pub(super) fn is_complete(&self, top: &str) -> bool {
         let has_layer = top == "/" || self.shared.is_some();
         has_layer && !self.stands_for.contains_key(Path::new(top))
+    }
+
+    /// A path that was said, or its other name if it is the kernel's for something in the layer: an interpreter is told so which
+    /// script it runs. The layer's own folder is none of these: nothing is seen in there.
+    pub(super) fn meant(&self, said: &Path) -> PathBuf {
+        let below = |folder: &Path| {
+            let rest = said.strip_prefix(folder).ok();
+            rest.filter(|it| !it.as_os_str().is_empty()).map(Path::to_owned)
+        };
+        let in_memory = || Some(Path::new(SHARED_MEMORY).join(below(self.shared.as_ref()?)?));
+        let in_layer = below(&self.up).map(|it| Path::new("/").join(it));
+        in_layer.or_else(in_memory).unwrap_or_else(|| said.to_owned())
     }
 
     /// How the command would name what the kernel names so.
@@ -115,7 +148,12 @@ impl View {
     fn is_through(&self, path: &Path) -> bool {
         let is_shared = self.shared.is_some() && path.starts_with(SHARED_MEMORY);
         (OF_THE_MACHINE.iter().any(|it| path.starts_with(it)) && !is_shared)
-            || self.through.iter().any(|it| path.starts_with(it))
+            || self.through.folders.iter().any(|it| path.starts_with(it))
+    }
+
+    /// Whether somebody may wait at this named pipe.
+    pub(super) fn is_awaited(&self, pipe: &Path) -> bool {
+        self.through.pipes.iter().any(|it| it == pipe)
     }
 
     fn root(&self) -> Place {
@@ -141,9 +179,9 @@ impl View {
         match folder {
             Place::Through(_) => folder.join(name),
             _ if self.is_through(path) => Place::Through(path.to_owned()),
-            Place::Theirs(_) => folder.join(name),
+            Place::Theirs(it) => self.theirs(it.join(name)),
             Place::Ours(_) => match self.stands_for.get(path) {
-                Some(real) => Place::Theirs(real.clone()),
+                Some(real) => self.theirs(real.clone()),
                 None => {
                     let ours = folder.join(name);
                     let unlisted = path.parent().and_then(|it| self.unlisted.get(it));
@@ -154,6 +192,16 @@ impl View {
                 }
             },
         }
+    }
+
+    fn theirs(&self, real: PathBuf) -> Place {
+        let is_layer = real == self.up || self.shared.as_ref() == Some(&real);
+        Place::Theirs(if is_layer { self.nothing.clone() } else { real })
+    }
+
+    /// Whether it is a folder that is written through as a whole. As a mount point, it can be neither removed nor renamed.
+    pub(super) fn is_door(&self, path: &Path) -> bool {
+        self.through.folders.iter().any(|it| it == path)
     }
 
     /// Where `path`, which has no links in it, lies.
@@ -292,10 +340,17 @@ impl View {
             return Err(Errno::EBUSY);
         };
         let ours = self.complete(folder)?.join(name);
-        if !meta.is_file() {
-            return Ok(ours); // A link was copied with its folder.
+        let kind = meta.file_type();
+        if kind.is_symlink() {
+            return Ok(ours); // It was copied with its folder.
+        }
+        if !kind.is_file() && !kind.is_fifo() {
+            return Err(Errno::EROFS); // Only its owner has the other end.
         }
         let copied = (|| {
+            if kind.is_fifo() {
+                return pipe_like(&meta, &ours);
+            }
             let to = fs::OpenOptions::new().write(true).open(&ours)?;
             if with_contents {
                 tree::copy_bytes(&File::open(&theirs)?, &to)?;
@@ -440,6 +495,18 @@ impl View {
         }
     }
 
+    /// A name for a folder that fits into a socket's address.
+    pub(super) fn short_name(&mut self, folder: &Path) -> Option<PathBuf> {
+        if let Some(it) = self.short.get(folder) {
+            return Some(it.clone());
+        }
+        let beside = self.shared.as_ref().unwrap_or(&self.up).parent()?;
+        let link = beside.join(format!("s{}", self.short.len()));
+        symlink(folder, &link).ok()?;
+        self.short.insert(folder.to_owned(), link.clone());
+        Some(link)
+    }
+
     /// How a complete folder looked on the disk.
     pub(super) fn looked(&self, path: &Path) -> Option<&Metadata> {
         self.grown.get(path)
@@ -455,6 +522,15 @@ impl View {
 struct Known {
     stands_for: Vec<(PathBuf, PathBuf)>,
     grown: Vec<(PathBuf, Metadata)>,
+}
+
+/// A named pipe of ours in place of what stands for one of the disk.
+fn pipe_like(meta: &Metadata, ours: &Path) -> io::Result<()> {
+    let new = ours.with_added_extension("plimsoll-pipe");
+    nix::unistd::mkfifo(&new, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let _ = std::os::unix::fs::lchown(&new, Some(meta.uid()), Some(meta.gid()));
+    fs::set_permissions(&new, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
+    fs::rename(new, ours)
 }
 
 fn below(map: &BTreeMap<PathBuf, PathBuf>, path: &Path) -> Vec<PathBuf> {

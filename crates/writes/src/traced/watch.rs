@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{Read as _, Write as _},
     os::{fd::AsFd as _, unix::fs::FileExt as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use libc::user_regs_struct;
@@ -20,8 +20,10 @@ use super::{
     after::finish,
     arguments::{After, Call, Names, SCRATCH, Verdict},
     calls::only_looks,
+    objects::Objects,
     renames::Disks,
     report::write_report,
+    strangers,
     view::View,
 };
 use crate::{
@@ -56,8 +58,8 @@ enum Inside {
 
 /// What the stopped calls are asked for.
 pub(super) enum Job {
-    /// All names are looked up in a layer.
-    Names(Box<View>, Gate),
+    /// All names are looked up in a layer, and what is made of the kernel's objects is remembered.
+    Names(Box<View>, Gate, Objects),
     /// A world of overlays keeps the layer; renames are helped.
     Renames(Disks),
 }
@@ -92,16 +94,15 @@ pub(super) struct Watcher {
     job: Job,
     doors: Doors,
     tasks: BTreeMap<Pid, Task>,
-    /// Folders held open so that they have a short name.
-    held: BTreeMap<PathBuf, File>,
 }
 
-/// The order to write the report, instead of a process.
+/// Orders, instead of a process: to write the report, and to remove what the run has made of the kernel's objects.
 pub(super) const REPORT: i32 = 0;
+pub(super) const REMOVE: i32 = -1;
 
 impl Watcher {
     pub(super) fn new(job: Job, doors: Doors) -> Watcher {
-        Watcher { job, doors, tasks: BTreeMap::new(), held: BTreeMap::new() }
+        Watcher { job, doors, tasks: BTreeMap::new() }
     }
 
     /// Until the parent and everything that was traced are gone. `report` is where the report goes.
@@ -139,12 +140,15 @@ impl Watcher {
         if self.doors.orders.read_exact(&mut word).is_err() {
             return Ok(false);
         }
-        let error = match i32::from_ne_bytes(word) {
-            REPORT => match &self.job {
-                Job::Names(view, _) if write_report(report, &view.written()).is_ok() => 0,
-                _ => libc::EIO,
-            },
-            pid => {
+        let error = match (i32::from_ne_bytes(word), &mut self.job) {
+            (REPORT, Job::Names(view, ..)) if write_report(report, &view.written()).is_ok() => 0,
+            (REPORT, _) => libc::EIO,
+            (REMOVE, Job::Names(.., objects)) => {
+                objects.remove();
+                0
+            }
+            (REMOVE, _) => 0,
+            (pid, _) => {
                 let pid = Pid::from_raw(pid);
                 let options = Options::PTRACE_O_TRACESYSGOOD
                     | Options::PTRACE_O_TRACESECCOMP
@@ -200,11 +204,18 @@ impl Watcher {
 
     fn enter(&mut self, task: Pid) -> Result<(), Errno> {
         let registers = ptrace::getregs(task)?;
+        let of_others = strangers::decide(task, &registers, |it| self.tasks.contains_key(&it));
+        if let Some(verdict) = of_others {
+            return self.carry_out(task, &registers, verdict);
+        }
         let (view, gate) = match &mut self.job {
-            Job::Names(view, _) if view.is_untouched() && only_looks(&registers) => {
+            Job::Names(view, ..) if view.is_untouched() && only_looks(&registers) => {
                 return sys::go_on(task, None);
             }
-            Job::Names(view, gate) => (view, gate),
+            Job::Names(view, gate, _) => match Objects::decide(task, &registers) {
+                Some(verdict) => return self.carry_out(task, &registers, verdict),
+                None => (view, gate),
+            },
             Job::Renames(disks) => {
                 let is_there = disks.go_to(task);
                 let names = Names { task, registers };
@@ -226,10 +237,7 @@ impl Watcher {
             ptrace::setregs(task, getting)?;
             return sys::go_on_to_end_of_call(task);
         };
-        let held = &mut self.held;
-        let mut short = |folder: &Path| short_name(held, folder);
-        let call = Call { view, task, registers, scratch, short: &mut short };
-        let verdict = call.decide();
+        let verdict = Call { view, task, registers, scratch }.decide();
         gate.close_after(view);
         self.carry_out(task, &registers, verdict)
     }
@@ -278,7 +286,12 @@ impl Watcher {
             }
             Some(Inside::Changed(before, after)) => {
                 let res = match &mut self.job {
-                    Job::Names(view, _) => finish(Some(view), task, &after, res),
+                    Job::Names(view, _, objects) => {
+                        if let After::Made(object) = &after {
+                            objects.made(task, object, res);
+                        }
+                        finish(Some(view), task, &after, res)
+                    }
                     // Another task may have led us elsewhere meanwhile.
                     Job::Renames(disks) => {
                         let is_there = disks.go_to(task);
@@ -293,17 +306,4 @@ impl Watcher {
         }
         sys::go_on(task, None)
     }
-}
-
-/// A name for a folder that fits into a socket's address: our own descriptor of it.
-fn short_name(held: &mut BTreeMap<PathBuf, File>, folder: &Path) -> Option<PathBuf> {
-    use std::os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _};
-    if !held.contains_key(folder) {
-        let mut how = File::options();
-        let file =
-            how.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder).ok()?;
-        held.insert(folder.to_owned(), file);
-    }
-    let number = held.get(folder)?.as_raw_fd();
-    Some(PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id())))
 }

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::{Context as _, bail};
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{
+    printable::{is_printable, one_line},
+    units::Bytes,
+};
 use toml::{Table, Value};
 
 /// The version of the file.
@@ -95,6 +98,7 @@ impl Goldens {
         };
         for (name, it) in given {
             let it = it.as_table().with_context(|| format!("`scripts.{name}` is not a table"))?;
+            check_name(name)?;
             let golden = golden(it).with_context(|| format!("`scripts.{name}`"))?;
             scripts.insert(name.clone(), golden);
         }
@@ -155,6 +159,14 @@ impl Goldens {
     }
 }
 
+/// Every report has the name of a script.
+pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
+    if !name.chars().all(is_printable) {
+        bail!("a script is called {name:?}; expected characters that can be seen");
+    }
+    Ok(())
+}
+
 fn golden(it: &Table) -> anyhow::Result<Golden> {
     let words = it
         .get("command")
@@ -183,7 +195,7 @@ fn bytes(value: &Value) -> Option<Bytes> {
 }
 
 fn took(it: &Table) -> anyhow::Result<Took> {
-    let text = |name: &str| it.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |name: &str| word(it.get(name));
     let mut res = Took {
         plimsoll: text("plimsoll"),
         torch: text("torch"),
@@ -193,17 +205,16 @@ fn took(it: &Table) -> anyhow::Result<Took> {
     };
     for (name, value) in it {
         if let Some(bytes) = bytes(value) {
-            res.totals.insert(name.clone(), bytes);
+            res.totals.insert(one_line(name).into_owned(), bytes);
         }
     }
     for (name, value) in it.get("categories").and_then(Value::as_table).into_iter().flatten() {
         let bytes = bytes(value)
             .with_context(|| format!("`took.categories.{name}` is not a number of bytes"))?;
-        res.categories.insert(name.clone(), bytes);
+        res.categories.insert(one_line(name).into_owned(), bytes);
     }
     for value in it.get("lines").and_then(Value::as_array).into_iter().flatten() {
-        let text =
-            |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |name: &str| word(value.get(name));
         let at = text("at");
         let (file, line) = at.rsplit_once(':').context("a line has no `at = \"file:line\"`")?;
         res.lines.push(Line {
@@ -219,9 +230,14 @@ fn took(it: &Table) -> anyhow::Result<Took> {
     Ok(res)
 }
 
-/// A text of TOML, which is written as one of JSON.
+/// A name, on one line as those of a run are.
+fn word(value: Option<&Value>) -> String {
+    one_line(value.and_then(Value::as_str).unwrap_or_default()).into_owned()
+}
+
+/// A text of TOML, which is written as one of JSON. TOML has one character less.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 #[cfg(test)]
@@ -253,7 +269,7 @@ mod tests {
             command: vec![
                 "python".to_owned(),
                 "train.py".to_owned(),
-                "--name=\"a 'b'\"".to_owned(),
+                "--name=\"a 'b'\x1b\x7f\n\"".to_owned(),
             ],
             gpu: "t4".to_owned(),
             steps: Some(3),

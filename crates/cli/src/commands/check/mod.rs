@@ -6,15 +6,16 @@ mod goldens;
 mod shown;
 
 use std::{
-    env, fs,
-    io::{self, IsTerminal as _, Write},
+    env, io,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail};
 use plimsoll_core::{
     prediction::{self, LineShare, Origin, Outcome, Prediction},
+    printable::{one_line, printable},
     recording::Recording,
+    views::text::Styles,
 };
 
 use self::{
@@ -24,17 +25,19 @@ use self::{
 };
 use crate::{
     atomic_output::AtomicOutput,
+    bounded_file,
     cache::Cache,
-    cli::{CheckArgs, CheckFormat, Color},
+    cli::{CheckArgs, CheckFormat},
     diagnosis,
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    output::{self, Output},
     phantom_run::{self, Run, Runner},
     reason::reason,
 };
 
-pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let mut goldens = read(args)?;
     let outputs = args
         .output
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow
     }
     let mut names: Vec<String> = args.names.clone();
     if let Some(name) = &args.add {
+        goldens::check_name(name)?;
         if goldens.scripts.contains_key(name) {
             bail!(
                 "{} has a script {name} already: choose another name, or take it out of the file",
@@ -104,6 +108,7 @@ pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow
             golden.took = is;
         }
     }
+    runner.say_whom_it_reached();
     if updates {
         // A script that failed keeps what it had; a new one is not put in.
         if let (Some(name), true) = (&args.add, failed) {
@@ -113,14 +118,18 @@ pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow
         }
     }
     for (path, format) in outputs {
-        let text = shown::shown(&checked, format, Color::Never);
+        let text = shown::shown(&checked, format, Styles::default());
+        let text = if format.is_json() { output::json(&text) } else { output::text(&text) };
         AtomicOutput::open(path, true)?.file(text.as_bytes())?;
     }
-    let mut text = shown::shown(&checked, args.format, color);
+    let mut text = shown::shown(&checked, args.format, out.styles());
     if updates && args.format == CheckFormat::Text {
         text = updated(&checked, args);
     }
-    super::write(out, &text)?;
+    match args.format.is_json() {
+        true => out.json(&text)?,
+        false => out.text(&text)?,
+    }
     Ok(if checked.iter().any(|it| matches!(it.verdict, Verdict::CouldNotTell(_))) {
         Exit::CouldNotTell
     } else if checked.iter().any(|it| matches!(it.verdict, Verdict::Changed { .. })) {
@@ -134,7 +143,9 @@ fn updated(checked: &[Checked], args: &CheckArgs) -> String {
     let mut res = String::new();
     for it in checked {
         res += &match (&it.verdict, &it.is) {
-            (Verdict::CouldNotTell(why), _) => format!("COULD NOT TELL {}: {why}\n", it.name),
+            (Verdict::CouldNotTell(why), _) => {
+                format!("COULD NOT TELL {}: {}\n", it.name, printable(why))
+            }
             (_, Some(is)) => {
                 let of = |name: &str| is.totals.get(name).copied().unwrap_or_default();
                 format!(
@@ -142,8 +153,8 @@ fn updated(checked: &[Checked], args: &CheckArgs) -> String {
                     it.name,
                     of("allocated"),
                     of("reserved"),
-                    it.gpu,
-                    args.goldens.display()
+                    printable(&it.gpu),
+                    output::shown(&args.goldens)
                 )
             }
             _ => String::new(),
@@ -154,7 +165,7 @@ fn updated(checked: &[Checked], args: &CheckArgs) -> String {
 
 fn read(args: &CheckArgs) -> anyhow::Result<Goldens> {
     let shown = args.goldens.display();
-    match fs::read_to_string(&args.goldens) {
+    match bounded_file::text(&args.goldens, bounded_file::SOURCE) {
         Ok(text) => Goldens::read(&text).with_context(|| format!("cannot read {shown}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && args.add.is_some() => {
             Ok(Goldens::default())
@@ -202,7 +213,7 @@ fn measured(
         Err(error) => return Ok((Err(format!("{error:#}")), 0.0)),
     };
     let signals = Signals::hold().context("cannot hold signals")?;
-    let mut progress = io::stderr().is_terminal().then(|| {
+    let mut progress = output::is_seen().then(|| {
         Progress::new(format!("{name}: running {} on a phantom {}", command.name(), card.name))
     });
     let run = Run {
@@ -302,7 +313,8 @@ fn line(it: &LineShare, here: &Path) -> Option<Line> {
 
 /// What stands in a line.
 fn text_of(path: &Path, line: u32) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = bounded_file::text(path, bounded_file::SOURCE).ok()?;
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
-    text.lines().nth(index).map(|it| it.trim().to_owned())
+    // A tab is a blank of any width.
+    text.lines().nth(index).map(|it| one_line(&it.trim().replace('\t', " ")).into_owned())
 }

@@ -2,17 +2,14 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_core::{units::Bytes, views::text::Styles};
+use plimsoll_core::{printable::printable, units::Bytes, views::text::Styles};
 use serde_json::{Value, json};
 
 use super::{
     checked::Checked,
     compared::{Change, LineChange, Verdict},
 };
-use crate::{
-    cli::{CheckFormat, Color},
-    sarif,
-};
+use crate::{cli::CheckFormat, output, sarif};
 
 /// `+7.0 %`
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
@@ -28,9 +25,9 @@ fn place(it: &LineChange) -> String {
     format!("{}:{} in {}{backward}", it.line.file, it.line.line, it.line.function)
 }
 
-pub(super) fn shown(checked: &[Checked], format: CheckFormat, color: Color) -> String {
+pub(super) fn shown(checked: &[Checked], format: CheckFormat, styles: Styles) -> String {
     match format {
-        CheckFormat::Text => text(checked, color),
+        CheckFormat::Text => text(checked, styles),
         CheckFormat::Json => json(checked),
         CheckFormat::Markdown => markdown(checked),
         CheckFormat::Junit => junit(checked),
@@ -38,12 +35,16 @@ pub(super) fn shown(checked: &[Checked], format: CheckFormat, color: Color) -> S
     }
 }
 
-/// Where reserved memory is largest now: what explains a change that no line of the peak does.
-fn reserved_at(it: &Checked) -> Option<String> {
+/// What explains a change that no line of the peak does.
+const ONLY_RESERVED: &str =
+    "no line holds another amount at the peak of what is allocated; what is reserved is largest at";
+
+/// Where that is.
+fn reserved_at(it: &Checked) -> Option<&str> {
     let Verdict::Changed { totals, lines, .. } = &it.verdict else { return None };
     let at = it.is.as_ref()?.reserved_at.as_ref()?;
     let only_reserved = lines.is_empty() && totals.iter().any(|it| it.what == "reserved");
-    only_reserved.then(|| format!("no line holds another amount at the peak of what is allocated; what is reserved is largest at {at}"))
+    only_reserved.then_some(at)
 }
 
 fn summary(checked: &[Checked]) -> String {
@@ -68,11 +69,11 @@ fn summary(checked: &[Checked]) -> String {
 fn one_line(it: &Checked) -> String {
     let of =
         |name: &str| it.is.as_ref().and_then(|it| it.totals.get(name)).copied().unwrap_or_default();
-    format!("{} allocated, {} reserved, on {}", of("allocated"), of("reserved"), it.gpu)
+    let gpu = printable(&it.gpu);
+    format!("{} allocated, {} reserved, on {gpu}", of("allocated"), of("reserved"))
 }
 
-fn text(checked: &[Checked], color: Color) -> String {
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+fn text(checked: &[Checked], styles: Styles) -> String {
     let mut res = String::new();
     for it in checked {
         match &it.verdict {
@@ -81,6 +82,7 @@ fn text(checked: &[Checked], color: Color) -> String {
                     writeln!(res, "{} {}: {}", styles.good.of("AS IT WAS"), it.name, one_line(it));
             }
             Verdict::CouldNotTell(why) => {
+                let why = printable(why);
                 let _ = writeln!(res, "{} {}: {why}", styles.warn.of("COULD NOT TELL"), it.name);
             }
             Verdict::Changed { outcome, totals, categories, lines } => {
@@ -102,8 +104,8 @@ fn text(checked: &[Checked], color: Color) -> String {
                     res += "  at the peak\n";
                     categories.iter().for_each(|it| res += &format!("  {}", row(it)));
                 }
-                if let Some(text) = reserved_at(it) {
-                    let _ = writeln!(res, "  {text}");
+                if let Some(at) = reserved_at(it) {
+                    let _ = writeln!(res, "  {ONLY_RESERVED} {}", printable(at));
                 }
                 if !lines.is_empty() {
                     res += "  by line\n";
@@ -196,8 +198,8 @@ fn markdown(checked: &[Checked]) -> String {
         let _ = writeln!(
             res,
             "| {} | {} | {} | {} | {word} |",
-            escaped(&it.name),
-            it.gpu,
+            in_cell(&it.name),
+            in_cell(&it.gpu),
             cell("allocated"),
             cell("reserved")
         );
@@ -206,25 +208,25 @@ fn markdown(checked: &[Checked]) -> String {
         match &it.verdict {
             Verdict::AsItWas => {}
             Verdict::CouldNotTell(why) => {
-                let _ = write!(res, "\n**{}**: {}\n", escaped(&it.name), escaped(why));
+                let _ = write!(res, "\n**{}**: {}\n", marked(&it.name), marked(why));
             }
             Verdict::Changed { outcome, categories, lines, .. } => {
-                let _ = write!(res, "\n**{}**\n\n", escaped(&it.name));
+                let _ = write!(res, "\n**{}**\n\n", marked(&it.name));
                 if let Some((was, is)) = outcome {
-                    let _ = writeln!(res, "- {was} before, {is} now");
+                    let _ = writeln!(res, "- {} before, {} now", marked(was), marked(is));
                 }
                 for it in categories {
                     let _ = writeln!(
                         res,
                         "- {}: {} → {} ({})",
-                        it.what,
+                        marked(&it.what),
                         it.was,
                         it.is,
                         percent(it.was, it.is)
                     );
                 }
-                if let Some(text) = reserved_at(it) {
-                    let _ = writeln!(res, "- {text}");
+                if let Some(at) = reserved_at(it) {
+                    let _ = writeln!(res, "- {ONLY_RESERVED} {}", marked(at));
                 }
                 if !lines.is_empty() {
                     res += "\n| line | was | is | |\n|---|---|---|---|\n";
@@ -232,12 +234,12 @@ fn markdown(checked: &[Checked]) -> String {
                 for it in lines {
                     let _ = writeln!(
                         res,
-                        "| `{}` `{}` | {} | {} | {} |",
-                        place(it),
-                        it.line.text.replace(['`', '|'], " "),
+                        "| {} {} | {} | {} | {} |",
+                        in_cell(&place(it)),
+                        in_cell(&it.line.text),
                         it.was,
                         it.is,
-                        it.line.category
+                        in_cell(&it.line.category)
                     );
                 }
             }
@@ -246,14 +248,32 @@ fn markdown(checked: &[Checked]) -> String {
     res
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;")
+/// A name or a sentence in Markdown. One that is not plain is shown as code: nothing in it is markup, a link or a mention of somebody.
+fn marked(text: &str) -> String {
+    let is_plain = |it: char| it.is_alphanumeric() || matches!(it, ' ' | '-');
+    let text = printable(text.trim());
+    if text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    // Code ends with as many backticks as it began with.
+    let most = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(most + 1);
+    let pad = if text.contains('`') { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+/// The same in a table.
+fn in_cell(text: &str) -> String {
+    // A backslash takes the meaning of what follows, and a bar begins a cell in code, too.
+    marked(text).replace("\\|", "\\ |").replace('|', "\\|")
 }
 
 /// What continuous integration reads as tests.
 fn junit(checked: &[Checked]) -> String {
+    // XML has no letters for what commands a terminal.
     let xml = |text: &str| {
-        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+        let text = output::text(text).replace('&', "&amp;").replace('<', "&lt;");
+        text.replace('>', "&gt;").replace('"', "&quot;")
     };
     let count = |is: fn(&Verdict) -> bool| checked.iter().filter(|it| is(&it.verdict)).count();
     let mut res = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -271,7 +291,7 @@ fn junit(checked: &[Checked]) -> String {
             xml(&it.name),
             it.seconds
         );
-        let whole = text(std::slice::from_ref(it), Color::Never);
+        let whole = text(std::slice::from_ref(it), Styles::default());
         match &it.verdict {
             Verdict::AsItWas => {}
             Verdict::Changed { .. } => {
@@ -335,4 +355,26 @@ fn sarif(checked: &[Checked]) -> String {
         }
     }
     sarif::document(&rules, &results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_plain_is_code_in_markdown() {
+        for (text, expected) in [
+            ("train", "train"),
+            ("small model-2", "small model-2"),
+            ("CUDA context", "CUDA context"),
+            ("@team", "`@team`"),
+            ("a|b <img>\r", r"`a|b <img>`"),
+            ("a\nb", r"`a\nb`"),
+            ("a `` b", "``` a `` b ```"),
+            ("", ""),
+        ] {
+            assert_eq!(marked(text), expected, "{text}");
+        }
+        assert_eq!(in_cell(r"a|b\|c"), r"`a\|b\ \|c`");
+    }
 }

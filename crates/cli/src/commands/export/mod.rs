@@ -6,10 +6,7 @@ mod parquet;
 mod perfetto;
 mod target;
 
-use std::{
-    io::{self, IsTerminal as _, Write},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use plimsoll_core::explanation::At;
@@ -18,7 +15,8 @@ use self::target::{Content, Made, Target};
 use crate::{
     atomic_output::AtomicOutput,
     cli::{ExportArgs, ExportTarget},
-    exit::{self, Exit},
+    exit::Exit,
+    output::{self, Output},
     recordings,
     ticker::Ticker,
 };
@@ -32,9 +30,9 @@ fn target(of: ExportTarget) -> &'static Target {
     }
 }
 
-pub(crate) fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ExportArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let targets: Vec<&Target> = args.to.iter().map(|it| target(*it)).collect();
-    let places = places(args, &targets)?;
+    let places = places(args, &targets, out.is_terminal())?;
     if args.at != At::Peak && !args.to.contains(&ExportTarget::Flamegraph) {
         anyhow::bail!(
             "--at chooses the moment of a flame graph; the other targets have all moments"
@@ -48,21 +46,21 @@ pub(crate) fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Exit
     let _ticker = Ticker::start(format!("exporting {}", recordings::file_name(&args.file)));
     let processes = recordings::of_file(&args.file)?;
     let (process, choice) = recordings::choose(&processes, args.rank)?;
-    say(choice.iter().chain(&process.warnings));
+    say_all(choice.iter().chain(&process.warnings));
     for (target, place) in targets.into_iter().zip(places) {
         let Made { content, notes } = (target.make)(process, args)
             .with_context(|| format!("cannot export {}", process.name))?;
-        say(&notes);
+        say_all(&notes);
         match (content, place) {
-            (Content::File(bytes), None) => stdout(out, &bytes)?,
+            (Content::File(bytes), None) => out.bytes(&bytes)?,
             (Content::File(bytes), Some(place)) => {
                 AtomicOutput::open(&place, args.force)?.file(&bytes)?;
-                super::write(out, &format!("{}\n", place.display()))?;
+                out.text(&format!("{}\n", output::shown(&place)))?;
             }
             (Content::Folder(fill), Some(place)) => {
                 let output = AtomicOutput::open(&place, args.force)?;
                 output.folder(target.ending, |output, folder| fill(process, output, folder))?;
-                super::write(out, &format!("{}\n", place.display()))?;
+                out.text(&format!("{}\n", output::shown(&place)))?;
             }
             (Content::Folder(_), None) => anyhow::bail!("{} is a folder of files", target.word),
         }
@@ -72,7 +70,11 @@ pub(crate) fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Exit
 
 /// Where each target goes; none is standard output. Everything that can be known to fail fails here, before
 /// a long file is read.
-fn places(args: &ExportArgs, targets: &[&Target]) -> anyhow::Result<Vec<Option<PathBuf>>> {
+fn places(
+    args: &ExportArgs,
+    targets: &[&Target],
+    is_terminal: bool,
+) -> anyhow::Result<Vec<Option<PathBuf>>> {
     let piped = args.file == Path::new("-") && args.output.is_none();
     let to_stdout = piped || args.output.as_deref() == Some(Path::new("-"));
     if to_stdout {
@@ -85,7 +87,7 @@ fn places(args: &ExportArgs, targets: &[&Target]) -> anyhow::Result<Vec<Option<P
             one.word
         );
         anyhow::ensure!(
-            !io::stdout().is_terminal(),
+            !is_terminal,
             "{} is not for a terminal: redirect it, or name a file with -o",
             one.word
         );
@@ -125,19 +127,9 @@ fn stem(name: &str) -> &str {
     res
 }
 
-fn say<'a>(notes: impl IntoIterator<Item = &'a String>) {
+fn say_all<'a>(notes: impl IntoIterator<Item = &'a String>) {
     for it in notes {
-        let _ = writeln!(io::stderr(), "plimsoll: note: {it}");
-    }
-}
-
-/// A reader that goes away, as `head` does, is no error.
-fn stdout(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if !exit::is_broken_pipe(&error) => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
+        output::say(&format!("note: {it}"));
     }
 }
 

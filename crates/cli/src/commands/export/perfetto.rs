@@ -3,12 +3,15 @@
 use plimsoll_core::views::perfetto;
 
 use super::target::{Content, Made, Target};
-use crate::{cli::ExportArgs, recordings::Process};
+use crate::{cli::ExportArgs, output, recordings::Process};
 
 pub(super) const TARGET: Target =
     Target { word: "perfetto", ending: ".perfetto.json", is_folder: false, make };
 
 fn make(process: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     let made = perfetto::perfetto(&process.recording, args.device, &process.name)?;
-    Ok(Made { content: Content::File(made.json.into_bytes()), notes: made.notes })
+    Ok(Made {
+        content: Content::File(output::json(&made.json).into_owned().into_bytes()),
+        notes: made.notes,
+    })
 }

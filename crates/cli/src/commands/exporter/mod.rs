@@ -1,14 +1,10 @@
 //! `plimsoll exporter`: what `top` shows, as numbers that a monitoring collects.
 
-mod otlp;
 mod series;
 mod serve;
 mod text;
-mod tls;
 
 use std::{
-    fs,
-    io::Write,
     path::Path,
     sync::Mutex,
     time::{Duration, Instant},
@@ -16,11 +12,13 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::{otlp::Collector, serve::Server};
+use self::serve::Server;
 use crate::{
+    bounded_file,
     cli::ExporterArgs,
     exit::Exit,
     machine::{Looker, snapshot::Snapshot},
+    output::{Output, say},
     signals::Signals,
 };
 
@@ -29,44 +27,31 @@ const FRESH: Duration = Duration::from_secs(1);
 /// A token is shorter.
 const LARGEST_TOKEN_FILE: u64 = 4096;
 
-pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ExporterArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let token = match (&args.token, &args.token_file) {
         (Some(token), _) => Some(token.clone()),
         (None, Some(path)) => Some(token_of(path)?),
         (None, None) => None,
     };
-    let server = Server::listen(args.listen, token, &args.tls)?;
-    let collector = args.otlp.as_deref().map(Collector::at).transpose()?;
+    let server = Server::listen(args.listen, token)?;
     let machine = Machine::default();
     // Before the address is known: who reads it may press Ctrl-C at once.
     let signals = Signals::hold().context("cannot wait for signals")?;
     if let Some(why) = machine.look(|it| it.no_gpu.clone()) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "plimsoll: no NVIDIA GPU here: {why}; runs of plimsoll's are exported all the same"
-        );
+        say(&format!("no NVIDIA GPU here: {why}; runs of plimsoll's are exported all the same"));
     }
-    super::write(out, &format!("{}\n", server.url()))?;
+    out.text(&format!("{}\n", server.url()))?;
     let metrics =
         |format: text::Format| format.text(machine.look(|it| series::all(it, args.max_series)));
-    let push = |is_over: &dyn Fn() -> bool| {
-        if let Some(collector) = &collector {
-            let message = || machine.look(|it| otlp::message(it, series::all(it, args.max_series)));
-            collector.feed(args.otlp_interval.0, &message, is_over);
-        }
-    };
-    server.serve(&metrics, &push, &signals).context("cannot wait for signals")?;
+    server.serve(&metrics, &signals).context("cannot wait for signals")?;
     Ok(Exit::Fits)
 }
 
 /// The secret that stands in a file.
 fn token_of(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
-    let size =
-        fs::metadata(path).with_context(|| format!("cannot read the token in {name}"))?.len();
-    anyhow::ensure!(size <= LARGEST_TOKEN_FILE, "{name} has {size} bytes: a token is one line");
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read the token in {name}"))?;
+    let text = bounded_file::text(path, LARGEST_TOKEN_FILE)
+        .with_context(|| format!("cannot read the token, one line, in {name}"))?;
     crate::cli::token(text.trim()).map_err(|why| anyhow::anyhow!("the token in {name}: {why}"))
 }
 

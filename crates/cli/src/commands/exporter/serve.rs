@@ -9,11 +9,10 @@ use std::{
 use nix::sys::signal::Signal;
 
 use crate::{
-    cli::TlsArgs,
-    commands::exporter::{text::Format, tls},
+    commands::exporter::text::Format,
     reason::reason,
     server::{
-        http::{self, Request, Response, Secure},
+        http::{self, Request, Response},
         is_loopback, same,
     },
     signals::Signals,
@@ -28,7 +27,6 @@ pub(super) struct Server {
     listener: TcpListener,
     address: SocketAddr,
     token: Option<String>,
-    secure: Option<Box<Secure>>,
 }
 
 /// Gives the text of all numbers.
@@ -36,16 +34,11 @@ pub(super) type Metrics<'a> = dyn Fn(Format) -> Result<String, fmt::Error> + Syn
 
 impl Server {
     /// Elsewhere than on this machine's loopback only for those who show who they are: process names and users are nobody's business.
-    pub(super) fn listen(
-        address: SocketAddr,
-        token: Option<String>,
-        tls: &TlsArgs,
-    ) -> anyhow::Result<Server> {
+    pub(super) fn listen(address: SocketAddr, token: Option<String>) -> anyhow::Result<Server> {
         anyhow::ensure!(
-            address.ip().is_loopback() || token.is_some() || tls.tls_client_ca.is_some(),
-            "others could read at {address} who trains what here: give a secret with --token-file, or --tls-client-ca, or listen on 127.0.0.1"
+            address.ip().is_loopback() || token.is_some(),
+            "others could read at {address} who trains what here: give a secret with --token-file, or listen on 127.0.0.1"
         );
-        let secure = tls::secure(tls)?;
         let listener = TcpListener::bind(address).map_err(|error| {
             anyhow::anyhow!(
                 "cannot listen on {address}: {}; name another with --listen",
@@ -53,21 +46,15 @@ impl Server {
             )
         })?;
         let address = listener.local_addr().unwrap_or(address);
-        Ok(Server { listener, address, token, secure })
+        Ok(Server { listener, address, token })
     }
 
     pub(super) fn url(&self) -> String {
-        let scheme = if self.secure.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}{PATH}", self.address)
+        format!("http://{}{PATH}", self.address)
     }
 
-    /// Answers until a signal asks to end. `meanwhile` runs beside, and asks whether it is over.
-    pub(super) fn serve(
-        &self,
-        metrics: &Metrics<'_>,
-        meanwhile: &(dyn Fn(&dyn Fn() -> bool) + Sync),
-        signals: &Signals,
-    ) -> io::Result<()> {
+    /// Answers until a signal asks to end.
+    pub(super) fn serve(&self, metrics: &Metrics<'_>, signals: &Signals) -> io::Result<()> {
         let wait = || loop {
             match signals.next(Duration::from_secs(60)) {
                 Ok(Some(it)) if it.signal == Signal::SIGCHLD => {}
@@ -75,13 +62,7 @@ impl Server {
                 other => return other.map(|_| ()),
             }
         };
-        http::serve(
-            &self.listener,
-            self.secure.as_deref(),
-            &|it: &Request| self.respond(it, metrics),
-            meanwhile,
-            wait,
-        )
+        http::serve(&self.listener, &|request| self.respond(request, metrics), &|_| {}, wait)
     }
 
     fn respond(&self, request: &Request, metrics: &Metrics<'_>) -> Response {

@@ -1,29 +1,28 @@
 //! Makes the runs that a search asks for, tells it what came of them, and says to people how it goes.
 
-use std::{
-    ffi::OsString,
-    io::{self, Write as _},
-    time::Instant,
-};
+use std::{ffi::OsString, rc::Rc, thread, time::Instant};
 
 use plimsoll_core::{
     cards::Card,
-    plan::search::{
-        Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps, Until,
-    },
-    prediction,
+    plan::search::{Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps},
+    prediction::{self, Reached},
     recording::Recording,
     units::Bytes,
 };
+use plimsoll_fit::trials::{Order, Purpose, Trials, ValuesMatter};
 use serde_json::{Value, json};
 
-use super::{in_file::InFile, told};
+use super::{
+    in_file::InFile,
+    told,
+    workshop::{self, Read, Shop, What},
+};
 use crate::{
     cli::FitArgs,
     contract::{self, Setting},
-    launch::Stop,
+    launch::Signals,
+    output::say,
     plan_settings,
-    trials::{Caches, Phantom, Trials, ValuesMatter},
     worst_sequence::WorstSequence,
     worst_size::WorstSize,
 };
@@ -34,15 +33,17 @@ const ROOMY: Bytes = Bytes::gib(512);
 /// Makes runs.
 pub(super) struct Driver<'a> {
     args: &'a FitArgs,
-    trials: Trials,
-    card: Card,
-    roomy: Card,
+    trials: Trials<Shop>,
+    card: Rc<Card>,
+    roomy: Rc<Card>,
     /// The command, with a value in its place.
     words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
     /// Where the value stands if not in the command.
     in_file: Option<&'a InFile>,
     /// What the last run recorded.
     recordings: Vec<Recording>,
+    /// Let go when all else is gone: a signal that waits could end us before what runs have left is removed.
+    _signals: Rc<Signals>,
 }
 
 impl<'a> Driver<'a> {
@@ -51,14 +52,18 @@ impl<'a> Driver<'a> {
         card: &Card,
         words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
     ) -> anyhow::Result<Driver<'a>> {
+        let (shop, signals) = Shop::open(&args.assume, &args.world)?;
+        let may_nurse = shop.may_nurse();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         Ok(Driver {
             args,
-            trials: Trials::new(&args.assume, &args.world)?,
-            card: card.clone(),
-            roomy: card.clone().with_total(ROOMY),
+            trials: Trials::new(shop, cores, may_nurse),
+            card: Rc::new(card.clone()),
+            roomy: Rc::new(card.clone().with_total(ROOMY)),
             words,
             in_file: None,
             recordings: Vec::new(),
+            _signals: signals,
         })
     }
 
@@ -69,8 +74,10 @@ impl<'a> Driver<'a> {
 
     /// Whether the script speaks of `torch.compile`.
     pub(super) fn speaks_of_compile(&mut self) -> anyhow::Result<bool> {
-        let phantom = Phantom { card: &self.roomy, end: None };
-        self.trials.speaks_of_compile(&(self.words)(None), phantom)
+        let words = (self.words)(None);
+        workshop::existing(&words)?;
+        let card = Rc::clone(&self.roomy);
+        self.trials.seems_to_compile(&What { words, settings: Vec::new(), card, end: None })
     }
 
     /// Does what the search wants until it has found something.
@@ -95,7 +102,10 @@ impl<'a> Driver<'a> {
                     search
                 }
                 Next::Soon(it, search) => {
-                    self.soon(&it)?;
+                    // A plan for several devices is proven by processes.
+                    if it.on != On::CardAlone || it.plan.gpus().is_none() {
+                        self.trials.soon(self.order(&it));
+                    }
                     search
                 }
                 Next::Run(it, waiting) => {
@@ -108,52 +118,50 @@ impl<'a> Driver<'a> {
                 }
                 Next::Measure(it, waiting) => waiting.tell(self.measure(&it)?),
                 Next::Found(found) => {
-                    self.trials.is_certain(Phantom { card: &self.card, end: None })?;
+                    self.trials.be_certain()?;
                     return Ok(found);
                 }
             };
         }
     }
 
+    /// Whom the script reached in them.
+    pub(super) fn reached(&self) -> Reached {
+        self.trials.workshop().reached()
+    }
+
     /// How many runs on a phantom that took.
     pub(super) fn n_runs(&self) -> u64 {
-        self.trials.n_runs
+        self.trials.n_runs()
     }
 
-    /// It may begin now, beside another one.
-    fn soon(&mut self, run: &Run) -> anyhow::Result<()> {
-        let (words, settings, stop) = self.command(run);
-        let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
-        let phantom = Phantom { card, end: run.end };
-        match run.on {
-            On::Roomy | On::Card => self.trials.soon(&words, &settings, stop, phantom),
-            On::CardAlone if run.plan.gpus().is_none() => {
-                let caches = caches_of_proof(run);
-                self.trials.proof_soon(&words, &settings, stop, phantom, caches)?;
-            }
-            On::CardAlone => (),
-        }
-        Ok(())
-    }
-
-    /// What is run, what it has in its environment, and when it is to end.
-    fn command(&self, run: &Run) -> (Vec<OsString>, Vec<Setting>, Stop) {
+    /// What the schedule is asked for.
+    fn order(&self, run: &Run) -> Order<What> {
         let mut words = (self.words)(run.value);
         words.extend(run.words.iter().map(OsString::from));
-        (words, self.settings(run), stop(run.until))
+        let card = Rc::clone(if run.on == On::Roomy { &self.roomy } else { &self.card });
+        let purpose = match run.on {
+            On::CardAlone => Purpose::Proof,
+            _ if matches!(run.look, Some(Look::Work | Look::SitesAndWork)) => Purpose::Count,
+            _ => Purpose::Search,
+        };
+        Order {
+            what: What { words, settings: self.settings(run), card, end: run.end },
+            until: run.until,
+            purpose,
+            compiles_anew: run.on == On::CardAlone && !run.may_find_compiled,
+        }
     }
 
     fn run(&mut self, run: &Run) -> anyhow::Result<Ran> {
         let began = Instant::now();
-        let (words, settings, stop) = self.command(run);
-        let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
-        let phantom = Phantom { card, end: run.end };
+        let order = self.order(run);
+        workshop::existing(&order.what.words)?;
         let trial = match run.on {
-            On::Roomy | On::Card => self.trials.run(&words, &settings, stop, phantom)?,
-            On::CardAlone if run.plan.gpus().is_none() => {
-                self.trials.prove(&words, &settings, stop, phantom, caches_of_proof(run))?
-            }
-            On::CardAlone => self.trials.run_alone(&words, &settings, stop, phantom)?,
+            On::Roomy | On::Card => self.trials.run(&order)?,
+            // A plan for several devices is proven by processes.
+            On::CardAlone if run.plan.gpus().is_some() => self.trials.run_alone(&order)?,
+            On::CardAlone => self.trials.prove(&order)?,
         };
         let (ran, recordings) = told::ran(trial, began.elapsed().as_secs_f64());
         self.recordings = recordings;
@@ -165,7 +173,9 @@ impl<'a> Driver<'a> {
         let mut settings = plan_settings::settings(&it.plan, &words);
         settings.extend(self.args.worst_seq.map(WorstSequence::setting));
         settings.extend(self.args.worst_size.map(WorstSize::setting));
-        Ok(told::steps(&self.trials.measure(&words, &settings, it.steps, devices, &self.roomy)?))
+        let what = What { words, settings, card: Rc::clone(&self.roomy), end: None };
+        let read: Read = self.trials.meanwhile(|shop| shop.measure(&what, it.steps, devices))?;
+        Ok(told::steps(&read))
     }
 
     /// What the environment of a run has more; of two values of one variable the later one holds.
@@ -202,26 +212,12 @@ impl<'a> Driver<'a> {
         if self.args.quiet {
             return;
         }
-        let _ = match said {
-            Said::Plain(sentence) => writeln!(io::stderr(), "plimsoll: {sentence}"),
+        match said {
+            Said::Plain(sentence) => say(sentence),
             Said::Computed(sentence) => {
                 let took = since.elapsed().as_secs_f64() * 1e3;
-                writeln!(io::stderr(), "plimsoll: {sentence}; solved in {took:.1} ms")
+                say(&format!("{sentence}; solved in {took:.1} ms"));
             }
-        };
-    }
-}
-
-fn caches_of_proof(run: &Run) -> Caches {
-    if run.may_find_compiled { Caches::Shared } else { Caches::Own }
-}
-
-fn stop(until: Until) -> Stop {
-    match until {
-        Until::Steady => Stop::Steady,
-        Until::Validation => Stop::Validation,
-        Until::OneValidation => Stop::OneValidation,
-        Until::Steps(n) => Stop::Steps(n),
-        Until::Exit => Stop::UntilExit,
+        }
     }
 }

@@ -1,9 +1,6 @@
 //! The largest value of a number in the command that fits.
 
-use std::{
-    io::{self, Write},
-    time::Instant,
-};
+use std::time::Instant;
 
 use plimsoll_core::{
     plan::{
@@ -14,19 +11,24 @@ use plimsoll_core::{
 };
 
 use super::{Template, driver::Driver, in_file::InFile};
-use crate::{cli::FitArgs, exit::Exit, requested_file::RequestedFile};
+use crate::{
+    cli::FitArgs,
+    exit::Exit,
+    output::{Output, say},
+    requested_file::RequestedFile,
+};
 
 pub(super) fn run(
     args: &FitArgs,
     range: Range,
     template: &Template,
     rules: Rules,
-    out: &mut dyn Write,
+    out: &mut Output,
 ) -> anyhow::Result<Exit> {
     let name = range.name.clone();
     let in_file = (!template.has(&name)).then(|| InFile::find(&name, args)).transpose()?;
     if let Some(place) = in_file.as_ref().filter(|_| !args.quiet) {
-        let _ = writeln!(io::stderr(), "plimsoll: {place}");
+        say(&place.to_string());
     }
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let started = Instant::now();
@@ -40,16 +42,18 @@ pub(super) fn run(
     let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
     let result = driver.drive(begin)?;
     let seconds = started.elapsed().as_secs_f64();
-    let found = FindMax { name: name.clone(), card, what, limit, highest, result, seconds };
+    let reached = driver.reached();
+    let found =
+        FindMax { name: name.clone(), card, what, limit, highest, result, seconds, reached };
     if let Some(sink) = json {
         let to_stdout = sink.is_stdout();
-        sink.write(fit::json(&found).as_bytes(), out)?;
+        sink.json(&fit::json(&found), out)?;
         if to_stdout {
             return Ok(exit(&found.result));
         }
     }
     if !args.quiet {
-        crate::commands::write(out, &fit::text(&found))?;
+        out.text(&fit::text(&found))?;
     }
     Ok(exit(&found.result))
 }

@@ -12,6 +12,7 @@ use plimsoll_lint::{WholeNumber, whole_numbers};
 use serde_json::json;
 
 use crate::{
+    bounded_file,
     cli::{FitArgs, Writes},
     contract::{self, Setting},
 };
@@ -111,7 +112,7 @@ fn named(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
 
 /// The numbers of a file, and how long it is.
 fn read(file: &Path) -> anyhow::Result<(Vec<WholeNumber>, usize)> {
-    let text = fs::read_to_string(file).with_context(|| {
+    let text = bounded_file::text(file, bounded_file::SOURCE).with_context(|| {
         format!("cannot read {}, where a number is to be tried", file.display())
     })?;
     Ok((whole_numbers(&text), text.len()))

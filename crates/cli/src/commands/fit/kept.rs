@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::bail;
 
-use crate::{cache::reason, launch::ScriptCommand};
+use crate::{bounded_file, cache::reason, launch::ScriptCommand};
 
 /// How the line begins.
 const LINE: &str = "# Written for ";
@@ -126,7 +126,7 @@ fn told(line: &str) -> (Option<String>, Option<String>) {
 
 /// Its text; none if it is not there.
 fn read(path: &Path) -> anyhow::Result<Option<String>> {
-    match fs::read(path) {
+    match bounded_file::bytes(path, bounded_file::SOURCE) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(it) if it.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(it) => Err(anyhow::anyhow!("cannot read {}: {}", path.display(), reason(&it))),

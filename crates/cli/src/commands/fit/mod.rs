@@ -8,8 +8,7 @@ mod kept;
 mod plans;
 mod template;
 mod told;
-
-use std::io::{self, Write};
+mod workshop;
 
 use plimsoll_core::{
     cards::Card,
@@ -22,10 +21,11 @@ use crate::{
     cli::{FitArgs, Preferred, Writes},
     exit::Exit,
     misplaced,
+    output::{Output, say},
     phantom_run::{self, Choice, How},
 };
 
-pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let rules = rules(args, card(args)?);
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     }
     let template = Template::new(&args.command, &args.set)?;
     if let Some(it) = misplaced::remark("fit", &args.command).filter(|_| !args.quiet) {
-        let _ = writeln!(io::stderr(), "plimsoll: {it}");
+        say(&it);
     }
     match &args.find_max {
         Some(range) => find_max::run(args, template::range(range)?, &template, rules, out),
@@ -60,7 +60,7 @@ fn card(args: &FitArgs) -> anyhow::Result<Card> {
             );
         }
         Some(How::OfThisMachine(how)) => {
-            let _ = writeln!(io::stderr(), "plimsoll: {how}");
+            say(&how);
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! The cheapest plan that fits: shown, and written into files.
 
-use std::{io::Write, time::Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -20,14 +20,16 @@ use crate::{
     devices::{self, DeviceNow},
     exit::Exit,
     launch::ScriptCommand,
+    output::Output,
     requested_file::RequestedFile,
+    shown_command,
 };
 
 pub(super) fn run(
     args: &FitArgs,
     template: &Template,
     rules: Rules,
-    out: &mut dyn Write,
+    out: &mut Output,
 ) -> anyhow::Result<Exit> {
     let device = args.measure.then(device).transpose()?;
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
@@ -63,7 +65,7 @@ pub(super) fn run(
     let change = best.map(|it| plan::change(&it.plan, places, &folder)).unwrap_or_default();
     let recipes = recipes.iter().map(|it| Shown::of(it, places, &folder)).collect();
     let proposal = Proposal {
-        patch_line: format!("patch -p0 < {}", kept.diff().display()),
+        patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
         change,
         card,
         what,
@@ -83,6 +85,7 @@ pub(super) fn run(
         run_line: template::run_line(&args.plan, &words),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
+        reached: driver.reached(),
         interrupted: *interrupted,
         seen: seen.clone(),
         measured_on: device.map(|it| it.name),
@@ -99,12 +102,12 @@ pub(super) fn run(
         kept.write(&plan.file(&head), &proposal.change.diff)?;
     }
     if let Some(sink) = json {
-        sink.write(view::json(&proposal).as_bytes(), out)?;
+        sink.json(&view::json(&proposal), out)?;
     }
     if !args.quiet && !json_on_stdout {
         let report = view::text(&proposal);
         let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
-        crate::commands::write(out, &(report + &words))?;
+        out.text(&(report + &words))?;
     }
     Ok(match (fits, interrupted) {
         (true, _) if proposal.runs_out_if_found() || proposal.fails_by_itself() => {

@@ -88,7 +88,8 @@ pub(super) fn range(given: &str) -> anyhow::Result<Range> {
 
 /// The command that trains with the plan at `plan`, as somebody would type it.
 pub(super) fn run_line(plan: &Path, words: &[OsString]) -> String {
-    format!("plimsoll run --plan {} -- {}", plan.display(), shown_command::shown(words))
+    let plan = shown_command::shown(&[plan.into()]);
+    format!("plimsoll run --plan {plan} -- {}", shown_command::shown(words))
 }
 
 #[cfg(test)]

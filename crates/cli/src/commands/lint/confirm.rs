@@ -5,7 +5,6 @@
 use std::{
     ffi::{OsStr, OsString},
     fs,
-    io::{self, IsTerminal as _},
     os::unix::ffi::OsStrExt as _,
     path::Path,
 };
@@ -28,6 +27,7 @@ use crate::{
     diagnosis,
     ghost_weights::GhostWeights,
     launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    output,
     phantom_run::{self, Run, Runner},
 };
 
@@ -62,7 +62,9 @@ pub(super) fn costs(args: &LintArgs, linted: &[Linted]) -> anyhow::Result<Vec<Co
     let runner = Runner::new(Cache::open()?, &world)?;
     let stop = args.steps.map_or(Stop::Validation, Stop::Steps);
     let mut it = Confirmation { card: choice.card, command, runner, folder, linted, stop };
-    it.all()
+    let res = it.all();
+    it.runner.say_whom_it_reached();
+    res
 }
 
 impl Confirmation<'_> {
@@ -168,7 +170,7 @@ impl Confirmation<'_> {
             environment: self.command.environment.clone(),
         };
         let signals = Signals::hold().context("cannot hold signals")?;
-        let mut progress = io::stderr().is_terminal().then(|| {
+        let mut progress = output::is_seen().then(|| {
             Progress::new(format!(
                 "running {} on a phantom {}, {what}",
                 self.command.name(),

@@ -8,7 +8,6 @@ mod shown;
 
 use std::{
     ffi::OsString,
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -16,16 +15,17 @@ use anyhow::Context as _;
 use plimsoll_lint::{RULES, Selection, rule};
 
 use crate::{
-    cli::{Color, LintArgs, LintFormat},
+    cli::{LintArgs, LintFormat},
     exit::Exit,
+    output::Output,
 };
 
-pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &LintArgs, out: &mut Output) -> anyhow::Result<Exit> {
     if let Some(code) = &args.explain {
         let rule = rule(code).with_context(|| {
             format!("there is no rule {code:?}; `plimsoll lint --list` shows all of them")
         })?;
-        super::write(out, rule.page)?;
+        out.text(rule.page)?;
         return Ok(Exit::Fits);
     }
     if args.list {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
             let off = if it.on { "" } else { "  (only with --select)" };
             format!("{}  {:<26} {}{off}\n", it.code, it.name, it.title)
         });
-        super::write(out, &lines.collect::<String>())?;
+        out.text(&lines.collect::<String>())?;
         return Ok(Exit::Fits);
     }
     let selection = Selection { select: args.select.clone(), ignore: args.ignore.clone() };
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
             "no file was named: `plimsoll lint train.py`, or a folder, or `-` for standard input"
         );
     }
-    let linted = files::read(&paths, &selection)?;
+    let linted = files::read(&paths, &selection, args.confirm)?;
     let costs = match args.confirm {
         #[cfg(feature = "phantom")]
         true => confirm::costs(args, &linted)?,
@@ -59,13 +59,12 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
         ),
         false => Vec::new(),
     };
-    let text = match args.format {
-        LintFormat::Text => shown::text(&linted, &costs, color),
-        LintFormat::Json => shown::json(&linted, &costs),
-        LintFormat::Sarif => shown::sarif(&linted, &costs),
-        LintFormat::Github => shown::github(&linted, &costs),
-    };
-    super::write(out, &text)?;
+    match args.format {
+        LintFormat::Text => out.text(&shown::text(&linted, &costs, out.styles()))?,
+        LintFormat::Json => out.json(&shown::json(&linted, &costs))?,
+        LintFormat::Sarif => out.json(&shown::sarif(&linted, &costs))?,
+        LintFormat::Github => out.bytes(shown::github(&linted, &costs).as_bytes())?,
+    }
     Ok(if linted.iter().any(|it| it.error.is_some()) {
         Exit::CouldNotTell
     } else if linted.iter().all(|it| it.found.is_empty()) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_core::views::text::Styles;
+use plimsoll_core::{printable::printable, views::text::Styles};
 use plimsoll_lint::{Diagnosis, RULES};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
     cost::{Cost, Saved, cost_of, place},
     files::Linted,
 };
-use crate::{cli::Color, sarif};
+use crate::{output, sarif};
 
 fn all(linted: &[Linted]) -> impl Iterator<Item = (usize, usize, &Linted, &Diagnosis)> {
     linted
@@ -19,22 +19,30 @@ fn all(linted: &[Linted]) -> impl Iterator<Item = (usize, usize, &Linted, &Diagn
         .flat_map(|(k, file)| file.found.iter().enumerate().map(move |(n, it)| (k, n, file, it)))
 }
 
-pub(super) fn text(linted: &[Linted], costs: &[Cost], color: Color) -> String {
-    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+pub(super) fn text(linted: &[Linted], costs: &[Cost], styles: Styles) -> String {
     let mut res = String::new();
     for (k, n, file, it) in all(linted) {
-        let _ =
-            writeln!(res, "{} {} {}", place(file, it), styles.warn.of(it.rule.code), it.message);
+        let _ = writeln!(
+            res,
+            "{} {} {}",
+            printable(&place(file, it)),
+            styles.warn.of(it.rule.code),
+            printable(&it.message)
+        );
         if let Some(cost) = cost_of(costs, k, n) {
-            let _ = writeln!(res, "    {}", cost.text);
+            let _ = writeln!(res, "    {}", printable(&cost.text));
         }
     }
     for error in linted.iter().filter_map(|it| it.error.as_ref()) {
-        let _ = writeln!(res, "{error}");
+        let _ = writeln!(res, "{}", printable(error));
     }
     let n_found: usize = linted.iter().map(|it| it.found.len()).sum();
-    let n_files = linted.len();
-    let files = if n_files == 1 { "1 file".to_owned() } else { format!("{n_files} files") };
+    let n_unread = linted.iter().filter(|it| it.error.is_some()).count();
+    let n_files = linted.len() - n_unread;
+    let mut files = if n_files == 1 { "1 file".to_owned() } else { format!("{n_files} files") };
+    if n_unread != 0 {
+        let _ = write!(files, "; {n_unread} could not be read");
+    }
     let first = linted.iter().flat_map(|it| &it.found).next();
     match (n_found, first) {
         (0, _) | (_, None) => {
@@ -83,7 +91,7 @@ pub(super) fn json(linted: &[Linted], costs: &[Cost]) -> String {
         })
         .collect();
     let unread: Vec<&String> = linted.iter().filter_map(|it| it.error.as_ref()).collect();
-    let lines: usize = linted.iter().map(|it| it.text.lines().count()).sum();
+    let lines: usize = linted.iter().map(|it| it.n_lines).sum();
     let whole = json!({
         "version": 1,
         "files": linted.len(),
@@ -118,7 +126,10 @@ fn with_cost(it: &Diagnosis, cost: Option<&Cost>) -> String {
 
 /// Commands of a workflow of GitHub, which shows them beside the lines.
 pub(super) fn github(linted: &[Linted], costs: &[Cost]) -> String {
-    let value = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let value = |text: &str| {
+        let text = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+        output::text(&printable(&text)).into_owned()
+    };
     let property = |text: &str| value(text).replace(':', "%3A").replace(',', "%2C");
     let mut res = String::new();
     for (k, n, file, it) in all(linted) {

@@ -2,17 +2,24 @@
 
 use std::{
     env,
-    io::{self, Write as _},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
 };
 
 use anyhow::Context as _;
-use plimsoll_core::{cards, plan::Plan, units::Bytes};
+use nix::sys::{prctl, signal::Signal};
+use plimsoll_core::{cards, codes::FitCode, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::{plan_file::read_plan, say::say};
-use crate::{cli::RunArgs, devices, phantom_run};
+use super::plan_file::read_plan;
+use crate::{
+    bounded_file,
+    cli::RunArgs,
+    devices,
+    output::{self, say},
+    phantom_run,
+};
 
 /// What a plan is made for.
 enum Search {
@@ -105,26 +112,32 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     let mut fit = Command::new(own);
     fit.args(["fit", "--gpu", card, "--budget", &free.0.to_string(), "--plan"]).arg(path);
     fit.arg("--json").arg(&json).args(options(args)).arg("--").args(&args.command);
+    // SAFETY: between fork and exec one system call is made, on a number.
+    unsafe {
+        // Nobody waits for a plan when we are killed.
+        fit.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGTERM)?));
+    }
     // What the script prints belongs to its real run.
-    let output = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let output = output.context("cannot start `plimsoll fit`")?;
-    let answer = std::fs::read(&json).ok();
+    let told = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let told = told.context("cannot start `plimsoll fit`")?;
+    let answer = bounded_file::bytes(&json, bounded_file::REPORT).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
-    match answer.as_ref().and_then(|it| it["outcome"].as_str()) {
-        Some("fits") => Ok(Search::AsItIs(read_plan(path)?)),
-        Some("fits_with_plan") => Ok(Search::With(read_plan(path)?)),
+    let outcome = answer.as_ref().and_then(|it| it["outcome"].as_str());
+    match outcome.and_then(FitCode::of_word) {
+        Some(FitCode::Fits) => Ok(Search::AsItIs(read_plan(path)?)),
+        Some(FitCode::FitsWithPlan) => Ok(Search::With(read_plan(path)?)),
         // The real run computes what nobody did, and is watched; and one that fails does so under its own eyes.
-        Some("depends" | "script_failed") => {
-            let _ = io::stderr().write_all(&output.stdout);
+        Some(FitCode::Depends | FitCode::ScriptFailed) => {
+            output::report(&String::from_utf8_lossy(&told.stdout));
             let plan = read_plan(path)?;
             let is_empty = plan.remedies.is_empty();
             Ok(if is_empty { Search::AsItIs(plan) } else { Search::With(plan) })
         }
         found => {
-            let _ = io::stderr().write_all(&output.stdout);
+            output::report(&String::from_utf8_lossy(&told.stdout));
             // A switch in the script is a person's to set: for a run as it is, nothing fits.
-            let is_by_hand = found == Some("fits_with_recipe");
-            let code = if is_by_hand { 1 } else { output.status.code().unwrap_or(2) };
+            let is_by_hand = found == Some(FitCode::FitsWithRecipe);
+            let code = if is_by_hand { 1 } else { told.status.code().unwrap_or(2) };
             Ok(Search::Failed(code))
         }
     }

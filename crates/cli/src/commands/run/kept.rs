@@ -9,7 +9,10 @@ use std::{
 
 use plimsoll_core::recording::Recording;
 
-use crate::{launch::Ended, process_folder::ProcessFolder, record, requested_file::RequestedFile};
+use crate::{
+    launch::Ended, output::Output, process_folder::ProcessFolder, record,
+    requested_file::RequestedFile,
+};
 
 /// Where a recording goes that nobody asked for, because memory ran out.
 const AFTER_OOM: &str = "plimsoll-oom.zip";
@@ -40,11 +43,12 @@ pub(super) fn write(
     ended: &Ended,
     folders: Vec<ProcessFolder>,
     recordings: &[Recording],
+    out: &mut Output,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let what = record::What { mode: "run", command, phantom_conf: None };
     let ranks: Vec<Option<u32>> = recordings.iter().map(rank).collect();
     if ranks.iter().flatten().count() < 2 {
-        record::write(what, ended, &folders, sink)?;
+        record::write(what, ended, &folders, sink, out)?;
         return Ok(vec![path.to_owned()]);
     }
     let mut res = Vec::new();
@@ -53,7 +57,7 @@ pub(super) fn write(
         match rank {
             Some(rank) => {
                 let path = of_rank(path, rank);
-                record::write(what, ended, &[folder], RequestedFile::open(&path)?)?;
+                record::write(what, ended, &[folder], RequestedFile::open(&path)?, out)?;
                 res.push(path);
             }
             // A launcher has nothing to tell; another process that used a GPU has.
@@ -62,7 +66,7 @@ pub(super) fn write(
         }
     }
     if !others.is_empty() {
-        record::write(what, ended, &others, sink)?;
+        record::write(what, ended, &others, sink, out)?;
         res.push(path.to_owned());
     }
     Ok(res)

@@ -3,13 +3,12 @@
 
 mod fitted;
 mod kept;
+mod phase;
 mod plan_file;
-mod say;
 mod watch;
 
 use std::{
     env,
-    io::{self, Write as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::Command,
@@ -24,11 +23,7 @@ use plimsoll_core::{
     views::run as view,
 };
 
-use self::{
-    plan_file::read_plan,
-    say::{in_phase, say},
-    watch::Watch,
-};
+use self::{phase::in_phase, plan_file::read_plan, watch::Watch};
 use super::explain;
 use crate::{
     alarms::{self, Sinks, Teller},
@@ -40,14 +35,16 @@ use crate::{
     launch::{
         self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
-    misplaced, phantom_run, plan_settings,
+    misplaced,
+    output::{self, Output, say},
+    phantom_run, plan_settings,
     requested_file::RequestedFile,
 };
 
 /// How wide an explanation is: it goes to standard error, between what the script writes.
 const WIDTH: usize = 100;
 
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let is_predicted = env::var_os(contract::MODE).is_some_and(|it| it != "run")
         && env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir());
     if is_predicted {
@@ -122,7 +119,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     };
     let mut files = Vec::new();
     if let Some((path, sink)) = to {
-        files = kept::write((&path, sink), &args.command, &ended, folders, &recordings)?;
+        files = kept::write((&path, sink), &args.command, &ended, folders, &recordings, out)?;
     }
     for it in recordings.iter().filter_map(|it| it.notes.unsupported.as_ref()).take(1) {
         say(&format!("nothing was recorded, and nothing changed: {}", it.text));
@@ -144,7 +141,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
     if let Some(sink) = json {
         let report = view::json(&seen, &recordings, &plan, drift.as_ref(), &files);
-        sink.write(report.as_bytes(), &mut io::stdout())?;
+        sink.json(&report, out)?;
     }
     Ok(Exit::OfScript(match ended.end {
         End::Code(code) => u8::try_from(code).unwrap_or(1),
@@ -234,7 +231,7 @@ fn explain_now(seen: &Prediction, recordings: &[Recording], files: &[PathBuf]) {
     let Some(path) = first.or(files.first()) else { return };
     match explain::report(path, WIDTH) {
         Ok(report) => {
-            let _ = writeln!(io::stderr(), "\n{}", report.trim_end());
+            output::report(&format!("\n{}\n", report.trim_end()));
         }
         Err(error) => say(&format!("cannot explain it: {error:#}")),
     }

@@ -1,21 +1,19 @@
 //! What is said while the script runs: that its first step was not what the plan was made for, that memory ran out
 //! and the script went on, and what was done again. Read from what the agent has written so far.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Write as _},
-};
+use std::collections::BTreeSet;
 
 use plimsoll_core::{
     plan::{Drift, drift},
     recording::{FirstStep, Notes, OomNote, Redone, RedoneNote, RedoneWay},
 };
 
-use super::say::in_phase;
+use super::phase::in_phase;
 use crate::{
     alarms::{News, Teller},
     cache::session::Session,
     launch,
+    output::say,
 };
 
 /// The most about each thing: a script that looks for its batch size runs out often.
@@ -104,7 +102,7 @@ impl Watch {
 
     fn say(&mut self, sentence: String) {
         if self.said.len() < 4 * MOST_SAID && !self.said.contains(&sentence) {
-            let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+            say(&sentence);
             self.said.insert(sentence);
         }
     }

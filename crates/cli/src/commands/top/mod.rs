@@ -7,7 +7,7 @@ mod wire;
 mod words;
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, IsTerminal as _},
     os::fd::AsFd as _,
     time::{Duration, Instant},
 };
@@ -22,9 +22,10 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use self::view::{Then, View};
 use crate::{
-    cli::{Color, TopArgs},
+    cli::TopArgs,
     exit::Exit,
     machine::{Looker, snapshot::Snapshot},
+    output::Output,
     signals::Signals,
 };
 
@@ -33,7 +34,7 @@ const TICK: u8 = 200;
 /// As wide as text is that goes to no terminal.
 const WIDTH: u16 = 160;
 
-pub(crate) fn run(args: &TopArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &TopArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let mut looker = Looker::default();
     let snapshot = looker.look();
     let view = View {
@@ -42,20 +43,20 @@ pub(crate) fn run(args: &TopArgs, color: Color, out: &mut dyn Write) -> anyhow::
         ..View::default()
     };
     if args.json {
-        super::write(out, &wire::document(&snapshot))?;
+        out.json(&wire::document(&snapshot))?;
         return Ok(exit_of(&snapshot));
     }
     // Before a page is opened that has nothing to show.
     if let Some(why) = nothing(&snapshot) {
         anyhow::bail!("{why}");
     }
-    let is_page = !args.once && io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_page = !args.once && out.is_terminal() && io::stdin().is_terminal();
     if !is_page {
         let width = terminal_size::terminal_size().map_or(WIDTH, |it| it.0.0);
-        super::write(out, &page::text(&snapshot, &view, width))?;
+        out.text(&page::text(&snapshot, &view, width))?;
         return Ok(Exit::Fits);
     }
-    let view = View { has_color: color.is_on(), is_page, ..view };
+    let view = View { has_color: out.is_styled(), is_page, ..view };
     watch(looker, snapshot, view, args.interval.0).context("cannot draw on this terminal")?;
     Ok(Exit::Fits)
 }

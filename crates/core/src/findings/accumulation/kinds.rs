@@ -166,7 +166,7 @@ impl Passes {
             return Kind::GraphAwaited;
         }
         let loss =
-            graph.iter().any(|((stack, _), _)| case.stack_says(*stack, &["loss", "cross_entropy"]));
+            graph.iter().any(|((stack, _), _)| case.run.stacks.signs(*stack).has(Signs::LOSS));
         let unmarked = timeline.has(Stage::Backward) && !timeline.marked;
         if !evaluates && (followed || loss || unmarked && !is_after_training(case, graph)) {
             Kind::Graph

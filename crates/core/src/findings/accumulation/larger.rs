@@ -209,8 +209,5 @@ pub(super) fn pages(look: &Look<'_>, groups: &BTreeMap<Key, Group>) -> BTreeSet<
 
 /// Whether names in `stack` say that it makes keys and values.
 pub(super) fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
-    case.stack_says(
-        stack,
-        &["cache_utils", "kv_cache", "kvcache", "past_key", "update_cache", "append_kv"],
-    )
+    case.run.stacks.signs(stack).has(Signs::CACHE)
 }

@@ -1,6 +1,6 @@
 //! Edits of a source file, by positions in it as it was.
 
-use super::sites::{Site, Span};
+use crate::recording::{Site, Span};
 
 /// One edit of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]

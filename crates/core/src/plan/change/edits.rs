@@ -3,11 +3,11 @@
 
 use plimsoll_remedies as remedies;
 
-use super::{
-    edit::Edit,
-    sites::{Place, Site, Span},
+use super::{edit::Edit, sites::Place};
+use crate::{
+    plan::{Point, Remedy},
+    recording::{Site, SiteKind, Span},
 };
-use crate::plan::Remedy;
 
 /// The edits of a script that a person would make for `remedy`; none where the places are not certain, or where it depends
 /// on the script too much.
@@ -20,7 +20,7 @@ pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
         remedies::SET_TO_NONE => set_to_none(place),
         remedies::BUCKET_VIEW => bucket_view(place),
         remedies::NO_GRAD_EVALUATION => no_grad_evaluation(place),
-        remedies::AUTOCAST => under_autocast(place, remedy.text("dtype").unwrap_or("bfloat16")),
+        remedies::AUTOCAST => under_autocast(place, "bfloat16"),
         remedies::AUTOCAST_FP16 => autocast_fp16(place),
         remedies::CHECKPOINT => checkpoint(remedy, place),
         remedies::EMPTY_CACHE => empty_cache(remedy, place),
@@ -33,20 +33,20 @@ pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
 const HAVE_FUSED: [&str; 3] = ["SGD", "Adam", "AdamW"];
 
 fn fused(place: &Place<'_>) -> Option<Vec<Edit>> {
-    let site = place.sites.only("optimizer")?;
+    let site = place.sites.only(SiteKind::Optimizer)?;
     let is_known = site.name.as_ref().is_some_and(|it| HAVE_FUSED.contains(&it.as_str()));
     Some(vec![with_option(site, &["fused", "foreach"], "fused=True").filter(|_| is_known)?])
 }
 
 fn foreach(place: &Place<'_>) -> Option<Vec<Edit>> {
-    let optimizer = place.sites.only("optimizer")?;
-    let all = std::iter::once(optimizer).chain(place.sites.all("clip"));
+    let optimizer = place.sites.only(SiteKind::Optimizer)?;
+    let all = std::iter::once(optimizer).chain(place.sites.all(SiteKind::Clip));
     all.map(|it| with_option(it, &["fused", "foreach"], "foreach=False")).collect()
 }
 
 /// The optimizer's call with another class of `torch.optim`, with what both understand.
 fn another_optimizer(place: &Place<'_>, class: &str) -> Option<Vec<Edit>> {
-    let site = place.sites.only("optimizer")?;
+    let site = place.sites.only(SiteKind::Optimizer)?;
     let call = site.call.as_ref().filter(|it| it.plain)?;
     place.sites.torch(&site.file)?;
     let text = |it: &Span| place.text(&site.file, *it);
@@ -68,7 +68,7 @@ fn another_optimizer(place: &Place<'_>, class: &str) -> Option<Vec<Edit>> {
 
 fn set_to_none(place: &Place<'_>) -> Option<Vec<Edit>> {
     let mut res = Vec::new();
-    for site in place.sites.all("zero_grad") {
+    for site in place.sites.all(SiteKind::ZeroGrad) {
         let call = site.call.as_ref()?;
         // Where nothing is said, it is what PyTorch does.
         if let Some(said) = call.keywords.get("set_to_none").or(call.arguments.first()) {
@@ -81,7 +81,7 @@ fn set_to_none(place: &Place<'_>) -> Option<Vec<Edit>> {
 fn bucket_view(place: &Place<'_>) -> Option<Vec<Edit>> {
     let option = "gradient_as_bucket_view";
     Some(vec![with_option(
-        place.sites.only("distributed")?,
+        place.sites.only(SiteKind::Distributed)?,
         &[option],
         "gradient_as_bucket_view=True",
     )?])
@@ -93,7 +93,7 @@ fn no_grad_evaluation(place: &Place<'_>) -> Option<Vec<Edit>> {
         let lines = (site.statement.first.0, site.statement.end.0);
         Some(Edit::under(&site.file, lines, "with torch.no_grad():"))
     };
-    let all: Vec<Edit> = place.sites.all("evaluation").map(under).collect::<Option<_>>()?;
+    let all: Vec<Edit> = place.sites.all(SiteKind::Evaluation).map(under).collect::<Option<_>>()?;
     (!all.is_empty()).then_some(all)
 }
 
@@ -104,13 +104,14 @@ fn under_autocast(place: &Place<'_>, dtype: &str) -> Option<Vec<Edit>> {
         place.sites.torch(&site.file)?;
         Some(Edit::under(&site.file, site.forward?, &head))
     };
-    let all: Vec<Edit> = place.sites.all("backward").map(under).collect::<Option<_>>()?;
+    let all: Vec<Edit> = place.sites.all(SiteKind::Backward).map(under).collect::<Option<_>>()?;
     (!all.is_empty()).then_some(all)
 }
 
 fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
-    let (optimizer, step) = (place.sites.only("optimizer")?, place.sites.only("step")?);
-    let backward = place.sites.only("backward")?;
+    let (optimizer, step) =
+        (place.sites.only(SiteKind::Optimizer)?, place.sites.only(SiteKind::Step)?);
+    let backward = place.sites.only(SiteKind::Backward)?;
     // The scaler is made beside the optimizer and has to be seen where it is used.
     let is_seen = |it: &Site| {
         it.file == optimizer.file && (optimizer.function == 0 || it.function == optimizer.function)
@@ -130,7 +131,7 @@ fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
     res.push(Edit::after(optimizer, "scaler = torch.amp.GradScaler(\"cuda\")"));
     res.push(Edit::insert(file, loss.first, "scaler.scale("));
     res.push(Edit::insert(file, loss.end, ")"));
-    for clip in place.sites.all("clip").filter(|it| is_seen(it)) {
+    for clip in place.sites.all(SiteKind::Clip).filter(|it| is_seen(it)) {
         res.push(Edit::before(clip, &format!("scaler.unscale_({name})")));
     }
     res.push(Edit::instead(file, stepped.span, &format!("scaler.step({name})")));
@@ -139,9 +140,9 @@ fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
 }
 
 fn checkpoint(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
-    let site = place.sites.only("optimizer")?;
+    let site = place.sites.only(SiteKind::Optimizer)?;
     let model = site.model.as_ref().filter(|_| !site.blocks.is_empty())?;
-    let names: Vec<&str> = match remedy.numbers("blocks") {
+    let names: Vec<&str> = match remedy.blocks() {
         Some(all) => {
             let named = |it: &u64| site.blocks.get(usize::try_from(*it).ok()?).map(String::as_str);
             all.iter().map(named).collect::<Option<_>>()?
@@ -192,17 +193,17 @@ fn written(names: &[&str]) -> (String, String) {
 }
 
 fn empty_cache(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
-    let site = match remedy.text("after")? {
-        "step" => place.sites.only("step")?,
-        "backward" => place.sites.only("backward")?,
-        _ => return None,
+    let site = match remedy.after()? {
+        Point::Step => place.sites.only(SiteKind::Step)?,
+        Point::Backward => place.sites.only(SiteKind::Backward)?,
+        Point::Evaluation | Point::Forward => return None,
     };
     place.sites.torch(&site.file)?;
     Some(vec![Edit::after(site, "torch.cuda.empty_cache()")])
 }
 
 fn tf32(place: &Place<'_>) -> Option<Vec<Edit>> {
-    let file = &place.sites.only("optimizer")?.file;
+    let file = &place.sites.only(SiteKind::Optimizer)?.file;
     let line = "torch.set_float32_matmul_precision(\"high\")";
     Some(vec![Edit::after_line(file, place.sites.torch(file)?, line)])
 }

@@ -6,7 +6,7 @@ mod edits;
 mod sites;
 mod switches;
 
-pub use sites::{Places, Sites, Sources};
+pub use sites::{Places, Sources};
 pub use switches::{Line, Recipe, Switch};
 
 use std::collections::BTreeMap;
@@ -66,13 +66,22 @@ fn edited(edits: &[Edit], sources: &Sources) -> Option<BTreeMap<String, String>>
     by_file.into_iter().map(apply).collect()
 }
 
+/// The places of a line of the agent.
+#[cfg(test)]
+pub(crate) fn sites_of(line: &serde_json::Value) -> crate::recording::Sites {
+    let mut warnings = Vec::new();
+    let (notes, _) = crate::sources::agent::read(line.to_string().as_bytes(), &mut warnings);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    notes.plan.survey.unwrap().sites
+}
+
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{Remedy, Value};
+    use crate::plan::{Parameter, Remedy};
 
     const SCRIPT: &str = "\
 import torch
@@ -87,7 +96,7 @@ for x in data:
     optimizer.step()
 ";
 
-    fn sites() -> Sites {
+    fn sites() -> crate::recording::Sites {
         let call = |span: [u32; 4],
                     callee: [u32; 4],
                     owner: serde_json::Value,
@@ -119,8 +128,9 @@ for x in data:
         all[3]["call"] = call([9, 4, 9, 44], [9, 4, 9, 19], json!(null), json!([9, 43]));
         all[4]["call"] =
             call([10, 4, 10, 20], [10, 4, 10, 18], json!([10, 4, 10, 13]), json!(null));
-        Sites::read(&json!({ "sites": all, "files": { "/home/me/train.py": { "torch": 1 } } }))
-            .unwrap()
+        sites_of(
+            &json!({ "kind": "sites", "sites": all, "files": { "/home/me/train.py": { "torch": 1 } } }),
+        )
     }
 
     fn check(remedies: Vec<Remedy>, expected: &Expect) {
@@ -186,7 +196,7 @@ for x in data:
 
     #[test]
     fn blocks_by_name() {
-        let some = Remedy::plain("checkpoint").with("blocks", Value::Numbers(vec![0, 2]));
+        let some = Remedy::plain("checkpoint").with(Parameter::Blocks(vec![0, 2]));
         check(
             vec![Remedy::plain("autocast"), some],
             &expect![[r#"

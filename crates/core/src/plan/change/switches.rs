@@ -2,13 +2,15 @@
 //! A recipe says which lines change and how, and can tell whether a run had them.
 
 use plimsoll_remedies::{self as remedies, Numbers};
-use serde_json::{Value, json};
 
 use super::{
     edit::Edit,
-    sites::{Call, Place, Places, Site, Sites, Span, Switches},
+    sites::{Place, Places},
 };
-use crate::plan::Plan;
+use crate::{
+    plan::Plan,
+    recording::{Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches},
+};
 
 /// What can be asked of a framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ pub struct Recipe {
     /// What it does to the numbers.
     pub numbers: Numbers,
     edits: Vec<Edit>,
-    wants: Vec<(&'static str, Vec<(String, Value)>)>,
+    wants: Vec<(Framework, Vec<(String, Setting)>)>,
 }
 
 impl Switch {
@@ -88,7 +90,7 @@ impl Switch {
             remedies::ADAFACTOR => Some(Switch::Adafactor),
             _ => None,
         };
-        plan.remedies.iter().filter_map(|it| one(it.id, it.number("parts"))).collect()
+        plan.remedies.iter().filter_map(|it| one(it.id, it.parts())).collect()
     }
 }
 
@@ -102,14 +104,14 @@ impl Recipe {
         for switch in wanted {
             res.numbers = res.numbers.max(switch.numbers());
             if let Switch::Cache(kind) = switch {
-                res.cache(sites.of("generate")?, kind, &place)?;
+                res.cache(sites.of(Framework::Generate)?, kind, &place)?;
             } else if let Switch::Pipeline(method) = switch {
-                res.pipeline(sites.of("pipeline")?, method)?;
-            } else if let Some(it) = sites.of("transformers") {
+                res.pipeline(sites.of(Framework::Pipeline)?, method)?;
+            } else if let Some(it) = sites.of(Framework::Transformers) {
                 res.trainer(*switch, it, &place)?;
-            } else if let Some(it) = sites.of("lightning") {
+            } else if let Some(it) = sites.of(Framework::Lightning) {
                 res.lightning(*switch, it, &place)?;
-            } else if let Some(it) = sites.of("accelerate") {
+            } else if let Some(it) = sites.of(Framework::Accelerate) {
                 res.accelerate(*switch, it, &place)?;
             } else {
                 res.checkpointing(*switch, &place)?;
@@ -130,7 +132,7 @@ impl Recipe {
 
     /// Whether `other` sets all that this sets, to whatever.
     pub(crate) fn has_all_in(&self, other: &Recipe) -> bool {
-        let names = |it: &Recipe| -> Vec<(&'static str, String)> {
+        let names = |it: &Recipe| -> Vec<(Framework, String)> {
             let all = it.wants.iter();
             all.flat_map(|(of, all)| all.iter().map(|it| (*of, it.0.clone()))).collect()
         };
@@ -140,10 +142,10 @@ impl Recipe {
 
     /// Whether the switches are as this wants them in a run whose places are `after`, and everything else is as it was.
     pub fn was_in_force(&self, before: &Sites, after: &Sites) -> bool {
-        let set = |framework: &str| self.wants.iter().find(|it| it.0 == framework);
+        let set = |framework| self.wants.iter().find(|it| it.0 == framework);
         before.switches.iter().all(|before| {
-            let Some(after) = after.of(&before.framework) else { return false };
-            after.is(before, set(&before.framework).map_or(&[], |it| &it.1))
+            let Some(after) = after.of(before.framework) else { return false };
+            after.is(before, set(before.framework).map_or(&[], |it| &it.1))
         })
     }
 
@@ -153,17 +155,20 @@ impl Recipe {
             Switch::Parts(n) => {
                 let (size, before) = (it.number(batch)?, it.number(parts)?);
                 let size = divided(size, n)?;
-                self.set("transformers", it, place, (batch, size.into(), Some(n)))?;
-                self.set("transformers", it, place, (parts, (before * n).into(), None))
+                self.set(Framework::Transformers, it, place, (batch, whole(size)?, Some(n)))?;
+                self.set(Framework::Transformers, it, place, (parts, whole(before * n)?, None))
             }
-            Switch::Checkpointing if !it.is_on("gradient_checkpointing") => {
-                self.set("transformers", it, place, ("gradient_checkpointing", true.into(), None))
-            }
+            Switch::Checkpointing if !it.is_on("gradient_checkpointing") => self.set(
+                Framework::Transformers,
+                it,
+                place,
+                ("gradient_checkpointing", Setting::Flag(true), None),
+            ),
             Switch::HalfPrecision if !it.is_on("bf16") && !it.is_on("fp16") => {
-                self.set("transformers", it, place, ("bf16", true.into(), None))
+                self.set(Framework::Transformers, it, place, ("bf16", Setting::Flag(true), None))
             }
             Switch::Adafactor => {
-                self.set("transformers", it, place, ("optim", "adafactor".into(), None))
+                self.set(Framework::Transformers, it, place, ("optim", text("adafactor"), None))
             }
             _ => None,
         }
@@ -175,10 +180,10 @@ impl Recipe {
             Switch::Parts(n) => {
                 let value = it.number(name)? * n;
                 self.smaller_batches(n, place)?;
-                self.set("lightning", it, place, (name, value.into(), None))
+                self.set(Framework::Lightning, it, place, (name, whole(value)?, None))
             }
-            Switch::HalfPrecision if it.values.get("precision")? == "32-true" => {
-                self.set("lightning", it, place, ("precision", "bf16-mixed".into(), None))
+            Switch::HalfPrecision if it.values.get("precision")? == &text("32-true") => {
+                self.set(Framework::Lightning, it, place, ("precision", text("bf16-mixed"), None))
             }
             it => self.checkpointing(it, place),
         }
@@ -192,10 +197,10 @@ impl Recipe {
             Switch::Parts(n) if it.is_on("accumulates") => {
                 let value = it.number(name)? * n;
                 self.smaller_batches(n, place)?;
-                self.set("accelerate", it, place, (name, value.into(), None))
+                self.set(Framework::Accelerate, it, place, (name, whole(value)?, None))
             }
-            Switch::HalfPrecision if it.values.get("mixed_precision")? == "no" => {
-                self.set("accelerate", it, place, ("mixed_precision", "bf16".into(), None))
+            Switch::HalfPrecision if it.values.get("mixed_precision")? == &text("no") => {
+                self.set(Framework::Accelerate, it, place, ("mixed_precision", text("bf16"), None))
             }
             Switch::Checkpointing => self.checkpointing(switch, place),
             _ => None,
@@ -204,27 +209,29 @@ impl Recipe {
     }
 
     fn cache(&mut self, it: &Switches, kind: &'static str, place: &Place<'_>) -> Option<()> {
-        let is_free = it.is_on("use_cache") && it.values.get("cache_implementation")?.is_null();
+        let is_free =
+            it.is_on("use_cache") && *it.values.get("cache_implementation")? == Setting::Nothing;
         is_free.then_some(())?;
-        self.set("generate", it, place, ("cache_implementation", kind.into(), None))?;
+        self.set(Framework::Generate, it, place, ("cache_implementation", text(kind), None))?;
         self.framework = "transformers";
         Some(())
     }
 
     /// A line behind the one that brings the pipeline to the device, else before the one that calls it.
     fn pipeline(&mut self, it: &Switches, method: &'static str) -> Option<()> {
-        let site = it.site.as_ref().filter(|_| it.values.get(method) == Some(&false.into()))?;
+        let site =
+            it.site.as_ref().filter(|_| it.values.get(method) == Some(&Setting::Flag(false)))?;
         let has = format!("{}.{method}()", site.model.as_ref()?);
         let (before, after) = (Edit::before(site, &has), Edit::after(site, &has));
-        self.edits.push(if site.what == "to" { after } else { before });
+        self.edits.push(if site.kind == SiteKind::To { after } else { before });
         let (file, line) = (site.file.clone(), site.statement.first.0);
         self.lines.push(Line { file, line, has });
         self.framework = "diffusers";
-        self.wants("pipeline", (method.to_owned(), true.into()));
+        self.wants(Framework::Pipeline, (method.to_owned(), Setting::Flag(true)));
         Some(())
     }
 
-    fn wants(&mut self, framework: &'static str, wanted: (String, Value)) {
+    fn wants(&mut self, framework: Framework, wanted: (String, Setting)) {
         match self.wants.iter_mut().find(|it| it.0 == framework) {
             Some((_, all)) => all.push(wanted),
             None => self.wants.push((framework, vec![wanted])),
@@ -233,7 +240,8 @@ impl Recipe {
 
     /// A line behind the one that makes the optimizer: the method that the model's own library has for it.
     fn checkpointing(&mut self, switch: Switch, place: &Place<'_>) -> Option<()> {
-        let site = place.sites.only("optimizer").filter(|_| switch == Switch::Checkpointing)?;
+        let site =
+            place.sites.only(SiteKind::Optimizer).filter(|_| switch == Switch::Checkpointing)?;
         let (model, method) = (site.model.as_ref()?, site.switch.as_ref()?);
         let has = format!("{model}.{method}()");
         self.edits.push(Edit::after(site, &has));
@@ -245,20 +253,20 @@ impl Recipe {
 
     /// The loader that training takes its batches from gives smaller ones.
     fn smaller_batches(&mut self, n: u64, place: &Place<'_>) -> Option<()> {
-        let it = place.sites.of("loader")?;
+        let it = place.sites.of(Framework::Loader)?;
         let size = divided(it.number("batch_size")?, n)?;
-        self.set("loader", it, place, ("batch_size", size.into(), Some(n)))
+        self.set(Framework::Loader, it, place, ("batch_size", whole(size)?, Some(n)))
     }
 
     /// One switch more. A value that the script computes is divided there, if it is to be a part of what it was.
     fn set(
         &mut self,
-        framework: &'static str,
+        framework: Framework,
         it: &Switches,
         place: &Place<'_>,
-        (name, value, divisor): (&str, Value, Option<u64>),
+        (name, value, divisor): (&str, Setting, Option<u64>),
     ) -> Option<()> {
-        self.framework = framework;
+        self.framework = name_of(framework);
         self.wants(framework, (name.to_owned(), value.clone()));
         let Some(site) = &it.site else {
             it.from_words.then_some(())?;
@@ -322,21 +330,42 @@ fn added(site: &Site, call: &Call, place: &Place<'_>, option: &str) -> Option<Ed
 }
 
 /// As HfArgumentParser reads it.
-fn as_words(name: &str, value: &Value) -> Vec<String> {
+fn as_words(name: &str, value: &Setting) -> Vec<String> {
     let value = match value {
-        Value::Bool(true) => "True".to_owned(),
-        Value::String(it) => it.clone(),
-        it => it.to_string(),
+        Setting::Text(it) => it.clone(),
+        it => python(it),
     };
     vec![format!("--{name}"), value]
 }
 
 /// As Python has it.
-fn python(value: &Value) -> String {
+fn python(value: &Setting) -> String {
     match value {
-        Value::Bool(true) => "True".to_owned(),
-        Value::Bool(false) => "False".to_owned(),
-        it => json!(it).to_string(),
+        Setting::Flag(true) => "True".to_owned(),
+        Setting::Flag(false) => "False".to_owned(),
+        Setting::Nothing => "None".to_owned(),
+        Setting::Whole(n) => n.to_string(),
+        Setting::Text(it) => format!("\"{it}\""),
+        Setting::Other(it) => it.clone(),
+    }
+}
+
+fn whole(n: u64) -> Option<Setting> {
+    i64::try_from(n).ok().map(Setting::Whole)
+}
+
+fn text(it: &str) -> Setting {
+    Setting::Text(it.to_owned())
+}
+
+/// Whose it is, for people.
+fn name_of(framework: Framework) -> &'static str {
+    match framework {
+        Framework::Transformers | Framework::Generate => "transformers",
+        Framework::Lightning => "lightning",
+        Framework::Accelerate => "accelerate",
+        Framework::Loader => "loader",
+        Framework::Pipeline => "diffusers",
     }
 }
 
@@ -350,8 +379,10 @@ fn as_operand(text: &str) -> String {
 mod tests {
     use expect_test::{Expect, expect};
 
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::plan::Sources;
+    use crate::plan::{Sources, change::sites_of};
 
     const LOOP: &str = "\
 loader = DataLoader(data, args.batch + 2)
@@ -375,9 +406,10 @@ trainer = Trainer(
             { "what": "lightning", "name": "Trainer", "values": { "accumulate_grad_batches": 3, "precision": precision },
               "rest": "", "from_words": false, "site": trainer },
         ]);
-        let sites = json!({ "sites": [], "files": {}, "switches": switches });
+        let sites =
+            sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }));
         let sources = Sources::from([("/me/train.py".to_owned(), LOOP.to_owned())]);
-        Places { sites: Sites::read(&sites).unwrap(), sources }
+        Places { sites, sources }
     }
 
     fn check(wanted: &[Switch], expected: &Expect) {
@@ -436,9 +468,10 @@ images = self.pipe(prompts).images
         let values = json!({ "vae.enable_slicing": is_sliced, "vae.enable_tiling": false,
             "enable_attention_slicing": false, "enable_model_cpu_offload": false });
         let switches = json!([{ "what": "pipeline", "name": "to", "values": values, "rest": "", "from_words": false, "site": site }]);
-        let sites = json!({ "sites": [], "files": {}, "switches": switches });
+        let sites =
+            sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }));
         let sources = Sources::from([("/me/train.py".to_owned(), PICTURES.to_owned())]);
-        Places { sites: Sites::read(&sites).unwrap(), sources }
+        Places { sites, sources }
     }
 
     #[test]

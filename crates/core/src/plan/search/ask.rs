@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    plan::{Places, Plan, Work, blocks::Reading},
+    plan::{Places, Plan},
     prediction::{
         CategoryShare, LineShare, Note, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks,
     },
-    recording::{FirstStep, Spread},
+    recording::{FirstStep, Reading, Split, Spread, Work},
     units::Bytes,
 };
 
@@ -210,8 +210,6 @@ pub struct Noted {
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.
     pub places: Option<Places>,
-    /// Most steps have a batch of a size that no other one has.
-    pub batches_change: bool,
     /// What was done to the batches, in sentences.
     pub batches: Vec<String>,
     /// How many blocks the model has.
@@ -226,15 +224,6 @@ pub struct Noted {
     pub readings: Vec<Reading>,
     /// The operations of each block.
     pub block_work: Vec<Vec<Work>>,
-}
-
-/// How micro-batches split a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Split {
-    /// Nothing in the model draws random numbers or keeps statistics.
-    pub exact: bool,
-    /// How many samples a batch has.
-    pub samples: Option<u64>,
 }
 
 /// What came of measuring.

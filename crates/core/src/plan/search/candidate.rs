@@ -26,8 +26,6 @@ pub struct Candidate {
     pub numbers: Numbers,
     /// How much longer a step takes, by an estimate; none if that was not counted.
     pub time: Option<Factor>,
-    /// Seconds that a step takes more than one of the script as it is where its sizes are new, if that is much.
-    pub new_sizes: Option<f64>,
     /// What its steps took on the machine's own device, if somebody asked for that.
     pub measured: Option<Measured>,
     /// How much slower than the script as it is, by that.
@@ -83,8 +81,6 @@ pub struct Row {
     pub numbers: Numbers,
     /// What it costs in time; none if that was not counted.
     pub time: Option<Factor>,
-    /// Seconds that a step takes more than one of the script as it is where its sizes are new; none if that is little.
-    pub new_sizes: Option<f64>,
     /// What its steps took on a real device; none if that was not measured.
     pub measured: Option<Measured>,
 }
@@ -117,7 +113,6 @@ impl Candidate {
             fits: true,
             numbers,
             time: None,
-            new_sizes: None,
             measured: None,
             slower: None,
             cut_after: None,
@@ -149,7 +144,6 @@ impl Candidate {
             needs: self.needs,
             numbers: self.numbers,
             time: self.time,
-            new_sizes: self.new_sizes,
             measured: self.measured,
         }
     }

@@ -5,7 +5,7 @@
 use super::{ask::Run, ask::Until, candidate::Candidate, program::Program};
 use crate::{
     plan::{
-        Plan, Remedy, Value,
+        Parameter, Plan, Remedy,
         blocks::{Blocks, Choice},
         remedies, seconds,
     },
@@ -116,9 +116,9 @@ async fn measured(program: &mut Program, plan: &Plan) -> Option<Blocks> {
 
 /// A run of `plan` that measures, with these blocks checkpointed, or with all.
 fn measuring(program: &Program, plan: &Plan, blocks: Option<Vec<u64>>, steps: u32) -> Run {
-    let measure = Remedy::plain(remedies::CHECKPOINT).with("measure", Value::Number(1));
+    let measure = Remedy::plain(remedies::CHECKPOINT).with(Parameter::Measure);
     let checkpoint = match blocks {
-        Some(blocks) => measure.with("blocks", Value::Numbers(blocks)),
+        Some(blocks) => measure.with(Parameter::Blocks(blocks)),
         None => measure,
     };
     program.roomy(&instead(plan, &checkpoint), Until::Steps(steps))
@@ -126,7 +126,7 @@ fn measuring(program: &Program, plan: &Plan, blocks: Option<Vec<u64>>, steps: u3
 
 /// `plan` with these blocks checkpointed.
 fn with_blocks(plan: &Plan, blocks: Vec<u64>) -> Plan {
-    instead(plan, &Remedy::plain(remedies::CHECKPOINT).with("blocks", Value::Numbers(blocks)))
+    instead(plan, &Remedy::plain(remedies::CHECKPOINT).with(Parameter::Blocks(blocks)))
 }
 
 fn instead(plan: &Plan, checkpoint: &Remedy) -> Plan {

@@ -3,7 +3,7 @@
 use crate::{
     cards::Card,
     plan::{
-        CATALOGUE, Offer, Plan, Remedy, Value, find,
+        CATALOGUE, Offer, Parameter, Plan, Remedy, find,
         remedies::{self, Devices, Role},
     },
 };
@@ -129,9 +129,9 @@ pub(super) fn for_card(card: &Card, id: &'static str) -> &'static str {
 /// `plan` with the parameters that its remedies need to run.
 pub(super) fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
-        remedies::MICRO_BATCHES => Remedy::plain(it.id).with("parts", Value::Number(parts)),
+        remedies::MICRO_BATCHES => Remedy::plain(it.id).with(Parameter::Parts(parts)),
         id if find(id).is_some_and(|it| it.devices != Devices::One) => {
-            Remedy::plain(id).with("gpus", Value::Number(gpus.into()))
+            Remedy::plain(id).with(Parameter::Gpus(gpus.into()))
         }
         _ => it.clone(),
     });

@@ -36,29 +36,39 @@ pub struct Left {
 /// What could make this smaller, beside smaller batches, sequences and models.
 fn against(category: Category) -> &'static [&'static str] {
     match category {
-        Category::Parameters => &["parameter-offload", "pure-bf16"],
-        Category::Gradients => &["optimizer-in-backward", "set-to-none", "pure-bf16"],
-        Category::OptimizerState => {
-            &["optimizer-offload", "optimizer-8bit", "pure-bf16", "adafactor", "sgd"]
+        Category::Parameters => &[remedies::PARAMETER_OFFLOAD, remedies::PURE_BF16],
+        Category::Gradients => {
+            &[remedies::OPTIMIZER_IN_BACKWARD, remedies::SET_TO_NONE, remedies::PURE_BF16]
         }
-        Category::Activations => &[
-            "micro-batches",
-            "checkpoint",
-            "offload",
-            "autocast",
-            "autocast-fp16",
-            "inplace-activations",
-            "attention",
-            "chunked-loss",
-            "no-grad-evaluation",
+        Category::OptimizerState => &[
+            remedies::OPTIMIZER_OFFLOAD,
+            remedies::OPTIMIZER_8BIT,
+            remedies::PURE_BF16,
+            remedies::ADAFACTOR,
+            remedies::SGD,
         ],
-        Category::Temporaries => {
-            &["micro-batches", "chunked-loss", "attention", "foreach", "fused"]
-        }
+        Category::Activations => &[
+            remedies::MICRO_BATCHES,
+            remedies::CHECKPOINT,
+            remedies::OFFLOAD,
+            remedies::AUTOCAST,
+            remedies::AUTOCAST_FP16,
+            remedies::INPLACE_ACTIVATIONS,
+            remedies::ATTENTION,
+            remedies::CHUNKED_LOSS,
+            remedies::NO_GRAD_EVALUATION,
+        ],
+        Category::Temporaries => &[
+            remedies::MICRO_BATCHES,
+            remedies::CHUNKED_LOSS,
+            remedies::ATTENTION,
+            remedies::FOREACH,
+            remedies::FUSED,
+        ],
         Category::Inputs | Category::Buffers | Category::Unknown => &[],
-        Category::Workspaces => &["micro-batches", "channels-last"],
-        Category::Kept => &["detach-losses", "no-grad-evaluation"],
-        Category::Slack => &["allocator", "empty-cache"],
+        Category::Workspaces => &[remedies::MICRO_BATCHES, remedies::CHANNELS_LAST],
+        Category::Kept => &[remedies::DETACH_LOSSES, remedies::NO_GRAD_EVALUATION],
+        Category::Slack => &[remedies::ALLOCATOR, remedies::EMPTY_CACHE],
         Category::Other | Category::Context => &[],
     }
 }

@@ -40,8 +40,8 @@ mod weakest;
 pub use self::{
     advice::Advice,
     ask::{
-        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Split, Steps,
-        Took, Until,
+        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps, Took,
+        Until,
     },
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured, Row},

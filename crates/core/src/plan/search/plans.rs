@@ -470,7 +470,7 @@ fn after_parts_soon(program: &Program, plan: &Plan, settled_plan: &Plan, parts: 
 /// Whether it may be the best of those that will be found: many parts take time, and what comes after them on the ladder mostly takes less.
 fn is_likely_best(it: &Candidate) -> bool {
     let parts = it.plan.remedies.iter().find(|it| it.id == remedies::MICRO_BATCHES);
-    let parts = parts.and_then(|it| it.number("parts"));
+    let parts = parts.and_then(|it| it.parts());
     it.numbers == Numbers::Same || parts.is_none_or(|it| it <= FEW_PARTS)
 }
 
@@ -503,8 +503,7 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
             Some(work) => work,
             None => counted(program, &it.plan).await,
         };
-        it.new_sizes = new_sizes(program, &plain, &changed);
-        let time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
+        let time = plan::factor(&plain, &changed, &program.rules.card);
         it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };
     }
 }
@@ -518,14 +517,6 @@ async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
             .say(format!("{}: what a step takes could not be counted: {why}", plan.shown()));
     }
     ran.noted.work
-}
-
-/// Seconds that a step with new sizes takes more than one of the script as it is, where most have new ones and that is a
-/// quarter of a step at least. What is compiled is compiled anew for new sizes, which nobody counts.
-fn new_sizes(program: &Program, plain: &[Work], changed: &[Work]) -> Option<f64> {
-    let more = plan::first_time(changed) - plan::first_time(plain);
-    let is_much = 0.25 * plan::seconds(changed, &program.rules.card) < more;
-    Some(more).filter(|_| program.known.batches_change && !program.known.compiles && is_much)
 }
 
 /// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.

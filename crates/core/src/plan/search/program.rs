@@ -55,8 +55,6 @@ pub(super) struct Known {
     is_distributed: bool,
     /// It uses `torch.compile`; see [`super::Noted`].
     pub(super) compiles: bool,
-    /// Most steps have a batch of a size that no other one has.
-    pub(super) batches_change: bool,
     /// The operations of a step of the script as it is, if they were counted.
     pub(super) plain_work: Option<Vec<Work>>,
     /// What it needs at least as it is, compiled and where nothing is compiled, if that was seen; see [`Program::needs_at_least`].
@@ -510,7 +508,6 @@ impl Known {
         self.is_distributed = noted.is_distributed;
         self.trains_nothing = noted.trains_nothing;
         self.compiles = noted.compiles;
-        self.batches_change = noted.batches_change;
     }
 
     /// What is done to the numbers of this program by what may do that to those of others.

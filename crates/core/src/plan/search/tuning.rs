@@ -2,7 +2,7 @@
 
 use super::{candidate::Candidate, program::Program};
 use crate::{
-    plan::{Plan, Remedy, Value, remedies},
+    plan::{Parameter, Plan, Remedy, remedies},
     prediction::{Tuned, Tuning},
 };
 
@@ -34,10 +34,10 @@ pub(super) async fn tuned(program: &mut Program, it: Candidate) -> Option<Candid
 fn remedy(tuning: &Tuning) -> Remedy {
     match tuning {
         Tuning::Settings(text) => {
-            Remedy::plain(remedies::ALLOCATOR).with("settings", Value::Text(text.clone()))
+            Remedy::plain(remedies::ALLOCATOR).with(Parameter::Settings(text.clone()))
         }
         Tuning::EmptyCache(after) => {
-            Remedy::plain(remedies::EMPTY_CACHE).with("after", Value::Text((*after).to_owned()))
+            Remedy::plain(remedies::EMPTY_CACHE).with(Parameter::After(*after))
         }
     }
 }

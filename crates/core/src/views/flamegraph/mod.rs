@@ -6,7 +6,7 @@
 
 mod tree;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::{
     explanation::{
@@ -14,6 +14,7 @@ use crate::{
         held::{Held, Holdings, Names, device},
     },
     prediction::device_run::DeviceRun,
+    printable::{self, is_printable},
     recording::{Phase, Recording, is_users_code},
     trace::{FrameId, StackId},
     units::Bytes,
@@ -70,7 +71,21 @@ pub fn flamegraph(
         ));
     }
     let mut tree = Tree::default();
+    // Many blocks come from few stacks, which may be deep.
+    let mut groups: Vec<(&Held, Bytes, u64)> = Vec::new();
+    let mut known: BTreeMap<_, usize> = BTreeMap::new();
     for held in &holdings.held {
+        let stack = names.stack_of(held);
+        let of_no_stack = (stack == StackId::EMPTY).then_some(held.size);
+        let key = (stack, held.stack == StackId::EMPTY, Names::category(held), of_no_stack);
+        let at = *known.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some((_, bytes, blocks)) => (*bytes, *blocks) = (*bytes + held.size, *blocks + 1),
+            None => groups.push((held, held.size, 1)),
+        }
+    }
+    for (held, bytes, blocks) in groups {
+        tree.begin(bytes, blocks);
         add(&mut tree, &run, &names, held);
     }
     if holdings.rest != 0 {
@@ -95,12 +110,11 @@ pub fn flamegraph(
     Ok(Flamegraph { svg, bytes, notes })
 }
 
-/// Adds the frames of `held`, from the outermost to what it is for.
+/// Goes through the frames of `held`, from the outermost to what it is for.
 fn add(tree: &mut Tree, run: &DeviceRun<'_>, names: &Names<'_>, held: &Held) {
     let stack = names.stack_of(held);
     let mut frames: Vec<FrameId> = run.trace.stacks.frame_ids(stack).collect();
     frames.reverse();
-    tree.begin(held.size);
     for id in frames {
         tree.enter(Key::Frame(id), || frame(run, id));
     }
@@ -253,7 +267,7 @@ fn fitting(label: &str, width: f64) -> String {
     res
 }
 
-/// `text` as text of an XML file. What XML has no letters for becomes the replacement character.
+/// `text` as text of an XML file. What XML has no letters for is written out, as everything that nobody would see.
 fn escape(text: &str) -> String {
     let mut res = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -263,9 +277,9 @@ fn escape(text: &str) -> String {
             '>' => res.push_str("&gt;"),
             '"' => res.push_str("&quot;"),
             '\'' => res.push_str("&#39;"),
-            '\n' | '\t' => res.push(letter),
-            it if it.is_control() || matches!(it, '\u{fffe}' | '\u{ffff}') => res.push('\u{fffd}'),
-            it => res.push(it),
+            '\n' => res.push(letter),
+            it if is_printable(it) => res.push(it),
+            it => printable::escape(it, &mut res),
         }
     }
     res
@@ -279,7 +293,7 @@ mod tests {
     fn no_text_of_a_recording_is_markup() {
         assert_eq!(
             escape("<script>alert('&')</script>\u{7}\"]]>"),
-            "&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;\u{fffd}&quot;]]&gt;"
+            "&lt;script&gt;alert(&#39;&amp;&#39;)&lt;/script&gt;\\x07&quot;]]&gt;"
         );
     }
 

@@ -22,18 +22,19 @@ impl Node {
     }
 }
 
-/// All frames. A block is added by `begin`, then `enter` for each frame from the outermost.
+/// All frames. Blocks are added by `begin`, then `enter` for each frame from the outermost.
 pub(super) struct Tree {
     /// Invariant: a caller comes before what it calls; the first is the root.
     nodes: Vec<(Node, BTreeMap<Key, usize>)>,
     at: usize,
     size: Bytes,
+    blocks: u64,
 }
 
 impl Default for Tree {
     fn default() -> Tree {
         let root = Node::of(String::new(), Kind::Root);
-        Tree { nodes: vec![(root, BTreeMap::new())], at: 0, size: Bytes::ZERO }
+        Tree { nodes: vec![(root, BTreeMap::new())], at: 0, size: Bytes::ZERO, blocks: 0 }
     }
 }
 
@@ -46,10 +47,10 @@ impl Tree {
         &mut self.nodes[0].0
     }
 
-    /// A block of `size` begins at the root.
-    pub(super) fn begin(&mut self, size: Bytes) {
+    /// So many blocks of together `size` begin at the root.
+    pub(super) fn begin(&mut self, size: Bytes, blocks: u64) {
         self.at = 0;
-        self.size = size;
+        (self.size, self.blocks) = (size, blocks);
         self.count();
     }
 
@@ -67,7 +68,7 @@ impl Tree {
     fn count(&mut self) {
         let node = &mut self.nodes[self.at].0;
         node.bytes += self.size;
-        node.blocks += 1;
+        node.blocks += self.blocks;
     }
 
     /// Calls `draw` with every frame of at least `least` bytes, its depth and the bytes to its left;

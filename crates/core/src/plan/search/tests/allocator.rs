@@ -4,7 +4,10 @@ use expect_test::expect;
 
 use super::made::{Made, out_of_memory, reserves, takes};
 use crate::{
-    plan::search::{Ran, Run},
+    plan::{
+        Point,
+        search::{Ran, Run},
+    },
     prediction::{Tuned, Tuning},
     units::Bytes,
 };
@@ -15,7 +18,7 @@ fn settings(text: &str) -> Tuned {
     Tuned { tuning: Tuning::Settings(text.to_owned()), reserved: Bytes::mib(6_000) }
 }
 
-fn emptied(after: &'static str) -> Tuned {
+fn emptied(after: Point) -> Tuned {
     Tuned { tuning: Tuning::EmptyCache(after), reserved: Bytes::mib(6_000) }
 }
 
@@ -32,8 +35,8 @@ fn three(_: &Run) -> Vec<Tuned> {
         settings("expandable_segments:True"),
         settings("max_split_size_mb:128"),
         settings("roundup_power2_divisions:4"),
-        emptied("backward"),
-        emptied("step"),
+        emptied(Point::Backward),
+        emptied(Point::Step),
     ]
 }
 

@@ -5,10 +5,10 @@ use expect_test::expect;
 use super::made::{Made, out_of_memory, takes};
 use crate::{
     plan::{
-        Work,
-        blocks::{At, Reading},
+        Op, Work,
         search::{Noted, Ran, Run, Until},
     },
+    recording::{At, Reading},
     units::Bytes,
 };
 
@@ -17,9 +17,8 @@ const N: usize = 6;
 /// The blocks that run again; none if the plan does not checkpoint.
 fn again(run: &Run) -> Option<Vec<bool>> {
     let remedy = run.plan.remedies.iter().find(|it| it.id == "checkpoint")?;
-    let is_chosen = |i: usize| {
-        remedy.numbers("blocks").is_none_or(|it| it.contains(&u64::try_from(i).unwrap()))
-    };
+    let is_chosen =
+        |i: usize| remedy.blocks().is_none_or(|it| it.contains(&u64::try_from(i).unwrap()));
     Some((0..N).map(is_chosen).collect())
 }
 
@@ -36,7 +35,7 @@ fn six_with(mib: u64, more: impl Fn(&Run) -> u64 + 'static, are_told_apart: bool
         let readings = step(&all);
         let highest = readings.iter().map(|it| it.peak).max().unwrap();
         let is_plan = run.has("checkpoint");
-        let is_measured = are_told_apart && run.number("checkpoint", "measure").is_some();
+        let is_measured = are_told_apart && run.is_measured();
         let noted = Noted {
             n_blocks: is_plan.then_some(6),
             readings: if is_measured { readings } else { Vec::new() },
@@ -72,7 +71,7 @@ fn step(again: &[bool]) -> Vec<Reading> {
 /// Later blocks take longer.
 fn work(block: usize) -> Vec<Work> {
     let count = f64::from(u32::try_from(block).unwrap() + 1);
-    let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+    let (op, dtype) = (Op::Matmul, "float32".to_owned());
     vec![Work { op, dtype, count, flops: 1e12, bytes: 1e6 }]
 }
 
@@ -227,7 +226,7 @@ fn a_model_of_one_block_has_no_choice() {
 fn a_choice_that_runs_out_ends_the_choosing() {
     let made = Made::new(10_000, |run| {
         let chosen = again(run).unwrap_or(vec![false; N]);
-        let is_measured = run.number("checkpoint", "measure").is_some();
+        let is_measured = run.is_measured();
         let is_all = chosen.iter().all(|it| *it);
         let noted = Noted {
             n_blocks: run.has("checkpoint").then_some(6),

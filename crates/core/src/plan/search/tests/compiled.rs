@@ -7,7 +7,7 @@ use expect_test::expect;
 use super::made::{Made, fails, takes};
 use crate::{
     plan::{
-        Work,
+        Op, Remedy, Work,
         search::{Look, Noted, On, Ran, Run},
     },
     prediction::OtherEnd,
@@ -30,10 +30,10 @@ fn compiled_on(
 ) -> Made {
     let made = Made::new(card, move |run| {
         let counts = matches!(run.look, Some(Look::Work | Look::SitesAndWork));
-        let parts = run.number("micro-batches", "parts").unwrap_or(1);
+        let parts = run.remedy("micro-batches").and_then(Remedy::parts).unwrap_or(1);
         let saved = if run.has("chunked-loss") { saved_by_chunks } else { 0 };
         let kept = if run.has("checkpoint") { 9_000 } else { 10_000 };
-        let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+        let (op, dtype) = (Op::Matmul, "float32".to_owned());
         let work = Work { op, dtype, count: 100.0, flops: 1e12, bytes: 1e6 };
         let noted = Noted {
             compiles: true,

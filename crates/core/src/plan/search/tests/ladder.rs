@@ -8,9 +8,10 @@ use super::made::{Made, fails, refuses, takes};
 use crate::{
     cards,
     plan::{
-        Work, find,
-        search::{Look, Noted, Ran, Run, Split, ladder::rungs},
+        Op, Work, find,
+        search::{Look, Noted, Ran, Run, ladder::rungs},
     },
+    recording::Split,
 };
 
 /// What nothing is to do for is left out only if the run of the script says so.
@@ -389,7 +390,7 @@ fn slower(with_8bit: f64, with_checkpoint: f64) -> Made {
             () => (false, 1.0),
         };
         let product = |times: f64| Work {
-            op: "matmul".to_owned(),
+            op: Op::Matmul,
             dtype: "float32".to_owned(),
             count: 100.0 * times,
             flops: 1e12,

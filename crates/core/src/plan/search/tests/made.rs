@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::{
     cards,
     plan::{
-        Offer, find,
+        Offer, Parameter, Remedy, find,
         search::{
             Failed, FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said,
             Search, Seen, Steps, Took, Until, largest_value, plans,
@@ -350,9 +350,14 @@ impl Run {
         self.plan.remedies.iter().any(|it| it.id == id)
     }
 
-    /// The first number among the parameters of this remedy.
-    pub(super) fn number(&self, id: &str, name: &str) -> Option<u64> {
-        self.plan.remedies.iter().find(|it| it.id == id)?.number(name)
+    /// Whether what each block keeps is written down.
+    pub(super) fn is_measured(&self) -> bool {
+        self.plan.remedies.iter().any(|it| it.parameters.contains(&Parameter::Measure))
+    }
+
+    /// This remedy of its plan.
+    pub(super) fn remedy(&self, id: &str) -> Option<&Remedy> {
+        self.plan.remedies.iter().find(|it| it.id == id)
     }
 }
 

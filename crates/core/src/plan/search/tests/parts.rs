@@ -3,10 +3,16 @@
 use expect_test::expect;
 
 use super::made::{Made, fails, takes};
-use crate::plan::search::{Noted, Ran, Run, Split};
+use crate::{
+    plan::{
+        Remedy,
+        search::{Noted, Ran, Run},
+    },
+    recording::Split,
+};
 
 fn parts(run: &Run) -> Option<u64> {
-    run.number("micro-batches", "parts")
+    run.remedy("micro-batches").and_then(Remedy::parts)
 }
 
 /// What a batch of `samples` takes can be divided, up to `fixed` MiB.

@@ -7,7 +7,7 @@ use expect_test::expect;
 use super::made::{Made, evaluates, fails, reserves, takes};
 use crate::{
     plan::{
-        CATALOGUE, Work,
+        CATALOGUE, Op, Work,
         search::{Look, Noted, On, Ran, Run, Until},
     },
     prediction::OtherEnd,
@@ -117,7 +117,7 @@ fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count
     let made = Made::new(8_000, |run| {
         let counts = run.look == Some(Look::Work);
         let product = |count: f64| {
-            let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+            let (op, dtype) = (Op::Matmul, "float32".to_owned());
             Work { op, dtype, count, flops: 1e12, bytes: 1e6 }
         };
         let times = if run.has("checkpoint") { 1.3 } else { 1.0 };

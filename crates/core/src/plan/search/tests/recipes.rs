@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::made::{Made, takes};
 use crate::plan::{
-    Places, Sites,
+    Places,
+    change::sites_of,
     search::{Noted, Ran, Run},
 };
 
@@ -21,7 +22,7 @@ fn trainer(parts: u64, checkpointing: bool, rest: &str) -> Noted {
         "gradient_checkpointing": checkpointing, "bf16": false, "fp16": false, "optim": "adamw" });
     let all: Value = json!([{ "what": "transformers", "name": "TrainingArguments", "values": values, "rest": rest,
         "from_words": false, "site": site }]);
-    let sites = Sites::read(&json!({ "sites": [], "files": {}, "switches": all })).unwrap();
+    let sites = sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": all }));
     let sources = [("/train.py".to_owned(), SCRIPT.to_owned())].into();
     Noted { places: Some(Places { sites, sources }), ..Noted::default() }
 }

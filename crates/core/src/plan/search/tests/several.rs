@@ -3,12 +3,12 @@
 use expect_test::expect;
 
 use super::made::{Made, takes};
-use crate::plan::search::Run;
+use crate::plan::{Remedy, search::Run};
 
 /// It needs to be shared, and the last rank takes more.
 fn shared(run: &Run) -> u64 {
     let last = if run.rank == Some(3) { 500 } else { 0 };
-    match run.number("fsdp2", "gpus") {
+    match run.remedy("fsdp2").and_then(Remedy::gpus) {
         Some(_) => 5_000 + last,
         None => 12_000,
     }

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::made::{Made, fails, out_of_memory, takes};
 use crate::{
     plan::{
-        Work,
+        Op, Work,
         search::{FoundValue, Look, Noted, Ran, Run, Until},
     },
     prediction::OtherEnd,
@@ -226,7 +226,7 @@ fn somebody_stops_it() {
 fn with_work(run: &Run) -> Ran {
     let times = if run.has("checkpoint") { 1.3 } else { 1.0 };
     let count = times * f64::from(u32::try_from(run.value.unwrap()).unwrap());
-    let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+    let (op, dtype) = (Op::Matmul, "float32".to_owned());
     let work = Work { op, dtype, count, flops: 1e12, bytes: 1e6 };
     let work = if run.look == Some(Look::Work) { vec![work] } else { Vec::new() };
     Ran { noted: Noted { work, ..Noted::default() }, ..takes(linear(run)) }

@@ -1,0 +1,104 @@
+"""Notices an error that nobody caught when it ends something: the program, a thread, a child of multiprocessing.
+
+What a program may replace stays its own (`sys.excepthook`, `threading.excepthook`); rich, IPython and others do. Seen are
+
+    the program   the audit event of Python that comes before `sys.excepthook` is called, with nothing of Python around it
+    a thread      what `threading` makes for each new thread to call then
+    a child       `BaseProcess._bootstrap`, which prints the error and ends with code 1
+
+Interrupts and `SystemExit` are no errors. Nothing here knows what follows from one.
+"""
+
+import functools
+import sys
+import threading
+
+from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.run.guard import failed, guarded
+
+_NO_ERRORS = (KeyboardInterrupt, SystemExit)
+_of_child = None
+
+
+def of_program(act):
+    """`act(error)` when one is about to be printed, after which the program ends."""
+
+    def hook(event, arguments):
+        if event == "sys.excepthook":
+            try:
+                error = arguments[2]
+                is_last = sys._getframe().f_back is None and threading.current_thread() is threading.main_thread()
+                if is_last and not isinstance(error, _NO_ERRORS):
+                    act(error)
+            except Exception as problem:  # Raised here it would take the place of the error.
+                failed("uncaught.of_program", problem)
+
+    sys.addaudithook(hook)
+
+
+def of_thread(act):
+    """`act(error)`, called in the thread, for threads that are made from now on."""
+    make = getattr(threading, "_make_invoke_excepthook", None)
+    if make is None:
+        return
+    act = guarded(act)
+
+    @functools.wraps(make)
+    def made():
+        invoke = make()
+
+        def invoked(thread):
+            error = sys.exc_info()[1]
+            if error is not None and not isinstance(error, _NO_ERRORS):
+                act(error)
+            invoke(thread)
+
+        return invoked
+
+    threading._make_invoke_excepthook = made
+
+
+def of_child(act):
+    """`act(error)` in a child of multiprocessing, of which this is one or the parent."""
+    global _of_child
+    _of_child = guarded(act)
+
+
+def watch_children():
+    """To be called before multiprocessing is used: one that is spawned is under way when it imports torch."""
+    after_import("multiprocessing.process", _observe)
+
+
+@guarded
+def _hide_ours(error):
+    from plimsoll_agent.run import frames  # Few children fail, and all Pythons of a run import this module.
+
+    frames.hide_ours(error)
+
+
+def _observe(module):
+    bootstrap = module.BaseProcess._bootstrap
+    if getattr(bootstrap, "of_plimsoll", False):
+        return
+
+    @functools.wraps(bootstrap)
+    def _bootstrap(process, *args, **kwargs):
+        run = process.run
+
+        @functools.wraps(run)
+        def observed():
+            try:
+                run()
+            except _NO_ERRORS:
+                raise
+            except BaseException as error:
+                if _of_child is not None:
+                    _of_child(error)
+                _hide_ours(error)
+                raise
+
+        process.run = observed
+        return bootstrap(process, *args, **kwargs)
+
+    _bootstrap.of_plimsoll = True
+    module.BaseProcess._bootstrap = _bootstrap

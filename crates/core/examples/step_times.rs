@@ -1,1 +1,0 @@
-../../../bench/fit/step_times.rs

@@ -1,0 +1,278 @@
+//! The stable words for what is found and said: people search for them, programs compare them, and none changes its meaning.
+//! Each stands here once, with what is so of every use of it; the order of a kind is the order in which it is listed or told.
+
+use std::fmt;
+
+/// An enum, a word for each of its values.
+macro_rules! words {
+    ($(#[$doc:meta])* $kind:ident { $($name:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $kind {
+            $(#[doc = concat!("`", $word, "`")] $name,)*
+        }
+
+        impl $kind {
+            /// All of them, in their order.
+            pub const ALL: &[$kind] = &[$($kind::$name,)*];
+
+            /// As it stands in JSON, in reports and in the manual.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $($kind::$name => $word,)*
+                }
+            }
+
+            /// The one with this word.
+            pub fn of_word(word: &str) -> Option<$kind> {
+                $kind::ALL.iter().copied().find(|it| it.word() == word)
+            }
+        }
+
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    };
+}
+
+/// The same, where files of other versions have words that this one does not know: they are kept as they are.
+macro_rules! open_words {
+    ($(#[$doc:meta])* $kind:ident { $($name:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $kind {
+            $(#[doc = concat!("`", $word, "`")] $name,)*
+            /// Any other.
+            Other(String),
+        }
+
+        impl $kind {
+            /// As it stands in the file.
+            pub fn word(&self) -> &str {
+                match self {
+                    $($kind::$name => $word,)*
+                    $kind::Other(word) => word,
+                }
+            }
+
+            /// The one with this word.
+            pub fn of_word(word: String) -> $kind {
+                match word.as_str() {
+                    $($word => $kind::$name,)*
+                    _ => $kind::Other(word),
+                }
+            }
+        }
+    };
+}
+
+/// The codes of problems: a row is the family, the name, the word, what it is in a few words, and the manual page of one that a
+/// rule finds.
+macro_rules! problems {
+    ($($family:ident $name:ident = $word:literal, $title:literal $(, $page:literal)?;)*) => {
+        words! {
+            /// What a run suffers from, or could do without: the code of a finding, or of a cause.
+            ProblemCode {
+                $($name = $word,)*
+            }
+        }
+
+        impl ProblemCode {
+            /// What it is, in a few words.
+            pub const fn title(self) -> &'static str {
+                match self {
+                    $(ProblemCode::$name => $title,)*
+                }
+            }
+
+            /// The manual page, in Markdown, of one that a rule looks for; the others are causes that no rule looks for.
+            pub const fn page(self) -> Option<&'static str> {
+                match self {
+                    $(ProblemCode::$name => problems!(page $($page)?),)*
+                }
+            }
+
+            /// What it is a kind of.
+            pub const fn family(self) -> Family {
+                match self {
+                    $(ProblemCode::$name => Family::$family,)*
+                }
+            }
+        }
+    };
+    (page $page:literal) => { Some(include_str!(concat!("findings/", $page))) };
+    (page) => { None };
+}
+
+problems! {
+    Leak GraphRetained = "leak/graph-retained", "a graph is kept across steps", "graph_retained.md";
+    Leak EvalWithoutNoGrad = "leak/eval-without-no-grad", "forward passes without no_grad whose results are kept", "eval_without_no_grad.md";
+    Other UnusedGraph = "evaluation/unused-graph", "forward passes without no_grad, whose graph nobody uses", "unused_graph.md";
+    Leak ResultsKept = "leak/results-kept", "results stay on the device, step by step", "results_kept.md";
+    Leak TracebackKept = "leak/traceback-kept", "a caught error keeps what the failed pass had made", "traceback_kept.md";
+    Leak EarlierModels = "leak/earlier-models", "models of earlier experiments are still on the device", "earlier_models.md";
+    Growth PerStep = "growth/per-step", "the same line leaves something in each step", "per_step.md";
+    Growth KvCache = "growth/kv-cache", "a key-value cache that grows with each token", "kv_cache.md";
+    Fragmentation Slack = "fragmentation/slack", "reserved memory that no request could use", "fragmentation.md";
+    Size OneAllocation = "size/one-allocation", "one allocation that dwarfs the rest", "one_allocation.md";
+    Other ForeachTemporaries = "optimizer/foreach-temporaries", "the optimizer's temporaries make the peak", "foreach.md";
+    Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
+    Other DoubleBuffer = "copies/double-buffer", "the same data twice at the peak", "double_buffer.md";
+    Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
+    Other AllOnDevice = "inputs/all-on-device", "all data is on the device before training begins", "all_on_device.md";
+    Other PendingFrees = "streams/pending-frees", "blocks wait for another stream", "streams.md";
+    Other IdlePools = "pools/idle-private", "a private pool holds memory that is idle", "idle_pools.md";
+    Workspaces Workspaces = "workspace/libraries", "workspaces of cuBLAS and cuDNN at the peak", "workspaces.md";
+    Other NotPytorch = "outside/not-pytorch", "memory that is not PyTorch's", "outside.md";
+    Other FirstAgainstLater = "steps/first-against-later", "later steps take more than the first", "first_step.md";
+    Host HostGrows = "host/grows", "the host's memory (RAM) grows with each step", "host_grows.md";
+    Host HostNearlyFull = "host/nearly-full", "the host's memory (RAM) is nearly full", "host_nearly_full.md";
+    Host HostSwaps = "host/swaps", "the host's memory is in its swap file", "host_swaps.md";
+    Other PeakComposition = "peak/composition", "what the peak is made of", "peak.md";
+    Other RingTooSmall = "recording/ring-too-small", "the recording lost its beginning", "ring.md";
+    Other BeganLate = "recording/began-late", "recording began late", "began_late.md";
+    Size ModelStates = "size/model-states", "parameters, gradients and optimizer states alone are too large";
+    Size Activations = "size/activations", "one step keeps too much for its backward pass";
+    Size TooLarge = "size/too-large", "the program needs more memory than there is; nothing shows what for";
+    Other ProcessLimit = "limit/process", "a limit that the process set itself";
+    Other Host = "outside/host", "the host's memory (RAM) ran out, not the GPU's";
+    Other PrivatePools = "pools/private", "CUDA graphs or a MemPool hold it";
+    Other Unknown = "unknown", "the numbers do not show the cause";
+}
+
+/// What problems have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// What no step needs again.
+    Leak,
+    /// What becomes more from step to step.
+    Growth,
+    /// Memory in pieces.
+    Fragmentation,
+    /// The program needs so much.
+    Size,
+    /// The host's memory, of which the device has nothing.
+    Host,
+    /// What libraries compute in.
+    Workspaces,
+    /// Each of its own kind.
+    Other,
+}
+
+words! {
+    /// What printed numbers say, the most telling first.
+    StatementCode {
+        VllmNoRoom = "vllm/no-room",
+        LevelsGrow = "levels/grow",
+        RanOut = "allocator/ran-out",
+        CardFull = "card/full",
+        SeveralProcesses = "processes/several",
+        HiddenProcesses = "processes/hidden",
+        ShmFull = "host/shm-full",
+        HostNearlyFull = "host/nearly-full",
+        HostSwaps = "host/swaps",
+        UnevenCards = "cards/uneven",
+        Unused = "levels/unused",
+        Retries = "allocator/retries",
+        VllmTakesTheRest = "vllm/takes-the-rest",
+        Operators = "operators/most",
+        Peak = "levels/peak",
+        LevelsSteady = "levels/steady",
+        NoSizes = "processes/no-sizes",
+        CardIdle = "card/idle",
+        CardUsed = "card/used",
+    }
+}
+
+impl StatementCode {
+    /// What people have to know first; what describes and says nothing is last, and in the order of the text.
+    pub fn rank(self) -> StatementCode {
+        self.min(StatementCode::NoSizes)
+    }
+}
+
+words! {
+    /// What a reader has to know to trust a prediction.
+    NoteCode {
+        Unsupported = "unsupported",
+        NothingRecorded = "nothing-recorded",
+        NoGpuUse = "no-gpu-use",
+        ScriptFailed = "script-failed",
+        Interrupted = "interrupted",
+        WaitedInVain = "waited-in-vain",
+        CutOff = "cut-off",
+        Steps = "steps",
+        NoSteps = "no-steps",
+        AllSkipped = "all-skipped",
+        NotSeen = "not-seen",
+        NeverTrained = "never-trained",
+        GrowsSlowly = "grows-slowly",
+        OtherEndUnseen = "other-end-unseen",
+        OomCaught = "oom-caught",
+        Retries = "retries",
+        SeveralProcesses = "several-processes",
+        AskedSize = "asked-size",
+        VisibleDevices = "visible-devices",
+        Together = "together",
+        RanOutBeside = "ran-out-beside",
+        UnknownReads = "unknown-reads",
+        SizesUnknown = "sizes-unknown",
+        NotImitated = "not-imitated",
+        Approximated = "approximated",
+        RecordingIncomplete = "recording-incomplete",
+        Mismatches = "mismatches",
+        NoPhases = "no-phases",
+        MuchUnknown = "much-unknown",
+        ContextDerived = "context-derived",
+        Order = "order",
+        Overflow = "overflow",
+        CudnnBenchmark = "cudnn-benchmark",
+        EverythingFound = "everything-found",
+        Writes = "writes",
+        Network = "network",
+        Unread = "unread",
+        MasksHalf = "masks-half",
+        NoGpuChosen = "no-gpu-chosen",
+        Cards = "cards",
+        ReadOnly = "read-only",
+        HostMemory = "host-memory",
+        HostShared = "host-shared",
+    }
+}
+
+open_words! {
+    /// What a sentence of the agent is about. Those that something depends on have a name.
+    RemarkCode {
+        KeptOff = "kept-off",
+        SampledStacks = "sampled-stacks",
+        StepsByBackward = "steps-by-backward",
+        StepsByForward = "steps-by-forward",
+    }
+}
+
+words! {
+    /// What went wrong in a run that is watched.
+    AlarmCode {
+        Growth = "watch/growth",
+        OverPlan = "watch/over-plan",
+        Drift = "watch/drift",
+        Neighbour = "watch/neighbour",
+        Fragmentation = "watch/fragmentation",
+    }
+}
+
+words! {
+    /// What a search for plans came to: the `outcome` of `plimsoll fit`.
+    FitCode {
+        Fits = "fits",
+        FitsWithPlan = "fits_with_plan",
+        FitsWithRecipe = "fits_with_recipe",
+        Depends = "depends",
+        Grows = "grows",
+        ScriptFailed = "script_failed",
+        Interrupted = "interrupted",
+        DoesNotFit = "does_not_fit",
+    }
+}

@@ -1,0 +1,171 @@
+//! Whom a script reached outside of its own processes. A run on a phantom sends what a real one sends.
+
+use std::fmt;
+
+/// So many are named.
+const NAMED: usize = 5;
+/// One process writes down no more.
+const MOST_COUNTED: u64 = 10_000;
+
+/// By what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
+    /// A socket that is a file, or has a name of its own, on this machine.
+    Unix,
+}
+
+/// One of whom it reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// `hooks.slack.com:443`, or the name of a socket, without blanks or what a terminal would act upon.
+    pub name: String,
+    /// By what it was reached.
+    pub transport: Transport,
+    /// Connections; of datagrams, the processes that sent some.
+    pub count: u64,
+}
+
+/// All of them, in the order in which they were reached first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    destinations: Vec<Destination>,
+}
+
+impl Reached {
+    /// All of them.
+    pub fn destinations(&self) -> &[Destination] {
+        &self.destinations
+    }
+
+    /// It was reached, so often.
+    pub fn count(&mut self, name: &str, transport: Transport, times: u64) {
+        let is_it = |it: &&mut Destination| it.name == name && it.transport == transport;
+        match self.destinations.iter_mut().find(is_it) {
+            Some(it) => it.count += times,
+            None => {
+                let name = name.to_owned();
+                self.destinations.push(Destination { name, transport, count: times });
+            }
+        }
+    }
+
+    /// Another run of the same script reached these.
+    pub fn add(&mut self, other: &Reached) {
+        for Destination { name, transport, count } in &other.destinations {
+            self.count(name, *transport, *count);
+        }
+    }
+
+    /// What the report says; nothing if it reached nobody.
+    pub fn sentence(&self) -> Option<String> {
+        let (datagrams, connections): (Vec<_>, Vec<_>) =
+            self.destinations.iter().partition(|it| it.transport == Transport::Udp);
+        let did = match (connections.as_slice(), datagrams.as_slice()) {
+            ([], []) => return None,
+            (to, []) => format!("connected to {}", Listed(to)),
+            ([], to) => format!("sent datagrams to {}", Listed(to)),
+            (to, others) => {
+                format!("connected to {} and sent datagrams to {}", Listed(to), Listed(others))
+            }
+        };
+        let is_kept_off = |it: &Destination| it.transport != Transport::Unix;
+        let hint = match self.destinations.iter().filter(|it| is_kept_off(it)).count() {
+            0 => "",
+            n if n == self.destinations.len() => "; `--offline` keeps it off the network",
+            _ => "; `--offline` keeps it off the network, and not off sockets of this machine",
+        };
+        Some(format!("the script {did}: what it sent there is real{hint}"))
+    }
+}
+
+/// As words of a sentence.
+struct Listed<'a>(&'a [&'a Destination]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.0.len().min(NAMED);
+        let more = self.0.len() - named;
+        for (i, it) in self.0.iter().take(named).enumerate() {
+            match i {
+                0 => (),
+                _ if i + 1 == named && more == 0 => f.write_str(" and ")?,
+                _ => f.write_str(", ")?,
+            }
+            write!(f, "{it}")?;
+        }
+        match more {
+            0 => Ok(()),
+            n => write!(f, " and {n} more"),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.transport == Transport::Unix {
+            f.write_str("the socket ")?;
+        }
+        f.write_str(&self.name)?;
+        match (self.transport, self.count) {
+            (Transport::Udp, _) | (_, ..=1) => Ok(()),
+            (_, MOST_COUNTED..) => write!(f, " (10,000 times or more)"),
+            (_, n) => write!(f, " ({n} times)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(all: &[(&str, Transport, u64)]) -> String {
+        let mut it = Reached::default();
+        all.iter().for_each(|(name, transport, times)| it.count(name, *transport, *times));
+        it.sentence().unwrap_or_default()
+    }
+
+    #[test]
+    fn one_sentence_says_whom_it_reached() {
+        use Transport::{Tcp, Udp, Unix};
+        assert_eq!(said(&[]), "");
+        assert_eq!(
+            said(&[("hooks.slack.com:443", Tcp, 1), ("hooks.slack.com:443", Tcp, 1)]),
+            "the script connected to hooks.slack.com:443 (2 times): what it sent there is real; `--offline` keeps it off the network"
+        );
+        assert_eq!(
+            said(&[("localhost:5432", Tcp, 12_000), ("10.0.0.3:8125", Udp, 3)]),
+            "the script connected to localhost:5432 (10,000 times or more) and sent datagrams to 10.0.0.3:8125: what it sent there \
+             is real; `--offline` keeps it off the network"
+        );
+        assert_eq!(
+            said(&[("/run/docker.sock", Unix, 1)]),
+            "the script connected to the socket /run/docker.sock: what it sent there is real"
+        );
+        assert_eq!(
+            said(&[("/run/docker.sock", Unix, 2), ("a:1", Tcp, 1), ("b:1", Tcp, 1)]),
+            "the script connected to the socket /run/docker.sock (2 times), a:1 and b:1: what it sent there is real; `--offline` \
+             keeps it off the network, and not off sockets of this machine"
+        );
+        let many: Vec<String> = (0..7).map(|it| format!("h{it}:80")).collect();
+        let many: Vec<_> = many.iter().map(|it| (it.as_str(), Udp, 1)).collect();
+        assert_eq!(
+            said(&many),
+            "the script sent datagrams to h0:80, h1:80, h2:80, h3:80, h4:80 and 2 more: what it sent there is real; `--offline` \
+             keeps it off the network"
+        );
+    }
+
+    #[test]
+    fn what_several_runs_reached_is_added_up() {
+        let mut first = Reached::default();
+        first.count("a:1", Transport::Tcp, 2);
+        let mut all = first.clone();
+        all.add(&first);
+        all.add(&Reached::default());
+        assert_eq!(all.destinations()[0].count, 4);
+    }
+}

@@ -1,0 +1,177 @@
+//! Where things are in a program's files, as the agent saw and looked them up.
+
+use std::collections::BTreeMap;
+
+/// First line and byte, last line and the byte after it; lines from 1, bytes from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) first: (u32, u32),
+    pub(crate) end: (u32, u32),
+}
+
+/// A call in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) span: Span,
+    /// `loss` of `loss.backward()`.
+    pub(crate) owner: Option<Span>,
+    pub(crate) arguments: Vec<Span>,
+    /// Their values, by name.
+    pub(crate) keywords: BTreeMap<String, Span>,
+    /// Where another keyword can be added: after the last argument.
+    pub(crate) end: Option<(u32, u32)>,
+    /// Neither `*args` nor `**kwargs`.
+    pub(crate) plain: bool,
+}
+
+/// What is at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteKind {
+    /// An optimizer is made.
+    Optimizer,
+    /// `zero_grad()`.
+    ZeroGrad,
+    /// `backward()`.
+    Backward,
+    /// `step()` of an optimizer.
+    Step,
+    /// Gradients are clipped.
+    Clip,
+    /// A model is called without a backward pass to come.
+    Evaluation,
+    /// A model is wrapped for several devices.
+    Distributed,
+    /// `to()` of a pipeline.
+    To,
+    /// Something else.
+    Other,
+}
+
+/// A place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Site {
+    pub(crate) kind: SiteKind,
+    pub(crate) file: String,
+    pub(crate) statement: Span,
+    /// The line of the function that it is in; 0 for the module.
+    pub(crate) function: u64,
+    pub(crate) name: Option<String>,
+    pub(crate) call: Option<Call>,
+    /// How the script calls the model whose parameters the optimizer has.
+    pub(crate) model: Option<String>,
+    /// The names of that model's blocks, if it is the one that is called.
+    pub(crate) blocks: Vec<String>,
+    /// It has a cache of transformers that would be filled again.
+    pub(crate) cache: bool,
+    /// The method by which that model has its blocks run again in backward.
+    pub(crate) switch: Option<String>,
+    /// The lines from the call of the model to what comes before backward.
+    pub(crate) forward: Option<(u32, u32)>,
+}
+
+/// Who has switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framework {
+    Transformers,
+    Lightning,
+    Accelerate,
+    /// A `DataLoader`.
+    Loader,
+    /// `generate` of transformers.
+    Generate,
+    /// A pipeline of diffusers.
+    Pipeline,
+}
+
+/// What a switch came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Setting {
+    Nothing,
+    Flag(bool),
+    Whole(i64),
+    Text(String),
+    /// As JSON has it.
+    Other(String),
+}
+
+/// The switches of a framework, as a program has them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Switches {
+    pub(crate) framework: Framework,
+    /// What is called to set them.
+    pub(crate) name: String,
+    /// What they came to.
+    pub(crate) values: BTreeMap<String, Setting>,
+    /// What tells all its other settings from others.
+    pub(crate) rest: String,
+    /// The call, where a line of the script has it.
+    pub(crate) site: Option<Site>,
+    /// They are read from the command line.
+    pub(crate) from_words: bool,
+}
+
+/// Every place that was found in one program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sites {
+    pub(crate) all: Vec<Site>,
+    pub(crate) switches: Vec<Switches>,
+    /// After which line `torch` is a name in a file.
+    pub(crate) torch: BTreeMap<String, u32>,
+}
+
+impl Sites {
+    /// The files that hold a place.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let more = self.switches.iter().filter_map(|it| it.site.as_ref());
+        self.all.iter().chain(more).map(|it| it.file.as_str())
+    }
+
+    /// The switches of this framework, if they are set once only.
+    pub(crate) fn of(&self, framework: Framework) -> Option<&Switches> {
+        let mut all = self.switches.iter().filter(|it| it.framework == framework);
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    /// Whether there is a place of this kind.
+    pub fn has(&self, kind: SiteKind) -> bool {
+        self.all(kind).next().is_some()
+    }
+
+    /// Every place of this kind.
+    pub(crate) fn all(&self, kind: SiteKind) -> impl Iterator<Item = &Site> {
+        self.all.iter().filter(move |it| it.kind == kind)
+    }
+
+    /// The place of this kind, if there is one only.
+    pub(crate) fn only(&self, kind: SiteKind) -> Option<&Site> {
+        let mut all = self.all(kind);
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    /// The line after which `torch` is a name in this file.
+    pub(crate) fn torch(&self, file: &str) -> Option<u32> {
+        self.torch.get(file).copied()
+    }
+}
+
+impl Switches {
+    /// The number that a switch has.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        match self.values.get(name)? {
+            Setting::Whole(n) => u64::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.values.get(name) == Some(&Setting::Flag(true))
+    }
+
+    /// Whether these differ from `before` as `changed` says, and in nothing else.
+    pub(crate) fn is(&self, before: &Switches, changed: &[(String, Setting)]) -> bool {
+        let mut wanted = before.values.clone();
+        wanted.extend(changed.iter().cloned());
+        self.values == wanted && self.rest == before.rest
+    }
+}

@@ -1,0 +1,532 @@
+//! What one process noted of its run: steps, phases, names, errors, how it ended.
+
+use serde::Deserialize;
+
+use super::lines::{CodeText, PlaceKeys, clipped, or_default};
+use crate::{
+    codes::AlarmCode,
+    recording::{
+        Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep,
+        HostNote, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Redone, RedoneNote,
+        RedoneWay, Role, Spread, StepTimes, Tensors,
+    },
+    sources::json_lines::one_line,
+    units::Bytes,
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BeginLine {
+    #[serde(deserialize_with = "or_default")]
+    pub(super) format: u64,
+    #[serde(deserialize_with = "or_default")]
+    argv: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    cwd: String,
+    #[serde(deserialize_with = "or_default")]
+    python: String,
+    #[serde(deserialize_with = "or_default")]
+    torch: String,
+    script: Option<String>,
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    #[serde(deserialize_with = "or_default")]
+    child: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct MarkLine {
+    what: String,
+    #[serde(default, deserialize_with = "or_default")]
+    step: u32,
+    phase: Option<String>,
+    mode: Option<String>,
+    #[serde(flatten)]
+    place: PlaceKeys,
+    #[serde(default, deserialize_with = "or_default")]
+    reserved: Vec<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    allocated: Vec<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    t: f64,
+    host: Option<u64>,
+    workers: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct HostLine {
+    peak: Option<u64>,
+    swapped: Option<u64>,
+    pinned: Option<u64>,
+    total: Option<u64>,
+    shm: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TensorsLine {
+    #[serde(flatten)]
+    place: PlaceKeys,
+    #[serde(default, deserialize_with = "or_default")]
+    device: usize,
+    #[serde(default, deserialize_with = "or_default")]
+    entries: Vec<TensorLine>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TensorLine {
+    #[serde(default, deserialize_with = "or_default")]
+    name: String,
+    role: String,
+    address: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    bytes: u64,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OomLine {
+    #[serde(deserialize_with = "or_default")]
+    device: usize,
+    #[serde(deserialize_with = "or_default")]
+    step: u32,
+    phase: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    requested: u64,
+    #[serde(deserialize_with = "or_default")]
+    message: String,
+    #[serde(deserialize_with = "or_default")]
+    stack: Vec<CodeText>,
+    user_frame: Option<CodeText>,
+    caught: Option<bool>,
+    #[serde(flatten)]
+    place: PlaceKeys,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RedoneLine {
+    #[serde(deserialize_with = "or_default")]
+    step: u32,
+    phase: Option<String>,
+    user_frame: Option<CodeText>,
+    #[serde(deserialize_with = "or_default")]
+    asked: String,
+    way: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    seconds: f64,
+    refused: Option<String>,
+}
+
+impl RedoneLine {
+    /// None if it is a way that we do not know.
+    pub(super) fn into_note(self) -> Option<RedoneNote> {
+        let how = match self.refused {
+            Some(why) => Redone::Refused(clipped(why)),
+            None => Redone::As(way(&self.way?)?, self.seconds),
+        };
+        Some(RedoneNote {
+            step: self.step,
+            phase: self.phase.as_deref().and_then(phase),
+            user_frame: self.user_frame.map(CodeLine::from),
+            asked: clipped(self.asked),
+            how,
+        })
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AlarmLine {
+    code: String,
+    #[serde(deserialize_with = "or_default")]
+    step: u64,
+    #[serde(deserialize_with = "or_default")]
+    device: u32,
+    #[serde(deserialize_with = "or_default")]
+    unix: f64,
+    #[serde(deserialize_with = "or_default")]
+    room: u64,
+    #[serde(deserialize_with = "or_default")]
+    per_step: u64,
+    #[serde(deserialize_with = "or_default")]
+    grown: u64,
+    #[serde(deserialize_with = "or_default")]
+    since: u64,
+    #[serde(deserialize_with = "or_default")]
+    runs_out_at: u64,
+    look: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    expected: u64,
+    #[serde(deserialize_with = "or_default")]
+    reserved: u64,
+    #[serde(deserialize_with = "or_default")]
+    needed: u64,
+    #[serde(deserialize_with = "or_default")]
+    taken: u64,
+    #[serde(deserialize_with = "or_default")]
+    free: u64,
+    uuid: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    useless: u64,
+    #[serde(deserialize_with = "or_default")]
+    retries: u64,
+}
+
+impl AlarmLine {
+    /// None if its code is one that we do not know.
+    pub(super) fn into_note(self) -> Option<AlarmNote> {
+        let what = match AlarmCode::of_word(&self.code)? {
+            AlarmCode::Growth => Alarm::Growth {
+                per_step: Bytes(self.per_step),
+                grown: Bytes(self.grown),
+                since: self.since,
+                runs_out_at: self.runs_out_at,
+                look: self.look,
+            },
+            AlarmCode::OverPlan => {
+                Alarm::OverPlan { expected: Bytes(self.expected), reserved: Bytes(self.reserved) }
+            }
+            AlarmCode::Drift => Alarm::Drift {
+                per_step: Bytes(self.per_step),
+                needed: Bytes(self.needed),
+                since: self.since,
+                runs_out_at: self.runs_out_at,
+            },
+            AlarmCode::Neighbour => Alarm::Neighbour {
+                taken: Bytes(self.taken),
+                free: Bytes(self.free),
+                uuid: self.uuid.map(one_line),
+            },
+            AlarmCode::Fragmentation => {
+                Alarm::Fragmentation { useless: Bytes(self.useless), retries: self.retries }
+            }
+        };
+        let Self { step, device, unix, room, .. } = self;
+        Some(AlarmNote { step, device, at: unix, room: Bytes(room), what })
+    }
+}
+
+fn way(word: &str) -> Option<RedoneWay> {
+    match word.split_once(':') {
+        Some(("parts", n)) => Some(RedoneWay::Parts(n.parse().ok()?)),
+        Some(_) => None,
+        None => match word {
+            "again" => Some(RedoneWay::Again),
+            "host" => Some(RedoneWay::OnHost),
+            "room" => Some(RedoneWay::WithRoom),
+            "chunks" => Some(RedoneWay::InChunks),
+            _ => None,
+        },
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ReadLine {
+    #[serde(flatten)]
+    at: CodeText,
+    #[serde(default, deserialize_with = "or_default")]
+    count: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    bytes: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    sizes: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    becomes_size: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct FirstStepLine {
+    #[serde(deserialize_with = "or_default")]
+    peak_allocated: u64,
+    #[serde(deserialize_with = "or_default")]
+    peak_reserved: u64,
+    #[serde(deserialize_with = "or_default")]
+    torch: String,
+    #[serde(deserialize_with = "or_default")]
+    gpu: String,
+    #[serde(deserialize_with = "or_default")]
+    inputs: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    retries: u64,
+    device_free: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StepTimesLine {
+    device: Option<SpreadKeys>,
+    #[serde(deserialize_with = "or_default")]
+    host: SpreadKeys,
+    #[serde(deserialize_with = "or_default")]
+    left_out: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SpreadKeys {
+    count: u64,
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StatsLine {
+    #[serde(deserialize_with = "or_default")]
+    device: usize,
+    #[serde(deserialize_with = "or_default")]
+    peak_allocated: u64,
+    #[serde(deserialize_with = "or_default")]
+    peak_reserved: u64,
+    #[serde(deserialize_with = "or_default")]
+    allocs: u64,
+    #[serde(deserialize_with = "or_default")]
+    frees: u64,
+    #[serde(deserialize_with = "or_default")]
+    retries: u64,
+    #[serde(deserialize_with = "or_default")]
+    ooms: u64,
+    #[serde(deserialize_with = "or_default")]
+    segments: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EndLine {
+    #[serde(deserialize_with = "or_default")]
+    why: String,
+    #[serde(deserialize_with = "or_default")]
+    steps: u32,
+    #[serde(deserialize_with = "or_default")]
+    steady: bool,
+    #[serde(deserialize_with = "or_default")]
+    has_optimizer: bool,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    exception: Option<ExceptionLine>,
+    later: Option<LaterLine>,
+    failed_later: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    seconds_imports: f64,
+    #[serde(deserialize_with = "or_default")]
+    seconds: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LaterLine {
+    #[serde(deserialize_with = "or_default")]
+    steps_before: u32,
+    #[serde(deserialize_with = "or_default")]
+    evaluation: bool,
+    #[serde(deserialize_with = "or_default")]
+    evaluation_cut: bool,
+    #[serde(deserialize_with = "or_default")]
+    epochs_cut: bool,
+    #[serde(deserialize_with = "or_default")]
+    spoken_of: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ExceptionLine {
+    #[serde(rename = "type")]
+    #[serde(deserialize_with = "or_default")]
+    class: String,
+    #[serde(deserialize_with = "or_default")]
+    message: String,
+    user_frame: Option<CodeText>,
+}
+
+impl MarkLine {
+    /// Whether the model was in evaluation mode, where that is said.
+    pub(super) fn is_evaluation(&self) -> Option<bool> {
+        self.mode.as_deref().map(|it| it == "evaluation")
+    }
+
+    /// None for a mark that a later agent makes.
+    pub(super) fn into_mark(self) -> Option<Mark> {
+        let phase = self.phase.as_deref().and_then(phase);
+        let kind = match self.what.as_str() {
+            "phase_begin" => MarkKind::Begin(phase?),
+            "phase_end" => MarkKind::End(phase?),
+            "step_end" => MarkKind::StepEnd,
+            "training_begin" => MarkKind::TrainingBegin,
+            _ => return None,
+        };
+        let bytes = |it: Vec<u64>| it.into_iter().map(Bytes).collect();
+        Some(Mark {
+            kind,
+            step: self.step,
+            place: self.place.into(),
+            reserved: bytes(self.reserved),
+            allocated: bytes(self.allocated),
+            seconds: self.t,
+            with_gradients: false,
+            host: self.host.map(Bytes),
+            workers: self.workers.map(Bytes),
+        })
+    }
+}
+
+fn phase(word: &str) -> Option<Phase> {
+    Some(match word {
+        "forward" => Phase::Forward,
+        "backward" => Phase::Backward,
+        "optimizer" => Phase::Optimizer,
+        "zero_grad" => Phase::ZeroGrad,
+        "evaluation" => Phase::Evaluation,
+        _ => return None,
+    })
+}
+
+impl From<BeginLine> for Begin {
+    fn from(it: BeginLine) -> Begin {
+        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size, child } = it;
+        let argv = argv.into_iter().map(one_line).collect();
+        let [cwd, python, torch] = [cwd, python, torch].map(one_line);
+        Begin {
+            argv,
+            cwd,
+            python,
+            torch,
+            script: script.map(one_line),
+            rank,
+            world_size,
+            is_child: child,
+        }
+    }
+}
+
+impl From<TensorsLine> for Tensors {
+    fn from(it: TensorsLine) -> Tensors {
+        let entries = it.entries.into_iter().filter_map(|it| {
+            let role = match it.role.as_str() {
+                "parameter" => Role::Parameter,
+                "gradient" => Role::Gradient,
+                "buffer" => Role::Buffer,
+                "optimizer_state" => Role::OptimizerState,
+                "input" => Role::Input,
+                _ => return None,
+            };
+            let TensorLine { name, address, bytes, model, .. } = it;
+            let [name, model] = [name, model.unwrap_or_default()].map(one_line);
+            Some(NamedTensor { name, role, address, size: Bytes(bytes), model })
+        });
+        let entries = entries.collect();
+        Tensors { place: it.place.into(), device: it.device, entries }
+    }
+}
+
+impl From<OomLine> for OomNote {
+    fn from(it: OomLine) -> OomNote {
+        OomNote {
+            device: it.device,
+            step: it.step,
+            phase: it.phase.as_deref().and_then(phase),
+            requested: Bytes(it.requested),
+            message: it.message,
+            stack: it.stack.into_iter().map(CodeLine::from).collect(),
+            user_frame: it.user_frame.map(CodeLine::from),
+            caught: it.caught,
+            place: it.place.into(),
+        }
+    }
+}
+
+impl From<ReadLine> for ReadNote {
+    fn from(it: ReadLine) -> ReadNote {
+        ReadNote {
+            at: it.at.into(),
+            count: it.count,
+            bytes: Bytes(it.bytes),
+            sizes: it.sizes,
+            becomes_size: it.becomes_size,
+        }
+    }
+}
+
+impl From<FirstStepLine> for FirstStep {
+    fn from(it: FirstStepLine) -> FirstStep {
+        FirstStep {
+            allocated: Bytes(it.peak_allocated),
+            reserved: Bytes(it.peak_reserved),
+            torch: one_line(it.torch),
+            gpu: one_line(it.gpu),
+            inputs: it.inputs.into_iter().map(one_line).collect(),
+            retries: it.retries,
+            free: it.device_free.map(Bytes),
+        }
+    }
+}
+
+impl From<StepTimesLine> for StepTimes {
+    fn from(it: StepTimesLine) -> StepTimes {
+        let spread = |SpreadKeys { count, median, low, high }| Spread { count, median, low, high };
+        StepTimes { device: it.device.map(spread), host: spread(it.host), left_out: it.left_out }
+    }
+}
+
+impl From<HostLine> for HostNote {
+    fn from(it: HostLine) -> HostNote {
+        let HostLine { peak, swapped, pinned, total, shm } = it;
+        let [peak, swapped, pinned, total, shm] =
+            [peak, swapped, pinned, total, shm].map(|it| it.map(Bytes));
+        HostNote { peak, swapped, pinned, total, shm }
+    }
+}
+
+impl From<StatsLine> for DeviceStats {
+    fn from(it: StatsLine) -> DeviceStats {
+        DeviceStats {
+            device: it.device,
+            peak_allocated: Bytes(it.peak_allocated),
+            peak_reserved: Bytes(it.peak_reserved),
+            allocs: it.allocs,
+            frees: it.frees,
+            retries: it.retries,
+            ooms: it.ooms,
+            segments: it.segments,
+        }
+    }
+}
+
+impl From<EndLine> for End {
+    fn from(it: EndLine) -> End {
+        End {
+            why: match it.why.as_str() {
+                "steady" => EndReason::Steady,
+                "steps" => EndReason::Steps,
+                "hopeless" => EndReason::Hopeless,
+                "exception" => EndReason::Exception,
+                "oom" => EndReason::Oom,
+                "interrupt" => EndReason::Interrupt,
+                _ => EndReason::Exit,
+            },
+            steps: it.steps,
+            steady: it.steady,
+            has_optimizer: it.has_optimizer,
+            exit_code: it.exit_code,
+            signal: it.signal,
+            exception: it.exception.map(|it| Exception {
+                class: one_line(it.class),
+                message: it.message,
+                user_frame: it.user_frame.map(CodeLine::from),
+            }),
+            later: it.later.map(|it| Later {
+                steps_before: it.steps_before,
+                evaluation: it.evaluation,
+                evaluation_cut: it.evaluation_cut,
+                epochs_cut: it.epochs_cut,
+                spoken_of: it.spoken_of,
+            }),
+            failed_later: it.failed_later.map(clipped),
+            seconds_imports: it.seconds_imports,
+            seconds: it.seconds,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What nobody writes takes bounded memory and time, is read or is left out with a sentence, and never ends who reads it.
+
+mod sources;
+
+use plimsoll_lint::{Selection, lint, lint_notebook};
+use sources::{Then, sources};
+
+#[test]
+fn each_is_read_or_left_out() {
+    let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
+    let mut wrong = Vec::new();
+    let sources = sources();
+    assert!(90 < sources.len());
+    for (name, text, then) in sources {
+        let read = if name.ends_with(".ipynb") { lint_notebook } else { lint };
+        let found = read(&text, &all).map(|_| ()).map_err(|it| it.to_string());
+        let is_right = match (&found, then) {
+            (Ok(()), Then::Read) => true,
+            (Err(why), Then::LeftOut(expected)) => why.contains(expected) && why.len() < 300,
+            _ => false,
+        };
+        if !is_right {
+            wrong.push(format!("{name}: {found:?}, expected {then:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is long is told in short.
+#[test]
+fn a_mistake_in_a_long_line_is_told_in_a_short_one() {
+    let long = "x; ".repeat(50_000);
+    let text = format!("import torch\n{long}m.load_state_dict(torch.load('a').cuda())\n");
+    let found = lint(&text, &Selection::default()).unwrap();
+    assert_eq!((found.len(), found[0].start.line), (1, 2));
+    assert_eq!(found[0].start.column, long.len() + "m.load_state_dict(".len() + 1);
+    assert!(found[0].line.len() <= 1000 && found[0].message.len() < 300);
+}

@@ -1,0 +1,132 @@
+"""A script that has failed and does not end is not waited for: the answer is there in seconds. On a GPU each of these hangs for ever."""
+
+import time
+
+import pytest
+
+RUNS_OUT = 'torch.empty(1 << 42, device="cuda")\n'
+TRAINS = """
+import threading, torch
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def train():
+    for _ in range(2):
+        optimizer.zero_grad(); net(torch.ones(8, 64, device="cuda")).sum().backward(); optimizer.step()
+"""
+
+HANGS = {
+    "the main program, and a thread waits": """
+import threading, torch
+threading.Thread(target=threading.Event().wait).start()
+"""
+    + RUNS_OUT,
+    "the main program, and an atexit function waits": """
+import atexit, threading, torch
+atexit.register(threading.Event().wait)
+"""
+    + RUNS_OUT,
+    "the thread that trains, and the main program waits": TRAINS
+    + """
+done = threading.Event()
+def trains():
+    train(); torch.empty(1 << 42, device="cuda"); done.set()
+threading.Thread(target=trains, daemon=True).start()
+done.wait()
+""",
+    "a spawned child, and its parent waits": """
+import multiprocessing
+def work(queue):
+    import torch
+    torch.empty(1 << 42, device="cuda")
+    queue.put(1)
+if __name__ == "__main__":
+    import torch
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    context.Process(target=work, args=(queue,)).start()
+    queue.get()
+""",
+    "one of two processes, and their launcher waits for both": """
+import os, subprocess, sys, threading
+if "NUMBER" not in os.environ:
+    words = [sys.executable, __file__]
+    both = [subprocess.Popen(words, env=dict(os.environ, NUMBER=str(it))) for it in range(2)]
+    sys.exit(max(it.wait() for it in both))
+import torch
+torch.ones(3, device="cuda")
+if os.environ["NUMBER"] == "1":
+    threading.Event().wait()
+"""
+    + RUNS_OUT,
+    "a future that nobody asks": """
+import concurrent.futures, threading, torch
+done = threading.Event()
+def work():
+    torch.empty(1 << 42, device="cuda"); done.set()
+concurrent.futures.ThreadPoolExecutor(1).submit(work)
+done.wait()
+""",
+    "the main program, which catches it and exits": """
+import sys, threading, torch
+threading.Thread(target=threading.Event().wait).start()
+try:
+    torch.empty(1 << 42, device="cuda")
+except torch.OutOfMemoryError:
+    sys.exit(1)
+""",
+}
+EVERY_DAY = (
+    "the main program, and a thread waits",
+    "the thread that trains, and the main program waits",
+    "a spawned child, and its parent waits",
+)
+
+
+@pytest.mark.parametrize("who", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in HANGS])
+def test_memory_runs_out_and_somebody_waits(plimsoll, who):
+    began = time.monotonic()
+    options = ["--gpu", "b200", "--until-exit"]
+    ran = plimsoll.predict(plimsoll.script(HANGS[who]), options=options, environment=plimsoll.cold())
+    assert (ran.code, ran.report["outcome"]) == (1, "out_of_memory"), ran
+    assert "waited-in-vain" in [it["code"] for it in ran.report["notes"]], ran
+    # At most 20 of them after the error; the rest is the start on a busy machine.
+    assert time.monotonic() - began < 100, ran
+    plimsoll.assert_nothing_left()
+
+
+def test_any_other_error_is_told_and_that_it_waited(plimsoll):
+    waits = "import threading, torch\nthreading.Thread(target=threading.Event().wait).start()\nopen('/nowhere')\n"
+    ran = plimsoll.predict(plimsoll.script(waits), options=["--until-exit"], environment=plimsoll.cold())
+    ran.assert_sentence("raised FileNotFoundError", "train.py:3", "then it waited for what never came, and was ended")
+
+
+def test_an_error_of_the_thread_that_trains_is_the_scripts(plimsoll):
+    """Its main program ends as if all were well."""
+    fails = TRAINS + "def fails():\n    train()\n    raise ValueError('gone')\nit = threading.Thread(target=fails)\nit.start(); it.join()\n"
+    plimsoll.predict(plimsoll.script(fails)).assert_sentence("raised ValueError: gone", "train.py:10", "after 2 optimizer steps")
+
+
+def test_a_script_that_lives_with_an_error_of_a_thread_goes_on(plimsoll):
+    """It trains on; that another thread of it failed is its affair."""
+    lives = TRAINS + "it = threading.Thread(target=lambda: 1 / 0)\nit.start(); it.join()\nfor _ in range(4): train()\n"
+    ran = plimsoll.predict(plimsoll.script(lives))
+    assert (ran.code, ran.report["outcome"]) == (0, "fits"), ran
+    assert "waited-in-vain" not in [it["code"] for it in ran.report["notes"]], ran
+
+
+def test_what_a_script_does_at_its_end_has_time(plimsoll):
+    """A log that is written two seconds after the error."""
+    saves = "import atexit, time, torch\natexit.register(lambda: (time.sleep(2), print('saved', flush=True)))\n" + RUNS_OUT
+    ran = plimsoll.predict(plimsoll.script(saves), options=["--gpu", "b200"], environment=plimsoll.cold())
+    assert ran.code == 1 and "saved\n" in ran.stdout, ran
+    assert "waited-in-vain" not in [it["code"] for it in ran.report["notes"]], ran
+
+
+def test_a_limit_on_the_size_of_files(plimsoll):
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (%d, %d))\n"
+    for limit, says in (
+        (600, "after an unknown number of optimizer steps (its notes could not be written: File too large)"),
+        (3000, "optimizer step or more (its notes could not be written any further: File too large)"),
+    ):
+        script = plimsoll.script(limited % (limit, limit) + TRAINS + "for _ in range(3): train()\nraise SystemExit(3)\n")
+        plimsoll.predict(script, environment=plimsoll.cold()).assert_sentence(says)
