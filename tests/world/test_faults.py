@@ -65,7 +65,7 @@ def limited(most):
     yield None
 
 
-@pytest.mark.parametrize("way", ["mounts", "user", "traced"])
+@pytest.mark.parametrize("way", ["mounts", pytest.param("user", marks=pytest.mark.soak), pytest.param("traced", marks=pytest.mark.soak)])
 def test_the_kernel_kills_the_script_for_memory(plimsoll, way):
     kept = plimsoll.folder / "kept.txt"
     kept.write_text("mine")
@@ -84,6 +84,7 @@ def test_the_kernel_kills_the_script_for_memory(plimsoll, way):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no compiler")
 def test_clocks_jump(plimsoll):
     kept = plimsoll.folder / "kept.txt"

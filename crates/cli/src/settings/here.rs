@@ -160,23 +160,29 @@ mod tests {
     fn a_projects_file_changes_nothing_that_keeps_the_users_files_safe() {
         use crate::settings::rows::{Kind, Sayable};
         for row in ROWS {
-            let samples: &[&str] = match row.kind {
-                Kind::Writes => &["\"layer\"", "\"through\""],
-                Kind::Flag => &["true", "false"],
-                Kind::Card | Kind::Cards => &["\"t4\""],
-                Kind::Remedies => &["\"offload\""],
-                Kind::Length => &["512"],
-                Kind::List => continue,
-                Kind::Text if row.sayable == Sayable::Anything => continue,
-                Kind::Text => &["\"20GiB\""],
+            // Values that its option takes.
+            let samples: &[&str] = match (row.kind, row.key) {
+                (Kind::Writes, _) => &["\"layer\"", "\"through\""],
+                (Kind::Flag, _) => &["true", "false"],
+                (Kind::Card | Kind::Cards, _) => &["\"t4\""],
+                (Kind::Remedies, _) => &["\"offload\""],
+                (Kind::Length, "worst-size") => &["\"800x1333\""],
+                (Kind::Length, _) => &["512"],
+                (Kind::List, "assume") => &["\"overflow=1\""],
+                (Kind::List, _) => &["[\"PLM101\"]"],
+                (Kind::Text, "fit.prefer") => &["\"speed\""],
+                (Kind::Text, "top.interval") => &["\"2\""],
+                (Kind::Text, _) => &["\"20GiB\""],
             };
             for it in samples {
                 let written = match row.key.split_once('.') {
                     Some((table, key)) => format!("[{table}]\n{key} = {it}\n"),
                     None => format!("{} = {it}\n", row.key),
                 };
-                let in_project = written.replace('[', "[tool.plimsoll.");
-                let in_project = format!("[tool.plimsoll]\n{in_project}");
+                let in_project = match row.key.split_once('.') {
+                    Some((table, key)) => format!("[tool.plimsoll.{table}]\n{key} = {it}\n"),
+                    None => format!("[tool.plimsoll]\n{written}"),
+                };
                 let may = match row.sayable {
                     Sayable::Anything => true,
                     Sayable::Only(only) => it.trim_matches('"') == only,

@@ -156,7 +156,8 @@ fn refused(row: &Row, word: &str) -> Result<(), String> {
     let whole = Cli::command();
     let command = row.commands.first().and_then(|it| whole.find_subcommand(it));
     let Some(command) = command else { return Ok(()) };
-    let words = [format!("--{}={word}", row.option()), "train.py".to_owned()];
+    let mut words = vec![format!("--{}={word}", row.option())];
+    words.extend(command.get_positionals().next().map(|_| "train.py".to_owned()));
     match command.clone().no_binary_name(true).try_get_matches_from(words) {
         Ok(_) => Ok(()),
         Err(error) => {

@@ -1,6 +1,12 @@
 //! Whatever is wrong ends in one sentence that says what was found and what to do, and exit code 2.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::support::{BEGIN, Place, Ran};
 
@@ -321,7 +327,17 @@ fn what_a_script_leaves_in_place_of_its_notes_is_not_waited_for() {
     ] {
         let body = format!("p=$PLIMSOLL_SESSION/process-$$\nmkdir -p $p\n{left}");
         let script = place.script("train", &body);
-        let ran = place.predict(&[script.to_str().unwrap()]);
+        let mut command = place.plimsoll(&["predict", "--", script.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let began = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if Duration::from_secs(20) < began.elapsed() {
+                child.kill().unwrap();
+                panic!("it waits: {left}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let ran = Ran::from(child.wait_with_output().unwrap());
         ran.assert_sentence("no process of the command imported torch");
         place.assert_no_session();
     }
