@@ -7,8 +7,10 @@ use std::{
 };
 
 use plimsoll_core::{
-    prediction::Reached,
-    recording::contract::{PHANTOM_CONF, ProcessFile, process_of},
+    recording::{
+        Reached,
+        contract::{PHANTOM_CONF, ProcessFile, process_of},
+    },
     sources,
 };
 use plimsoll_writes::Folder;

@@ -11,7 +11,8 @@ use std::{
 use anyhow::{Context as _, ensure};
 use nix::unistd::Pid;
 use plimsoll_core::{
-    prediction::{Reached, Writes, WrittenFile},
+    prediction::{Writes, WrittenFile},
+    recording::Reached,
     units::Bytes,
 };
 use plimsoll_writes::{Ask, Download, Layer, Layers, NoWay, Way};

@@ -2,8 +2,8 @@
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, Reached, ScriptExit, Seen, Writes},
-    recording::{CodeLine, Exception, FirstStep, Phase},
+    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Writes},
+    recording::{CodeLine, Exception, FirstStep, Phase, Reached},
     units::Bytes,
 };
 

@@ -29,7 +29,6 @@ pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
-pub use reached::{Destination, Reached, Transport};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Seen};
 pub use tuning::{Tuned, Tuning, tunings};

@@ -1,69 +1,19 @@
-//! Whom a script reached outside of its own processes. A run on a phantom sends what a real one sends.
+//! Whom a script reached, as a sentence of the report.
 
 use std::fmt;
+
+use crate::recording::{Destination, Reached, Transport};
 
 /// So many are named.
 const NAMED: usize = 5;
 /// One process writes down no more.
 const MOST_COUNTED: u64 = 10_000;
 
-/// By what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Connections.
-    Tcp,
-    /// Datagrams.
-    Udp,
-    /// A socket that is a file, or has a name of its own, on this machine.
-    Unix,
-}
-
-/// One of whom it reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Destination {
-    /// `hooks.slack.com:443`, or the name of a socket, without blanks or what a terminal would act upon.
-    pub name: String,
-    /// By what it was reached.
-    pub transport: Transport,
-    /// Connections; of datagrams, the processes that sent some.
-    pub count: u64,
-}
-
-/// All of them, in the order in which they were reached first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
-    destinations: Vec<Destination>,
-}
-
 impl Reached {
-    /// All of them.
-    pub fn destinations(&self) -> &[Destination] {
-        &self.destinations
-    }
-
-    /// It was reached, so often.
-    pub fn count(&mut self, name: &str, transport: Transport, times: u64) {
-        let is_it = |it: &&mut Destination| it.name == name && it.transport == transport;
-        match self.destinations.iter_mut().find(is_it) {
-            Some(it) => it.count += times,
-            None => {
-                let name = name.to_owned();
-                self.destinations.push(Destination { name, transport, count: times });
-            }
-        }
-    }
-
-    /// Another run of the same script reached these.
-    pub fn add(&mut self, other: &Reached) {
-        for Destination { name, transport, count } in &other.destinations {
-            self.count(name, *transport, *count);
-        }
-    }
-
     /// What the report says; nothing if it reached nobody.
     pub fn sentence(&self) -> Option<String> {
         let (datagrams, connections): (Vec<_>, Vec<_>) =
-            self.destinations.iter().partition(|it| it.transport == Transport::Udp);
+            self.destinations().iter().partition(|it| it.transport == Transport::Udp);
         let did = match (connections.as_slice(), datagrams.as_slice()) {
             ([], []) => return None,
             (to, []) => format!("connected to {}", Listed(to)),
@@ -73,9 +23,9 @@ impl Reached {
             }
         };
         let is_kept_off = |it: &Destination| it.transport != Transport::Unix;
-        let hint = match self.destinations.iter().filter(|it| is_kept_off(it)).count() {
+        let hint = match self.destinations().iter().filter(|it| is_kept_off(it)).count() {
             0 => "",
-            n if n == self.destinations.len() => "; `--offline` keeps it off the network",
+            n if n == self.destinations().len() => "; `--offline` keeps it off the network",
             _ => "; `--offline` keeps it off the network, and not off sockets of this machine",
         };
         Some(format!("the script {did}: what it sent there is real{hint}"))
@@ -157,15 +107,5 @@ mod tests {
             "the script sent datagrams to h0:80, h1:80, h2:80, h3:80, h4:80 and 2 more: what it sent there is real; `--offline` \
              keeps it off the network"
         );
-    }
-
-    #[test]
-    fn what_several_runs_reached_is_added_up() {
-        let mut first = Reached::default();
-        first.count("a:1", Transport::Tcp, 2);
-        let mut all = first.clone();
-        all.add(&first);
-        all.add(&Reached::default());
-        assert_eq!(all.destinations()[0].count, 4);
     }
 }

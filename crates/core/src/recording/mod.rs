@@ -9,6 +9,7 @@ mod missing_stacks;
 mod notes;
 mod phantom;
 mod plan_notes;
+mod reached;
 mod sites;
 
 pub use alarms::{Alarm, AlarmNote};
@@ -22,6 +23,7 @@ pub use notes::{
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};
+pub use reached::{Destination, Reached, Transport};
 pub(crate) use sites::{Call, Framework, Setting, Site, Span, Switches};
 pub use sites::{SiteKind, Sites};
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use crate::prediction::{Reached, Transport};
+use crate::recording::{Reached, Transport};
 
 /// How the address of a socket begins that is a file or has a name of its own.
 const UNIX: &str = "unix:";
@@ -132,7 +132,7 @@ mod tests {
 
     fn seen(text: &str) -> Vec<String> {
         let reached = read(text.as_bytes());
-        let of = |it: &crate::prediction::Destination| {
+        let of = |it: &crate::recording::Destination| {
             format!("{:?} {} {}", it.transport, it.name, it.count)
         };
         reached.destinations().iter().map(of).collect()
@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(
             seen(
                 "own [::]:29500\nstream-here 127.0.0.1:29500 localhost\nstream-here 10.0.0.5:29500 node7\n\
-                 own 10.0.0.5:41234\nstream-here 10.0.0.5:41234\nown unix:/tmp/pymp-1/listener\n\
-                 stream unix:/tmp/pymp-1/listener\nstream-here 127.0.0.1:41234\nstream 10.0.0.9:29500\n\
+                 own 10.0.0.5:41234\nstream-here 10.0.0.5:41234\nown unix:/run/user/7/pymp-1/listener\n\
+                 stream unix:/run/user/7/pymp-1/listener\nstream-here 127.0.0.1:41234\nstream 10.0.0.9:29500\n\
                  stream-here 127.0.0.1:5432\n"
             ),
             ["Tcp 127.0.0.1:41234 1", "Tcp 10.0.0.9:29500 1", "Tcp 127.0.0.1:5432 1"]

@@ -9,7 +9,7 @@ use crate::{
         largest::Tried,
         search::{FoundValue, ValueRun, WithRemedies},
     },
-    prediction::Reached,
+    recording::Reached,
     units::Bytes,
     views::{
         plan::{self, effort, was_full},

@@ -11,7 +11,8 @@ use crate::{
         Change, Places, Remedy, find,
         search::{Advice, Failed, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
     },
-    prediction::{Category, LineShare, Reached},
+    prediction::{Category, LineShare},
+    recording::Reached,
     units::Bytes,
     views::{explain_wire, style, wire},
 };

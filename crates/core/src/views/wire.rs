@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::{
     prediction::{
-        CardFit, Carries, Category, Counted, Destination, LineShare, ModuleShare, Moment, Note,
-        OomPlace, Origin, OtherEnd, Outcome, Peaks, Rank, Reached, ScriptExit, StepPeaks,
-        Transport, Verdict, Writes, WrittenFile,
+        CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
+        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, StepPeaks, Verdict, Writes,
+        WrittenFile,
     },
-    recording::{CodeLine, Exception, Phase},
+    recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
     trace::{Frame, StackId, Trace},
     views::{answer::Answer, explain_wire, replay::ReplayReport},

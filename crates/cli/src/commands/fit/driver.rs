@@ -5,8 +5,8 @@ use std::{ffi::OsString, rc::Rc, thread, time::Instant};
 use plimsoll_core::{
     cards::Card,
     plan::search::{Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps},
-    prediction::{self, Reached},
-    recording::Recording,
+    prediction,
+    recording::{Reached, Recording},
     units::Bytes,
 };
 use plimsoll_fit::trials::{Order, Purpose, Trials, ValuesMatter};

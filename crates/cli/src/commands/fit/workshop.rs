@@ -10,8 +10,8 @@ use nix::{
 use plimsoll_core::{
     cards::Card,
     plan::search::Until,
-    prediction::{self, OtherEnd, Outcome, Prediction, Reached},
-    recording::{PlanNotes, Recording},
+    prediction::{self, OtherEnd, Outcome, Prediction},
+    recording::{PlanNotes, Reached, Recording},
 };
 use plimsoll_fit::trials::{Failure, Mark, Order, Purpose, Start, Trial, Values, Waited, Workshop};
 use plimsoll_writes::Layers;
