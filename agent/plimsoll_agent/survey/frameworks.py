@@ -60,8 +60,8 @@ class Frameworks:
             if at is not None and at["file"] == it["file"]:
                 # Behind the line that brings a pipeline to the device, not where it is called, which may be often.
                 described = dict(place(at["file"], at["line"], at["name"], at["span"]) or described, model=described["model"])
-            keys = ("what", "name", "rest", "from_words")
-            found.append(dict({key: it[key] or "" for key in keys}, values=values, site=described))
+            known = {"what": it["what"], "name": it["name"] or "", "rest": it["rest"], "from_words": bool(it["from_words"])}
+            found.append(dict(known, values=values, site=described))
         return found
 
     def _saw(self, what, name, values, rest, **more):
