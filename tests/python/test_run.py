@@ -475,12 +475,12 @@ def test_training_goes_on_when_plimsoll_is_killed(program, cache, options):
     said(folder / "trains-0")
     started.kill()
     started.wait()
-    for it in (cache / "sessions").iterdir():
+    for it in (cache / "plimsoll-cache" / "sessions").iterdir():
         shutil.rmtree(it)
     say(folder / "go-0")
     assert said(folder / "ended-0") == "ended"
     assert folder.joinpath("output").read_text() == "trained\n"
-    assert not list((cache / "sessions").iterdir()) and not list(folder.joinpath("running").iterdir())
+    assert not list((cache / "plimsoll-cache" / "sessions").iterdir()) and not list(folder.joinpath("running").iterdir())
 
 
 @SOAK

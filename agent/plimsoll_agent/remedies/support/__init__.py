@@ -1,6 +1,7 @@
 """What several remedies need; no remedy is known here.
 
     hooks            where remedies take hold: calls of a model, backward
+    parameters       whether what a plan gives a remedy is what it takes
     split            a batch in parts: what can be split, and how results are put together
     ways             how the losses of the parts of a model's batch belong together, found by trying
     places           what a call takes by the number of a sample, which has no parts
