@@ -46,10 +46,16 @@ pub struct BlockFacts {
 impl Scene<'_> {
     /// Everything that is known of `life`; none if there is no such block.
     pub fn block(&self, life: LifeId) -> Option<BlockFacts> {
+        let names = self.run.trace.stacks.frame_ids(self.told_stack(life));
+        let stack = names.map(|it| name_of(&self.run, it)).collect();
+        Some(BlockFacts { line: self.line(life), stack, ..self.block_alone(life)? })
+    }
+
+    /// The same without its line and its stack: all blocks together have more frames than a recording.
+    pub(super) fn block_alone(&self, life: LifeId) -> Option<BlockFacts> {
         let index = life as usize;
         let replay = &self.run.replay;
         let trace = self.run.trace;
-        let stack = |id| trace.stacks.frame_ids(id).map(|it| name_of(&self.run, it)).collect();
         let before = self.n_before();
         let (address, size, requested, start, free, event) = if index < before {
             let it = &replay.initial[index];
@@ -78,8 +84,8 @@ impl Scene<'_> {
             pool: self.pool_of(index),
             step: self.step_of(start).0,
             metadata: trace.text(metadata).to_owned(),
-            line: self.line(life),
-            stack: stack(self.told_stack(life)),
+            line: None,
+            stack: Vec::new(),
         })
     }
 

@@ -104,7 +104,7 @@ impl Scene<'_> {
         let mut texts = Texts::default();
         let facts = self.facts();
         for life in 0..facts.lives {
-            let Some(block) = self.block(life) else { continue };
+            let Some(block) = self.block_alone(life) else { continue };
             let index = life as usize;
             let (start, end) = self.span(life);
             res.starts.push(start);

@@ -24,6 +24,11 @@ use crate::{
 const MAX_OPEN: usize = 4096;
 /// Devices that a snapshot may have; torch itself stops at 128.
 const MAX_DEVICES: u32 = 1024;
+/// Streams and pools; torch has 32 streams of each priority, and a pool for each graph.
+const MAX_STREAMS: usize = 1 << 14;
+const MAX_POOLS: usize = 1 << 16;
+/// Bytes of a frame's file and function: no path is longer, and each report names some.
+const LONGEST_NAME: usize = 4096;
 
 /// The columns, and what refers to them.
 pub(super) struct Decoder<'k> {
@@ -139,8 +144,8 @@ impl<'k> Decoder<'k> {
             self.event(record)
         } else if record.has(Word::Filename) {
             let frame = Frame {
-                file: record.text(Word::Filename).unwrap_or_default(),
-                function: record.text(Word::Name).unwrap_or_default(),
+                file: self.name(record, Word::Filename),
+                function: self.name(record, Word::Name),
                 line: record.int(Word::Line).and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
             };
             Object::Frame(self.stacks.frame(frame))
@@ -176,6 +181,22 @@ impl<'k> Decoder<'k> {
         } else {
             Object::Ignored
         }
+    }
+
+    /// The name of a frame's file or function, as much as is said of it.
+    #[inline]
+    fn name(&mut self, record: &Record, key: Word) -> TextId {
+        let id = record.text(key).unwrap_or_default();
+        if self.texts.get(id).len() <= LONGEST_NAME { id } else { self.shortened(id) }
+    }
+
+    #[cold]
+    fn shortened(&mut self, id: TextId) -> TextId {
+        self.leave_out("the rest of a name of more than 4096 bytes");
+        let text = self.texts.get(id);
+        let end = text.floor_char_boundary(LONGEST_NAME);
+        let short = text[..end].to_owned();
+        self.texts.intern(&short)
     }
 
     #[inline]
@@ -313,11 +334,17 @@ impl<'k> Decoder<'k> {
         if handle == 0 {
             return StreamId(0);
         }
-        let streams = &mut self.streams;
-        *self.stream_ids.entry(handle).or_insert_with(|| {
-            streams.push(handle);
-            StreamId(row(streams.len() - 1))
-        })
+        if let Some(known) = self.stream_ids.get(&handle) {
+            return *known;
+        }
+        if MAX_STREAMS <= self.streams.len() {
+            self.leave_out("streams beyond the 16384th");
+            return StreamId(0);
+        }
+        self.streams.push(handle);
+        let id = StreamId(row(self.streams.len() - 1));
+        self.stream_ids.insert(handle, id);
+        id
     }
 
     #[inline]
@@ -448,11 +475,19 @@ impl Builder for Decoder<'_> {
         let object = match items {
             [Value::Int(first), Value::Int(second)] => {
                 let id = (*first, *second);
-                let pools = &mut self.pools;
-                Object::Pool(*self.pool_ids.entry(id).or_insert_with(|| {
-                    pools.push(id);
-                    PoolId(row(pools.len() - 1))
-                }))
+                match self.pool_ids.get(&id) {
+                    Some(known) => Object::Pool(*known),
+                    None if MAX_POOLS <= self.pools.len() => {
+                        self.leave_out("pools beyond the 65536th");
+                        Object::Ignored
+                    }
+                    None => {
+                        self.pools.push(id);
+                        let new = PoolId(row(self.pools.len() - 1));
+                        self.pool_ids.insert(id, new);
+                        Object::Pool(new)
+                    }
+                }
             }
             _ => Object::Ignored,
         };
