@@ -5,33 +5,42 @@ whole lines, and a forked child inherits no half-written ones. The file appears 
 line: a process that has nothing to say leaves nothing.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import time
 
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class Recording:
     """Where this process's notes go. Belongs to one process id; see `forked`."""
 
-    def __init__(self, session):
+    seconds_imports: float
+    """From the start of the process until torch and the agent were there."""
+
+    def __init__(self, session: str) -> None:
         self.session = session
         self.pid = os.getpid()
         self.began = time.time()
-        self._fd = None
+        self._fd: int | None = None
         self._broken = False
-        self._notes = set()
+        self._notes: set[tuple[str, str]] = set()
 
     @property
-    def folder(self):
+    def folder(self) -> str:
         """`process-<pid>` of the session; the phantom writes there too."""
         return os.path.join(self.session, "process-%d" % self.pid)
 
     @property
-    def is_open(self):
+    def is_open(self) -> bool:
         return self._fd is not None
 
-    def write(self, kind, **fields):
+    def write(self, kind: str, **fields: Any) -> None:
         """Appends one line. A full disk or a session that is gone ends the recording, not the run."""
         if self._broken or os.getpid() != self.pid:
             return
@@ -47,17 +56,17 @@ class Recording:
         except OSError:
             self._broken = True
 
-    def note(self, code, text):
+    def note(self, code: str, text: str) -> None:
         """A sentence for people. The same one is written once."""
         if (code, text) not in self._notes:
             self._notes.add((code, text))
             self.write("note", code=code, text=text)
 
-    def seconds(self):
+    def seconds(self) -> float:
         """Since the recording began."""
         return round(time.time() - self.began, 6)
 
-    def copied_to(self, folder):
+    def copied_to(self, folder: str) -> Recording:
         """A recording of its own in the session `folder`, which goes on where this one is now."""
         copy = Recording(folder)
         copy.began, copy.seconds_imports = self.began, self.seconds_imports
@@ -65,7 +74,7 @@ class Recording:
         shutil.copyfile(os.path.join(self.folder, "agent.jsonl"), os.path.join(copy.folder, "agent.jsonl"))
         return copy
 
-    def end_copied_to(self, folder, most):
+    def end_copied_to(self, folder: str, most: int) -> Recording:
         """A recording in the session `folder` of what this process is, and the last lines of this one: about `most` bytes."""
         copy = Recording(folder)
         copy.began = self.began
@@ -81,25 +90,25 @@ class Recording:
             file.write(first + last)
         return copy
 
-    def was_asked_to_stop(self):
+    def was_asked_to_stop(self) -> None:
         """For whoever started the run: from now on it has no business but to end."""
         try:
             open(os.path.join(self.session, "asked-to-stop"), "a").close()
         except OSError:
             pass
 
-    def withdraw(self):
+    def withdraw(self) -> None:
         """This process had nothing to say after all: what it wrote so far goes."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
             os.unlink(os.path.join(self.folder, "agent.jsonl"))
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: forget the parent's file; a first line would open the child's own."""
         if self._fd is not None:
             try:
                 os.close(self._fd)  # The child's copy of the descriptor; the parent keeps its own.
             except OSError:
                 pass
-        self.__init__(self.session)
+        self.__init__(self.session)  # type: ignore[misc]  # Nobody makes a class of this one.

@@ -10,12 +10,20 @@ cut short by this, on a phantom: what it would write has learned nothing. A prog
 children may wait for it while it waits for them, as they would on a GPU, for ever.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import os
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.run.recording import Recording
 
 ATTEMPTS = 4
 FAREWELL = 4.0
@@ -35,7 +43,7 @@ LITTLE_WORK = 0.02
 class Stopping:
     """Whether the run is to end, and how often it was told."""
 
-    def __init__(self, finish, recording, is_real):
+    def __init__(self, finish: Callable[[], object], recording: Recording, is_real: bool) -> None:
         self._finish = finish
         self._recording = recording
         self._is_real = is_real
@@ -43,7 +51,7 @@ class Stopping:
         self.requested = self._waits_for_the_script = False
         self._pid = os.getpid()
 
-    def request(self):
+    def request(self) -> None:
         """The run shall end at the next place where it can."""
         if not self.requested:
             self.requested = True
@@ -51,37 +59,37 @@ class Stopping:
                 self._recording.was_asked_to_stop()
             threading.Thread(target=self._watch, name="plimsoll-stopping", daemon=True).start()
 
-    def soon_after_the_script(self):
+    def soon_after_the_script(self) -> None:
         """Memory was steady: a script that comes to its end by itself from now on is not waited for either."""
         if not (self._is_real or self.requested or self._waits_for_the_script):
             self._waits_for_the_script = True
             threading.Thread(target=self._wait_for_the_script, name="plimsoll-script", daemon=True).start()
 
-    def _wait_for_the_script(self):
+    def _wait_for_the_script(self) -> None:
         while threading.main_thread().is_alive():
             time.sleep(PAUSE)
         if not self.requested:
             self._recording.was_asked_to_stop()
             self._watch()
 
-    def soon_after_a_failure(self, has_failed):
+    def soon_after_a_failure(self, has_failed: Callable[[], bool]) -> None:
         """When the main program ends, and `has_failed()` then, nobody is waited for either."""
         before_threads_are_waited_for = getattr(threading, "_register_atexit", None)  # As concurrent.futures does.
         if before_threads_are_waited_for is not None and not self._is_real:
             before_threads_are_waited_for(self._main_ended, has_failed)
 
-    def _main_ended(self, has_failed):
+    def _main_ended(self, has_failed: Callable[[], bool]) -> None:
         if os.getpid() == self._pid and not self.requested and has_failed():
             with contextlib.suppress(RuntimeError):  # Since Python 3.12 no thread begins any more then.
                 threading.Thread(target=self._watch, args=(1,), name="plimsoll-failed", daemon=True).start()
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: the parent's end is not the child's."""
         self.requested = self._waits_for_the_script = False
         self._told = 0
         self._pid = os.getpid()
 
-    def here(self, thread):
+    def here(self, thread: int | None) -> None:
         """Ends the run if that was requested; `thread` is the one that trains, None if unknown.
 
         Only that thread can be ended by an exception: one raised inside the autograd engine or in a
@@ -97,7 +105,7 @@ class Stopping:
         self._recording.note("stop-ignored", text)
         self._insist()
 
-    def _watch(self, code=0):
+    def _watch(self, code: int = 0) -> None:
         """On a thread of its own: waits for the end of the process, and brings it about with this exit code."""
         began = worked = time.monotonic()
         before = time.process_time()
@@ -112,7 +120,7 @@ class Stopping:
             before = now
         self._insist(code)
 
-    def _insist(self, code=0):
+    def _insist(self, code: int = 0) -> None:
         if os.getpid() != self._pid:
             return
         try:
@@ -124,7 +132,7 @@ class Stopping:
             os._exit(code)
 
 
-def _give_semaphores_back():
+def _give_semaphores_back() -> None:
     """Those of multiprocessing, whose tracker would say on standard error that they were left."""
     util, synchronize = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.synchronize"))
     if util is None or synchronize is None:
