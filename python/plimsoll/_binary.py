@@ -8,8 +8,8 @@ import site
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Mapping, Optional, Sequence
 
 
 class PlimsollError(RuntimeError):
@@ -79,7 +79,7 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def said(stderr: Optional[str]) -> str:
+def said(stderr: str | None) -> str:
     """What plimsoll itself said on standard error, without its name."""
     lines = (stderr or "").splitlines()
     own = [line[len("plimsoll: ") :] for line in lines if line.startswith("plimsoll: ")]

@@ -34,7 +34,7 @@ def apply(torch: Torch, plan: Any, hooks: Hooks) -> None:
         plan = json.loads(plan)
         version, asked = plan["version"], plan["remedies"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error)
+        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error) from error
     if version != VERSION:
         raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
     unknown = [it.get("id") for it in asked if it.get("id") not in REMEDIES]
