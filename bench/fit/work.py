@@ -33,7 +33,7 @@ def count(model, batch, plan):
     import models
     import torch
     from plimsoll_agent import remedies
-    from plimsoll_agent.imitate import ranks
+    from plimsoll_agent.ranks import imagined as ranks
     from plimsoll_agent.remedies.support.hooks import Hooks
     from plimsoll_agent.run.meter import Meter
 
