@@ -16,8 +16,8 @@ use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
     prediction::{
-        CardFit, Carries, Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, Verdict,
-        predict,
+        CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, Prediction, RunFacts,
+        ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
         Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
@@ -638,24 +638,34 @@ fn nothing_recorded_says_what_to_look_for() {
     );
 }
 
+/// The prediction of `first`, completed by runs at other ends.
+fn covered(first: &Prediction, others: &[(OtherEnd, &Prediction)]) -> Prediction {
+    let ends = others.iter().map(|it| it.0).collect();
+    let mut inquiry = Inquiry::new(first.clone(), Observed { ends, ..Observed::default() });
+    for (end, other) in others {
+        assert_eq!(inquiry.wanted(), Some(Wanted::OtherEnd(*end)));
+        inquiry.came(Wanted::OtherEnd(*end), Some(other)).unwrap();
+    }
+    inquiry.prediction()
+}
+
 /// A race on a real device: buckets that a thread lets go of before the next step, or in it.
 #[test]
 fn whatever_order_takes_more_decides_the_safe_number() {
     let soon = "alloc weights 20MiB\nalloc first 40MiB\nstep\nfree first\nalloc second 40MiB\nstep";
     let late = "alloc weights 20MiB\nalloc first 40MiB\nstep\nalloc second 40MiB\nfree first\nstep";
-    let mut prediction = predicted(&[recording(soon)], 0);
+    let first = predicted(&[recording(soon)], 0);
     let late = predicted(&[recording(late)], 0);
-    let before = (prediction.peak, prediction.with_allowance);
-    prediction.cover(OtherEnd::Late, &late);
-    assert_eq!(prediction.peak, before.0, "what is shown is one run");
+    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
+    assert_eq!(prediction.peak, first.peak, "what is shown is one run");
     assert_eq!(prediction.with_allowance, late.with_allowance);
-    assert!(before.1 < prediction.with_allowance);
+    assert!(first.with_allowance < prediction.with_allowance);
     let note = prediction.notes.last().unwrap();
     assert_eq!(note.code(), "order");
     expect!["what the process takes depends on when PyTorch's threads and the GPU are done, which differs from run to run: 820.0 MiB if soon, 860.0 MiB if late; the safe number covers both"].assert_eq(&note.to_string());
 
     let safe = prediction.with_allowance;
-    prediction.cover(OtherEnd::Late, &predicted(&[recording(soon)], 0));
+    let prediction = covered(&prediction, &[(OtherEnd::Late, &first)]);
     assert_eq!(
         (prediction.with_allowance, prediction.notes.last().unwrap().code()),
         (safe, "order")
@@ -667,13 +677,14 @@ fn whatever_order_takes_more_decides_the_safe_number() {
 fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     let nothing = "alloc weights 20MiB\nstep\nstep";
     let everything = "alloc weights 20MiB\nalloc found 9000MiB\nstep\nstep";
-    let mut prediction = predicted(&[recording(nothing)], 0);
+    let first = predicted(&[recording(nothing)], 0);
     let carried = |it: &Prediction| {
         let carries = |it: &&CardFit| it.carries == Carries::Yes;
         it.cards.iter().filter(carries).map(|it| it.card.total).min().unwrap_or_default()
     };
-    let before = carried(&prediction);
-    prediction.cover(OtherEnd::Found, &predicted(&[recording(everything)], 0));
+    let before = carried(&first);
+    let found = predicted(&[recording(everything)], 0);
+    let mut prediction = covered(&first, &[(OtherEnd::Found, &found)]);
     assert_eq!(prediction.verdict(), Verdict::Fits);
     assert!(prediction.needs() + Bytes::mib(9000) <= prediction.if_found().unwrap());
     assert!(
@@ -684,21 +695,20 @@ fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     prediction.max = Some(Bytes::gib(1));
     assert_eq!(prediction.verdict(), Verdict::Depends);
 
-    let mut prediction = predicted(&[recording(nothing)], 0);
-    let mut ran_out = predicted(&[recording(everything)], 0);
-    ran_out.outcome = Outcome::OutOfMemory;
-    prediction.cover(OtherEnd::Found, &ran_out);
+    let ran_out = Prediction { outcome: Outcome::OutOfMemory, ..found };
+    let prediction = covered(&first, &[(OtherEnd::Found, &ran_out)]);
     assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
     assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
 }
 
 #[test]
 fn another_end_that_did_not_get_as_far_is_no_alternative() {
-    let mut prediction = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
     for other in ["alloc weights 20MiB", "alloc weights 20MiB\nstep"] {
-        let before = (prediction.others.len(), prediction.with_allowance);
-        prediction.cover(OtherEnd::Overflow, &predicted(&[recording(other)], 0));
-        assert_eq!((prediction.others.len(), prediction.with_allowance), before);
+        let other = predicted(&[recording(other)], 0);
+        let prediction = covered(&first, &[(OtherEnd::Overflow, &other)]);
+        assert_eq!(prediction.others, []);
+        assert_eq!(prediction.with_allowance, first.with_allowance);
         assert_eq!(prediction.notes.last().unwrap().code(), "other-end-unseen");
     }
 }
@@ -807,9 +817,9 @@ fn the_moment_it_died_in_is_broken_down() {
 
 #[test]
 fn what_runs_out_in_one_order_does_not_fit() {
-    let mut prediction = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
+    let first = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
     let late = predicted(&[recording("alloc weights 20MiB\noom 200GiB")], 1);
-    prediction.cover(OtherEnd::Late, &late);
+    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
     assert_eq!(prediction.outcome, Outcome::OutOfMemory);
     assert_eq!(prediction.oom, late.oom);
 }
@@ -829,4 +839,54 @@ fn only_answers_that_could_be_others_ask_for_another_run() {
         ..PhantomReport::default()
     });
     assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
+}
+
+#[test]
+fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
+    let cards = ["h200", "a100-80g", "l4"].map(|it| cards::find(it).unwrap());
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let observed = || Observed { cards: cards.to_vec(), ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let mut ran_on = Vec::new();
+    while let Some(wanted) = inquiry.wanted() {
+        let Wanted::Named(card) = wanted else { panic!("{wanted:?}") };
+        ran_on.push(&*card.id);
+        let outcome = if card.id == "l4" { Outcome::OutOfMemory } else { Outcome::Fits };
+        inquiry.came(wanted, Some(&Prediction { outcome, ..first.clone() })).unwrap();
+    }
+    let prediction = inquiry.prediction();
+    let others: Vec<&str> =
+        cards.iter().map(|it| &*it.id).filter(|it| *it != first.card.id).collect();
+    assert_eq!(ran_on, others);
+    assert_eq!(prediction.cards.len(), 3);
+    let l4 = prediction.cards.iter().find(|it| it.card.id == "l4").unwrap();
+    assert_eq!(l4.carries, Carries::No);
+    assert_eq!(prediction.notes.last().unwrap().code(), "cards");
+
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let wanted = inquiry.wanted().unwrap();
+    let error = inquiry.came(wanted, None).unwrap_err().to_string();
+    assert!(error.starts_with("interrupted: the script had run once"), "{error}");
+    let ran_out = Prediction { outcome: Outcome::OutOfMemory, ..first };
+    let mut inquiry = Inquiry::new(ran_out, observed());
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None, "that it does not fit is known");
+    let codes: Vec<String> =
+        inquiry.prediction().notes.iter().map(|it| it.code().to_owned()).collect();
+    assert!(codes.ends_with(&["interrupted".to_owned(), "cards".to_owned()]), "{codes:?}");
+}
+
+#[test]
+fn who_knows_why_a_script_failed_says_so_first() {
+    let failed = |code| {
+        let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], code);
+        let failure = Some("it was ended".to_owned());
+        Inquiry::new(first, Observed { failure, ..Observed::default() }).prediction()
+    };
+    let it = failed(0);
+    assert_eq!(it.outcome, Outcome::ScriptFailed);
+    let note = it.failure().unwrap();
+    assert_eq!(note.code(), "script-failed");
+    assert!(note.to_string().starts_with("it was ended; until then it took "), "{note}");
 }

@@ -405,16 +405,8 @@ impl Prediction {
         (fits && most <= self.card.total).then(|| self.card.total - most)
     }
 
-    /// Every line of code that the prediction names, so that who can read files may add the text
-    /// that stands there.
-    pub fn lines_mut(&mut self) -> impl Iterator<Item = &mut CodeLine> {
-        let top = self.top_lines.iter_mut().filter_map(|it| match &mut it.at {
-            Origin::Line(line) | Origin::BackwardOf(line) => Some(line),
-            Origin::Backward | Origin::NoStack => None,
-        });
-        let growth = self.growth.iter_mut().filter_map(|it| it.at.as_mut());
-        let oom = self.oom.iter_mut().filter_map(|it| it.at.as_mut());
-        let exception = self.exception.iter_mut().filter_map(|it| it.user_frame.as_mut());
-        top.chain(growth).chain(oom).chain(exception)
+    /// Why nothing can be said, if that is so.
+    pub fn failure(&self) -> Option<&Note> {
+        self.notes.first().filter(|_| self.outcome == Outcome::ScriptFailed)
     }
 }
