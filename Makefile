@@ -56,7 +56,9 @@ test:
 	echo "make test: $$((SECONDS / 60)) min $$((SECONDS % 60)) s"
 
 test-setup:
-	@tools/python-with-torch tests/requirements.txt
+	@python=$$(tools/python-with-torch tests/requirements.txt)
+	# Beside the environment: with it there transformers asks for the GPU when it is imported.
+	[ -d target/torchao ] || "$$python" -m pip install --quiet --no-deps --target target/torchao torchao==0.18.0
 	tools/chromium
 
 # A test of Rust says on its line how long it took; only libtest reads RUSTC_BOOTSTRAP here, and nothing is compiled with it.
