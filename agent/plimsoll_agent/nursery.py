@@ -137,7 +137,7 @@ def _enter(mounts):
     """
     try:
         for mount in mounts:
-            here, given = os.getcwd(), _given()
+            here, given = os.getcwd(), [it for it in _given() if it[0] not in mounts]
             libc = ctypes.CDLL(None, use_errno=True)
             if libc.setns(mount, _CLONE_NEWNS) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
