@@ -376,7 +376,7 @@ def test_ctrl_c_before_anything_was_found(plimsoll):
 
 BESIDE = """
 import ctypes, os, sys, time
-note = open(os.environ["PLIMSOLL_CACHE"] + "/runs", "a", buffering=1)
+note = open(os.environ["MARKS"] + "/runs", "a", buffering=1)
 made = os.open("made", os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=GIVEN)
 os.write(made, open("/proc/self/fd/READ", "r+").read().encode())
 os.truncate("/proc/self/fd/READ", 0)
@@ -400,8 +400,10 @@ def test_each_run_has_what_it_was_given_for_itself_and_leaves_nobody(plimsoll):
     folder, file = os.open(given, os.O_RDONLY), os.open(plimsoll.folder / "read", os.O_RDONLY)
     plimsoll.script(BESIDE.replace("GIVEN", str(folder)).replace("READ", str(file)) + MLP)
     options = ["--gpu", "t4", "--budget", "874MiB", "--find-max", "batch=1..1000000"]
-    process = plimsoll.start("fit", *options, "--", COLD, "train.py", "{batch}", pass_fds=[folder, file])
-    told = plimsoll.cache / "runs"
+    marks, environment = written_through(plimsoll)
+    command = ["fit", *options, "--through", marks, "--", COLD, "train.py", "{batch}"]
+    process = plimsoll.start(*command, environment=environment, pass_fds=[folder, file])
+    told = marks / "runs"
 
     def lines(word):
         return [it for it in told.read_text().splitlines() if it.startswith(word)] if told.exists() else []

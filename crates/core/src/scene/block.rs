@@ -46,9 +46,10 @@ pub struct BlockFacts {
 impl Scene<'_> {
     /// Everything that is known of `life`; none if there is no such block.
     pub fn block(&self, life: LifeId) -> Option<BlockFacts> {
+        let alone = self.block_alone(life)?;
         let names = self.run.trace.stacks.frame_ids(self.told_stack(life));
         let stack = names.map(|it| name_of(&self.run, it)).collect();
-        Some(BlockFacts { line: self.line(life), stack, ..self.block_alone(life)? })
+        Some(BlockFacts { line: self.line(life), stack, ..alone })
     }
 
     /// The same without its line and its stack: all blocks together have more frames than a recording.
