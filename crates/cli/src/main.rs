@@ -16,71 +16,34 @@ compile_error!(
 
 #[cfg(feature = "phantom")]
 mod alarms;
-mod assumption;
-mod atomic_output;
-mod bounded_file;
 #[cfg(feature = "phantom")]
 mod cache;
-mod cli;
-#[cfg(feature = "phantom")]
-mod client;
 mod commands;
 mod contract;
 #[cfg(feature = "phantom")]
-mod devices;
-#[cfg(feature = "phantom")]
-mod diagnosis;
+mod engine;
 mod exit;
-mod expectation;
-mod follow_ahead;
-mod ghost_weights;
-#[cfg(feature = "phantom")]
-mod launch;
-#[cfg(feature = "phantom")]
-mod machine;
-#[cfg(feature = "phantom")]
-mod misplaced;
-#[cfg(feature = "phantom")]
-mod nvidia_smi;
-mod open;
+mod files;
+mod gpu;
+mod options;
 mod output;
-mod own_cards;
-#[cfg(feature = "phantom")]
-mod phantom_run;
-#[cfg(feature = "phantom")]
-mod plan_settings;
-mod process_folder;
-#[cfg(feature = "phantom")]
-mod python;
-mod ranks;
-mod reason;
-#[cfg(feature = "phantom")]
-mod record;
-mod recordings;
-mod requested_file;
-mod sarif;
 mod server;
 mod settings;
-#[cfg(feature = "phantom")]
-mod shown_command;
 mod signals;
 mod ticker;
-#[cfg(feature = "phantom")]
-mod worst_sequence;
-mod worst_size;
 
 use std::process::ExitCode;
 
 use crate::{
-    cli::{Cli, Command},
     exit::Exit,
+    options::cli::{Cli, Command},
     output::{Output, say},
 };
 
 fn main() -> ExitCode {
     #[cfg(feature = "phantom")]
     {
-        if let Some(exit) = nvidia_smi::answer() {
+        if let Some(exit) = gpu::nvidia_smi::answer() {
             return exit;
         }
         // A process of ours that keeps another one's writes apart.
@@ -89,7 +52,7 @@ fn main() -> ExitCode {
             return ExitCode::from(plimsoll_writes::trace(words));
         }
     }
-    own_cards::take_in();
+    gpu::own_cards::take_in();
     match settings::parse().and_then(|cli| run(&cli, &mut Output::open(cli.color))) {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -4,6 +4,7 @@
 
 use std::{
     borrow::Cow,
+    env,
     fmt::Write as _,
     io::{self, IsTerminal as _, Write as _},
     os::fd::{AsFd as _, OwnedFd},
@@ -11,12 +12,36 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 use plimsoll_core::{
     printable::{escape, is_printable, printable},
     views::text::{Style, Styles},
 };
 
-use crate::{cli::Color, exit};
+use crate::exit;
+
+/// When to use colors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Whether what is printed there is to be colored.
+    pub(crate) fn is_on(self, is_terminal: bool) -> bool {
+        let no_color = env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
+        let is_dumb = env::var_os("TERM").is_some_and(|it| it == "dumb");
+        match self {
+            Color::Auto => is_terminal && !no_color && !is_dumb,
+            Color::Always => true,
+            Color::Never => false,
+        }
+    }
+}
 
 /// Standard output.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Alarms of watched runs: read from what the agent writes, put into words, passed on. What an alarm says is core's.
 
+mod client;
 mod news;
 mod sinks;
 mod teller;

@@ -14,7 +14,7 @@ use plimsoll_core::{
     sources::{self, ProcessFiles, agent},
 };
 
-use crate::{bounded_file, cache::session};
+use crate::{cache::session, files::bounded_file};
 
 /// Most lines are marks and names; those are not worth parsing while a script runs.
 const OURS: [NoteKind; 6] = [

@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::{cli::AlarmArgs, client, contract, output, reason::reason};
+use crate::{alarms::client, contract, files::reason::reason, options::cli::AlarmArgs, output};
 
 /// How long commands and addresses may take once the run has ended.
 const AT_THE_END: Duration = Duration::from_secs(10);

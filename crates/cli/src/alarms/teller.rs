@@ -22,7 +22,7 @@ use plimsoll_core::{
 
 use serde_json::Value;
 
-use crate::{alarms::Sinks, bounded_file, contract, machine::Looker, output::say};
+use crate::{alarms::Sinks, contract, files::bounded_file, gpu::machine::Looker, output::say};
 
 /// Tells the alarms of one session.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use nix::unistd::geteuid;
 use plimsoll_writes::Layer;
 
 use crate::{
-    bounded_file,
     cache::{Cache, reason},
+    files::bounded_file,
 };
 
 /// Bytecode of more than this is thrown away: that of torch, transformers and their like takes some 0.1 GiB an environment.

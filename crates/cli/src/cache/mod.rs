@@ -6,7 +6,7 @@ pub(crate) mod bundle;
 pub(crate) mod session;
 mod trust;
 
-pub(crate) use crate::reason::reason;
+pub(crate) use crate::files::reason::reason;
 
 use std::{
     env, fs,

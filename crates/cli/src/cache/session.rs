@@ -16,10 +16,9 @@ use plimsoll_core::{
 use plimsoll_writes::Folder;
 
 use crate::{
-    bounded_file,
     cache::{Cache, reason},
     contract,
-    process_folder::ProcessFolder,
+    files::{bounded_file, process_folder::ProcessFolder},
 };
 
 /// How the names of their folders begin.

@@ -8,7 +8,7 @@ use std::{
 
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
 
-use crate::reason::reason;
+use crate::files::reason::reason;
 
 const STICKY: u32 = 0o1000;
 const BY_GROUP: u32 = 0o020;

@@ -8,17 +8,20 @@ use plimsoll_core::{cards, units::Bytes};
 use serde_json::Value;
 
 use crate::{
-    bounded_file,
     cache::{Cache, bundle::Bundle, reason},
-    cli::{CalibrateArgs, WorldArgs, Writes},
-    devices,
+    engine::{
+        launch::{self, Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+        phantom_run::{Run, Runner},
+        python,
+    },
     exit::Exit,
-    ghost_weights::GhostWeights,
-    launch::{self, Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    files::bounded_file,
+    gpu::{devices, own_cards},
+    options::{
+        cli::{CalibrateArgs, WorldArgs, Writes},
+        ghost_weights::GhostWeights,
+    },
     output::{self, Output, say},
-    own_cards,
-    phantom_run::{Run, Runner},
-    python,
 };
 
 /// The agent's modules that ask, one card and several.

@@ -6,7 +6,7 @@ use plimsoll_core::{
 };
 use serde_json::json;
 
-use crate::{cli::CardsArgs, exit::Exit, output::Output};
+use crate::{exit::Exit, options::cli::CardsArgs, output::Output};
 
 pub(crate) fn run(args: &CardsArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let all: Vec<&Card> = cards::catalogue().iter().collect();

@@ -3,8 +3,8 @@
 use clap::CommandFactory as _;
 
 use crate::{
-    cli::{Cli, CompletionsArgs},
     exit::Exit,
+    options::cli::{Cli, CompletionsArgs},
     output::Output,
 };
 

@@ -9,8 +9,8 @@ use plimsoll_core::{
 use serde_json::json;
 
 use crate::{
-    cli::ConfigArgs,
     exit::Exit,
+    options::cli::ConfigArgs,
     output::{self, Output},
     settings::{OF_MACHINE, Origin, ROWS, Settings},
 };

@@ -12,11 +12,13 @@ use plimsoll_core::{
 };
 
 use crate::{
-    cli::DiffArgs,
     exit::Exit,
+    files::{
+        recordings::{self, Process},
+        requested_file::RequestedFile,
+    },
+    options::cli::DiffArgs,
     output::Output,
-    recordings::{self, Process},
-    requested_file::RequestedFile,
     ticker::Ticker,
 };
 

@@ -12,14 +12,21 @@ use plimsoll_writes::Way;
 use serde_json::json;
 
 use crate::{
-    cache::{Cache, bundle, bundle::Bundle},
-    cli::{DoctorArgs, WorldArgs},
+    cache::{
+        Cache,
+        bundle::{self, Bundle},
+    },
+    engine::{
+        launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+        phantom_run::{self, Run, Runner},
+        python::{self, Probe, Standing, Torch},
+    },
     exit::Exit,
-    ghost_weights::GhostWeights,
-    launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    options::{
+        cli::{DoctorArgs, WorldArgs},
+        ghost_weights::GhostWeights,
+    },
     output::Output,
-    phantom_run::{self, Run, Runner},
-    python::{self, Probe, Standing, Torch},
 };
 
 /// What the last check runs. It needs nothing of the user's.
@@ -201,7 +208,7 @@ fn try_out(runner: &Runner, program: PathBuf, torch: &Torch) -> anyhow::Result<F
             "plimsoll's agent was not loaded; does this Python ignore PYTHONPATH?".to_owned(),
         ),
         _ => {
-            let failure = crate::diagnosis::diagnose(&command, ended, &recordings);
+            let failure = crate::engine::diagnosis::diagnose(&command, ended, &recordings);
             Found::Bad(failure.unwrap_or_else(|| "could not put a tensor on it".to_owned()))
         }
     })

@@ -24,13 +24,15 @@ use plimsoll_core::{
 };
 
 use crate::{
-    cli::ExplainArgs,
     exit::Exit,
-    follow_ahead,
-    open::{self, Opened, Stream},
+    files::{
+        follow_ahead,
+        open::{self, Opened, Stream},
+        ranks, recordings,
+        requested_file::RequestedFile,
+    },
+    options::cli::ExplainArgs,
     output::Output,
-    ranks, recordings,
-    requested_file::RequestedFile,
 };
 
 /// Widths that a report is made for.

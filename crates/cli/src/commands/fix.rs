@@ -5,12 +5,14 @@ use std::ffi::OsString;
 use clap::Parser as _;
 
 use crate::{
-    cli::{Cli, Command, ExplainArgs},
     commands::{explain, fit},
     exit::Exit,
-    open,
+    files::open,
+    options::{
+        cli::{Cli, Command, ExplainArgs},
+        shown_command,
+    },
     output::Output,
-    shown_command,
 };
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> {

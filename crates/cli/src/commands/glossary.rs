@@ -5,7 +5,7 @@ use plimsoll_core::{
     views::glossary::{self, WORDS},
 };
 
-use crate::{cli::GlossaryArgs, exit::Exit, output::Output};
+use crate::{exit::Exit, options::cli::GlossaryArgs, output::Output};
 
 /// Widths that a text is made for.
 const WIDTHS: (u16, u16) = (60, 100);

@@ -8,8 +8,8 @@ use clap_mangen::Man;
 use plimsoll_core::spelling;
 
 use crate::{
-    cli::{Cli, ManArgs},
     exit::Exit,
+    options::cli::{Cli, ManArgs},
     output::{self, Output},
 };
 

@@ -24,10 +24,13 @@ pub(crate) mod glossary;
 pub(crate) mod lint;
 pub(crate) mod man;
 #[cfg(feature = "phantom")]
+mod misplaced;
+#[cfg(feature = "phantom")]
 pub(crate) mod predict;
 pub(crate) mod replay;
 #[cfg(feature = "phantom")]
 pub(crate) mod run;
+mod sarif;
 #[cfg(feature = "phantom")]
 pub(crate) mod top;
 #[cfg(feature = "phantom")]

@@ -14,22 +14,27 @@ use plimsoll_core::{
 };
 
 use crate::{
-    assumption::Assumption,
     cache::Cache,
-    cli::{PredictArgs, PredictUntil, Writes},
-    contract, diagnosis,
-    exit::Exit,
-    launch::{
-        self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+    commands::misplaced,
+    contract,
+    engine::{
+        diagnosis,
+        launch::{
+            self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+        },
+        phantom_run::{self, Choice, How, Left, Run, Runner},
+        record,
     },
-    misplaced,
+    exit::Exit,
+    files::requested_file::RequestedFile,
+    options::{
+        assumption::Assumption,
+        cli::{PredictArgs, PredictUntil, Writes},
+        shown_command,
+        worst_sequence::WorstSequence,
+        worst_size::WorstSize,
+    },
     output::{self, Output, say},
-    phantom_run::{self, Choice, How, Left, Run, Runner},
-    record,
-    requested_file::RequestedFile,
-    shown_command,
-    worst_sequence::WorstSequence,
-    worst_size::WorstSize,
 };
 
 /// Widths that a report is made for; a terminal between them gets its own.

@@ -15,12 +15,14 @@ use plimsoll_core::{
 };
 
 use crate::{
-    cli::ReplayArgs,
     exit::Exit,
-    open::{self, Opened},
+    files::{
+        open::{self, Opened},
+        recordings,
+        requested_file::RequestedFile,
+    },
+    options::cli::ReplayArgs,
     output::Output,
-    recordings,
-    requested_file::RequestedFile,
     ticker::Ticker,
 };
 

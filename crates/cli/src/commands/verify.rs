@@ -6,16 +6,17 @@ use serde_json::json;
 
 use crate::{
     cache::{Cache, session::Session},
-    cli::VerifyArgs,
-    contract, devices,
-    devices::Usage,
-    diagnosis,
+    contract,
+    engine::{
+        diagnosis,
+        launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop},
+        phantom_run::{self, Choice, How, Run, Runner},
+    },
     exit::Exit,
-    ghost_weights::GhostWeights,
-    launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop},
+    files::requested_file::RequestedFile,
+    gpu::devices::{self, Usage},
+    options::{cli::VerifyArgs, ghost_weights::GhostWeights},
     output::{Output, say},
-    phantom_run::{self, Choice, How, Run, Runner},
-    requested_file::RequestedFile,
 };
 
 /// Requests that are recorded of each run.

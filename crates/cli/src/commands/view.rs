@@ -12,13 +12,17 @@ use plimsoll_core::{
     printable::printable, recording::Recording, scene::Scenes, sources::chrome_trace,
 };
 
+#[cfg(feature = "phantom")]
+use crate::{cache::Cache, server::live::Live};
 use crate::{
-    atomic_output::AtomicOutput,
-    cli::ViewArgs,
     exit::Exit,
-    open::{self, Opened},
+    files::{
+        atomic_output::AtomicOutput,
+        open::{self, Opened},
+        recordings::{self, Process},
+    },
+    options::cli::ViewArgs,
     output::{Output, say},
-    recordings::{self, Process},
     server::{
         Server, Shown,
         answers::{Gallery, Told},
@@ -26,8 +30,6 @@ use crate::{
     },
     signals::Signals,
 };
-#[cfg(feature = "phantom")]
-use crate::{cache::Cache, server::live::Live};
 
 /// A recording and what belongs to it.
 struct Loaded {

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use crate::{
     alarms::{News, Sinks, Teller},
-    cli::WatchArgs,
     exit::Exit,
-    machine::{
+    gpu::machine::{
         self,
         snapshot::{Alarm, Status},
     },
+    options::cli::WatchArgs,
     output::{Output, say},
 };
 

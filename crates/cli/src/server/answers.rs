@@ -21,7 +21,7 @@ use plimsoll_core::{
     views::page,
 };
 
-use crate::{bounded_file, server::live::Live};
+use crate::{files::bounded_file, server::live::Live};
 
 /// Lines of code that are shown before and after the one that matters.
 const AROUND: usize = 2;

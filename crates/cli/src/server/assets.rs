@@ -7,7 +7,7 @@ use flate2::{Compression, write::ZlibEncoder};
 use plimsoll_core::{cards, views::packed};
 
 use crate::{
-    bounded_file,
+    files::bounded_file,
     server::answers::{Answer, Gallery, Kind, Reply},
 };
 

@@ -19,7 +19,7 @@ use plimsoll_core::{
     views::live::{self, LivePoint, LiveRun},
 };
 
-use crate::bounded_file;
+use crate::files::bounded_file;
 
 /// Runs that write for days are thinned out: a picture has fewer columns.
 const MOST_POINTS: usize = 200_000;

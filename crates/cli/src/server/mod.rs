@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use nix::sys::signal::Signal;
 
 use crate::{
-    reason::reason,
+    files::reason::reason,
     server::{
         answers::{Gallery, Kind, Reply},
         http::{Request, Response},

@@ -11,8 +11,7 @@ use plimsoll_core::spelling;
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    bounded_file,
-    reason::reason,
+    files::{bounded_file, reason::reason},
     settings::{
         rows::{Kind, ROWS, Row, Sayable},
         set::{Origin, Set, shown},

@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser
 use plimsoll_core::printable::printable;
 
 use crate::{
-    cli::Cli,
+    options::cli::Cli,
     output::{self, say},
     settings::{
         here::Settings,
@@ -89,7 +89,7 @@ mod tests {
     use clap::Args as _;
 
     use super::*;
-    use crate::{cli::WorldArgs, settings::rows::Sayable};
+    use crate::{options::cli::WorldArgs, settings::rows::Sayable};
 
     /// What a script may do to the world, and what is started or asked, is the user's to say.
     #[test]

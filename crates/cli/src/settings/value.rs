@@ -13,7 +13,7 @@ use plimsoll_core::{
 use toml::de::DeValue;
 
 use crate::{
-    cli::Cli,
+    options::cli::Cli,
     settings::rows::{Kind, Row},
 };
 

@@ -85,7 +85,7 @@ impl Goldens {
             None => TOLERANCE,
             Some(it) => {
                 let text = it.as_str().context("`tolerance` is not a text such as \"0.5%\"")?;
-                let share: crate::cli::Share =
+                let share: crate::options::cli::Share =
                     text.parse().map_err(|it| anyhow::anyhow!("`tolerance`: {it}"))?;
                 share.0
             }

@@ -24,17 +24,19 @@ use self::{
     goldens::{Golden, Goldens, Line, Took},
 };
 use crate::{
-    atomic_output::AtomicOutput,
-    bounded_file,
     cache::Cache,
-    cli::{CheckArgs, CheckFormat},
-    diagnosis,
+    engine::{
+        diagnosis,
+        launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+        phantom_run::{self, Run, Runner},
+    },
     exit::Exit,
-    ghost_weights::GhostWeights,
-    launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    files::{atomic_output::AtomicOutput, bounded_file, reason::reason},
+    options::{
+        cli::{CheckArgs, CheckFormat},
+        ghost_weights::GhostWeights,
+    },
     output::{self, Output},
-    phantom_run::{self, Run, Runner},
-    reason::reason,
 };
 
 pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {

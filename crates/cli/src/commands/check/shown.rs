@@ -9,7 +9,7 @@ use super::{
     checked::Checked,
     compared::{Change, LineChange, Verdict},
 };
-use crate::{cli::CheckFormat, output, sarif};
+use crate::{commands::sarif, options::cli::CheckFormat, output};
 
 /// `+7.0 %`
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]

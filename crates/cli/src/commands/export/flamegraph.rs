@@ -3,7 +3,7 @@
 use plimsoll_core::views::flamegraph;
 
 use super::target::{Content, Made, Target};
-use crate::{cli::ExportArgs, recordings::Process};
+use crate::{files::recordings::Process, options::cli::ExportArgs};
 
 pub(super) const TARGET: Target =
     Target { word: "flamegraph", ending: ".flamegraph.svg", is_folder: false, make };

@@ -6,8 +6,8 @@ use plimsoll_core::scene::Scenes;
 
 use super::target::{Content, Made, Target};
 use crate::{
-    cli::ExportArgs,
-    recordings::{self, Process},
+    files::recordings::{self, Process},
+    options::cli::ExportArgs,
     server::{
         answers::{Gallery, Told},
         assets,

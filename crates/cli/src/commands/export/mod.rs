@@ -13,11 +13,10 @@ use plimsoll_core::explanation::At;
 
 use self::target::{Content, Made, Target};
 use crate::{
-    atomic_output::AtomicOutput,
-    cli::{ExportArgs, ExportTarget},
     exit::Exit,
+    files::{atomic_output::AtomicOutput, recordings},
+    options::cli::{ExportArgs, ExportTarget},
     output::{self, Output},
-    recordings,
     ticker::Ticker,
 };
 

@@ -17,7 +17,10 @@ use parquet::{
 use plimsoll_core::views::tables::{Column, Kind, Table, Tables, Value};
 
 use super::target::{Content, Made, Target};
-use crate::{atomic_output::AtomicOutput, cli::ExportArgs, recordings::Process};
+use crate::{
+    files::{atomic_output::AtomicOutput, recordings::Process},
+    options::cli::ExportArgs,
+};
 
 pub(super) const TARGET: Target =
     Target { word: "parquet", ending: ".parquet", is_folder: true, make };

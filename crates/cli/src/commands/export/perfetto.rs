@@ -3,7 +3,7 @@
 use plimsoll_core::views::perfetto;
 
 use super::target::{Content, Made, Target};
-use crate::{cli::ExportArgs, output, recordings::Process};
+use crate::{files::recordings::Process, options::cli::ExportArgs, output};
 
 pub(super) const TARGET: Target =
     Target { word: "perfetto", ending: ".perfetto.json", is_folder: false, make };

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::{atomic_output::AtomicOutput, cli::ExportArgs, recordings::Process};
+use crate::{
+    files::{atomic_output::AtomicOutput, recordings::Process},
+    options::cli::ExportArgs,
+};
 
 /// What a target makes of a recording, and sentences for people.
 pub(super) struct Made {

@@ -14,10 +14,10 @@ use anyhow::Context as _;
 
 use self::serve::Server;
 use crate::{
-    bounded_file,
-    cli::ExporterArgs,
     exit::Exit,
-    machine::{Looker, snapshot::Snapshot},
+    files::bounded_file,
+    gpu::machine::{Looker, snapshot::Snapshot},
+    options::cli::ExporterArgs,
     output::{Output, say},
     signals::Signals,
 };
@@ -52,7 +52,8 @@ fn token_of(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
     let text = bounded_file::text(path, LARGEST_TOKEN_FILE)
         .with_context(|| format!("cannot read the token, one line, in {name}"))?;
-    crate::cli::token(text.trim()).map_err(|why| anyhow::anyhow!("the token in {name}: {why}"))
+    crate::options::cli::token(text.trim())
+        .map_err(|why| anyhow::anyhow!("the token in {name}: {why}"))
 }
 
 /// The machine, looked at when somebody asks.

@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use plimsoll_core::units::Bytes;
 
-use crate::machine::snapshot::{Device, End, Process, Row, Snapshot};
+use crate::gpu::machine::snapshot::{Device, End, Process, Row, Snapshot};
 
 /// Longer values are cut.
 const LONGEST_LABEL: usize = 64;
@@ -346,7 +346,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::machine::snapshot::{Counters, Memory, Status};
+    use crate::gpu::machine::snapshot::{Counters, Memory, Status};
 
     /// Every word in `text` that is called as our metrics are.
     fn named_in(text: &str) -> BTreeSet<String> {

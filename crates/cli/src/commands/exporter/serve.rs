@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     commands::exporter::text::Format,
-    reason::reason,
+    files::reason::reason,
     server::{
         http::{self, Request, Response},
         is_loopback, same,

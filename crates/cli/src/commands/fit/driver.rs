@@ -18,13 +18,10 @@ use super::{
     workshop::{self, Read, Shop, What},
 };
 use crate::{
-    cli::FitArgs,
     contract::{self, Setting},
-    launch::Signals,
+    engine::{launch::Signals, plan_settings},
+    options::{cli::FitArgs, worst_sequence::WorstSequence, worst_size::WorstSize},
     output::say,
-    plan_settings,
-    worst_sequence::WorstSequence,
-    worst_size::WorstSize,
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.

@@ -12,10 +12,10 @@ use plimsoll_core::{
 
 use super::{Template, driver::Driver, in_file::InFile};
 use crate::{
-    cli::FitArgs,
     exit::Exit,
+    files::requested_file::RequestedFile,
+    options::cli::FitArgs,
     output::{Output, say},
-    requested_file::RequestedFile,
 };
 
 pub(super) fn run(

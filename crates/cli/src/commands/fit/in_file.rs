@@ -12,9 +12,9 @@ use plimsoll_lint::{WholeNumber, whole_numbers};
 use serde_json::json;
 
 use crate::{
-    bounded_file,
-    cli::{FitArgs, Writes},
     contract::{self, Setting},
+    files::bounded_file,
+    options::cli::{FitArgs, Writes},
 };
 
 /// Where it stands.

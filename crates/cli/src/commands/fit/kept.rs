@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::bail;
 
-use crate::{bounded_file, cache::reason, launch::ScriptCommand};
+use crate::{cache::reason, engine::launch::ScriptCommand, files::bounded_file};
 
 /// How the line begins.
 const LINE: &str = "# Written for ";

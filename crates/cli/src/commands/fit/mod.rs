@@ -18,11 +18,11 @@ use plimsoll_core::{
 
 use self::template::Template;
 use crate::{
-    cli::{FitArgs, Preferred, Writes},
+    commands::misplaced,
+    engine::phantom_run::{self, Choice, How},
     exit::Exit,
-    misplaced,
+    options::cli::{FitArgs, Preferred, Writes},
     output::{Output, say},
-    phantom_run::{self, Choice, How},
 };
 
 pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {

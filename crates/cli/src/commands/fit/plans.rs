@@ -16,13 +16,12 @@ use plimsoll_core::{
 
 use super::{Template, driver::Driver, kept::Kept, template};
 use crate::{
-    cli::FitArgs,
-    devices::{self, DeviceNow},
+    engine::launch::ScriptCommand,
     exit::Exit,
-    launch::ScriptCommand,
+    files::requested_file::RequestedFile,
+    gpu::devices::{self, DeviceNow},
+    options::{cli::FitArgs, shown_command},
     output::Output,
-    requested_file::RequestedFile,
-    shown_command,
 };
 
 pub(super) fn run(

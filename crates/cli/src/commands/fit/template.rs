@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 use anyhow::{Context as _, bail};
 use plimsoll_core::plan::search::Range;
 
-use crate::shown_command;
+use crate::options::shown_command;
 
 /// The command and the values that are given for some of its places.
 #[derive(Clone, Debug)]

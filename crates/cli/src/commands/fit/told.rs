@@ -13,7 +13,7 @@ use plimsoll_core::{
 use plimsoll_fit::trials::Trial;
 
 use super::workshop::Read;
-use crate::bounded_file;
+use crate::files::bounded_file;
 
 /// What came of a run that took so many seconds, and what it recorded.
 pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {

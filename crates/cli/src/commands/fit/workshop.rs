@@ -17,18 +17,18 @@ use plimsoll_fit::trials::{Failure, Mark, Order, Purpose, Start, Trial, Values, 
 use plimsoll_writes::Layers;
 
 use crate::{
-    assumption::Assumption,
     cache::Cache,
-    cli::WorldArgs,
     contract::{self, Setting},
-    diagnosis,
-    ghost_weights::GhostWeights,
-    launch::{
-        self, Begun, Device, End, Ended, Finished, Nursery, Ranks, ScriptCommand, ScriptOutput,
-        Signals, Stop,
+    engine::{
+        diagnosis,
+        launch::{
+            self, Begun, Device, End, Ended, Finished, Nursery, Ranks, ScriptCommand, ScriptOutput,
+            Signals, Stop,
+        },
+        phantom_run::{self, Left, Run, Runner, World},
+        plan_settings::ALLOC_CONF,
     },
-    phantom_run::{self, Left, Run, Runner, World},
-    plan_settings::ALLOC_CONF,
+    options::{assumption::Assumption, cli::WorldArgs, ghost_weights::GhostWeights},
 };
 
 /// Steps by which two runs are compared.

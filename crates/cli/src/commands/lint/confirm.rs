@@ -23,12 +23,16 @@ use super::{
 };
 use crate::{
     cache::Cache,
-    cli::{LintArgs, Writes},
-    diagnosis,
-    ghost_weights::GhostWeights,
-    launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    engine::{
+        diagnosis,
+        launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+        phantom_run::{self, Run, Runner},
+    },
+    options::{
+        cli::{LintArgs, Writes},
+        ghost_weights::GhostWeights,
+    },
     output,
-    phantom_run::{self, Run, Runner},
 };
 
 /// So many mistakes are tried; each is a run.

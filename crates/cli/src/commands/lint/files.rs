@@ -9,7 +9,7 @@ use std::{
 use anyhow::bail;
 use plimsoll_lint::{Diagnosis, Selection};
 
-use crate::{bounded_file, reason::reason};
+use crate::files::{bounded_file, reason::reason};
 
 /// Folders whose files are somebody else's.
 const NOT_OURS: [&str; 9] = [

@@ -15,8 +15,8 @@ use anyhow::Context as _;
 use plimsoll_lint::{RULES, Selection, rule};
 
 use crate::{
-    cli::{LintArgs, LintFormat},
     exit::Exit,
+    options::cli::{LintArgs, LintFormat},
     output::Output,
 };
 

@@ -10,7 +10,7 @@ use super::{
     cost::{Cost, Saved, cost_of, place},
     files::Linted,
 };
-use crate::{output, sarif};
+use crate::{commands::sarif, output};
 
 fn all(linted: &[Linted]) -> impl Iterator<Item = (usize, usize, &Linted, &Diagnosis)> {
     linted

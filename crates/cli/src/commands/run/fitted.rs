@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use super::plan_file::read_plan;
 use crate::{
-    bounded_file,
-    cli::RunArgs,
-    devices,
+    engine::phantom_run,
+    files::bounded_file,
+    gpu::devices,
+    options::cli::RunArgs,
     output::{self, say},
-    phantom_run,
 };
 
 /// What a plan is made for.

@@ -10,8 +10,9 @@ use std::{
 use plimsoll_core::recording::Recording;
 
 use crate::{
-    launch::Ended, output::Output, process_folder::ProcessFolder, record,
-    requested_file::RequestedFile,
+    engine::{launch::Ended, record},
+    files::{process_folder::ProcessFolder, requested_file::RequestedFile},
+    output::Output,
 };
 
 /// Where a recording goes that nobody asked for, because memory ran out.
@@ -97,6 +98,6 @@ mod tests {
         assert_eq!(name("out/run.zip"), "out/run-rank12.zip");
         assert_eq!(name("run.v2.zip"), "run.v2-rank12.zip");
         assert_eq!(name("run"), "run-rank12");
-        assert_eq!(crate::ranks::of_path(Path::new(&name("run.zip"))), Some(12));
+        assert_eq!(crate::files::ranks::of_path(Path::new(&name("run.zip"))), Some(12));
     }
 }

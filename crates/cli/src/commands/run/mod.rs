@@ -28,17 +28,19 @@ use super::explain;
 use crate::{
     alarms::{self, Sinks, Teller},
     cache::{Cache, bundle::Bundle, session::Session},
-    cli::RunArgs,
-    contract, devices,
-    exit::Exit,
-    ghost_weights::GhostWeights,
-    launch::{
-        self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
+    commands::misplaced,
+    contract,
+    engine::{
+        launch::{
+            self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
+        },
+        phantom_run, plan_settings,
     },
-    misplaced,
+    exit::Exit,
+    files::requested_file::RequestedFile,
+    gpu::devices,
+    options::{cli::RunArgs, ghost_weights::GhostWeights},
     output::{self, Output, say},
-    phantom_run, plan_settings,
-    requested_file::RequestedFile,
 };
 
 /// How wide an explanation is: it goes to standard error, between what the script writes.
@@ -227,7 +229,8 @@ fn explain_now(seen: &Prediction, recordings: &[Recording], files: &[PathBuf]) {
     say(&what_ran_out(seen));
     let rank = |it: &Recording| it.notes.begin.as_ref().and_then(|it| it.rank);
     let of_first = recordings.iter().find(|it| it.ended_out_of_memory()).and_then(rank);
-    let first = files.iter().find(|it| of_first.is_none() || crate::ranks::of_path(it) == of_first);
+    let first =
+        files.iter().find(|it| of_first.is_none() || crate::files::ranks::of_path(it) == of_first);
     let Some(path) = first.or(files.first()) else { return };
     match explain::report(path, WIDTH) {
         Ok(report) => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use plimsoll_core::plan::Plan;
 
-use crate::{bounded_file, cache};
+use crate::{cache, files::bounded_file};
 
 pub(super) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let shown = path.display();

@@ -12,7 +12,7 @@ use super::phase::in_phase;
 use crate::{
     alarms::{News, Teller},
     cache::session::Session,
-    launch,
+    engine::launch,
     output::say,
 };
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use plimsoll_core::units::Bytes;
 
-use crate::machine::snapshot::{Row, Snapshot};
+use crate::gpu::machine::snapshot::{Row, Snapshot};
 
 /// As many looks as a wide terminal has columns.
 const LOOKS: usize = 120;

@@ -22,9 +22,9 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use self::view::{Then, View};
 use crate::{
-    cli::TopArgs,
     exit::Exit,
-    machine::{Looker, snapshot::Snapshot},
+    gpu::machine::{Looker, snapshot::Snapshot},
+    options::cli::TopArgs,
     output::Output,
     signals::Signals,
 };

@@ -13,9 +13,9 @@ use ratatui::{
 };
 
 use crate::{
-    cli::Sort,
     commands::top::{history::followed, view::View, words},
-    machine::snapshot::{Device, End, Row, Snapshot},
+    gpu::machine::snapshot::{Device, End, Row, Snapshot},
+    options::cli::Sort,
 };
 
 /// A device needs so many columns beside others.

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::{
-    cli::Sort,
     commands::top::history::{History, Key, key},
-    machine::snapshot::{End, Row, Snapshot},
+    gpu::machine::snapshot::{End, Row, Snapshot},
+    options::cli::Sort,
 };
 
 const SORTS: [Sort; 10] = [

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::machine::snapshot::{Device, End, Process, Row, Snapshot};
+use crate::gpu::machine::snapshot::{Device, End, Process, Row, Snapshot};
 
 pub(super) fn document(snapshot: &Snapshot) -> String {
     let rows = snapshot.rows();
@@ -40,7 +40,7 @@ fn device(it: &Device) -> Value {
 fn process(it: &Process, rows: &[&Row<'_>]) -> Value {
     let person = it.person.as_ref();
     let watched = it.status.as_ref().map(|it| {
-        let alarm = |it: &crate::machine::snapshot::Alarm| json!({ "code": it.code, "step": it.step, "text": it.text });
+        let alarm = |it: &crate::gpu::machine::snapshot::Alarm| json!({ "code": it.code, "step": it.step, "text": it.text });
         json!({
             "label": it.label,
             "command": it.command,
@@ -102,7 +102,7 @@ mod tests {
     use plimsoll_core::units::Bytes;
 
     use super::*;
-    use crate::machine::snapshot::{Counters, Memory, Person, Status};
+    use crate::gpu::machine::snapshot::{Counters, Memory, Person, Status};
 
     #[test]
     fn a_process_that_is_watched_and_one_that_is_not() {

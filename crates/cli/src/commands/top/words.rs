@@ -2,7 +2,7 @@
 
 use plimsoll_core::units::Bytes;
 
-use crate::machine::snapshot::End;
+use crate::gpu::machine::snapshot::End;
 
 /// `41.2G`, `512M`, `0`: units of 1024, three digits.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]

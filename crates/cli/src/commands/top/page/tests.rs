@@ -10,7 +10,7 @@ use ratatui::{
 use super::*;
 use crate::{
     commands::top::view::Then,
-    machine::snapshot::{Alarm, Counters, Memory, Person, Process, Status},
+    gpu::machine::snapshot::{Alarm, Counters, Memory, Person, Process, Status},
 };
 
 const AT: f64 = 1_790_000_000.0;

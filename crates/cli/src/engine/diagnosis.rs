@@ -1,0 +1,712 @@
+//! Why a run gave no prediction, in one sentence: what was found, what was expected, what to do. It looks
+//! at how the command ended and at what the agent noted; whether memory fits is not its business.
+
+use nix::sys::signal::Signal;
+use plimsoll_core::{
+    cards::Card,
+    printable::printable,
+    recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
+};
+
+use crate::engine::{
+    launch::{self, End, Ended, ScriptCommand},
+    python,
+};
+
+/// What is said where that is so.
+const NO_KERNELS: &str = "this PyTorch has no kernels for that card";
+
+/// What to do when the machine itself, not the phantom, runs out.
+const HOST_MEMORY: &str = "what the script keeps on the CPU takes real memory here: use a machine with \
+                           more, or fewer DataLoader workers";
+
+/// `ended`, or a quiet end where the signal that ended the program says nothing of its memory: one that it sent itself when
+/// all was done, an alarm included; or a crash after its last word, when Python took itself apart. A thread of C++ that wants
+/// to enter Python then, as those of process groups that nobody destroyed may, is ended by `std::terminate`.
+pub(crate) fn without_a_late_signal(ended: Ended, recordings: &[Recording]) -> Ended {
+    let killed_by = killed_by(ended.end);
+    let is_abort = killed_by == Some(Signal::SIGABRT);
+    // What came after the training steps may have missed the rest of an epoch that we ended.
+    let said_it = |it: &Recording| it.notes.end.as_ref().is_some_and(|it| it.later.is_some());
+    let ran_out = recordings.iter().any(Recording::ended_out_of_memory);
+    if matches!(ended.end, End::Code(1..)) && !ran_out && recordings.iter().any(said_it) {
+        return Ended { end: End::Code(0), ..ended };
+    }
+    let sent_itself =
+        |it: &recording::End| it.signal.is_some() && it.signal == killed_by.map(|it| it as i32);
+    if recordings.iter().any(|it| it.notes.end.as_ref().is_some_and(sent_itself)) {
+        return Ended { end: End::Code(0), ..ended };
+    }
+    let said_its_last = |it: &Recording| {
+        it.notes.end.as_ref().is_some_and(|it| it.exception.is_none() && it.exit_code == Some(0))
+    };
+    let used_it = || recordings.iter().filter(|it| it.trace.is_some());
+    let is_late = is_abort && used_it().next().is_some() && used_it().all(said_its_last);
+    if is_late { Ended { end: End::Code(0), ..ended } } else { ended }
+}
+
+/// The sentence, or nothing when the run went as runs do. An out-of-memory error on the phantom is an
+/// answer, not a failure.
+pub(crate) fn diagnose(
+    command: &ScriptCommand,
+    ended: &Ended,
+    recordings: &[Recording],
+) -> Option<String> {
+    let why = cause(command, ended, recordings)?;
+    let waited = ended.waited_in_vain || recordings.iter().any(|it| it.notes.waited.is_some());
+    let why = if waited {
+        format!("{why}; then it waited for what never came, and was ended")
+    } else {
+        why
+    };
+    // It quotes files and messages, which may be a stranger's.
+    Some(printable(&why).into_owned())
+}
+
+fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Option<String> {
+    let steps = &Reached::of(recordings);
+    // Who asks a script to stop that failed, and does not end, has waited for its answer.
+    if let Some(signal) = ended.interrupted.filter(|_| !recordings.iter().any(has_failed)) {
+        let after = after(steps);
+        return Some(match signal {
+            Signal::SIGINT => format!("interrupted {after}"),
+            other => format!("stopped by {other} {after}"),
+        });
+    }
+    if let Some(max) = ended.wrote_too_much {
+        return Some(format!(
+            "the script wrote more than the {max} that its private layer may take, {}; give it more with --writes-max, \
+             or let it write into your files with --writes through",
+            after(steps)
+        ));
+    }
+    let begun = || recordings.iter().filter_map(|it| it.notes.begin.as_ref());
+    // A Python that has no torch leaves a beginning, too, when the script dies of it.
+    let reached_torch = begun().any(|it| !it.torch.is_empty());
+    if let (false, Some(it)) = (reached_torch, begun().next()) {
+        let version = &it.python;
+        return Some(format!(
+            "the script needs torch, and the Python {version} that runs it has none; activate the environment \
+             that has it, or install it: pip install torch"
+        ));
+    }
+    // A helper with another Python may be refused while the training itself goes on.
+    let unsupported = recordings.iter().find_map(|it| it.notes.unsupported.as_ref());
+    if let Some(it) = unsupported.filter(|_| !reached_torch || ended.end != End::Code(0)) {
+        return Some(it.text.clone());
+    }
+    if recordings.iter().any(Recording::ended_out_of_memory) {
+        return None;
+    }
+    if let Some(it) = recordings.iter().find(|it| ended.interrupted.is_some() && has_failed(it)) {
+        return raised(it, steps);
+    }
+    if let Some(signal) = killed_by(ended.end) {
+        let grew = recordings.iter().find_map(|it| it.notes.host_growth());
+        return Some(killed(signal, ended.host_ran_out, steps, grew.as_ref()));
+    }
+    // The ranks of a job know why; the launcher only knows that one of them failed.
+    let ranks = || recordings.iter().filter(|it| rank(it).is_some());
+    if let Some(it) = ranks().find(|it| uncaught(it).is_some()) {
+        return raised(it, steps);
+    }
+    if let (true, Some(it)) = (ended.end != End::Code(0), ranks().find(|it| it.notes.end.is_none()))
+    {
+        let rank = rank(it).unwrap_or_default();
+        return Some(format!(
+            "rank {rank} died without a word {}: it crashed, or was killed, as the kernel does when the machine is \
+             out of memory; {HOST_MEMORY}",
+            after(steps),
+        ));
+    }
+    // A child that failed is its parent's affair, as long as that goes on.
+    let matters = |it: &&Recording| {
+        let is_child = it.notes.begin.as_ref().is_some_and(|it| it.is_child);
+        uncaught(it).is_some() && !(is_child && ended.end == End::Code(0))
+    };
+    if let Some(it) = recordings.iter().find(matters) {
+        return raised(it, steps);
+    }
+    let code = match ended.end {
+        End::Code(code) => code,
+        End::Signal(_) => return None,
+    };
+    if !reached_torch {
+        return Some(never_reached_torch(command, code));
+    }
+    if code != 0 {
+        return Some(format!("the script exited with code {code} {}", after(steps)));
+    }
+    if recordings.iter().all(|it| it.trace.is_none()) {
+        let used_it = recordings.iter().any(|it| {
+            let phantom = it.phantom.as_ref();
+            phantom.is_some_and(|it| 0 < it.launches) || it.notes.end.is_none() && phantom.is_some()
+        });
+        return Some(match &steps.cut {
+            Some(_) => format!(
+                "the script ended {}; raise the limit on the size of files (`ulimit -f`), or free space on the disk of \
+                 plimsoll's cache",
+                after(steps),
+            ),
+            None if used_it => left_no_recording(),
+            None => never_used_the_gpu(recordings),
+        });
+    }
+    None
+}
+
+/// A signal's name and what it means, for the signals that programs die of.
+fn killed(
+    signal: Signal,
+    host_ran_out: bool,
+    steps: &Reached,
+    grew: Option<&HostGrowth>,
+) -> String {
+    let after = after(steps);
+    let grew = grew.map(grown).unwrap_or_default();
+    match signal {
+        Signal::SIGKILL if host_ran_out => {
+            format!(
+                "the kernel killed the script {after} because this machine ran out of memory{grew}; {HOST_MEMORY}"
+            )
+        }
+        Signal::SIGKILL => format!(
+            "the script was killed (SIGKILL) {after}; if nobody did that by hand, the machine or its container ran \
+             out of memory{grew}: {HOST_MEMORY}"
+        ),
+        Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGABRT => {
+            format!(
+                "the script crashed ({signal}) {after}; if it does not crash on a real GPU, the phantom is at \
+             fault: please report it with the command and the versions that `plimsoll doctor` prints"
+            )
+        }
+        other => format!("the script was ended by {other} {after}"),
+    }
+}
+
+/// What grew, as a part of a sentence.
+fn grown(it: &HostGrowth) -> String {
+    let whose = match it.owner {
+        HostOwner::Process => "its own memory had",
+        HostOwner::Workers => "that of its workers had",
+    };
+    let at = it
+        .at
+        .as_ref()
+        .map(|it| format!(", as much as {}:{} copies from the device", it.file, it.line));
+    format!(" ({whose} grown by {} a step, to {}{})", it.each, it.to.1, at.unwrap_or_default())
+}
+
+fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
+    let Exception { class, message, user_frame } = uncaught(recording)?;
+    let in_worker = said_in_a_worker(class, message);
+    let message = in_worker.or_else(|| message.lines().next()).unwrap_or_default();
+    let worker = if in_worker.is_some() { " in a worker of its DataLoader" } else { "" };
+    let colon = if message.is_empty() { "" } else { ": " };
+    let place =
+        user_frame.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
+    let after = after(steps);
+    let why = ours(recording, message)
+        .or_else(|| a_zero_of_ours(recording, class, message, user_frame.as_ref()))
+        .unwrap_or_default();
+    Some(format!("the script raised {class}{worker}{colon}{message}{place}, {after}{why}"))
+}
+
+/// What an exception said that a `DataLoader` raises again with the worker's traceback (`ExceptionWrapper` of `torch/_utils.py`).
+fn said_in_a_worker<'a>(class: &str, message: &'a str) -> Option<&'a str> {
+    let (first, rest) = message.split_once('\n')?;
+    first.contains(" in DataLoader worker process ").then_some(())?;
+    let said = |it: &'a str| it.split_once(": ").filter(|(raised, _)| raised.ends_with(class));
+    rest.lines().rev().find_map(said).map(|it| it.1)
+}
+
+/// The same sentence, with what to install for a card that this PyTorch has no kernels for.
+pub(crate) fn with_kernels(sentence: String, card: &Card) -> String {
+    match card.torch_with_kernels() {
+        Some(what) if sentence.contains(NO_KERNELS) => {
+            sentence.replacen(NO_KERNELS, &format!("{NO_KERNELS} ({what} has some)"), 1)
+        }
+        _ => sentence,
+    }
+}
+
+/// What on our side the exception may come from: the last part of a sentence.
+fn ours(recording: &Recording, message: &str) -> Option<String> {
+    let lower = message.to_lowercase();
+    if lower.contains("bus error") || lower.contains("to file </torch_") {
+        return Some(
+            "; /dev/shm of this machine, through which workers hand over batches, was full: give it more \
+             (`docker run --shm-size=8g`), or use fewer workers"
+                .to_owned(),
+        );
+    }
+    if message.contains("no kernel image is available") {
+        return Some(format!("; {NO_KERNELS}, and would fail on a real one, too"));
+    }
+    if let Some(why) = hidden(recording).filter(|_| message.contains("CUDA")) {
+        return Some(format!("; {why}"));
+    }
+    if let Some(why) = too_few_devices(recording, message) {
+        return Some(why);
+    }
+    if message.to_lowercase().contains("nccl error") {
+        return Some(
+            "; the phantom does not answer NCCL yet: predict one process without it".to_owned(),
+        );
+    }
+    let refused: Vec<&str> = recording
+        .phantom
+        .iter()
+        .flat_map(|it| &it.not_imitated)
+        .map(|it| it.name.as_str())
+        .collect();
+    (!refused.is_empty()).then(|| {
+        let refused = refused.join(", ");
+        format!("; probably our fault, not the script's: the phantom does not imitate {refused}")
+    })
+}
+
+/// The last part of a sentence about an exception that a value which nobody computed may have led to: one that the line
+/// itself read, or a division by one.
+fn a_zero_of_ours(
+    recording: &Recording,
+    class: &str,
+    message: &str,
+    at: Option<&CodeLine>,
+) -> Option<String> {
+    let reads = &recording.notes.reads;
+    let of_numbers = class == "ZeroDivisionError" || message.contains("math domain error");
+    // What values lead to; a missing file on the line that trains has other reasons.
+    let of_values = ["ValueError", "IndexError", "RuntimeError", "AssertionError", "OverflowError"];
+    let values = of_values.contains(&class);
+    let here = |it: &&ReadNote| {
+        values && at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line)
+    };
+    let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers));
+    let Some(read) = read else {
+        return values
+            .then(|| a_size_of_ours(recording).or_else(|| an_answer_of_ours(recording)))
+            .flatten();
+    };
+    Some(read_as_zero(read))
+}
+
+fn read_as_zero(ReadNote { at, .. }: &ReadNote) -> String {
+    format!(
+        "; a value that the GPU would have computed reads as zero on a phantom, and the script read one at {}:{}: if \
+         the exception comes of it, `--assume {at}=NUMBER` says what is read there, `--assume` with nonzero or unique how much masks and \
+         unique() find, and `--steps N` stops before",
+        at.file, at.line
+    )
+}
+
+/// Likewise, where another line read a number of the width of sizes.
+fn a_size_of_ours(recording: &Recording) -> Option<String> {
+    let is_size = |it: &&ReadNote| it.at.line != 0 && it.sizes != 0;
+    recording.notes.reads.iter().find(is_size).map(read_as_zero)
+}
+
+/// Likewise, where sizes follow from what was found in values that nobody computed.
+fn an_answer_of_ours(recording: &Recording) -> Option<String> {
+    let approximated = recording.phantom.iter().flat_map(|it| &it.approximated);
+    let answers: Vec<&str> = approximated
+        .map(|it| it.what.as_str())
+        .filter(|it| it.contains("assumed") || it.contains("was answered"))
+        .collect();
+    (!answers.is_empty())
+        .then(|| format!("; it may come of what the phantom cannot know: {}", answers.join("; ")))
+}
+
+/// No process of the command imported torch with the agent in it.
+fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
+    if command.is_python() {
+        let (options, script) = command.python_words();
+        if let Some(script) = script.filter(|it| !it.exists()) {
+            return launch::no_such_script(script);
+        }
+        // `-I`, `-E` and `-S`, alone or in a group such as `-uE`.
+        let shuts_out = options.iter().find(|it| {
+            let text = it.to_string_lossy();
+            let is_group = text.starts_with('-') && !text.starts_with("--");
+            is_group
+                && !text.starts_with("-c")
+                && !text.starts_with("-m")
+                && text.contains(['I', 'E', 'S'])
+        });
+        if let Some(option) = shuts_out {
+            let option = option.display();
+            return format!(
+                "python {option} shuts the agent out, which comes in through PYTHONPATH and sitecustomize; run the \
+                 script without {option}"
+            );
+        }
+        if let Ok(probe) = python::probe(&command.program, None)
+            && probe.torch.is_none()
+        {
+            let python = &probe.executable;
+            return format!(
+                "{python} has no torch, which plimsoll runs the script with; activate the environment that has it, \
+                 or install it: {python} -m pip install torch"
+            );
+        }
+    }
+    if code != 0 {
+        return format!(
+            "the command exited with code {code} before it imported torch; what it printed says why"
+        );
+    }
+    "no process of the command imported torch where plimsoll could see it; give the command that trains, and \
+     do not clear its environment (env -i, sudo, python -I)"
+        .to_owned()
+}
+
+fn left_no_recording() -> String {
+    "the script used the GPU, but ended in a way that left no recording: a limit on the size of files (ulimit -f), \
+     or a library that ends the process; let it end normally, or give --steps"
+        .to_owned()
+}
+
+fn never_used_the_gpu(recordings: &[Recording]) -> String {
+    if let Some(why) = recordings.iter().find_map(hidden) {
+        return format!("the script used no GPU: {why}");
+    }
+    "the script ended without using a GPU; does it move its model to \"cuda\" when there is one?"
+        .to_owned()
+}
+
+/// Why a process saw no GPU, if it saw none.
+fn hidden(recording: &Recording) -> Option<String> {
+    let phantom = recording.phantom.as_ref().filter(|it| it.devices.is_empty())?;
+    let is = match phantom.visible_devices.as_deref()? {
+        "" => "empty".to_owned(),
+        it => format!("\"{it}\""),
+    };
+    Some(format!("CUDA_VISIBLE_DEVICES is {is}, so PyTorch sees no GPU; set it to 0, or unset it"))
+}
+
+/// Why a process had not as many GPUs as it asked for: the last part of a sentence.
+fn too_few_devices(recording: &Recording, message: &str) -> Option<String> {
+    let phantom = recording.phantom.as_ref()?;
+    // What PyTorch looks at before it asks CUDA.
+    let by_torch = ["invalid device ordinal", "Invalid device id", "on CUDA device "];
+    by_torch.iter().any(|it| message.contains(it)).then_some(())?;
+    let named = message.split_once("on CUDA device ").and_then(|it| {
+        let digits = it.1.split(|it: char| !it.is_ascii_digit()).next()?;
+        Some(digits.parse::<u64>().ok()? + 1)
+    });
+    let seen = u64::try_from(phantom.devices.len().max(1)).unwrap_or(1);
+    let asked = named.unwrap_or(0).max(phantom.devices_asked).max(seen + 1);
+    let gpus = if seen == 1 { "GPU" } else { "GPUs" };
+    Some(format!(
+        "; it asked for cuda:{}, and this machine was given {seen} {gpus}: --gpus {asked} gives it {asked}",
+        asked - 1
+    ))
+}
+
+/// How far a run came, as far as that was recorded.
+struct Reached {
+    steps: u32,
+    /// Why it was recorded in part only; then it may have come further.
+    cut: Option<String>,
+}
+
+impl Reached {
+    fn of(recordings: &[Recording]) -> Reached {
+        Reached {
+            steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
+            cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
+        }
+    }
+}
+
+fn after(reached: &Reached) -> String {
+    let Some(why) = &reached.cut else {
+        return match reached.steps {
+            0 => "before the first optimizer step was finished".to_owned(),
+            n => format!("after {}", optimizer_steps(n)),
+        };
+    };
+    match reached.steps {
+        0 => format!(
+            "after an unknown number of optimizer steps (its notes could not be written: {why})"
+        ),
+        n => format!(
+            "after {} or more (its notes could not be written any further: {why})",
+            optimizer_steps(n)
+        ),
+    }
+}
+
+fn optimizer_steps(n: u32) -> String {
+    if n == 1 { "1 optimizer step".to_owned() } else { format!("{n} optimizer steps") }
+}
+
+fn steps_seen(recording: &Recording) -> u32 {
+    let marked = recording.notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
+    let ended = recording.notes.end.as_ref().map_or(0, |it| it.steps);
+    marked.max(ended)
+}
+
+fn rank(recording: &Recording) -> Option<u32> {
+    recording.notes.begin.as_ref()?.rank
+}
+
+fn uncaught(recording: &Recording) -> Option<&Exception> {
+    recording.notes.end.as_ref()?.exception.as_ref()
+}
+
+/// Whether it is known that it failed, whatever came later.
+fn has_failed(recording: &Recording) -> bool {
+    let end = recording.notes.end.as_ref();
+    end.is_some_and(|it| matches!(it.why, EndReason::Oom | EndReason::Exception))
+}
+
+/// The signal that ended the script. A shell in between turns it into 128 and its number.
+fn killed_by(end: End) -> Option<Signal> {
+    let number = match end {
+        End::Signal(number) => number,
+        End::Code(code @ 129..=165) => code - 128,
+        End::Code(_) => return None,
+    };
+    Signal::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{
+        recording::{Approximated, Notes, PhantomDevice, PhantomReport},
+        trace::Trace,
+        units::Bytes,
+    };
+
+    use super::*;
+
+    fn reached(steps: u32) -> Reached {
+        Reached { steps, cut: None }
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_not_told_as_not_done() {
+        let cut = |steps| after(&Reached { steps, cut: Some("File too large".to_owned()) });
+        assert_eq!(
+            cut(0),
+            "after an unknown number of optimizer steps (its notes could not be written: File too large)"
+        );
+        assert_eq!(
+            cut(1),
+            "after 1 optimizer step or more (its notes could not be written any further: File too large)"
+        );
+        assert_eq!(after(&reached(0)), "before the first optimizer step was finished");
+        assert_eq!(after(&reached(6)), "after 6 optimizer steps");
+    }
+
+    #[test]
+    fn a_request_to_stop_after_an_error_does_not_hide_it() {
+        let failed = |why, class: &str| {
+            let exception = Some(Exception { class: class.to_owned(), ..Exception::default() });
+            let end = Some(recording::End { why, exception, ..Default::default() });
+            Recording {
+                notes: Notes { end, begin: begun(), ..Notes::default() },
+                ..Recording::default()
+            }
+        };
+        let command = ScriptCommand {
+            program: "python".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let told = |it: Recording, interrupted| {
+            let end = End::Signal(Signal::SIGTERM as i32);
+            let ended = Ended { end, interrupted, ..quiet_end() };
+            diagnose(&command, &ended, &[it])
+        };
+        let asked = Some(Signal::SIGTERM);
+        assert_eq!(told(failed(EndReason::Oom, "torch.OutOfMemoryError"), asked), None);
+        assert_eq!(
+            told(failed(EndReason::Exception, "ValueError"), asked).unwrap(),
+            "the script raised ValueError, before the first optimizer step was finished"
+        );
+        assert_eq!(
+            told(failed(EndReason::Interrupt, "KeyboardInterrupt"), asked).unwrap(),
+            "stopped by SIGTERM before the first optimizer step was finished"
+        );
+    }
+
+    #[test]
+    fn a_child_that_failed_matters_where_its_parent_failed_too() {
+        let exception = Some(Exception { class: "ValueError".to_owned(), ..Exception::default() });
+        let end =
+            Some(recording::End { why: EndReason::Exception, exception, ..Default::default() });
+        let begin = begun().map(|it| recording::Begin { is_child: true, ..it });
+        let child = Recording {
+            trace: Some(Trace::default()),
+            notes: Notes { begin, end, ..Notes::default() },
+            ..Recording::default()
+        };
+        let command = ScriptCommand {
+            program: "python".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let told = |end, waited_in_vain| {
+            let ended = Ended { end, waited_in_vain, ..quiet_end() };
+            diagnose(&command, &ended, std::slice::from_ref(&child))
+        };
+        assert_eq!(told(End::Code(0), false), None);
+        let said = "the script raised ValueError, before the first optimizer step was finished";
+        assert_eq!(told(End::Code(1), false).unwrap(), said);
+        assert_eq!(
+            told(End::Code(1), true).unwrap(),
+            format!("{said}; then it waited for what never came, and was ended")
+        );
+    }
+
+    fn begun() -> Option<recording::Begin> {
+        Some(recording::Begin { torch: "2.11.0".to_owned(), ..Default::default() })
+    }
+
+    fn quiet_end() -> Ended {
+        Ended {
+            host: Default::default(),
+            end: End::Code(0),
+            seconds: 1.0,
+            interrupted: None,
+            n_left_running: 0,
+            waited_in_vain: false,
+            host_ran_out: false,
+            wrote_too_much: None,
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_full_is_told_with_what_grew() {
+        let at = CodeLine { file: "train.py".to_owned(), line: 9, ..CodeLine::default() };
+        let (from, to) = ((2, Bytes::gib(1)), (40, Bytes::gib(20)));
+        let grew =
+            HostGrowth { owner: HostOwner::Process, each: Bytes::mib(512), from, to, at: Some(at) };
+        let told = killed(Signal::SIGKILL, true, &reached(40), Some(&grew));
+        let part = "because this machine ran out of memory (its own memory had grown by 512.0 MiB a step, to 20.00 GiB, as much as train.py:9 copies from the device); ";
+        assert!(told.contains(part), "{told}");
+        let bus = "DataLoader worker (pid 7) is killed by signal: Bus error.";
+        let why = ours(&Recording::default(), bus).unwrap();
+        assert!(why.starts_with("; /dev/shm of this machine"), "{why}");
+    }
+
+    #[test]
+    fn a_device_too_many_names_the_option() {
+        let seen = |devices_asked, message: &str| {
+            let devices = vec![PhantomDevice::default()];
+            let phantom = PhantomReport { devices, devices_asked, ..PhantomReport::default() };
+            let it = Recording { phantom: Some(phantom), ..Recording::default() };
+            ours(&it, message)
+        };
+        let two = "; it asked for cuda:1, and this machine was given 1 GPU: --gpus 2 gives it 2";
+        assert_eq!(seen(2, "CUDA error: invalid device ordinal").as_deref(), Some(two));
+        assert_eq!(seen(0, "Invalid device id").as_deref(), Some(two));
+        let message =
+            "Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1";
+        assert!(seen(0, message).unwrap().ends_with("--gpus 4 gives it 4"));
+        assert_eq!(seen(2, "mat1 and mat2 shapes cannot be multiplied"), None);
+    }
+
+    #[test]
+    fn a_size_that_does_not_fit_may_come_of_a_zero_that_another_line_read() {
+        let of = |sizes: u64| {
+            let exception = Exception {
+                class: "RuntimeError".to_owned(),
+                message: "Kernel size can't be greater than actual input size".to_owned(),
+                user_frame: None,
+            };
+            let at = CodeLine { file: "/home/me/tts.py".to_owned(), line: 22, ..<_>::default() };
+            let read = ReadNote { at, count: 3, bytes: Bytes(24), sizes, becomes_size: false };
+            let end = recording::End { exception: Some(exception), ..Default::default() };
+            let notes = Notes { end: Some(end), reads: vec![read], ..Notes::default() };
+            raised(&Recording { notes, ..Recording::default() }, &reached(1)).unwrap()
+        };
+        assert!(of(3).contains("the script read one at /home/me/tts.py:22"), "{}", of(3));
+        assert!(of(3).contains("`--assume tts.py:22=NUMBER` says what is read there"));
+        assert!(!of(0).contains("--assume"), "losses are read in every script");
+    }
+
+    #[test]
+    fn a_size_that_does_not_fit_may_come_of_an_answer_of_ours() {
+        let of = |class: &str| {
+            let exception = Exception {
+                class: class.to_owned(),
+                message: "selected index k out of range".to_owned(),
+                user_frame: None,
+            };
+            let end = recording::End { exception: Some(exception), ..Default::default() };
+            let what = "nonzero() was assumed to find nothing".to_owned();
+            let phantom = PhantomReport {
+                approximated: vec![Approximated { what, count: 1 }],
+                ..Default::default()
+            };
+            let notes = Notes { end: Some(end), ..Notes::default() };
+            raised(
+                &Recording { phantom: Some(phantom), notes, ..Recording::default() },
+                &reached(1),
+            )
+            .unwrap()
+        };
+        let answer =
+            "it may come of what the phantom cannot know: nonzero() was assumed to find nothing";
+        assert!(of("RuntimeError").ends_with(answer));
+        assert!(!of("FileNotFoundError").contains(answer));
+    }
+
+    #[test]
+    fn a_signal_that_a_program_sends_itself_says_nothing_of_its_memory() {
+        let ended = |end: End| Ended {
+            host: Default::default(),
+            end,
+            seconds: 1.0,
+            interrupted: None,
+            n_left_running: 0,
+            waited_in_vain: false,
+            wrote_too_much: None,
+            host_ran_out: false,
+        };
+        let recording = |signal: Option<i32>| {
+            let end = recording::End { signal, ..Default::default() };
+            Recording {
+                notes: Notes { end: Some(end), ..Notes::default() },
+                ..Recording::default()
+            }
+        };
+        let after = |end: End, signal: Option<i32>| {
+            without_a_late_signal(ended(end), &[recording(signal)]).end
+        };
+        assert_eq!(after(End::Signal(14), Some(14)), End::Code(0));
+        // A shell in between.
+        assert_eq!(after(End::Code(128 + 14), Some(14)), End::Code(0));
+        assert_eq!(after(End::Signal(15), Some(14)), End::Signal(15));
+        assert_eq!(after(End::Signal(15), None), End::Signal(15));
+        assert_eq!(after(End::Code(3), None), End::Code(3));
+    }
+
+    #[test]
+    fn a_crash_after_the_last_word_is_none() {
+        let ended = |signal: Signal| Ended { end: End::Signal(signal as i32), ..quiet_end() };
+        let recording = |exit_code: Option<i32>| {
+            let end =
+                exit_code.map(|it| recording::End { exit_code: Some(it), ..Default::default() });
+            let notes = Notes { end, ..Notes::default() };
+            Recording { trace: Some(Trace::default()), notes, ..Recording::default() }
+        };
+        let after = |signal, exit_codes: &[Option<i32>]| {
+            let recordings: Vec<Recording> = exit_codes.iter().map(|it| recording(*it)).collect();
+            without_a_late_signal(ended(signal), &recordings).end
+        };
+        assert_eq!(after(Signal::SIGABRT, &[Some(0)]), End::Code(0));
+        for (signal, exit_codes) in [
+            (Signal::SIGABRT, &[None][..]),
+            (Signal::SIGABRT, &[Some(1)]),
+            (Signal::SIGABRT, &[Some(0), None]),
+            (Signal::SIGABRT, &[]),
+            (Signal::SIGKILL, &[Some(0)]),
+        ] {
+            assert_eq!(after(signal, exit_codes), End::Signal(signal as i32), "{exit_codes:?}");
+        }
+    }
+}

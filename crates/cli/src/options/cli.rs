@@ -1,0 +1,804 @@
+//! The grammar of the command line, and nothing else: what a command does is in its own file.
+
+mod alarms;
+mod before;
+#[cfg(feature = "phantom")]
+mod machine;
+mod recordings;
+mod world;
+
+use std::{env, ffi::OsString, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_core::{plan::remedies::MOST_GPUS, units::Bytes};
+
+pub(crate) use self::{
+    alarms::{AlarmArgs, WatchArgs},
+    before::{CheckArgs, LintArgs, LintFormat},
+    recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
+    world::{WorldArgs, Writes},
+};
+#[cfg(feature = "phantom")]
+pub(crate) use self::{
+    before::{CheckFormat, Share},
+    machine::{ExporterArgs, Sort, TopArgs},
+    recordings::token,
+};
+use crate::{
+    options::{
+        assumption::Assumption, expectation::Expectation, ghost_weights::GhostWeights,
+        worst_sequence::WorstSequence, worst_size::WorstSize,
+    },
+    output::Color,
+};
+
+/// Will it fit? GPU memory for PyTorch training, without a GPU.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, long_version = LONG_VERSION, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// When to use colors: auto, always or never.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        global = true,
+        hide_possible_values = true
+    )]
+    pub(crate) color: Color,
+}
+
+/// The version and what it was built of: what a person who reports a mistake is asked for.
+const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("BUILD_FACTS"));
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
+  plimsoll fit --gpu rtx4090 -- python train.py
+  plimsoll replay snapshot.pickle --capacity 24GiB --sweep
+  plimsoll explain snapshot.pickle
+  plimsoll explain < train.log
+  plimsoll view snapshot.pickle
+  plimsoll lint train.py
+  plimsoll check
+  plimsoll cards
+  plimsoll verify -- python train.py
+  plimsoll doctor
+
+Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a training script on a phantom GPU: what memory it takes, where it goes, which cards carry it.
+    Predict(PredictArgs),
+    /// Make it fit: the cheapest plan that does, or the largest batch; every candidate is run on the phantom.
+    Fit(FitArgs),
+    /// Memory mistakes in training scripts, by reading them; with --confirm, what each costs here.
+    Lint(LintArgs),
+    /// Memory as a test: what scripts take on a phantom, compared with a file of what they took.
+    Check(CheckArgs),
+    /// Run a training script for real, with a plan applied and a recorder on; explain an out-of-memory error.
+    Run(RunArgs),
+    /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.
+    Replay(ReplayArgs),
+    /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
+    Explain(ExplainArgs),
+    /// What the words of the reports mean.
+    Glossary(GlossaryArgs),
+    /// What differs between two recordings, steps, moments or ranks, by line of code.
+    Diff(DiffArgs),
+    /// A recording in a form that other programs open: a flame graph, Parquet tables, a Perfetto trace.
+    Export(ExportArgs),
+    /// Look at recordings in the browser: what was live when, where it lay, what grew.
+    View(ViewArgs),
+    /// Look at a run that is watched, from beside it, and pass its alarms on.
+    Watch(WatchArgs),
+    /// Who holds what on this machine's GPUs, and what is in it: a page in the terminal, again and again.
+    #[cfg(feature = "phantom")]
+    Top(TopArgs),
+    /// The memory of this machine's GPUs as numbers for Prometheus and OpenTelemetry, until Ctrl-C.
+    #[cfg(feature = "phantom")]
+    Exporter(ExporterArgs),
+    /// List the cards that can be imitated.
+    Cards(CardsArgs),
+    /// On a machine with a GPU: some steps on it and on the phantom of it, side by side. Is a prediction right here?
+    Verify(VerifyArgs),
+    /// On a machine with a GPU: measure what predictions rest on, and keep it as a card that every command knows.
+    Calibrate(CalibrateArgs),
+    /// Print the folder of the agent, for the Python package.
+    #[command(hide = true)]
+    Agent,
+    /// Check whether this environment is able to predict, and say what is missing.
+    Doctor(DoctorArgs),
+    /// Show what options are when they are not given: by plimsoll.toml, pyproject.toml or the environment.
+    Config(ConfigArgs),
+    /// Print what makes a shell complete plimsoll's commands, options and files.
+    Completions(CompletionsArgs),
+    /// Print the page for man(1) of plimsoll, or of one of its commands.
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_EXAMPLES)]
+pub(crate) struct ConfigArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  plimsoll config                       each setting, its value, who says so
+  PLIMSOLL_GPU=rtx4090 plimsoll config --json
+
+plimsoll.toml, in the working folder or above it:
+  gpu = \"rtx4090\"
+  [fit]
+  forbid = [\"offload\"]
+
+In pyproject.toml the same stands below [tool.plimsoll].
+
+Exit codes: 0 shown, 2 a setting is wrong (with file, line and column).";
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  plimsoll completions bash > \\
+      ~/.local/share/bash-completion/completions/plimsoll
+  plimsoll completions zsh > ~/.zfunc/_plimsoll
+      with `fpath+=~/.zfunc` before compinit in ~/.zshrc
+  plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish";
+
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct ManArgs {
+    /// The command, as in `predict`; plimsoll itself, if it is not given.
+    pub(crate) command: Option<String>,
+
+    /// Write the pages of plimsoll and of all its commands into this folder, instead.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) all: Option<PathBuf>,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  plimsoll man predict | man -l -
+  plimsoll man --all ~/.local/share/man/man1";
+
+#[derive(Debug, Args)]
+pub(crate) struct GlossaryArgs {
+    /// The word, such as activations; without one, all of them.
+    #[arg(value_name = "WORD", num_args = 0..)]
+    pub(crate) word: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PREDICT_EXAMPLES)]
+pub(crate) struct PredictArgs {
+    /// The card to imitate: a name from `plimsoll cards`, or a file that describes one. Without it, this
+    /// machine's GPU; without one, the script runs on the largest card, and the report says which cards carry it.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// Runs the script on each of these cards, and says which carry it: for scripts that ask how large the card is.
+    /// The report is of `--gpu`, or of the first of them.
+    #[arg(long, value_name = "CARD,CARD", value_delimiter = ',', conflicts_with = "memory")]
+    pub(crate) cards: Vec<String>,
+
+    /// The card's memory, instead of what it has, as in `20GiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
+
+    /// How many of these cards the machine has: 1, or as many as the ranks need, up to 8.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) gpus: Option<u32>,
+
+    /// Run one rank of a job of N; the others are imagined. Launchers in the command (`torchrun`,
+    /// `accelerate launch`) start one rank by themselves, and N is theirs if it is not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) world_size: Option<u32>,
+
+    /// The rank that runs: the first, if it is not given.
+    #[arg(long, value_name = "R")]
+    pub(crate) rank: Option<u32>,
+
+    /// Let launchers start every rank of this machine as a process.
+    #[arg(long, conflicts_with_all = ["world_size", "rank"])]
+    pub(crate) all_ranks: bool,
+
+    /// Give large tensors on the host no memory and no values, so that models larger than this machine can be
+    /// built on it: `auto` once weights there become many, `on` from the start, `off` never.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        hide_possible_values = true
+    )]
+    pub(crate) ghost_weights: GhostWeights,
+
+    /// When to stop: `steady`, once memory is the same in two steps; `validation`, after that when an evaluation was
+    /// seen, too, or has not come for a while; `exit`, when the script ends by itself.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, hide_possible_values = true)]
+    pub(crate) until: PredictUntil,
+
+    /// Stop after N optimizer steps.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["until", "until_exit"])]
+    pub(crate) steps: Option<u32>,
+
+    /// Run the whole script: the same as `--until exit`.
+    #[arg(long, conflicts_with = "until")]
+    pub(crate) until_exit: bool,
+
+    /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
+    /// made that long.
+    #[arg(long, value_name = "N|longest")]
+    pub(crate) worst_seq: Option<WorstSequence>,
+
+    /// Judge it by images of this height and width: every smaller one that a DataLoader gives is made that large, and masks with it.
+    /// One number stands for both.
+    #[arg(long, value_name = "HxW")]
+    pub(crate) worst_size: Option<WorstSize>,
+
+    /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
+    /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
+    /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
+    /// the first steps a gradient scaler skips (none and one, unless given), `objects=6` how many
+    /// proposals of a detector show each object (one, or six with trained weights, unless given), and
+    /// `train.py:14=280` which number that line reads (zero, unless given, or what it read of known values).
+    #[arg(long, value_name = "WHAT=HOW-MUCH")]
+    pub(crate) assume: Vec<Assumption>,
+
+    /// Exit with 1 when the job needs more than SIZE on its device, as in `22GiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max: Option<Bytes>,
+
+    /// What to ask a scheduler for, as lines to paste below the report: slurm, kubernetes, skypilot or ray.
+    #[arg(long = "as", value_enum, value_name = "SCHEDULER", hide_possible_values = true)]
+    pub(crate) request: Option<Scheduler>,
+
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+
+    /// Write the report as JSON. With `-` it goes to standard output, and what the script prints goes
+    /// to standard error.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Keep the recording, as one zip file (docs/recording-format.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Open the recording in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    #[arg(long)]
+    pub(crate) open: bool,
+
+    /// No report for people and no progress; errors only.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// The command as you would type it: `python train.py ...`, `torchrun ...`, `bash train.sh`, or
+    /// just `train.py ...`.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Who runs jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheduler {
+    Slurm,
+    Kubernetes,
+    Skypilot,
+    Ray,
+}
+
+impl From<Scheduler> for plimsoll_core::views::schedulers::Scheduler {
+    fn from(it: Scheduler) -> Self {
+        match it {
+            Scheduler::Slurm => Self::Slurm,
+            Scheduler::Kubernetes => Self::Kubernetes,
+            Scheduler::Skypilot => Self::Skypilot,
+            Scheduler::Ray => Self::Ray,
+        }
+    }
+}
+
+/// When a run of `predict` ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PredictUntil {
+    /// Memory is steady.
+    Steady,
+    /// An evaluation was seen, too.
+    #[default]
+    Validation,
+    /// The script ends.
+    Exit,
+}
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  plimsoll predict train.py                      on which cards does it fit?
+  plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
+  plimsoll predict --gpu h200 --memory 20GiB --steps 10 -- python -m my.training
+  plimsoll predict --gpu a100-80g -- torchrun --nproc-per-node 8 train.py
+  plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
+  plimsoll predict --gpu rtx4090 --worst-seq 2048 -- python train.py
+  plimsoll predict --gpu rtx4090 --worst-size 800x1333 -- python detect.py
+  plimsoll predict --assume nonzero=0.25 -- python train_mixture.py
+  plimsoll predict --gpu a100-80g/3g.40gb --as kubernetes -- python train.py
+  plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
+
+Exit codes:
+  0  it fits
+  1  it does not fit, it grows until it does not, or it takes more than --max
+  2  could not tell: the script failed or never trained, there is no torch,
+     it was interrupted, bad arguments
+
+Environment:
+  PLIMSOLL_PYTHON  the Python that runs a script given without one
+  PLIMSOLL_CACHE   the folder for plimsoll's files, instead of ~/.cache/plimsoll";
+
+#[derive(Debug, Args)]
+#[command(after_help = FIT_EXAMPLES)]
+pub(crate) struct FitArgs {
+    /// The card to fit: a name from `plimsoll cards`, or a file that describes one.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// The card's memory, instead of what it has, as in `20GiB`.
+    #[arg(long, value_name = "SIZE", conflicts_with = "budget")]
+    pub(crate) memory: Option<Bytes>,
+
+    /// The most that the process may take on its device, CUDA context included.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) budget: Option<Bytes>,
+
+    /// The most that PyTorch's allocator may reserve, as `set_per_process_memory_fraction` limits it.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) limit_reserved: Option<Bytes>,
+
+    /// How many such devices there are: a script of one process may be run on all of them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_GPUS)), conflicts_with = "find_max")]
+    pub(crate) gpus: u32,
+
+    /// Find the largest value that fits: for `{NAME}` in the command, for the number that the script gives this name, or for
+    /// the one at `train.py:14`.
+    #[arg(long, value_name = "NAME=LOW..HIGH[:STEP]")]
+    pub(crate) find_max: Option<String>,
+
+    /// With --find-max, a table: the largest value with each set of remedies too, what it takes and what a step then
+    /// costs. --allow, --forbid and --keep-numerics choose the remedies.
+    #[arg(long, requires = "find_max")]
+    pub(crate) by_remedies: bool,
+
+    /// What stands for another `{NAME}` in the command.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
+    /// made that long.
+    #[arg(long, value_name = "N|longest")]
+    pub(crate) worst_seq: Option<WorstSequence>,
+
+    /// Judge it by images of this height and width: every smaller one that a DataLoader gives is made that large, and masks with it.
+    /// One number stands for both.
+    #[arg(long, value_name = "HxW")]
+    pub(crate) worst_size: Option<WorstSize>,
+
+    /// Run the script with the plan to its end before the plan is proposed, instead of until memory is steady: what
+    /// comes late, a validation for example, is then seen to fit, too.
+    #[arg(long, conflicts_with = "find_max")]
+    pub(crate) until_exit: bool,
+
+    /// What an operation finds in values that no kernel computes, as `predict --assume` takes it: `nonzero=0.1`,
+    /// `unique=0.1`, `overflow=1`, `train.py:14=280`.
+    #[arg(long, value_name = "WHAT=HOW-MUCH")]
+    pub(crate) assume: Vec<Assumption>,
+
+    /// Only these remedies may be used.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
+    pub(crate) allow: Vec<String>,
+
+    /// These remedies may not be used.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
+    pub(crate) forbid: Vec<String>,
+
+    /// No remedy that changes the numbers by more than rounding.
+    #[arg(long)]
+    pub(crate) keep_numerics: bool,
+
+    /// Which plan comes first of those that add no time: the one that changes the numbers least, or the fastest.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, conflicts_with = "find_max")]
+    pub(crate) prefer: Preferred,
+
+    /// Say what half the sequence, adapters or half the blocks would take, too; said anyway when nothing fits.
+    #[arg(long)]
+    pub(crate) advice: bool,
+
+    /// Measure the steps of what is proposed, and of the script as it is, on this machine's own GPU: some steps of each,
+    /// twice. What was measured decides which plan is first.
+    #[arg(long, conflicts_with = "find_max")]
+    pub(crate) measure: bool,
+
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+
+    /// Where the plan goes.
+    #[arg(long, value_name = "FILE", default_value = "plan.toml")]
+    pub(crate) plan: PathBuf,
+
+    /// Replace a plan, and a diff beside it, that are another script's, or that somebody has changed.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Write the result as JSON; with `-` to standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// No progress and no report for people.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// The command as you would type it, with `{NAME}` where a value is to stand.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const FIT_EXAMPLES: &str = "\
+Examples:
+  plimsoll fit --gpu rtx4090 -- python train.py
+  plimsoll fit --budget 20GiB --keep-numerics -- python train.py
+  plimsoll fit --gpu rtx4090 --worst-seq 2048 -- python train.py
+  plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
+  plimsoll fit --gpu rtx4090 --until-exit -- python train.py --epochs 1
+  plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py     on two devices
+  plimsoll fit --gpu rtx4090 --measure -- python train.py    on such a machine
+  plimsoll fit --find-max batch=1..2048 --gpu t4 -- python train.py -b {batch}
+  plimsoll fit --find-max batch=1..2048 --by-remedies --gpu rtx4090 -- \\
+      python train.py -b {batch}
+  plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- \\
+      python train.py -b {batch} -s {seq}
+
+Exit codes:
+  0  it fits, with the plan or the value that was found
+  1  nothing that was tried fits
+  2  could not tell: the script failed, bad arguments,
+     it was interrupted before anything was found";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The plan to apply, as `plimsoll fit` writes it; with --fit, where the plan goes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Make a plan first, for what is free on the device right now. A script that fits runs as it is.
+    #[arg(long)]
+    pub(crate) fit: bool,
+
+    /// The card that --fit imitates, where the catalogue does not know the device.
+    #[arg(long, value_name = "CARD|FILE.toml", requires = "fit")]
+    pub(crate) gpu: Option<String>,
+
+    /// --fit judges the script by batches of this sequence length, or by the longest that the data loader shows.
+    #[arg(long, value_name = "N|longest", requires = "fit")]
+    pub(crate) worst_seq: Option<WorstSequence>,
+
+    /// --fit judges the script by images of this height and width, as `fit --worst-size` does.
+    #[arg(long, value_name = "HxW", requires = "fit")]
+    pub(crate) worst_size: Option<WorstSize>,
+
+    /// What --fit takes for granted, as `predict --assume` takes it.
+    #[arg(long, value_name = "WHAT=HOW-MUCH", requires = "fit")]
+    pub(crate) assume: Vec<Assumption>,
+
+    /// --fit may replace the file of --plan, whoever wrote it.
+    #[arg(long, requires = "fit")]
+    pub(crate) force: bool,
+
+    /// --fit runs the script to its end on the phantom before it proposes a plan.
+    #[arg(long, requires = "fit")]
+    pub(crate) until_exit: bool,
+
+    /// Where the script's writes go while --fit tries it: into a private layer that is thrown away, unless `through`.
+    #[arg(long, value_name = "layer|through", requires = "fit")]
+    pub(crate) writes: Option<Writes>,
+
+    /// What that layer may take on the disk: a fifth of what is free, if it is not given.
+    #[arg(long, value_name = "SIZE", requires = "fit")]
+    pub(crate) writes_max: Option<Bytes>,
+
+    /// No network for the script while --fit tries it.
+    #[arg(long, requires = "fit")]
+    pub(crate) offline: bool,
+
+    /// Only these remedies may be used by --fit.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]
+    pub(crate) allow: Vec<String>,
+
+    /// These remedies may not be used by --fit.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]
+    pub(crate) forbid: Vec<String>,
+
+    /// --fit uses no remedy that changes the numbers by more than rounding.
+    #[arg(long, requires = "fit")]
+    pub(crate) keep_numerics: bool,
+
+    /// When memory runs out, do that part of the step again with less of it and train on; only where the numbers stay the same.
+    #[arg(long)]
+    pub(crate) survive: bool,
+
+    /// Measure how long steps take on the device, and say it at the end.
+    #[arg(long)]
+    pub(crate) measure: bool,
+
+    /// Watch the run: say once, with the step in which it runs out, when memory or what a step needs grows, when more is reserved than planned,
+    /// when others take what was free, when what is free is in pieces too small.
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// What `plimsoll watch` and alarms call the run; the script's name, if it is not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) label: Option<String>,
+
+    /// What PyTorch is expected to reserve at most: a plan, the JSON of `plimsoll predict`, or a size; the plan of --plan, if it is not given.
+    #[arg(long, value_name = "FILE|SIZE")]
+    pub(crate) expect: Option<Expectation>,
+
+    #[command(flatten)]
+    pub(crate) to: AlarmArgs,
+
+    /// Write what came of the run as JSON: peaks, step times, how it ended.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Keep the recording, as one zip file. With several ranks each has a file, `run-rank3.zip`. Without it one
+    /// is kept only when memory runs out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// How many of the last allocations and frees the recorder remembers.
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub(crate) events: u64,
+
+    /// Which steps are recorded with stacks: all, none, or so few that they cost less than 1 % of a step.
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = WithStacks::Sampled)]
+    pub(crate) stacks: WithStacks,
+
+    /// Go on without a GPU.
+    #[arg(long)]
+    pub(crate) no_gpu: bool,
+
+    /// The command as you would type it.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Which steps of a run are recorded with stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WithStacks {
+    /// Every step.
+    All,
+    /// Every step if that costs nothing; otherwise one in so many.
+    Sampled,
+    /// No step: sizes and order only.
+    None,
+}
+
+impl WithStacks {
+    /// The word, as it is typed and as the agent knows it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            WithStacks::All => "all",
+            WithStacks::Sampled => "sampled",
+            WithStacks::None => "none",
+        }
+    }
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  plimsoll run --plan plan.toml -- python train.py
+  plimsoll run --fit -- python train.py        for what is free right now
+  plimsoll run --watch --on-alarm ./tell.sh -- python train.py
+  plimsoll run --measure --json run.json -- python train.py
+  plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
+  torchrun --nproc-per-node 2 --no-python \\
+      plimsoll run --record run.zip -- python train.py
+
+Exit codes:
+  the script's own; 128 and the number of a signal that ended it
+  1  with --fit, when no plan fits what is free
+  2  it was not started: no GPU, a plan that cannot be read, no such command
+
+Environment:
+  PLIMSOLL_PYTHON  the Python that runs a script given without one
+  PLIMSOLL_CACHE   the folder for plimsoll's files, instead of ~/.cache/plimsoll";
+
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub(crate) struct VerifyArgs {
+    /// The card that the phantom is, where the catalogue does not know the device.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// How many training steps both run.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: u32,
+
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+
+    /// Write one file to send to somebody: sizes and order of requests, versions, the card. No data, no code, no names.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// With the file and the line of the first difference in --report.
+    #[arg(long, requires = "report")]
+    pub(crate) with_lines: bool,
+
+    /// Write the answer as JSON; with `-` to standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// The command as you would type it.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  plimsoll verify -- python train.py
+  plimsoll verify --steps 10 --report verify.json -- python train.py -b 8
+
+Both runs write into a private layer: no checkpoint of yours changes.
+
+Exit codes:
+  0  within 1 %: what is allocated, what is reserved, what the process holds
+  1  further off
+  2  could not tell: no GPU, a card that nobody described, the script failed";
+
+#[derive(Debug, Args)]
+#[command(after_help = CALIBRATE_EXAMPLES)]
+pub(crate) struct CalibrateArgs {
+    /// Where the card goes, instead of the folder of your own cards.
+    #[arg(long, short, value_name = "FILE.toml")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What the card is called, where the catalogue does not have it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) id: Option<String>,
+
+    /// Keep every number that was measured, too, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) raw: Option<PathBuf>,
+}
+
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  plimsoll calibrate                     under two minutes; every command
+                                         knows the card from then on
+  plimsoll calibrate -o my-card.toml     to send it, or for --gpu my-card.toml
+
+Exit codes: 0 measured, 2 not.
+
+Environment:
+  PLIMSOLL_CARDS   the folder of your cards, not ~/.config/plimsoll/cards
+  PLIMSOLL_PYTHON  the Python whose PyTorch is asked";
+
+#[derive(Debug, Args)]
+pub(crate) struct CardsArgs {
+    /// Show one card, with where its numbers come from.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 able to predict, 2 not.")]
+pub(crate) struct DoctorArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which of two plans comes first that add no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preferred {
+    /// The one that changes the numbers less.
+    #[default]
+    Numbers,
+    /// The faster one.
+    Speed,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Terminals are 80 columns wide, and a line of an example that is wrapped is no example.
+    #[test]
+    fn help_fits_80_columns() {
+        let mut whole = Cli::command();
+        whole.build();
+        let mut too_long = Vec::new();
+        for command in std::iter::once(&whole).chain(whole.get_subcommands()) {
+            let mut narrow = command.clone().term_width(80);
+            let help = narrow.render_long_help().to_string();
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().chain(examples.lines()) {
+                if 80 < line.chars().count() {
+                    too_long.push(format!("{}: {line}", command.get_name()));
+                }
+            }
+        }
+        assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+    }
+
+    /// What strangers chose is tried on each command (`tests/cli/strangers.rs`).
+    #[test]
+    fn the_commands_that_are_tried_with_names_of_strangers_are_all() {
+        let test = include_str!("../../tests/cli/strangers.rs");
+        let (_, rest) = test.split_once("const COMMANDS: ").unwrap();
+        let (_, rest) = rest.split_once("] = [").unwrap();
+        let (list, _) = rest.split_once("];").unwrap();
+        let mut tried: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+        let mut whole = Cli::command();
+        whole.build();
+        let mut all: Vec<&str> = whole.get_subcommands().map(clap::Command::get_name).collect();
+        tried.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(tried, all);
+    }
+
+    /// Each command's row of the table has the codes that its help has, and no others.
+    #[test]
+    fn the_table_of_exit_codes_is_that_of_the_help() {
+        let page = include_str!("../../../../docs/exit-codes.md");
+        let mut whole = Cli::command();
+        whole.build();
+        for command in whole.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let Some((_, codes)) = help.split_once("Exit codes:") else { continue };
+            let codes = codes.split("\n\n").next().unwrap_or_default();
+            let starts_with_code = |it: &&str| it.starts_with(|it: char| it.is_ascii_digit());
+            let of_help: Vec<&str> = codes
+                .split(['\n', ','])
+                .map(str::trim)
+                .filter(starts_with_code)
+                .map(|it| &it[..1])
+                .filter(|it| "012".contains(*it))
+                .collect();
+            let row = page.lines().find(|it| it.starts_with(&format!("| `{name}` |")));
+            let row: Vec<&str> =
+                row.unwrap_or_else(|| panic!("{name} is not in the table")).split('|').collect();
+            let of_page: Vec<&str> = ["0", "1", "2"]
+                .into_iter()
+                .zip(&row[2..])
+                .filter(|(_, it)| !it.trim().is_empty())
+                .map(|it| it.0)
+                .collect();
+            let of_script = help.contains("the script's own");
+            assert!(of_script || of_help == of_page, "{name}: {of_help:?} {of_page:?}");
+            assert_eq!(of_script, row[2].contains("the script's"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The grammar of the commands that look at this machine's GPUs as they are.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use crate::options::cli::recordings::token;
+
+/// Seconds between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval(pub(crate) Duration);
+
+#[derive(Debug, Args)]
+#[command(after_help = TOP_EXAMPLES)]
+pub(crate) struct TopArgs {
+    /// Print the page once, as text, and end. Without a terminal this is so, too.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) once: bool,
+
+    /// Print the machine as it is now as JSON, all of it, and end.
+    #[arg(long, conflicts_with_all = ["sort", "filter"])]
+    pub(crate) json: bool,
+
+    /// Look again after so many seconds.
+    #[arg(long, short = 'n', value_name = "SECONDS", default_value = "2", value_parser = interval)]
+    pub(crate) interval: Interval,
+
+    /// By what processes are sorted: gpu, pid, user, name, held, allocated, reserved, step, growth, or end (who
+    /// runs out soonest).
+    #[arg(long, value_enum, value_name = "COLUMN", default_value_t, hide_possible_values = true)]
+    pub(crate) sort: Sort,
+
+    /// Only processes with this text in their name, user, command or id.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) filter: Option<String>,
+}
+
+/// By what the lines are sorted; sizes begin with the largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// by GPU, then by process
+    #[default]
+    Gpu,
+    Pid,
+    User,
+    Name,
+    Held,
+    Allocated,
+    Reserved,
+    Step,
+    Growth,
+    /// those first that run out soonest
+    End,
+}
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  plimsoll top                         the page; ? shows the keys, q ends it
+  plimsoll top --once --sort end       who runs out of memory first?
+  plimsoll top --json | jq '.processes[] | {pid, user, name}'
+  watch -n 10 plimsoll top --once --filter train.py
+
+Processes under `plimsoll run`, or that call plimsoll.watch(), also show
+what is in their memory, how it grows, and when the card is full.
+
+Exit codes:
+  0  shown
+  2  there is neither a GPU nor a run of plimsoll's
+
+Environment:
+  PLIMSOLL_RUNNING  the folder in which runs say how they are";
+
+fn address(given: &str) -> Result<SocketAddr, String> {
+    let expected =
+        "expected an address and a port, as in `127.0.0.1:9519`, `0.0.0.0:9519` or `[::]:9519`";
+    given.parse().map_err(|_| expected.to_owned())
+}
+
+fn interval(given: &str) -> Result<Interval, String> {
+    let seconds = given.parse::<f64>().ok().filter(|it| (0.1..=3600.0).contains(it));
+    let seconds = seconds
+        .ok_or_else(|| "expected seconds from 0.1 to 3600, as in `2` or `0.5`".to_owned())?;
+    Ok(Interval(Duration::from_secs_f64(seconds)))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORTER_EXAMPLES)]
+pub(crate) struct ExporterArgs {
+    /// Where to listen. Elsewhere than on 127.0.0.1 or [::1] only with a token.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9519", value_parser = address)]
+    pub(crate) listen: SocketAddr,
+
+    /// The secret that a request has to have: `Authorization: Bearer TOKEN`. Others on this machine see it in the list
+    /// of processes; --token-file keeps it from them.
+    #[arg(long, value_name = "TOKEN", value_parser = token, conflicts_with = "token_file")]
+    pub(crate) token: Option<String>,
+
+    /// The file whose only line is that secret.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// The most series that there are. Where there would be more, the processes that hold least have none.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub(crate) max_series: usize,
+}
+
+const EXPORTER_EXAMPLES: &str = "\
+Examples:
+  plimsoll exporter                       http://127.0.0.1:9519/metrics
+  plimsoll exporter --listen 0.0.0.0:9519 --token-file /etc/plimsoll/token
+  curl -s http://127.0.0.1:9519/metrics | grep to_end_seconds
+
+As root it sees the runs of all users, otherwise those of its own.
+
+Exit codes:
+  0  Ctrl-C or a signal ended it
+  2  it could not listen there, or a file of the options cannot be read
+
+Environment:
+  PLIMSOLL_RUNNING  the folder in which runs say how they are";

@@ -1,0 +1,10 @@
+//! What people say on the command line, as types: the grammar, the values that options take, and commands put back into words.
+
+pub(crate) mod assumption;
+pub(crate) mod cli;
+mod expectation;
+pub(crate) mod ghost_weights;
+#[cfg(feature = "phantom")]
+pub(crate) mod shown_command;
+pub(crate) mod worst_sequence;
+pub(crate) mod worst_size;
