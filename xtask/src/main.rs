@@ -4,6 +4,8 @@
 
 mod sentences;
 mod torch;
+#[cfg(test)]
+mod words;
 
 use std::process::ExitCode;
 

@@ -15,18 +15,28 @@ use syn::visit::{self, Visit};
 /// Text with fewer words is a label.
 const WORDS: usize = 4;
 /// Where clap makes help of doc comments.
-const GRAMMAR: &str = "crates/cli/src/cli";
+const GRAMMAR: &str = "crates/cli/src/options/cli";
 /// Prints the literals of Python files, a blank-separated line each, a file's name first.
 const OF_PYTHON: &str = include_str!("sentences.py");
 
-/// Prints them all. Errors: a file that does not parse, no `python3`.
+/// Prints them all. Errors: as of [`all`].
 pub(crate) fn run() -> anyhow::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    for (file, sentences) in all()? {
+        println!("== {file}\n{}", sentences.join("\n"));
+    }
+    Ok(())
+}
+
+/// Each file that has sentences for people, by its path from the root, with these. Errors: a file that does not parse, no `python3`.
+pub(crate) fn all() -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    let root = root()?;
+    let mut res = Vec::new();
     for folder in fs::read_dir(root.join("crates"))? {
         for path in files(&folder?.path().join("src"), "rs")? {
             let shown = path.strip_prefix(&root)?.to_string_lossy().into_owned();
             if !shown.contains("/tests") {
-                show(&shown, &of_rust(&path, shown.starts_with(GRAMMAR))?);
+                let sentences = of_rust(&path, shown.starts_with(GRAMMAR))?;
+                res.push((shown, sentences));
             }
         }
     }
@@ -34,10 +44,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     python.current_dir(&root).args(["-c", OF_PYTHON, "agent", "python"]);
     let answer = python.output().context("cannot run python3, which parses the agent")?;
     ensure!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
-    for file in String::from_utf8(answer.stdout)?.split("== ").skip(1) {
+    for file in format!("\n{}", String::from_utf8(answer.stdout)?).split("\n== ").skip(1) {
         let mut lines = file.lines();
-        let name = lines.next().unwrap_or_default();
-        show(name, &lines.filter_map(sentence).collect::<Vec<_>>());
+        let name = lines.next().unwrap_or_default().to_owned();
+        res.push((name, lines.filter_map(sentence).collect()));
     }
     let literal = Regex::new(r#"(?s)"([^"\n]*)"|`([^`]*)`"#)?;
     for path in files(&root.join("web"), "js")? {
@@ -45,19 +55,20 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let found = literal.captures_iter(&text).filter_map(|literal| {
             sentence(literal.get(1).or(literal.get(2)).map_or("", |text| text.as_str()))
         });
-        show(&path.strip_prefix(&root)?.to_string_lossy(), &found.collect::<Vec<_>>());
+        res.push((path.strip_prefix(&root)?.to_string_lossy().into_owned(), found.collect()));
     }
-    Ok(())
+    res.retain(|(_, sentences)| !sentences.is_empty());
+    res.sort();
+    Ok(res)
 }
 
-fn show(file: &str, sentences: &[String]) {
-    if !sentences.is_empty() {
-        println!("== {file}\n{}", sentences.join("\n"));
-    }
+/// The root of the repository.
+pub(crate) fn root() -> io::Result<PathBuf> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()
 }
 
 /// The files below `folder` that end so, sorted. A folder that is not there has none.
-fn files(folder: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let mut res = Vec::new();
     if !folder.is_dir() {
         return Ok(res);
