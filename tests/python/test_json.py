@@ -12,7 +12,7 @@ RANKS = sorted((ROOT / "fixtures" / "distributed").glob("ddp.rank*.pickle.xz"))
 OOM = SNAPSHOTS / "oom-gpt2-b32-cap12.pickle"
 LOG = ROOT / "fixtures" / "pasted" / "mixed-smi-and-oom.txt"
 # A file of 0.1, by the schema that it is of.
-WRITTEN_BY_0_1 = {path.stem: path for path in sorted((ROOT / "fixtures" / "json" / "0.1").glob("*.json"))}
+WRITTEN_BY_0_1 = {path.stem: path for path in sorted((ROOT / "fixtures" / "0.1" / "json").glob("*.json"))}
 OF_ANOTHER_NAME = {"explain-ranks": "explain", "explain-text": "explain"}
 SCRIPT = """
 import os

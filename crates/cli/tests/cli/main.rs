@@ -12,3 +12,4 @@ mod output;
 mod replay;
 mod strangers;
 mod support;
+mod upgrade;
