@@ -5,6 +5,7 @@
     support       is this a torch that we know?
     imports       which functions of the driver a torch asks for, and whether all have an answer
     agent         wires everything together once torch has been imported
+    kinds         names of types, for annotations
     own_statements  what a script imports, and whether before anything else: read, not run
     nursery       a process that has imported torch, and forks one child for each run
 
@@ -21,6 +22,8 @@ Two rules hold everywhere. The agent allocates nothing on the device, synchronis
 keeps no tensor alive, so a run with it uses the same memory to the byte. And an error of ours
 becomes a note, never an exception in the user's program.
 """
+
+from __future__ import annotations
 
 FORMAT = 1
 """Version of the recording; `docs/recording-format.md` says what each version holds."""

@@ -26,11 +26,14 @@ replaced in PyTorch, all of it:
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
 
+from __future__ import annotations
+
 import atexit
 import functools
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import remedies, support
 from plimsoll_agent.imitate import autotune, batches, descent, detectors, outside, phantom, ranks
@@ -56,10 +59,17 @@ from plimsoll_agent.run.sudden_end import SuddenEnd
 from plimsoll_agent.run.tensors import Tensors
 from plimsoll_agent.run.training_steps import Steps
 
-_agent = None
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Function, Torch
+    from plimsoll_agent.survive.survival import Survival
+    from plimsoll_agent.watch.watcher import Watcher
+
+_agent: Agent | None = None
 
 
-def install(torch):
+def install(torch: Torch) -> None:
     """Starts the agent in this process. Called by the import of torch, at its end; a nursery waits, and
     calls it in each child."""
     global _agent
@@ -69,12 +79,12 @@ def install(torch):
         _agent.install()
 
 
-def current():
+def current() -> Agent | None:
     """The agent of this process; None if there is none."""
     return _agent
 
 
-def begin_late(torch, session, events, asleep=False):
+def begin_late(torch: Torch, session: str, events: Any, asleep: bool = False) -> Agent:
     """Starts the agent in a program that is under way, and asked for it itself (`plimsoll.record`, `plimsoll.watch`).
     With `asleep` nothing is recorded yet."""
     global _agent
@@ -99,7 +109,7 @@ def begin_late(torch, session, events, asleep=False):
 class Agent:
     """The agent of one process."""
 
-    def __init__(self, torch, session):
+    def __init__(self, torch: Torch, session: str) -> None:
         self._torch = torch
         self.live = True
         self._recording = recording = Recording(session)
@@ -143,14 +153,16 @@ class Agent:
         self._last_named_step = self._mode_changes = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
+        self._survival: Survival | None
+        self._watcher: Watcher | None
         self._survival = self._watcher = None
-        self._before_end = []
+        self._before_end: list[Callable[[], object]] = []
         watching = os.environ.get("PLIMSOLL_WATCH")
         if watching:
             expected = os.environ.get("PLIMSOLL_EXPECTED", "")
             self.watch(os.environ.get("PLIMSOLL_LABEL"), int(expected) if expected.isdigit() else None, watching == "status")
 
-    def install(self):
+    def install(self) -> None:
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
         torch = self._torch
         if not _is_a_worker():
@@ -188,7 +200,7 @@ class Agent:
                 failed("agent.%s" % part.__name__.lstrip("_"), error)
         self._recording.seconds_imports = _seconds_since_start() or self._recording.seconds()
 
-    def _change_the_program(self):
+    def _change_the_program(self) -> None:
         """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
         torch, recording = self._torch, self._recording
         hooks = Hooks(torch, recording)
@@ -221,28 +233,28 @@ class Agent:
             remedies.apply(torch, os.environ["PLIMSOLL_PLAN"], hooks)
         hooks.install()
 
-    def saw(self, error):
+    def saw(self, error: BaseException) -> None:
         """An exception leaves what was recorded; None when that is over."""
         self._oom.passed_by(error)
         self._ending.error = error
 
-    def watch(self, label, expected, is_quiet=False):
+    def watch(self, label: str | None, expected: int | None, is_quiet: bool = False) -> Watcher | None:
         """Watches this process from now on; the watcher. `expected`: bytes that PyTorch is to reserve at most, or None. One that is
         there already stays as it is, if it is not quiet: one that raises no alarms. None where nothing is real: on the phantom."""
         if self._watcher is not None and self._watcher.is_quiet and not is_quiet:
             self._watcher.finish()
             self._watcher = None
         if self._watcher is None and self._is_real:
-            from plimsoll_agent.watch.watcher import Watcher
+            from plimsoll_agent.watch import watcher
 
             parts = (self._torch, self._recording, self._sampling, self._steps.optimizers, self._ending.last_steps)
-            self._watcher = Watcher(*parts, label=label, expected=expected, is_quiet=is_quiet)
+            self._watcher = watcher.Watcher(*parts, label=label, expected=expected, is_quiet=is_quiet)
             self._steps.watching = self._watcher.step_ended
             if self._memory.started:
                 self._watcher.start()
         return self._watcher
 
-    def stop_watching(self):
+    def stop_watching(self) -> None:
         """Until somebody asks for it again."""
         if self._watcher is not None:
             self._watcher.finish()
@@ -251,7 +263,7 @@ class Agent:
             # `plimsoll top` sees it as before.
             self.watch(os.environ.get("PLIMSOLL_LABEL"), None, is_quiet=True)
 
-    def step_by_hand(self, step):
+    def step_by_hand(self, step: int) -> None:
         """A step has ended because the program says so; what counted as a step before does no longer."""
         if self._watcher is not None and self._memory.started:
             self._steps.watching = None
@@ -259,32 +271,32 @@ class Agent:
             self._phases.end_of_step(step, place, self._recording.seconds())
             self._watcher.step_ended(step, place)
 
-    def record_all(self):
+    def record_all(self) -> None:
         """From now on everything is recorded, if it was not."""
         self._sampling.wake()
 
     @property
-    def is_watched(self):
+    def is_watched(self) -> bool:
         """Whether somebody watches it already."""
         return self._watcher is not None and not self._watcher.is_quiet
 
     @property
-    def session(self):
+    def session(self) -> str:
         """The folder in which it leaves what it sees."""
         return self._recording.session
 
-    def keep(self, folder):
+    def keep(self, folder: str) -> Any:
         """Leaves a recording of everything so far in `folder`, and goes on. False if the device was not used."""
         return self._ending.so_far(folder)
 
-    def _cuda_starts(self):
+    def _cuda_starts(self) -> None:
         """Called by PyTorch while it initialises CUDA in this process."""
         try:
             self._start()
         except Exception as error:  # Raised here it would become the user's "CUDA call failed lazily".
             failed("agent.start", error)
 
-    def _start(self):
+    def _start(self) -> None:
         if not self._recording.is_open:
             # A worker that uses the GPU after all: a rank, then, and worth a recording of its own.
             ending.write_begin(self._recording, self._torch.__version__, child=True)
@@ -308,7 +320,7 @@ class Agent:
                 "the script replaces PyTorch's caching allocator; only the native one can be recorded",
             )
 
-    def _finish_with_multiprocessing(self):
+    def _finish_with_multiprocessing(self) -> None:
         # multiprocessing ends a forked child with `os._exit`, after its own finalizers.
         from multiprocessing import util
 
@@ -316,7 +328,7 @@ class Agent:
         if not self._is_real:
             self._sudden_end.terminated_by_its_parent()
 
-    def _finish(self):
+    def _finish(self) -> None:
         self.live = False
         for it in self._before_end:
             it()
@@ -327,15 +339,15 @@ class Agent:
         if self._watcher is not None:
             self._watcher.finish()
 
-    def _watch_questions(self):
+    def _watch_questions(self) -> None:
         if not self._is_real:
             self._asked_size.install()
 
-    def _watch_sudden_ends(self):
+    def _watch_sudden_ends(self) -> None:
         if not self._is_real:
             self._sudden_end.install()
 
-    def _watch_failures(self):
+    def _watch_failures(self) -> None:
         if not self._is_real:
             self._oom.was_raised = self._memory_ran_out
             uncaught.of_program(self.program_failed)
@@ -343,39 +355,39 @@ class Agent:
             uncaught.of_child(self._child_failed)
             uncaught.watch_children()
 
-    def program_failed(self, error):
+    def program_failed(self, error: BaseException) -> None:
         """The main program of this process ends with an error, which is about to be printed."""
         self._is_over(error)
         # From here on a request to end finds the last words.
         self._sudden_end.terminated_by_its_parent()
         self._stopping.after_a_failure()
 
-    def _child_failed(self, error):
+    def _child_failed(self, error: BaseException) -> None:
         self._ending.error = error
         self._is_over(error)
         self._stopping.after_a_failure()
 
-    def _thread_failed(self, error):
+    def _thread_failed(self, error: BaseException) -> None:
         is_training = self._phases.thread == threading.get_ident()
         if is_training or isinstance(error, self._torch.OutOfMemoryError):
             self._ending.training_failed(error)
             self._is_over(error)
             self._stopping.after_a_threads_failure(self._ending.trains_again)
 
-    def _memory_ran_out(self):
+    def _memory_ran_out(self) -> None:
         self._stopping.after_running_out(lambda: not self._oom.is_recent)
 
-    def _is_over(self, error):
+    def _is_over(self, error: BaseException) -> None:
         """For whoever started the run, where this process matters to its memory."""
         if self._memory.started or isinstance(error, self._torch.OutOfMemoryError):
             self._recording.has_failed()
 
-    def _finish_by(self, signal):
+    def _finish_by(self, signal: int | None) -> None:
         """The process ends now, by this signal of its own or, with None, by `os._exit`."""
         self._ending.signal = signal
         self._finish()
 
-    def _forked(self):
+    def _forked(self) -> None:
         """In the child: silent, unless it initialises CUDA itself."""
         try:
             self._ending.forked()
@@ -399,7 +411,7 @@ class Agent:
         except Exception:
             self.live = False
 
-    def _after_step(self, step):
+    def _after_step(self, step: int) -> None:
         """Names the tensors after the first steps, then less and less often."""
         self._sampling.step_ended(step)  # First: naming is part of no step that it measures.
         self._oom.go_on()
@@ -416,12 +428,12 @@ class Agent:
         if (step <= 4 or step & (step - 1) == 0) and not self._memory.asleep:
             self._tensors.all()
 
-    def _wrap_optimizers(self):
+    def _wrap_optimizers(self) -> None:
         agent, steps, optimizer_class = self, self._steps, self._torch.optim.Optimizer
         hook_step, make = optimizer_class.profile_hook_step, optimizer_class.__init__
 
         @functools.wraps(make)
-        def __init__(self, *args, **kwargs):
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 make(self, *args, **kwargs)
             except BaseException as error:
@@ -432,7 +444,7 @@ class Agent:
 
         # PyTorch puts every optimizer class's `step` through this function, whoever wrote it.
         @functools.wraps(hook_step)
-        def hooked_step(step):
+        def hooked_step(step: Function) -> Any:
             step = hook_step(step)
 
             return functools.wraps(step)(agent._counted_step(step))
@@ -440,7 +452,7 @@ class Agent:
         optimizer_class.__init__ = __init__
         optimizer_class.profile_hook_step = staticmethod(hooked_step)
 
-    def wrap_optimizers_in_use(self):
+    def wrap_optimizers_in_use(self) -> None:
         """PyTorch wraps a class's `step` when its first object is made; those that were made before us."""
         classes = [self._torch.optim.Optimizer]
         while classes:
@@ -450,15 +462,15 @@ class Agent:
             if getattr(step, "hooked", False):
                 owner.step = functools.wraps(step)(self._counted_step(step))
 
-    def _wrap_zero_grad(self):
+    def _wrap_zero_grad(self) -> None:
         for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):
             owner.zero_grad = self._wrapped_zero_grad(owner.zero_grad)
 
-    def _wrapped_zero_grad(self, zero_grad):
+    def _wrapped_zero_grad(self, zero_grad: Function) -> Function:
         phases = self._phases
 
         @functools.wraps(zero_grad)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             if not self.live:
                 return zero_grad(*args, **kwargs)
             self._stopping.here(phases.thread)
@@ -474,10 +486,10 @@ class Agent:
 
         return wrapped
 
-    def _counted_step(self, step):
+    def _counted_step(self, step: Function) -> Function:
         steps, phases = self._steps, self._phases
 
-        def counted(*args, **kwargs):
+        def counted(*args: Any, **kwargs: Any) -> Any:
             if not self.live:
                 return step(*args, **kwargs)
             steps.optimizer_begins()
@@ -502,16 +514,16 @@ class Agent:
 
         return counted
 
-    def _wrap_backward(self):
+    def _wrap_backward(self) -> None:
         autograd = self._torch.autograd
         for name in ("backward", "grad"):  # Tensor.backward calls the former.
             setattr(autograd, name, self._wrapped_backward(getattr(autograd, name)))
 
-    def _wrapped_backward(self, run):
+    def _wrapped_backward(self, run: Function) -> Function:
         counts = run.__name__ == "backward"
 
         @functools.wraps(run)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             if not self.live:
                 return run(*args, **kwargs)
             self._stopping.here(self._phases.thread)
@@ -534,11 +546,11 @@ class Agent:
 
         return wrapped
 
-    def _wrap_compile(self):
+    def _wrap_compile(self) -> None:
         compile = self._torch.compile
 
         @functools.wraps(compile)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("disable"):
                 self._step_aside_for_compile()
             res = compile(*args, **kwargs)
@@ -548,14 +560,14 @@ class Agent:
 
         self._torch.compile = wrapped
 
-    def _share_batches(self):
+    def _share_batches(self) -> None:
         batches.install(self._torch)
 
-    def _watch_autotune(self):
+    def _watch_autotune(self) -> None:
         autotune.watch(self._recording)
 
     @guarded
-    def _step_aside_for_compile(self):
+    def _step_aside_for_compile(self) -> None:
         if self.live:
             self._modules.step_aside()
             is_first = self._recording.note(
@@ -566,37 +578,37 @@ class Agent:
             if is_first:
                 self._recording.write("compiles")
 
-    def _imagine_ranks(self):
+    def _imagine_ranks(self) -> None:
         if not self._is_real:
             ranks.install(self._torch, self._recording, self._phantom)
 
-    def _shorten_epochs(self):
+    def _shorten_epochs(self) -> None:
         if self._steps.later is not None:
             self._epochs.install()
             self._modules.watch_modes(self._mode_changed)
 
-    def _mode_changed(self):
+    def _mode_changed(self) -> None:
         self._mode_changes += 1
 
-    def _calls_beside_training(self):
+    def _calls_beside_training(self) -> tuple[int, ...]:
         # What torch.compile made is called past us; that a model goes into evaluation mode is seen.
         changes = self._mode_changes if self._modules.has_stepped_aside else 0
         return (*self._phases.calls_beside_training(), changes)
 
-    def _has_company(self):
+    def _has_company(self) -> bool:
         dist = self._torch.distributed
         is_one_of_several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         return is_one_of_several and not os.environ.get(ranks.WORLD)
 
-    def _wrap_spawned(self):
+    def _wrap_spawned(self) -> None:
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""
-        spawn = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
+        spawn: Any = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
         run = spawn._wrap
 
         @functools.wraps(run)
-        def _wrap(function, *args):
+        def _wrap(function: Function, *args: Any) -> Any:
             @functools.wraps(function)
-            def observed(*args):
+            def observed(*args: Any) -> Any:
                 try:
                     return function(*args)
                 except Exception as error:
@@ -608,7 +620,7 @@ class Agent:
         spawn._wrap = _wrap
 
 
-def _goal(recording):
+def _goal(recording: Recording) -> int | str:
     """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps; "one-validation" is one
     without a look whether memory rises some steps later."""
     text = os.environ.get("PLIMSOLL_STOP") or "steady"
@@ -621,14 +633,14 @@ def _goal(recording):
     return "steady"
 
 
-def _architectures(torch):
+def _architectures(torch: Torch) -> list[int]:
     """Compute capabilities that torch has kernels for, 90 for 9.0. Asked once CUDA is in use: before,
     the question alone would keep forked children from using it."""
     names = (flag[3:] for flag in (torch._C._cuda_getArchFlags() or "").split() if flag.startswith("sm_"))
     return [int(name) for name in names if name.isdigit()]
 
 
-def _is_a_worker():
+def _is_a_worker() -> bool:
     """Whether this process is a child of Python's multiprocessing, such as a DataLoader worker."""
     if "--multiprocessing-fork" in sys.argv:
         return True
@@ -639,7 +651,7 @@ def _is_a_worker():
     return process.parent_process() is not None or getattr(process.current_process(), "_inheriting", False)
 
 
-def _seconds_since_start():
+def _seconds_since_start() -> float | None:
     """Since this process began; None if the system does not say."""
     try:
         with open("/proc/self/stat") as file:

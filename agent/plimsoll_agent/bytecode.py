@@ -8,19 +8,25 @@ name that it has here holds the time at which the source last became what it is,
 Only installed packages: what a script writes and imports stays its own.
 """
 
+from __future__ import annotations
+
 import importlib.machinery
 import importlib.util
 import os
 
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
+
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
-def watch(folder):
+def watch(folder: str) -> None:
     """From now on what is compiled is kept in `folder`, and found there. Called once, at start-up."""
     loader = importlib.machinery.SourceFileLoader
-    of_disk, put_on_disk = loader.get_data, loader._cache_bytecode
+    of_disk, put_on_disk = loader.get_data, loader._cache_bytecode  # type: ignore[attr-defined]
 
-    def get_data(self, path):
+    def get_data(self: Any, path: str) -> Any:
         try:
             return of_disk(self, path)
         except OSError:
@@ -29,14 +35,14 @@ def watch(folder):
                 raise
             return data
 
-    def cache_bytecode(self, source, path, data):
+    def cache_bytecode(self: Any, source: Any, path: str, data: Any) -> None:
         put_on_disk(self, source, path, data)
         _keep(folder, path, data)
 
-    loader.get_data, loader._cache_bytecode = get_data, cache_bytecode
+    loader.get_data, loader._cache_bytecode = get_data, cache_bytecode  # type: ignore[attr-defined, method-assign]
 
 
-def _place(folder, path):
+def _place(folder: str, path: str) -> str | None:
     """Where the bytecode at `path` is kept; None if it is not."""
     if not path.endswith(".pyc") or not any(it in path for it in _INSTALLED) or not os.path.isabs(path):
         return None
@@ -45,7 +51,7 @@ def _place(folder, path):
     return os.path.join(folder, above.lstrip(os.sep), f"{changed:x}-{name}")
 
 
-def _kept(folder, path):
+def _kept(folder: str, path: str) -> Any:
     try:
         place = _place(folder, path)
         if place is None:
@@ -56,7 +62,7 @@ def _kept(folder, path):
         return None
 
 
-def _keep(folder, path, data):
+def _keep(folder: str, path: str, data: Any) -> None:
     try:
         place = _place(folder, path)
         if place is None:

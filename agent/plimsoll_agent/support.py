@@ -6,12 +6,18 @@ asks here, too. What is known of a release is a file of its own in `releases/`, 
 release without one is looked at here.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import sys
 
 from plimsoll_agent import imports
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
 
 EXIT_CODE = 86
 """How a process ends whose torch we do not support; the CLI then reports the sentence."""
@@ -34,7 +40,7 @@ _NAMED = 5
 """How many missing functions a sentence names."""
 
 
-def known(release):
+def known(release: Any) -> Any:
     """What `releases/` says of (2, 14); None for a release that nobody has looked at."""
     try:
         with open(os.path.join(_RELEASES, "%d.%d.json" % release), encoding="utf-8") as file:
@@ -46,7 +52,7 @@ def known(release):
 class Build:
     """What a torch's own files say of it; None for what they do not say."""
 
-    def __init__(self, version, cuda, hip=None, links_runtime=None, libraries=None):
+    def __init__(self, version: Any, cuda: Any, hip: Any = None, links_runtime: Any = None, libraries: Any = None) -> None:
         self.version = version
         self.cuda = cuda
         self.hip = hip
@@ -56,18 +62,18 @@ class Build:
         """The folder of its libraries."""
 
     @property
-    def release(self):
+    def release(self) -> Any:
         """(2, 11) of 2.11.0+cu130."""
         found = re.match(r"(\d+)\.(\d+)\.\d", self.version or "")
         return found and (int(found.group(1)), int(found.group(2)))
 
     @property
-    def is_release(self):
+    def is_release(self) -> bool:
         """Not a night's, a container's or somebody's own, such as 2.12.0.dev20260401 and 2.11.0a0+git1234567."""
         return re.match(r"\d+\.\d+\.\d+(\.post\d+)?(\+|$)", self.version or "") is not None
 
 
-def installed(origin):
+def installed(origin: Any) -> Build:
     """The torch whose `__init__.py` is `origin`."""
     try:
         folder = os.path.dirname(origin)
@@ -80,13 +86,13 @@ def installed(origin):
     return Build(version, cuda, hip, _links_runtime(os.path.join(libraries, "libc10_cuda.so")), libraries)
 
 
-def _assigned(text, name):
+def _assigned(text: str, name: str) -> Any:
     """The string that `name` is set to in `text`, None if it is None or absent."""
     found = re.search(r"^%s\b[^=\n]*=\s*['\"]([^'\"]+)['\"]" % re.escape(name), text, re.MULTILINE)
     return found.group(1) if found else None
 
 
-def _links_runtime(library):
+def _links_runtime(library: Any) -> bool | None:
     try:
         with open(library, "rb") as file:
             return re.search(rb"\0libcudart[^\0/]*\.so[.\d]*\0", file.read()) is not None
@@ -94,7 +100,7 @@ def _links_runtime(library):
         return None
 
 
-def objection(build, platform=None, machine=None, has_glibc=None):
+def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: bool | None = None) -> tuple[str, str] | None:
     """Why we cannot work with that torch, as (reason, sentence); None if we can."""
     platform = platform or sys.platform
     machine = machine or os.uname().machine
@@ -150,20 +156,20 @@ def objection(build, platform=None, machine=None, has_glibc=None):
     return None
 
 
-def _pythons(build):
+def _pythons(build: Any) -> Any:
     """The Pythons that this build was tried with; empty if nobody tried it."""
     about = build.is_release and known(build.release)
     return about["tried"].get(build.cuda, []) if about else []
 
 
-def standing(build):
+def standing(build: Any) -> Any:
     """How far a torch to which there is no objection is known."""
     if not _pythons(build):
         return UNKNOWN
     return SUPPORTED if build.cuda in known(build.release)["compared"] else EXPERIMENTAL
 
 
-def remark(build, has_lock=None):
+def remark(build: Any, has_lock: bool | None = None) -> Any:
     """What users of that torch, to which there is no objection, have to know of its predictions; None for nothing."""
     of = "PyTorch %s for CUDA %s" % (build.version.split("+")[0], build.cuda)
     its = standing(build)
@@ -186,7 +192,7 @@ def remark(build, has_lock=None):
     return "; ".join(said) or None
 
 
-def verdict(origin):
+def verdict(origin: Any) -> tuple[Any, ...]:
     """How far the torch whose `__init__.py` is `origin` is supported, and why: (standing, sentence)."""
     build = installed(origin)
     found = objection(build)
@@ -199,13 +205,13 @@ def verdict(origin):
     return its, said
 
 
-def _has_glibc():
+def _has_glibc() -> bool:
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") is not None
     except (ValueError, OSError, AttributeError):
         return False
 
 
-def _has_lock():
+def _has_lock() -> bool:
     """Free-threaded builds of Python 3.13 and later, with `python3.13t`, have none."""
     return getattr(sys, "_is_gil_enabled", lambda: True)()

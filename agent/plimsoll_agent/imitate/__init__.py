@@ -21,3 +21,5 @@
     asked_size          that a script asked how large the card is
     outside             trackers and hubs are kept off
 """
+
+from __future__ import annotations

@@ -6,14 +6,25 @@ device is the same for each of a kind. So one of a kind is compiled and timed, a
 configurations that a kernel of the program's own is tuned by.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.abc
 import inspect
 import math
 import sys
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from plimsoll_agent.kinds import Function, Library
+    from plimsoll_agent.run.recording import Recording
 
 CHOICES, KERNELS = "torch._inductor.select_algorithm", "torch._inductor.runtime.triton_heuristics"
 TIMES = "torch._inductor.runtime.benchmarking"
@@ -32,19 +43,19 @@ ENOUGH = 2
 """Configurations of a kernel that are timed: one alone is not."""
 
 
-def watch(recording):
+def watch(recording: Recording) -> None:
     """From now on Inductor tries less. It is not imported for that."""
     if not phantom.is_here():
         return
     said = set()
 
-    def say(code, text):
+    def say(code: str, text: str) -> None:
         if code not in said:
             said.add(code)
             recording.note(code, text)
 
     of_inductor = functools.partial(say, "max-autotune", NOTE)
-    places = {
+    places: dict[str, Callable[[ModuleType], object]] = {
         CHOICES: functools.partial(_fewer_choices, say=of_inductor),
         KERNELS: functools.partial(_fewer_configs, say=of_inductor),
         TIMES: _fewer_times,
@@ -57,7 +68,7 @@ def watch(recording):
         sys.meta_path.insert(0, _Finder(places))
 
 
-def of_a_kind(choices, kind_of):
+def of_a_kind(choices: Any, kind_of: Any) -> Any:
     """The first of each kind, in their order; all of those that have no kind."""
     seen, kept = set(), []
     for choice in choices:
@@ -68,16 +79,16 @@ def of_a_kind(choices, kind_of):
     return kept
 
 
-def _fewer_choices(module, say):
+def _fewer_choices(module: Library, say: Function) -> None:
     template = module.TritonTemplateCaller
 
-    def kind_of(choice):
+    def kind_of(choice: Any) -> str | None:
         if not isinstance(choice, template):
             return None
         workspace = getattr(choice, "workspace_arg", None)
         return str(getattr(workspace, "count", None))
 
-    def fewer(choices):
+    def fewer(choices: Any) -> Any:
         kept = of_a_kind(choices, kind_of)
         if len(kept) == 1:
             # Two are timed, and timing takes memory; one is not.
@@ -92,14 +103,14 @@ def _fewer_choices(module, say):
         add(fewer)
 
 
-def _fewer_configs(module, say):
+def _fewer_configs(module: Library, say: Function) -> None:
     tuner = module.CachingAutotuner
     # The inner one, of 2.9 and later, is what the other calls.
     name = next(it for it in ("_coordinate_descent_tuning", "coordinate_descent_tuning") if hasattr(tuner, it))
     make, descend = tuner.__init__, getattr(tuner, name)
 
     @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         # Without max-autotune there are a handful, and what each is timed with is taken one after the other.
         tries_many = any(self.inductor_meta.get(it) for it in MANY)
@@ -108,7 +119,7 @@ def _fewer_configs(module, say):
             say()
 
     @functools.wraps(descend)
-    def stay(self, launcher, *args, **kwargs):
+    def stay(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:
         # It would compile every neighbour of every kernel, and stay where it is.
         self.bench(launcher, *args, **kwargs)
         launcher.config.found_by_coordesc = True
@@ -119,7 +130,7 @@ def _fewer_configs(module, say):
     setattr(tuner, name, stay)
 
 
-def _fewer_times(module):
+def _fewer_times(module: Library) -> None:
     """Each thing that is timed takes as long, and as much memory, the hundredth time as the second time."""
     benchmarker = getattr(module, "InductorBenchmarker", None)
     if benchmarker is None:
@@ -129,23 +140,23 @@ def _fewer_times(module):
     few = {name: n for name, n in (("memory_warmup_iters", 1), ("benchmark_iters", ENOUGH)) if name in known}
 
     @functools.wraps(bench)
-    def benchmark_gpu(self, timed, *args, **kwargs):
+    def benchmark_gpu(self: Any, timed: Any, *args: Any, **kwargs: Any) -> Any:
         return bench(self, timed, *args, **(kwargs if args else {**few, **kwargs}))
 
     benchmarker.benchmark_gpu = benchmark_gpu
 
 
-def _fewer_timed(module, say):
+def _fewer_timed(module: Library, say: Function) -> None:
     tuner = module.Autotuner
     prune, bench = tuner.prune_configs, tuner._bench
 
     @functools.wraps(prune)
-    def prune_configs(self, *args, **kwargs):
+    def prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._plimsoll_timed = 0  # Once before all of them.
         return prune(self, *args, **kwargs)
 
     @functools.wraps(bench)
-    def _bench(self, *args, **kwargs):
+    def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "_plimsoll_timed", 0) >= ENOUGH:
             say()
             return [math.inf] * 3  # As of one that the card has no room for.
@@ -160,10 +171,10 @@ def _fewer_timed(module, say):
 class _Finder(importlib.abc.MetaPathFinder):
     """Answers for a few modules, once each: what is found is what would have been found, with a word afterwards."""
 
-    def __init__(self, places):
+    def __init__(self, places: Any) -> None:
         self._places = places
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         change = self._places.pop(name, None)
         if change is None:
             return None
@@ -175,7 +186,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def exec_module(module):
+            def exec_module(module: ModuleType) -> None:
                 execute(module)
                 try:
                     change(module)

@@ -10,6 +10,8 @@ dataset that has a state of its own (a file that is read on, a generator, a coun
 workers that are not forked, and runs that check or prove something (`PLIMSOLL_OWN_BATCHES`).
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import hashlib
@@ -25,10 +27,14 @@ import sys
 import time
 import types
 import zlib
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.imitate.ghosts import LARGE, repeat
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.host_random import HostRandom
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
 
 SETTING = "PLIMSOLL_OWN_BATCHES"
 SLOTS, SLOT = 512, 1 << 17
@@ -44,16 +50,16 @@ _HEAD = struct.Struct("<II")
 """A checksum of what follows, so that half of an entry is none; and how long all is. The key comes next, of `_KEY` bytes."""
 _KEY = 32
 
-_shared = None
+_shared: Any = None
 
 
-def share():
+def share() -> None:
     """What is made from now on is seen by every process that is forked from this one."""
     global _shared
     _shared = mmap.mmap(-1, SLOTS * SLOT)
 
 
-def install(torch):
+def install(torch: Torch) -> None:
     """Workers of this process look there first; nothing without a nursery, or where each run makes its own."""
     if _shared is None or os.environ.get(SETTING):
         return
@@ -61,7 +67,7 @@ def install(torch):
     fetch = fetcher.fetch
 
     @functools.wraps(fetch)
-    def wrapped(self, indices):
+    def wrapped(self: Any, indices: Any) -> Any:
         if torch.utils.data.get_worker_info() is None or getattr(self, "_plimsoll_makes_its_own", False):
             return fetch(self, indices)
         try:
@@ -92,13 +98,13 @@ def install(torch):
 # What is kept.
 
 
-def _key(torch, before, indices):
+def _key(torch: Torch, before: Any, indices: Any) -> Any:
     digest = hashlib.blake2b(repr((before, indices)).encode(), digest_size=_KEY)
     digest.update(pickle.dumps(_Random(torch)))
     return digest.digest()
 
 
-def _found(torch, key):
+def _found(torch: Torch, key: Any) -> tuple[Any] | None:
     at = zlib.crc32(key) % SLOTS * SLOT
     check, size = _HEAD.unpack_from(_shared, at)
     if not size or SLOT < size:
@@ -111,7 +117,7 @@ def _found(torch, key):
     return (result,)
 
 
-def _keep(torch, key, result):
+def _keep(torch: Torch, key: Any, result: Any) -> None:
     file = io.BytesIO()
     _Pickler(torch, file).dump((result, _Random(torch)))
     entry = key + file.getvalue()
@@ -122,11 +128,11 @@ def _keep(torch, key, result):
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, torch, file):
+    def __init__(self, torch: Torch, file: io.BytesIO) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._torch = torch
 
-    def persistent_id(self, it):
+    def persistent_id(self, it: Any) -> tuple[Any, Any, Any] | None:
         torch = self._torch
         if not isinstance(it, torch.Tensor):
             return None
@@ -144,11 +150,11 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, torch, file):
+    def __init__(self, torch: Torch, file: io.BytesIO) -> None:
         super().__init__(file)
         self._torch = torch
 
-    def persistent_load(self, kept):
+    def persistent_load(self, kept: Any) -> Any:
         torch = self._torch
         dtype, shape, first = kept
         n = math.prod(shape)
@@ -171,18 +177,18 @@ class Unclear(Exception):
     """It has a state that cannot be seen, or is not what can be kept."""
 
 
-def looks(torch, it):
+def looks(torch: Torch, it: Any) -> Any:
     """What a dataset looks like, as plain values: two that look the same make the same batch of the same indices. Raises `Unclear`."""
     return _Looking(torch).at(it, 0)
 
 
 class _Looking:
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        self._seen = {}
+        self._seen: dict[int, Any] = {}
         self._left = MOST
 
-    def at(self, it, depth):
+    def at(self, it: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0 or DEEPEST < depth:
             raise Unclear
@@ -210,27 +216,27 @@ class _Looking:
         if isinstance(it, functools.partial):
             return name, [self.at(part, depth + 1) for part in (it.func, it.args, it.keywords)]
         if isinstance(it, dict):
-            few = itertools.islice(it.items(), 32)
-            return name, len(it), [(self.at(key, depth + 1), self.at(value, depth + 1)) for key, value in few]
+            items = itertools.islice(it.items(), 32)
+            return name, len(it), [(self.at(key, depth + 1), self.at(value, depth + 1)) for key, value in items]
         if isinstance(it, (list, tuple, set, frozenset)):
             few = [] if isinstance(it, (set, frozenset)) else itertools.islice(it, 32)
             return name, len(it), [self.at(part, depth + 1) for part in few]
         parts = getattr(it, "__dict__", None)
         return name, self.at(parts, depth + 1) if parts else None
 
-    def _has_a_state(self, it):
+    def _has_a_state(self, it: Any) -> bool:
         """It is read on, or draws numbers of its own."""
         if isinstance(it, (io.IOBase, random.Random, self._torch.Generator)) or hasattr(type(it), "__next__"):
             return True
         numpy = sys.modules.get("numpy.random")
         return numpy is not None and isinstance(it, (numpy.Generator, numpy.RandomState, numpy.BitGenerator))
 
-    def _closure(self, it, depth):
+    def _closure(self, it: Any, depth: int) -> list[Any]:
         cells = getattr(it, "__closure__", None) or ()
         return [self.at(cell.cell_contents, depth + 1) for cell in cells]
 
 
-def _bytes(flat):
+def _bytes(flat: Any) -> Any:
     """Those of a tensor in one piece; numpy may not be there."""
     return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()) if flat.numel() else b""
 
@@ -238,9 +244,9 @@ def _bytes(flat):
 class _Random:
     """Where a worker's random numbers are: PyTorch's, Python's and NumPy's."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch, self._others = _bytes(torch.get_rng_state()), HostRandom()
 
-    def again(self, torch):
+    def again(self, torch: Torch) -> None:
         torch.set_rng_state(torch.frombuffer(bytearray(self._torch), dtype=torch.uint8))
         self._others.again()

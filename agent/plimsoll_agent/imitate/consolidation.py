@@ -4,21 +4,27 @@ They go as bytes from device to device, and on a phantom none arrive. What anoth
 optimizer holds by then: states as ours are, for the parameters that are its part.
 """
 
+from __future__ import annotations
+
 import functools
 import io
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Library, Named, Tensor, Torch
 
 MODULE = "torch.distributed.optim.zero_redundancy_optimizer"
 
 
-def wrap(module):
+def wrap(module: Library) -> None:
     """Takes its place in `module`, which is `MODULE`."""
     torch, dist = sys.modules["torch"], module.dist
     send, consolidate = module._broadcast_object, module.ZeroRedundancyOptimizer.consolidate_state_dict
     telling = []
 
     @functools.wraps(consolidate)
-    def consolidate_state_dict(self, *args, **kwargs):
+    def consolidate_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         telling.append(self)
         try:
             return consolidate(self, *args, **kwargs)
@@ -26,7 +32,7 @@ def wrap(module):
             telling.pop()
 
     @functools.wraps(send)
-    def _broadcast_object(obj, src_rank, group=dist.group.WORLD, device=torch.device("cpu")):
+    def _broadcast_object(obj: Any, src_rank: Any, group: Any = dist.group.WORLD, device: Any = torch.device("cpu")) -> Any:
         if not telling or src_rank == dist.get_rank() or torch.device(device).type != "cuda":
             return send(obj, src_rank, group, device)
         buffer = io.BytesIO()
@@ -43,10 +49,12 @@ def wrap(module):
     module.ZeroRedundancyOptimizer.consolidate_state_dict = consolidate_state_dict
 
 
-def _state_of(torch, zero, rank):
+def _state_of(torch: Torch, zero: Any, rank: int) -> Named:
     """The state dictionary of the optimizer on another rank of `zero`."""
     own = zero.optim.state_dict()
-    example = next(iter(zero.optim.state.items()), None)
+    example: tuple[Tensor, Any] | None = next(iter(zero.optim.state.items()), None)
+    states: dict[int, Any]
+    groups: list[Any]
     groups, states = [], {}
     for ours, theirs in zip(own["param_groups"], zero._partition_parameters()[rank]):
         params = theirs["params"]
@@ -57,10 +65,10 @@ def _state_of(torch, zero, rank):
     return {"state": states, "param_groups": groups}
 
 
-def _state_like(torch, param, state, theirs):
+def _state_like(torch: Torch, param: Tensor, state: Any, theirs: Any) -> Named:
     """What `state` is of `param`, of another parameter."""
 
-    def like(value):
+    def like(value: Any) -> Any:
         if torch.is_tensor(value) and value.shape == param.shape:
             return torch.zeros(theirs.shape, dtype=value.dtype)
         return value

@@ -5,8 +5,15 @@ decided by numbers. On a phantom these are of a descent that goes well, until th
 further; then it stops as if it had arrived. A real one may stop earlier, and takes less then.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Named, Optimizer
 
 FURTHER = 8
 """Turns after the history is full, in which nothing grows any more."""
@@ -15,7 +22,7 @@ USUAL = 100
 """Directions that are kept where the optimizer does not say how many: `history_size` of `torch.optim.LBFGS`."""
 
 
-def stepped(step, args, kwargs):
+def stepped(step: Function, args: Arguments, kwargs: Named) -> Any:
     """Calls an optimizer's `step`, as a descent if it is one."""
     turns = _turns(args[0]) if args else None
     closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
@@ -23,7 +30,7 @@ def stepped(step, args, kwargs):
         return step(*args, **kwargs)
     width, left = turns
 
-    def counted(*inner, **named):
+    def counted(*inner: Any, **named: Any) -> Any:
         nonlocal left
         left -= 1
         if left == 0:
@@ -42,7 +49,7 @@ def stepped(step, args, kwargs):
 
 
 @guarded
-def _turns(optimizer):
+def _turns(optimizer: Optimizer) -> tuple[Any, Any] | None | None:
     """The bytes of its loss, and how often it may ask for one; None if it is not of this kind."""
     if not any("LBFGS" in it.__name__.upper() for it in type(optimizer).__mro__) or not phantom.is_here():
         return None

@@ -6,11 +6,17 @@ detections), which they reach in training: until then, everything is let through
 what the targets have, which are known, each with the proposals that overlap it enough.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Module
 
 DETECTORS = "torchvision.models.detection."
 POOLERS = "torchvision.ops.poolers"
@@ -23,7 +29,7 @@ pictures of 480 by 640, objects of 25 to 450 pixels); one that was trained befor
 _trained = False
 
 
-def kept(module):
+def kept(module: Module) -> Any:
     """What share the filters of this module keep; None for what is usual."""
     where = type(module).__module__
     if where.startswith(DETECTORS):
@@ -46,27 +52,27 @@ def kept(module):
 class Kept:
     """The shares of the modules that run on this thread."""
 
-    def __init__(self):
-        self._stack = []
+    def __init__(self) -> None:
+        self._stack: list[Any] = []
 
-    def enter(self, module, depth):
+    def enter(self, module: Module, depth: int) -> None:
         """A module begins, so many calls deep."""
         share = kept(module)
         if share is not None and (not self._stack or kept(self._stack[-1][1]) != share):
             self._stack.append((depth, module))
             phantom.keep(share)
 
-    def leave(self, depth):
+    def leave(self, depth: int) -> None:
         """The module so many calls deep is over."""
         if self._stack and self._stack[-1][0] == depth:
             self._stack.pop()
             phantom.keep(kept(self._stack[-1][1]) if self._stack else None)
 
 
-def _watch(kind):
+def _watch(kind: type[Any]) -> None:
     """From now on the masks of this class of samplers say which boxes: as many as it draws."""
 
-    def filled(draw, self, matched):
+    def filled(draw: Function, self: Any, matched: Any) -> tuple[Any, Any]:
         positive, negative = draw(self, matched)
         known = getattr(self, "plimsolls_objects", None) or [None] * len(positive)
         for objects, others, count in zip(positive, negative, known):
@@ -76,10 +82,10 @@ def _watch(kind):
     _wrap_once(kind, filled)
 
 
-def _watch_targets(heads):
+def _watch_targets(heads: Any) -> None:
     """From now on the sampler of these heads knows how many objects there are in each picture."""
 
-    def counted(select, self, proposals, targets):
+    def counted(select: Function, self: Any, proposals: Any, targets: Any) -> Any:
         sampler = self.fg_bg_sampler
         sampler.plimsolls_objects = [len(it["boxes"]) for it in targets or ()]
         selected = select(self, proposals, targets)
@@ -90,7 +96,7 @@ def _watch_targets(heads):
 
 
 @guarded
-def _look_whether_trained(network):
+def _look_whether_trained(network: Any) -> None:
     """A region proposal network begins with biases of zero; one whose are others has weights of an earlier training."""
     global _trained
     if not getattr(network, "plimsolls_seen", False):
@@ -99,14 +105,14 @@ def _look_whether_trained(network):
         _trained = any(bool(it.detach().cpu().any()) for it in biases)
 
 
-def _per_object():
+def _per_object() -> Any:
     return phantom.assumed("objects") or (TRAINED if _trained else FRESH)
 
 
-def _watch_levels(kind):
+def _watch_levels(kind: type[Any]) -> None:
     """From now on the numbers of this class of mappers say from which level each box is pooled."""
 
-    def filled(choose, self, boxes):
+    def filled(choose: Function, self: Any, boxes: Any) -> Any:
         levels = choose(self, boxes)
         _fill_levels(levels, 1 + self.k_max - self.k_min)
         return levels
@@ -114,21 +120,21 @@ def _watch_levels(kind):
     _wrap_once(kind, filled)
 
 
-def _wrap_once(kind, around, name="__call__"):
+def _wrap_once(kind: type[Any], around: Any, name: str = "__call__") -> None:
     call = getattr(kind, name)
     if getattr(call, "plimsolls", False):
         return
 
     @functools.wraps(call)
-    def wrapped(self, *args):
+    def wrapped(self: Any, *args: Any) -> Any:
         return around(call, self, *args)
 
-    wrapped.plimsolls = True
+    wrapped.plimsolls = True  # type: ignore[attr-defined]
     setattr(kind, name, wrapped)
 
 
 @guarded
-def _fill_levels(levels, count):
+def _fill_levels(levels: Any, count: int) -> None:
     """A level has a quarter of the places of the one below it, and of the boxes."""
     if not levels.is_cuda or not phantom.is_here():
         return
@@ -143,7 +149,7 @@ def _fill_levels(levels, count):
 
 
 @guarded
-def _fill(sampler, objects, others, known):
+def _fill(sampler: Any, objects: Any, others: Any, known: Any) -> None:
     """Draws as many as may be drawn of each kind, where so many objects are known or any number may be."""
     if not objects.is_cuda or not phantom.is_here():
         return

@@ -4,10 +4,16 @@ Counting through hundreds of millions of draws takes a tenth of a second, and ea
 nursery lays out memory that its children share; each writes into it what it found, and looks there first.
 """
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import struct
 import zlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Tensor
 
 _SLOTS = 8192
 """A model of a few hundred tensors makes as many, and two in one place would push each other out each time."""
@@ -20,13 +26,13 @@ _SLOT = _HEAD.size + 2 * _STATE
 _shared = None
 
 
-def share():
+def share() -> None:
     """What is found from now on is seen by every process that is forked from this one, and by this one."""
     global _shared
     _shared = mmap.mmap(-1, _SLOTS * _SLOT)
 
 
-def draw(drawn, state, n):
+def draw(drawn: Any, state: Tensor, n: int) -> Any:
     """Changes `state`, a tensor, as `n` draws would; `drawn` counts through them, and says whether it knows such a state."""
     if _shared is None or state.numel() != _STATE:
         return drawn(state.data_ptr(), state.numel(), n)

@@ -5,11 +5,13 @@ of a framework that are tried.
 the program reads it, into the layer that takes all its writes: the user's own stays as it is.
 """
 
+from __future__ import annotations
+
 import json
 import os
 
 
-def write():
+def write() -> None:
     """Called before the script is read; in a process that it starts the files are so already."""
     for it in json.loads(os.environ["PLIMSOLL_EDITS"]):
         path, start, was, new = it["file"], it["start"], it["was"].encode(), str(it["is"]).encode()

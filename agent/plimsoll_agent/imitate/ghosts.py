@@ -13,6 +13,8 @@ It is a `TorchDispatchMode`, so it is below autograd and sees what every way of 
 It goes when training begins, unless the optimizer has parameters on the host.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import os
@@ -21,11 +23,18 @@ import threading
 import weakref
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.imitate import draws
 from plimsoll_agent.imitate.phantom import function
 from plimsoll_agent.run import below, host
 from plimsoll_agent.run.guard import failed, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from plimsoll_agent.kinds import Function, Module, Named, Operator, Optimizer, Tensor, Torch
+    from plimsoll_agent.run.recording import Recording
 
 SETTING = "PLIMSOLL_GHOST_WEIGHTS"
 """`on`: from the start; `off`: never; `stand-ins`: never, and large random fills repeat a few numbers (see `StandIns`); anything
@@ -48,17 +57,17 @@ _AS_IT_IS = {"set_", "resize_", "resize_as_", "_resize_output_", "is_pinned", "_
 class Ghosts:
     """Decides when weights become ghosts, and when they need not any more."""
 
-    def __init__(self, torch, recording, optimizers):
+    def __init__(self, torch: Torch, recording: Recording, optimizers: Callable[[], list[Optimizer]]) -> None:
         self._torch = torch
         self._recording = recording
         self._optimizers = optimizers
         self._real = 0
         self._limit = 0
         self._hook = None
-        self._mode = None
+        self._mode: Any = None
         self._is_away = False
 
-    def install(self):
+    def install(self) -> None:
         """Does nothing without a phantom that can make ghosts."""
         take, gone = function("plimsoll_phantom_ghost"), function("plimsoll_phantom_ghost_gone")
         setting = os.environ.get(SETTING, "")
@@ -83,19 +92,19 @@ class Ghosts:
         hook = guarded(self._registered)
         self._hook = self._torch.nn.modules.module.register_module_parameter_registration_hook(hook)
 
-    def _registered(self, _module, _name, parameter):
+    def _registered(self, _module: Module, _name: Any, parameter: Tensor) -> None:
         if self._mode is None and parameter is not None and parameter.device.type == "cpu":
             if self._torch.nn.parameter.is_lazy(parameter):
                 return  # Nobody knows how large it will be.
             self._count(parameter.numel() * parameter.element_size())
 
-    def _count(self, size):
+    def _count(self, size: int) -> None:
         """So many more bytes of weights on the host."""
         self._real += size
         if self._limit < self._real:
             self._begin("the model's weights passed %.1f GiB" % (self._limit / 2**30))
 
-    def _begin(self, why):
+    def _begin(self, why: str) -> None:
         if self._mode is not None or threading.current_thread() is not threading.main_thread():
             return
         if self._torch._C._len_torch_dispatch_stack():
@@ -111,12 +120,12 @@ class Ghosts:
             "(--ghost-weights=off keeps them)" % why,
         )
 
-    def _new_mode(self):
+    def _new_mode(self) -> Any:
         below.entered(self._torch)
         return _mode_class(self._torch)(*self._memory)
 
     @guarded
-    def leaves_for(self, module):
+    def leaves_for(self, module: Module) -> Any:
         """Called before a model is: while there is a mode, `linear` adds its bias out of place (`isTensorSubclassLike` in PyTorch), and
         takes other memory on the device. Who comes back after the call; None where there is no mode, or it is needed."""
         mode = self._mode
@@ -128,12 +137,12 @@ class Ghosts:
         self._is_away = True
         return self._come_back
 
-    def _come_back(self):
+    def _come_back(self) -> None:
         self._is_away = False
         if not self._mode.is_over:
             self._mode.__enter__()
 
-    def training_begins(self):
+    def training_begins(self) -> None:
         """Called before each backward: without weights on the host there is nothing left to do."""
         mode = self._mode
         if mode is None or mode.is_over or self._has_weights_on_the_host():
@@ -146,33 +155,33 @@ class Ghosts:
             mode.is_over = True
 
     @guarded
-    def _has_weights_on_the_host(self):
+    def _has_weights_on_the_host(self) -> bool:
         for optimizer in self._optimizers():
             for group in optimizer.param_groups:
                 if any(it.device.type == "cpu" for it in group["params"]):
                     return True
         return False
 
-    def _wrap_load(self):
+    def _wrap_load(self) -> None:
         """A checkpoint as large as the weights is mapped, not read, where the file can be."""
         torch = self._torch
         load = torch.load
 
         @functools.wraps(load)
-        def wrapped(f, *args, **kwargs):
+        def wrapped(f: Any, *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("mmap") is None and self._is_large_checkpoint(f):
                 kwargs["mmap"] = True
             return load(f, *args, **kwargs)
 
         torch.load = wrapped
 
-    def _wrap_mapped_files(self):
+    def _wrap_mapped_files(self) -> None:
         """Weights in a file that is mapped, as safetensors does it: read in pieces, by whichever thread."""
         storage = self._torch.UntypedStorage
         map_file = storage.from_file
 
         @functools.wraps(map_file)
-        def from_file(filename, *args, **kwargs):
+        def from_file(filename: str, *args: Any, **kwargs: Any) -> Any:
             try:
                 if self._mode is None:
                     self._count(os.path.getsize(filename))
@@ -182,17 +191,17 @@ class Ghosts:
 
         storage.from_file = staticmethod(from_file)
 
-    def _wrap_executors(self):
+    def _wrap_executors(self) -> None:
         """A mode belongs to one thread; libraries load and convert weights in several."""
-        submit = ThreadPoolExecutor.submit
+        submit: Function = ThreadPoolExecutor.submit
 
         @functools.wraps(submit)
-        def wrapped(executor, fn, /, *args, **kwargs):
+        def wrapped(executor: Any, fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             return submit(executor, self._in_mode, fn, *args, **kwargs)
 
-        ThreadPoolExecutor.submit = wrapped
+        ThreadPoolExecutor.submit = wrapped  # type: ignore[method-assign]
 
-    def _in_mode(self, fn, /, *args, **kwargs):
+    def _in_mode(self, fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
         if mode is None or mode.is_over or self._torch._C._len_torch_dispatch_stack():
             return fn(*args, **kwargs)
@@ -200,7 +209,7 @@ class Ghosts:
             return fn(*args, **kwargs)
 
     @guarded
-    def _is_large_checkpoint(self, f):
+    def _is_large_checkpoint(self, f: Any) -> bool:
         if not isinstance(f, (str, os.PathLike)) or not os.path.isfile(f):
             return False
         is_large = self._mode is not None or max(self._limit, LARGE) < os.path.getsize(f)
@@ -208,7 +217,7 @@ class Ghosts:
 
 
 @functools.lru_cache(maxsize=None)
-def _mode_class(torch):
+def _mode_class(torch: Torch) -> type:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class GhostMode(TorchDispatchMode):
@@ -216,13 +225,13 @@ def _mode_class(torch):
 
         is_plimsolls = True
 
-        def __init__(self, take, gone, drawn):
+        def __init__(self, take: Function, gone: Any, drawn: Any) -> None:
             super().__init__()
             self.is_over = False
             self._operations = _Operations(torch, take, gone, drawn)
-            self._kinds = {}
+            self._kinds: dict[Any, str] = {}
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        def __torch_dispatch__(self, func: Operator, types: Any, args: Any = (), kwargs: Named | None = None) -> Any:
             kwargs = kwargs or {}
             if self.is_over:
                 return below.goes_on(torch, func, args, kwargs)
@@ -249,20 +258,20 @@ class StandIns:
     had been drawn.
     """
 
-    def __init__(self, torch, drawn):
+    def __init__(self, torch: Torch, drawn: Any) -> None:
         self._torch = torch
         self._draws = _Draws(torch, drawn)
-        self._pools = {}
+        self._pools: dict[Any, Any] = {}
 
-    def install(self):
+    def install(self) -> None:
         """`torch.nn.init`, and so every layer, fills its weights by these methods."""
         tensor = self._torch.Tensor
         for name in ("normal_", "uniform_"):
             setattr(tensor, name, self._wrapped(name, getattr(tensor, name)))
 
-    def _wrapped(self, name, fill):
+    def _wrapped(self, name: str, fill: Any) -> Function:
         @functools.wraps(fill)
-        def wrapped(tensor, *args, **kwargs):
+        def wrapped(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
             try:
                 if self._filled(name, fill, tensor, args, kwargs):
                     return tensor
@@ -272,7 +281,7 @@ class StandIns:
 
         return wrapped
 
-    def _filled(self, name, fill, tensor, args, kwargs):
+    def _filled(self, name: str, fill: Any, tensor: Tensor, args: Any, kwargs: Named) -> bool:
         torch = self._torch
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
         if not plain or not _is_large(tensor) or not tensor.is_contiguous() or tensor.is_complex():
@@ -292,7 +301,7 @@ class StandIns:
         return True
 
 
-def repeat(flat, first):
+def repeat(flat: Any, first: Any) -> None:
     """Fills `flat` with the numbers of `first`, again and again; both have one dimension, and `flat` is not shorter."""
     done = first.numel()
     flat[:done] = first
@@ -309,11 +318,11 @@ _POOL = 1 << 16
 class _Draws:
     """Moves generators of the host as fills would that are not made; `drawn` counts through the draws."""
 
-    def __init__(self, torch, drawn):
+    def __init__(self, torch: Torch, drawn: Any) -> None:
         self._torch = torch
         self._drawn = drawn
 
-    def move(self, fill, like, generator):
+    def move(self, fill: Any, like: Tensor, generator: Any) -> bool:
         """As if `fill` had drawn numbers for a tensor like this; false if that cannot be done."""
         if self._drawn is None:
             return False
@@ -328,7 +337,7 @@ class _Draws:
         return bool(is_known)
 
     @functools.lru_cache(maxsize=None)
-    def _of_a_few(self, fill, dtype, n):
+    def _of_a_few(self, fill: Any, dtype: Any, n: int) -> Any:
         """How many numbers of 32 bits such a fill of a few takes: tried."""
         torch = self._torch
         generator = torch.Generator().manual_seed(0)
@@ -342,14 +351,14 @@ class _Operations:
     """What comes of operations on tensors of which some are, or will be, ghosts. `take` gives an address for so many bytes,
     and `gone` gets it back; `drawn` moves a generator's state."""
 
-    def __init__(self, torch, take, gone, drawn):
+    def __init__(self, torch: Torch, take: Function, gone: Any, drawn: Any) -> None:
         self._torch = torch
         self._take, self._gone, self._draws = take, gone, _Draws(torch, drawn)
         self._to_copy = torch.ops.aten._to_copy.default
         self._copy = torch.ops.aten.copy_.default
         self._pin = torch.ops.aten._pin_memory.default
 
-    def done(self, kind, func, args, kwargs):
+    def done(self, kind: Any, func: Any, args: Any, kwargs: Named) -> Any:
         """(whether we did it, what came of it); `kind` is the operation's, see `_kind`."""
         if kind == "factory":
             return self._made(func, args, kwargs)
@@ -373,7 +382,7 @@ class _Operations:
 
     # New tensors.
 
-    def _made(self, func, args, kwargs):
+    def _made(self, func: Any, args: Any, kwargs: Named) -> tuple[bool, Any]:
         device = kwargs.get("device")
         if device is not None and self._torch.device(device).type != "cpu":
             return False, None
@@ -390,7 +399,7 @@ class _Operations:
             return True, self._torch.empty_strided(shape.size(), shape.stride(), dtype=shape.dtype, pin_memory=True)
         return True, self._ghost(shape)
 
-    def _draw(self, func, like, generator):
+    def _draw(self, func: Any, like: Tensor, generator: Any) -> None:
         """Moves the generator as if `func` had drawn numbers for a tensor like this."""
         torch = self._torch
         if torch.Tag.nondeterministic_seeded not in func.tags:
@@ -399,7 +408,7 @@ class _Operations:
         if name in _NORMAL or name in _UNIFORM:  # How many another one draws is not known here.
             self._draws.move("normal_" if name in _NORMAL else "uniform_", like, generator)
 
-    def _ghost(self, like):
+    def _ghost(self, like: Tensor) -> Any:
         """A tensor on the host with the shape of `like`, over memory that is not there."""
         span = sum((n - 1) * step for n, step in zip(like.size(), like.stride())) + 1
         size = span * like.element_size()
@@ -414,7 +423,7 @@ class _Operations:
 
     # Between host and device.
 
-    def _to_host(self, func, tensors, kwargs):
+    def _to_host(self, func: Any, tensors: Any, kwargs: Named) -> tuple[bool, Any]:
         """A large copy from the device needs a ghost to arrive in."""
         if func is not self._to_copy or tensors[0].device.type != "cuda":
             return False, None
@@ -430,7 +439,7 @@ class _Operations:
             arrived = self._ghost(shape)
         return True, arrived.copy_(source, non_blocking=bool(kwargs.get("non_blocking")))
 
-    def _across(self, func, args, kwargs, devices):
+    def _across(self, func: Any, args: Any, kwargs: Named, devices: Any) -> tuple[bool, Any]:
         """The host's part of a copy to the device is done for nothing, the device's for real."""
         if func is not self._copy or devices != {"cpu", "cuda"}:
             return False, None
@@ -439,7 +448,7 @@ class _Operations:
             return False, None
         return True, self._converted_into(to, bool(args[2:] and args[2] or kwargs.get("non_blocking")))
 
-    def _to_device(self, func, args, kwargs):
+    def _to_device(self, func: Any, args: Any, kwargs: Named) -> tuple[bool, Any]:
         dtype = kwargs.get("dtype")
         if func is not self._to_copy or dtype in (None, args[0].dtype):
             return False, None
@@ -447,7 +456,7 @@ class _Operations:
         to = self._torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, device=kwargs["device"])
         return True, self._converted_into(to, bool(kwargs.get("non_blocking")))
 
-    def _converted_into(self, to, non_blocking):
+    def _converted_into(self, to: Any, non_blocking: Any) -> Any:
         """PyTorch converts on the host, and needs a target in one piece, as `copy_kernel_cuda` has it."""
         piece = to if to.is_contiguous() else self._torch.empty_like(to, memory_format=self._torch.contiguous_format)
         piece.copy_(self._ghost(self._torch.empty_like(piece, device="meta")), non_blocking=non_blocking)
@@ -455,7 +464,7 @@ class _Operations:
 
     # On the host.
 
-    def _filled(self, func, args, kwargs):
+    def _filled(self, func: Any, args: Any, kwargs: Named) -> tuple[bool, Any]:
         """An operation that writes its arguments, if those are what would be ghosts."""
         written = []
         for position, argument in enumerate(func._schema.arguments):
@@ -470,7 +479,7 @@ class _Operations:
         count = len(func._schema.returns)
         return True, None if count == 0 else returned[0] if count == 1 else tuple(returned[:count])
 
-    def _computed(self, func, args, kwargs):
+    def _computed(self, func: Any, args: Any, kwargs: Named) -> tuple[bool, Any]:
         """What comes out has the shape that PyTorch says, and no values."""
         meta = functools.partial(_on_meta, self._torch)
         options = {name: meta(value) for name, value in kwargs.items()}
@@ -485,7 +494,7 @@ class _Operations:
             self._draw(func, shapes, kwargs.get("generator"))
         return True, self._from_meta(shapes)
 
-    def _from_meta(self, it):
+    def _from_meta(self, it: Any) -> Any:
         if isinstance(it, self._torch.Tensor):
             if LARGE <= it.numel() * it.element_size():
                 return self._ghost(it)
@@ -495,12 +504,12 @@ class _Operations:
         return it
 
 
-def _drawn_so_far(generator):
+def _drawn_so_far(generator: Any) -> Any:
     """Of the words that its state has: `next` of `CPUGeneratorImplState`."""
     return int.from_bytes(bytes(generator.get_state()[16:24].tolist()), "little")
 
 
-def _kind(torch, func):
+def _kind(torch: Torch, func: Any) -> str:
     """What an operation is to us: `real`, `factory`, `fills` or `computes`."""
     schema, tags = func._schema, func.tags
     name = schema.name.rpartition("::")[2]
@@ -518,7 +527,7 @@ def _kind(torch, func):
     return "factory" if makes and any(it.name == "device" for it in schema.arguments) else "real"
 
 
-def _tensors(torch, args, kwargs):
+def _tensors(torch: Torch, args: Any, kwargs: Named) -> Iterator[Any]:
     for it in (*args, *kwargs.values()):
         if isinstance(it, torch.Tensor):
             yield it
@@ -526,13 +535,13 @@ def _tensors(torch, args, kwargs):
             yield from _tensors(torch, it, {})
 
 
-def _is_large(it, device="cpu"):
+def _is_large(it: Any, device: Any = "cpu") -> bool:
     if it.device.type != device or not (it.is_floating_point() or it.is_complex()):
         return False
     return LARGE <= it.numel() * it.element_size()
 
 
-def _on_meta(torch, it):
+def _on_meta(torch: Torch, it: Any) -> Any:
     if isinstance(it, torch.Tensor):
         return torch.empty_strided(it.size(), it.stride(), dtype=it.dtype, device="meta")
     if isinstance(it, (list, tuple)):

@@ -4,13 +4,20 @@
 of a script without one are made smaller at the call of the model. Where there is nothing to make smaller, nothing is.
 """
 
+from __future__ import annotations
+
 import functools
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import nested
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, what, hooks):
+
+def apply(torch: Torch, what: str, hooks: Hooks) -> None:
     """Takes its places; `what` is `samples` or `size`."""
     if what == "samples":
         _half_of_samples(torch)
@@ -20,13 +27,14 @@ def apply(torch, what, hooks):
     hooks.around_call(images.around_call)
 
 
-def _half_of_samples(torch):
+def _half_of_samples(torch: Torch) -> None:
     from torch.utils.data import BatchSampler, DataLoader
 
+    seen: weakref.WeakSet[Any]
     make, seen = DataLoader.__init__, weakref.WeakSet()
 
     @functools.wraps(make)
-    def __init__(self, dataset, batch_size=1, *args, **kwargs):
+    def __init__(self: Any, dataset: Any, batch_size: int = 1, *args: Any, **kwargs: Any) -> None:
         sampler = kwargs.get("batch_sampler")
         if sampler is None and batch_size is not None:
             batch_size = -(-batch_size // 2)
@@ -42,18 +50,18 @@ def _half_of_samples(torch):
 class Images:
     """See the top of this file."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
         self._are_loaded = False
 
-    def hold_loaders(self):
+    def hold_loaders(self) -> None:
         from torch.utils.data import dataloader
 
         iterator_class = dataloader._BaseDataLoaderIter
         original = iterator_class.__next__
 
         @functools.wraps(original)
-        def __next__(iterator):
+        def __next__(iterator: Any) -> Any:
             batch = original(iterator)
             size = self._size(batch)
             self._are_loaded |= size is not None
@@ -61,20 +69,20 @@ class Images:
 
         iterator_class.__next__ = __next__
 
-    def around_call(self, module, call, args, kwargs):
+    def around_call(self, module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         size = None if self._are_loaded else self._size((args, kwargs))
         if size is not None:
             args, kwargs = self._smaller((args, kwargs), size)
         return call(*args, **kwargs)
 
-    def _size(self, batch):
+    def _size(self, batch: Any) -> Any:
         """Height and width of the images in it; None if there are none."""
         images = [it for it in nested.tensors_in(self._torch, batch) if it.dim() >= 4 and it.is_floating_point()]
         sizes = [tuple(it.shape[-2:]) for it in images if min(it.shape[-2:]) > 1]
         return sizes[0] if sizes else None
 
-    def _smaller(self, batch, size):
-        def cut(tensor):
+    def _smaller(self, batch: Any, size: Any) -> Any:
+        def cut(tensor: Tensor) -> Any:
             return tensor[..., ::2, ::2].contiguous() if tuple(tensor.shape[-2:]) == size else tensor
 
         return nested.rebuilt(self._torch, batch, cut)

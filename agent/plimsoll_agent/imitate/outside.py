@@ -14,10 +14,21 @@ download its model.
 `--offline` does more: it takes the network away.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib.machinery
 import os
 import sys
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+    from plimsoll_agent.kinds import Function, Library, Note
 
 ENVIRONMENT = {
     "WANDB_MODE": "disabled",
@@ -38,11 +49,11 @@ CHANGING = (
 ).split()
 """How the names of those functions of huggingface_hub begin that change something on the hub."""
 
-_kept_off = []
-_tell = None
+_kept_off: list[str] = []
+_tell: Any = None
 
 
-def watch():
+def watch() -> None:
     """From now on the packages stay off, whenever they are imported. Called once, at start-up."""
     os.environ.update(ENVIRONMENT)
     for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
@@ -52,7 +63,7 @@ def watch():
     sys.meta_path.insert(0, _Finder())
 
 
-def report_to(note):
+def report_to(note: Note) -> None:
     """Who is told what was kept off: `note(code, text)`. What was kept off before is told now."""
     global _tell
     _tell = note
@@ -60,21 +71,21 @@ def report_to(note):
         _say(name)
 
 
-def _off(name):
+def _off(name: str) -> Any:
     if name not in _kept_off:
         _kept_off.append(name)
         if _tell is not None:
             _say(name)
 
 
-def _say(name):
+def _say(name: str) -> None:
     _tell("kept-off", "%s was kept off: nothing was sent" % name)
 
 
 class _Finder:
     """Finds what would have been found anyway, and changes it once it has been loaded."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         change = CHANGES.get(name)
         if change is None:
             return None
@@ -93,17 +104,17 @@ class _Finder:
 class _Loader(importlib.machinery.SourceFileLoader):
     """A module's own loader, with a change behind it."""
 
-    def __init__(self, loader, change):
+    def __init__(self, loader: Any, change: Any) -> None:
         self._loader, self._change = loader, change
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
-    def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self._loader
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader  # type: ignore[union-attr]
         self._loader.exec_module(module)
         try:
             self._change(module)
@@ -112,11 +123,11 @@ class _Loader(importlib.machinery.SourceFileLoader):
             raise ImportError("plimsoll cannot keep %s off: %r" % (module.__name__, error)) from error
 
 
-def _with(function, name, **settings):
+def _with(function: Function, name: str, **settings: Any) -> Function:
     """`function` with these arguments, whatever the caller says of them."""
 
     @functools.wraps(function)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         _off(name)
         kwargs.update(settings)
         return function(*args, **kwargs)
@@ -124,24 +135,24 @@ def _with(function, name, **settings):
     return wrapped
 
 
-def _wandb(module):
+def _wandb(module: Library) -> None:
     module.init = _with(module.init, "wandb", mode="disabled")
     module.login = lambda *args, **kwargs: _off("wandb") or True
 
 
-def _wandb_init(module):
+def _wandb_init(module: Library) -> None:
     # `wandb.init` is this one under another name; integrations import it from here.
     module.init = _with(module.init, "wandb", mode="disabled")
 
 
-def _neptune(module):
+def _neptune(module: Library) -> None:
     for name in ("init_run", "init_model", "init_model_version", "init_project"):
         if hasattr(module, name):
             setattr(module, name, _with(getattr(module, name), "neptune", mode="debug"))
     module.Run.__init__ = _with(module.Run.__init__, "neptune", mode="debug")
 
 
-def _comet(module):
+def _comet(module: Library) -> None:
     module.start = _with(module.start, "comet_ml", online=False)
     module.login = module.init = lambda *args, **kwargs: _off("comet_ml")
     for name in ("Experiment", "ExistingExperiment"):
@@ -149,11 +160,11 @@ def _comet(module):
         kind.__init__ = _with(kind.__init__, "comet_ml", disabled=True)
 
 
-def _clearml(module):
+def _clearml(module: Library) -> None:
     own = module.Task.init.__func__
 
     @functools.wraps(own)
-    def init(cls, *args, **kwargs):
+    def init(cls: Any, *args: Any, **kwargs: Any) -> Any:
         _off("clearml")
         cls.set_offline(True)
         return own(cls, *args, **kwargs)
@@ -161,45 +172,45 @@ def _clearml(module):
     module.Task.init = classmethod(init)
 
 
-def _clearml_updates(module):
+def _clearml_updates(module: Library) -> None:
     # It would say of this run which versions it has.
     module.CheckPackageUpdates.check_new_package_available = classmethod(lambda *args, **kwargs: None)
 
 
-def _mlflow(module):
+def _mlflow(module: Library) -> None:
     module.set_tracking_uri = _with_local_address(module.set_tracking_uri)
 
 
-def _mlflow_registry(module):
+def _mlflow_registry(module: Library) -> None:
     module.set_registry_uri = _with_local_address(module.set_registry_uri)
 
 
-def _mlflow_client(module):
+def _mlflow_client(module: Library) -> None:
     module.MlflowClient.__init__ = _with_local_address(module.MlflowClient.__init__)
 
 
-def _with_local_address(function):
+def _with_local_address(function: Function) -> Function:
     """`function` with a local address wherever the caller gives a remote one."""
 
-    def local(value):
+    def local(value: Any) -> Any:
         if isinstance(value, str) and _is_remote(value):
             _off("mlflow")
             return _local_mlflow()
         return value
 
     @functools.wraps(function)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         return function(*map(local, args), **{name: local(value) for name, value in kwargs.items()})
 
     return wrapped
 
 
-def _mlflow_requests(module):
+def _mlflow_requests(module: Library) -> None:
     """Whatever way leads to a server: it is asked, and told nothing."""
     own = module.http_request
 
     @functools.wraps(own)
-    def http_request(host_creds, endpoint, method, *args, **kwargs):
+    def http_request(host_creds: Any, endpoint: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
         if method.upper() != "GET":
             _off("mlflow")
             raise ConnectionError("plimsoll keeps mlflow off: %s %s was not sent" % (method, endpoint))
@@ -208,11 +219,11 @@ def _mlflow_requests(module):
     module.http_request = http_request
 
 
-def _aim(module):
+def _aim(module: Library) -> None:
     own = module.Repo.__init__
 
     @functools.wraps(own)
-    def __init__(self, path, *args, **kwargs):
+    def __init__(self: Any, path: str, *args: Any, **kwargs: Any) -> None:
         if _is_remote(path):
             _off("aim")
             path, kwargs["init"] = os.getcwd(), True
@@ -221,12 +232,12 @@ def _aim(module):
     module.Repo.__init__ = __init__
 
 
-def _is_remote(address):
+def _is_remote(address: str | None) -> bool:
     scheme, is_there, _ = str(address or "").partition("://")
     return bool(is_there) and scheme not in ("file", "sqlite") or scheme.startswith("databricks")
 
 
-def _local_mlflow():
+def _local_mlflow() -> Any:
     """What mlflow takes by itself where it is told nothing: its small form has no data base."""
     import importlib.metadata
 
@@ -237,7 +248,7 @@ def _local_mlflow():
     return "sqlite:///" + os.path.join(os.getcwd(), "mlflow.db")
 
 
-def _hub(module):
+def _hub(module: Library) -> None:
     """Functions of the hub's interface: as methods, and bound to one instance as functions of the module."""
     for name in [it for it in vars(module.HfApi) if any(it.startswith(begin) for begin in CHANGING)]:
         own = getattr(module.HfApi, name)
@@ -249,8 +260,8 @@ def _hub(module):
             setattr(module, name, functools.wraps(own)(functools.partial(instead, module.api)))
 
 
-def _answer(module, name):
-    def answer(self, *args, run_as_future=False, **kwargs):
+def _answer(module: Library, name: str) -> Function:
+    def answer(self: Any, *args: Any, run_as_future: bool = False, **kwargs: Any) -> Any:
         _off("huggingface_hub")
         repo = kwargs.get("repo_id") or next((it for it in args if isinstance(it, str)), "plimsoll/phantom")
         repo = repo if "/" in repo else "plimsoll/" + repo
@@ -266,7 +277,7 @@ def _answer(module, name):
             return result
         from concurrent.futures import Future
 
-        done = Future()
+        done: Any = Future()
         done.set_result(result)
         return done
 

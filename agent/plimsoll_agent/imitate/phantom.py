@@ -7,17 +7,27 @@ It must not be used: it runs Python on every free, also while an exception is on
 and that exception is lost. See `memory` for the same fault in another place.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import functools
 import json
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.imitate.lines import AS_BEFORE, SAID, Lines
 from plimsoll_agent.imitate.sizes import becomes_size
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.run.recording import Recording
 
 MOST_READS = 50
 MOST_SAMPLES = 50_000
@@ -26,7 +36,7 @@ MOST_SAMPLES = 50_000
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
 
 
-def is_here():
+def is_here() -> bool:
     """Whether this process runs on the phantom."""
     return _library() is not None
 
@@ -34,18 +44,18 @@ def is_here():
 class Phantom:
     """The phantom in this process, if there is one."""
 
-    def __init__(self, torch, recording):
+    def __init__(self, torch: Torch, recording: Recording) -> None:
         self._torch = torch
         self._recording = recording
         self._library = _library()
-        self._reads = {}
+        self._reads: dict[Any, Any] = {}
         self._samples = 0
-        self._lines = None
-        self._as_before = {}
+        self._lines: Any = None
+        self._as_before: dict[Any, Any] = {}
         self._has_trained = False
         self._callback = _CALLBACK(self._read)  # Kept: C holds only the pointer.
 
-    def watch_reads(self):
+    def watch_reads(self) -> None:
         """From now on, reads of device values that nobody computed are counted by line, or answered."""
         register = _function(self._library, "plimsoll_phantom_on_read")
         if register is not None:
@@ -57,16 +67,16 @@ class Phantom:
             if leave is not None:
                 leave(False)
 
-    def step(self, steps=1):
+    def step(self, steps: int = 1) -> None:
         """The program has finished that many training steps."""
         if self._tell(steps):
             self._has_trained = True
 
-    def finish(self):
+    def finish(self) -> None:
         """Nothing waits for a step any more."""
         self._tell(1 << 40)
 
-    def _tell(self, steps):
+    def _tell(self, steps: int) -> bool:
         told = _function(self._library, "plimsoll_phantom_steps")
         if told is None:
             return False
@@ -74,24 +84,24 @@ class Phantom:
         told(steps)
         return True
 
-    def forget_reads(self):
+    def forget_reads(self) -> None:
         """In a forked child."""
         self._reads.clear()
         self._as_before.clear()
         self._samples = 0
 
-    def stop_watching(self):
+    def stop_watching(self) -> None:
         """Before Python goes away, C must not call it any more."""
         register = _function(self._library, "plimsoll_phantom_on_read")
         if register is not None:
             register.argtypes, register.restype = [ctypes.c_void_p], None
             register(None)
 
-    def _read(self, at, size, unknown, is_answer):
+    def _read(self, at: Any, size: int, unknown: Any, is_answer: bool) -> Any:
         return self._look(at, size, unknown, is_answer) or 0
 
     @guarded
-    def _look(self, at, size, unknown, is_answer):
+    def _look(self, at: Any, size: int, unknown: Any, is_answer: bool) -> Any:
         if self._samples > MOST_SAMPLES and not self._lines.matter:
             return 0
         first = frame = _outside_ours(sys._getframe(1))
@@ -116,7 +126,7 @@ class Phantom:
         kept[key] = (count + 1, total + unknown, sizes + (size == 8 and not is_answer))
         return answer
 
-    def write_reads(self):
+    def write_reads(self) -> None:
         """One line for each place, the most frequent first."""
         ordered = sorted(self._reads.items(), key=lambda item: (-item[1][0], item[0]))
         for (file, line, function), (count, size, sizes) in ordered[:MOST_READS]:
@@ -132,7 +142,7 @@ class Phantom:
                 text = "--assume %s was not used: that line read no number that nobody had computed; the report names the lines that did"
                 self._recording.note("assumed-unused", text % place)
 
-    def write_report(self):
+    def write_report(self) -> None:
         """The phantom's own account of this process."""
         report = _function(self._library, "plimsoll_phantom_report")
         if report is None:
@@ -147,12 +157,12 @@ class Phantom:
         self._recording.write("phantom", **json.loads(buffer.raw[:size].decode("utf-8", "replace")))
 
 
-def function(name):
+def function(name: str) -> Any:
     """A function that the phantom has for the agent; None without a phantom."""
     return _function(_library(), name)
 
 
-def tell_group_size(color, size):
+def tell_group_size(color: Any, size: int) -> None:
     """The phantom's NCCL cannot ask the other ranks how many of them chose `color`."""
     learn = function("plimsoll_phantom_group")
     if learn is not None:
@@ -161,7 +171,7 @@ def tell_group_size(color, size):
 
 
 @contextlib.contextmanager
-def group_of(size):
+def group_of(size: int) -> Iterator[None]:
     """The part of a communicator that is made meanwhile, on this thread, is of so many ranks."""
     expect = function("plimsoll_phantom_next_group")
     if expect is None:
@@ -176,7 +186,7 @@ def group_of(size):
 
 
 @functools.cache
-def assumed(what):
+def assumed(what: str) -> int | None:
     """How many of these the user said to assume (`--assume`); None for the usual."""
     with contextlib.suppress(OSError, KeyError, ValueError), open(f"{os.environ['PLIMSOLL_SESSION']}/phantom.conf") as conf:
         for line in conf:
@@ -186,7 +196,7 @@ def assumed(what):
     return None
 
 
-def _said_reads():
+def _said_reads() -> Any:
     """What the user said of lines, as triples of a file, a line and a number."""
     said = []
     with contextlib.suppress(OSError, KeyError), open(f"{os.environ['PLIMSOLL_SESSION']}/phantom.conf") as conf:
@@ -198,13 +208,13 @@ def _said_reads():
     return said
 
 
-def keep(share):
+def keep(share: Any) -> None:
     """What share filters of values that nobody computed let through, on this thread; None for the usual."""
     _keep(-1 if share is None else round(share * 1_000_000))
 
 
 @contextlib.contextmanager
-def finding_all():
+def finding_all() -> Iterator[None]:
     """Filters are known to let everything through meanwhile, on this thread."""
     before = _keep(-2)
     try:
@@ -213,7 +223,7 @@ def finding_all():
         _keep(before)
 
 
-def _keep(millionths):
+def _keep(millionths: int) -> Any:
     tell = function("plimsoll_phantom_keep")
     if tell is None:
         return -1
@@ -221,7 +231,7 @@ def _keep(millionths):
     return tell(millionths)
 
 
-def descends(width, still=False):
+def descends(width: int, still: bool = False) -> None:
     """Something is minimized on this thread, whose losses have so many bytes, until it is `still`; 0 when it is over."""
     tell = function("plimsoll_phantom_descends")
     if tell is not None:
@@ -229,13 +239,13 @@ def descends(width, still=False):
         tell(width, still)
 
 
-def _outside_ours(frame):
+def _outside_ours(frame: FrameType | None) -> FrameType | None:
     while frame is not None and frames.is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
-def _library():
+def _library() -> Any:
     """The phantom's functions, None if the process runs on no phantom that we know."""
     library = ctypes.CDLL(None)
     abi = _function(library, "plimsoll_phantom_abi")
@@ -245,7 +255,7 @@ def _library():
     return library if abi() == 1 else None
 
 
-def _function(library, name):
+def _function(library: Any, name: str) -> Any:
     """A fresh handle, so that setting its types disturbs nobody."""
     if library is None:
         return None

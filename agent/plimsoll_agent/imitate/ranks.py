@@ -7,6 +7,8 @@ bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, th
 if every other rank said what this one says.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import functools
@@ -14,6 +16,7 @@ import os
 import sys
 import time
 import types
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.imitate import consolidation
 from plimsoll_agent.imitate.imagined_store import store_class
@@ -21,6 +24,13 @@ from plimsoll_agent.imitate.object_collectives import Objects
 from plimsoll_agent.imitate.phantom import finding_all, function, group_of, tell_group_size
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.after_import import after_import
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plimsoll_agent.imitate.phantom import Phantom
+    from plimsoll_agent.kinds import Arguments, Function, Library, Named, Tensor, Torch
+    from plimsoll_agent.run.recording import Recording
 
 WORLD = "PLIMSOLL_WORLD"
 """How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
@@ -31,7 +41,7 @@ ALL = "PLIMSOLL_ALL_RANKS"
 DEVICES = "PLIMSOLL_DEVICES"
 """How many devices the phantom has, if a launcher asks for more than the command line."""
 
-_imagine = None
+_imagine: Any = None
 """Makes this process the one rank, if it is not yet: for one that was forked, or that goes on as a rank."""
 
 _C10D = "torch.distributed.distributed_c10d"
@@ -40,7 +50,7 @@ _CHECKPOINT = "torch.distributed.checkpoint."
 _RPC = "torch.distributed.rpc"
 
 
-def install(torch, recording, phantom):
+def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
     """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
     # `torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports.
     after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
@@ -61,7 +71,7 @@ def install(torch, recording, phantom):
         _imagine()
 
 
-def _replace(torch, name, by):
+def _replace(torch: Torch, name: str, by: Any) -> None:
     """In the module that defines it and in the one that people import it from."""
     c10d = sys.modules[_C10D]
     before = getattr(c10d, name)
@@ -74,7 +84,7 @@ WATCHED_STEPS = 20
 """After which what a step leaves to the watchdog has been seen often enough."""
 
 
-def wait_for_watchdog(step):
+def wait_for_watchdog(step: int) -> None:
     """PyTorch's thread looks every 100 ms for collectives that are done, and lets go of what they hold.
 
     That it has looked after a step, and not in the middle of the next one, makes every run the same.
@@ -92,7 +102,7 @@ def wait_for_watchdog(step):
         time.sleep(0.005)  # It has our answer, and needs a moment to act on it.
 
 
-def _wrap_reducer(torch):
+def _wrap_reducer(torch: Torch) -> None:
     """DDP's reducer waits for futures, not for works, so its buckets are held until the watchdog has looked."""
     make = getattr(torch.distributed, "Reducer", None)
     holds = function("plimsoll_phantom_watchdog_holds")
@@ -100,45 +110,45 @@ def _wrap_reducer(torch):
         return
 
     @functools.wraps(make, updated=())
-    def Reducer(*args, **kwargs):
+    def Reducer(*args: Any, **kwargs: Any) -> Any:
         holds()
         return make(*args, **kwargs)
 
     torch.distributed.Reducer = Reducer
 
 
-def _wrap_sync_batch_norm():
+def _wrap_sync_batch_norm() -> None:
     """It keeps the statistics of the ranks that have an input, by a mask; ours has one, and so have the others."""
     batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
     real = batch_norm.forward
 
     @functools.wraps(real)
-    def forward(ctx, input, *args, **kwargs):
+    def forward(ctx: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         with finding_all() if input.numel() else contextlib.nullcontext():
             return real(ctx, input, *args, **kwargs)
 
     batch_norm.forward = staticmethod(forward)
 
 
-def _wrap_destroy(torch, phantom):
+def _wrap_destroy(torch: Torch, phantom: Phantom) -> None:
     """Ending a group waits for PyTorch's watchdog thread, which the phantom lets wait for steps."""
     destroy = sys.modules[_C10D].destroy_process_group
 
     @functools.wraps(destroy)
-    def destroy_process_group(*args, **kwargs):
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
         phantom.finish()
         return destroy(*args, **kwargs)
 
     _replace(torch, "destroy_process_group", destroy_process_group)
 
 
-def _tell_group_sizes(torch):
+def _tell_group_sizes(torch: Torch) -> None:
     """The phantom's NCCL cannot ask how many ranks a part of a group has. `new_group` names a part by its ranks
     in Python, and a mesh (since PyTorch 2.10) in C++."""
     color = sys.modules[_C10D]._process_group_color
 
     @functools.wraps(color)
-    def _process_group_color(ranks):
+    def _process_group_color(ranks: Any) -> Any:
         result = color(ranks)
         tell_group_size(result, len(list(ranks)))
         return result
@@ -150,20 +160,20 @@ def _tell_group_sizes(torch):
         return
 
     @functools.wraps(split)
-    def split_group(self, new_ranks, *args, **kwargs):
+    def split_group(self: Any, new_ranks: Any, *args: Any, **kwargs: Any) -> Any:
         with group_of(len(list(new_ranks))):
             return split(self, new_ranks, *args, **kwargs)
 
     group.split_group = split_group
 
 
-def chosen(world):
+def chosen(world: int) -> Any:
     """The number of the rank that runs, of `world`."""
     text = os.environ.get(RANK, "")
     return min(int(text), world - 1) if text.isdigit() else 0
 
 
-def environment(world, local_world, rank):
+def environment(world: int, local_world: Any, rank: int) -> Named:
     """What `torchrun` gives a rank, of `world` on machines of `local_world` devices."""
     n_machines = -(-world // local_world)
     return {
@@ -188,7 +198,7 @@ def environment(world, local_world, rank):
     }
 
 
-def _devices():
+def _devices() -> int:
     text = os.environ.get(DEVICES, "")
     return int(text) if text.isdigit() else 1
 
@@ -196,11 +206,11 @@ def _devices():
 # --- Launchers -------------------------------------------------------------------------------------
 
 
-def _wrap_launcher(module, recording):
+def _wrap_launcher(module: Library, recording: Recording) -> None:
     launch = module.elastic_launch.__call__
 
     @functools.wraps(launch)
-    def __call__(self, *args):
+    def __call__(self: Any, *args: Any) -> Any:
         config, entry = self._config, self._entrypoint
         local_world = config.nproc_per_node
         given = os.environ.get(WORLD, "")
@@ -225,13 +235,13 @@ def _wrap_launcher(module, recording):
     module.elastic_launch.__call__ = __call__
 
 
-def _wrap_spawn(torch):
+def _wrap_spawn(torch: Torch) -> None:
     """`mp.spawn` of one process for each device is a job of ranks; any other number may be anything."""
-    spawn = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
+    spawn: Any = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
     start = spawn.start_processes
 
     @functools.wraps(start)
-    def start_processes(fn, args=(), nprocs=1, *more, **options):
+    def start_processes(fn: Function, args: Arguments = (), nprocs: int = 1, *more: Any, **options: Any) -> Any:
         if nprocs < 2 or os.environ.get(ALL) or nprocs != torch.cuda.device_count():
             return start(fn, args, nprocs, *more, **options)
         mine = {WORLD: str(nprocs), RANK: str(chosen(nprocs)), DEVICES: str(max(nprocs, _devices()))}
@@ -252,10 +262,10 @@ def _wrap_spawn(torch):
 class _Rank:
     """A spawned function that is told it is the process with number `rank`."""
 
-    def __init__(self, function, rank):
+    def __init__(self, function: Function, rank: int) -> None:
         self._function, self._rank = function, rank
 
-    def __call__(self, _index, *args):
+    def __call__(self, _index: Any, *args: Any) -> Any:
         _imagine()
         return self._function(self._rank, *args)
 
@@ -266,15 +276,15 @@ class _Rank:
 class _Imagined:
     """What `torch.distributed` is given instead of other ranks."""
 
-    def __init__(self, torch, recording):
+    def __init__(self, torch: Torch, recording: Recording) -> None:
         self._torch = torch
         self._dist = torch.distributed
-        self._c10d = sys.modules[_C10D]
+        self._c10d: Any = sys.modules[_C10D]
         self._recording = recording
         # C++ holds a store without holding its Python half.
-        self._stores = []
+        self._stores: list[Any] = []
 
-    def install(self):
+    def install(self) -> None:
         # These threads only look for other ranks that hang, through the store and so through Python.
         for name in ("ENABLE_MONITORING", "DUMP_ON_TIMEOUT", "PROPAGATE_ERROR"):
             os.environ.setdefault("TORCH_NCCL_" + name, "0")
@@ -288,12 +298,12 @@ class _Imagined:
         after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
         after_import(_CHECKPOINT + "default_planner", self._believe_checkpoints)
 
-    def _replace(self, name, by):
+    def _replace(self, name: str, by: Any) -> None:
         _replace(self._torch, name, by)
 
-    def _wrap_init(self, init):
+    def _wrap_init(self, init: Any) -> None:
         @functools.wraps(init)
-        def init_process_group(*args, **kwargs):
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
             try:
                 result = init(*args, **kwargs)
             except BaseException as error:
@@ -310,10 +320,10 @@ class _Imagined:
 
         self._c10d.init_process_group = self._dist.init_process_group = init_process_group
 
-    def _refuse_calls(self, module):
+    def _refuse_calls(self, module: Library) -> None:
         """Functions that run in another process: what they compute there, an imagined one cannot."""
 
-        def init_rpc(*_, **__):
+        def init_rpc(*_: Any, **__: Any) -> None:
             raise RuntimeError(
                 "torch.distributed.rpc calls functions in other ranks, and those of this run are imagined: "
                 "give plimsoll predict --all-ranks, which starts every rank of this machine"
@@ -321,28 +331,28 @@ class _Imagined:
 
         module.init_rpc = init_rpc
 
-    def _coordinate_checkpoints(self, module):
+    def _coordinate_checkpoints(self, module: Library) -> None:
         """One rank plans what each saves, and tells it: here the one that runs."""
         dist, wrapper = self._dist, module._DistWrapper
         make = wrapper.__init__
 
         @functools.wraps(make)
-        def __init__(it, group, use_dist, coordinator_rank):
+        def __init__(it: Any, group: Any, use_dist: Any, coordinator_rank: Any) -> None:
             make(it, group, use_dist, dist.get_rank(group) if use_dist else coordinator_rank)
 
         wrapper.__init__ = __init__
 
-    def _believe_checkpoints(self, module):
+    def _believe_checkpoints(self, module: Library) -> None:
         """Each imagined rank says that it saves what this one does, which leaves parts of every tensor unsaved."""
         module._validate_global_plan = lambda *_: True
 
-    def _rendezvous(self, url, rank=-1, world_size=-1, **_options):
+    def _rendezvous(self, url: Any, rank: int = -1, world_size: Any = -1, **_options: Any) -> Iterator[Any]:
         """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""
         from urllib.parse import parse_qsl, urlparse
 
         query = dict(parse_qsl(urlparse(url).query))
 
-        def number(given, name, variable):
+        def number(given: Any, name: str, variable: str) -> int:
             for text in (given if given is not None and given >= 0 else None, query.get(name), os.environ.get(variable)):
                 if text is not None:
                     return int(text)
@@ -354,24 +364,25 @@ class _Imagined:
             raise ValueError("rank %d is not one of %d ranks" % (rank, world_size))
         yield self._new_store(), rank, world_size
 
-    def _new_store(self):
+    def _new_store(self) -> Any:
         store = self._store_class()
         self._stores.append(store)
         return store
 
-    def _store_of_the_script(self):
+    def _store_of_the_script(self) -> type:
         """For scripts that make the store themselves; the real one waits for the others to connect."""
+        real: Any
         imagined, real = self, self._dist.TCPStore
 
         class TCPStore(real):
-            def __new__(cls, *_, **__):
+            def __new__(cls, *_: Any, **__: Any) -> Any:
                 return imagined._new_store()
 
         TCPStore.__qualname__ = real.__qualname__
         TCPStore.__module__ = real.__module__
         return TCPStore
 
-    def _gloo(self, real):
+    def _gloo(self, real: Any) -> type:
         """A group on the host. PyTorch's own fake one returns to each rank what it sent."""
         fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
 
@@ -382,11 +393,11 @@ class _Imagined:
             fake.options = types.SimpleNamespace()
 
         class Check(type):
-            def __instancecheck__(cls, it):
+            def __instancecheck__(cls, it: Any) -> bool:
                 return isinstance(it, (real, fake))
 
         class ProcessGroupGloo(metaclass=Check):
-            def __new__(cls, _store, rank, size, *_, **__):
+            def __new__(cls, _store: Any, rank: int, size: int, *_: Any, **__: Any) -> Any:
                 if hasattr(fake, "_create_internal"):
                     return fake._create_internal(rank, size, fake.Options())
                 return fake(rank, size)  # Before PyTorch 2.10.

@@ -4,10 +4,16 @@ Read from the text of the script, so that the report can say first which numbers
 printed is none. Followed are names within a function, and what a function returns to its callers in the same file.
 """
 
+from __future__ import annotations
+
 import ast
 import linecache
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZED = frozenset(
     "zeros ones empty full rand randn randint randperm arange linspace eye new_zeros new_ones new_empty new_full resize_ view reshape unflatten expand "
@@ -18,7 +24,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @guarded
-def becomes_size(file, line):
+def becomes_size(file: str, line: Any) -> bool:
     """Whether what that line of that file reads becomes a size, as far as its text shows."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
@@ -28,11 +34,11 @@ def becomes_size(file, line):
 
 
 class _Reader:
-    def __init__(self, tree):
+    def __init__(self, tree: Any) -> None:
         self._tree = tree
-        self._seen = set()
+        self._seen: set[Any] = set()
 
-    def reads(self, line):
+    def reads(self, line: Any) -> bool:
         """Whether the statement at `line` reads a size."""
         scopes = [it for it in ast.walk(self._tree) if isinstance(it, _FUNCTIONS) and it.lineno <= line <= it.end_lineno]
         scope = max(scopes, key=lambda it: it.lineno, default=self._tree)
@@ -42,7 +48,7 @@ class _Reader:
             return False
         return any(_may_read(it) for place in _sizes(statement) for it in ast.walk(place)) or self._goes_on(scope, statement)
 
-    def _goes_on(self, scope, statement):
+    def _goes_on(self, scope: ast.AST, statement: Any) -> bool:
         """Whether what the statement made is a size later: a name in its scope, or what its function returns."""
         if isinstance(statement, ast.Return) and isinstance(scope, _FUNCTIONS):
             return self._returned(scope)
@@ -58,7 +64,7 @@ class _Reader:
         returns = isinstance(scope, _FUNCTIONS) and any(isinstance(it, ast.Return) and _mentions(it.value, names, bare=True) for it in ast.walk(scope))
         return returns and self._returned(scope)
 
-    def _returned(self, function):
+    def _returned(self, function: Any) -> bool:
         if function.name in self._seen:
             return False
         self._seen.add(function.name)
@@ -72,14 +78,14 @@ class _Reader:
         return False
 
 
-def _may_read(node):
+def _may_read(node: ast.AST) -> bool:
     """Whether it is a call that may read something of the device. The words of the command are on the host: `int(sys.argv[1])`."""
     return isinstance(node, ast.Call) and not any(
         isinstance(it, ast.Attribute) and it.attr in ("argv", "environ") or isinstance(it, ast.Name) and it.id in ("argv", "environ") for it in ast.walk(node)
     )
 
 
-def _sizes(scope):
+def _sizes(scope: ast.AST) -> Iterator[ast.expr]:
     """The expressions in it that say how large something is."""
     for it in ast.walk(scope):
         if isinstance(it, ast.Slice):
@@ -88,21 +94,21 @@ def _sizes(scope):
             yield from (*it.args, *(word.value for word in it.keywords))
 
 
-def _name(function):
+def _name(function: Any) -> Any:
     return getattr(function, "attr", None) or getattr(function, "id", None)
 
 
-def _calls(it, name):
+def _calls(it: ast.AST, name: str) -> bool:
     return isinstance(it, ast.Call) and _name(it.func) == name
 
 
-def _targets(statement):
+def _targets(statement: Any) -> set[str]:
     targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
     parts = [part for it in targets if it is not None for part in (it.elts if isinstance(it, (ast.Tuple, ast.List)) else [it])]
     return {ast.unparse(it) for it in parts if isinstance(it, (ast.Name, ast.Attribute))}
 
 
-def _mentions(expression, names, bare=False):
+def _mentions(expression: ast.AST | None, names: Any, bare: bool = False) -> bool:
     """Whether one of the names is in it; if `bare`, by itself or in a row of what is returned."""
     if expression is None:
         return False

@@ -7,18 +7,24 @@ not told of; then as many are told as there are workers, or processors.
 What each worker makes, in which order and from which random numbers, is as before, and the sampler is asked when it always is.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
 
 
-def install(torch):
+def install(torch: Torch) -> None:
     """From now on, in this process."""
     iterator = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
     reset, get_data = iterator._reset, iterator._get_data
 
     @functools.wraps(reset)
-    def _reset(self, loader, first_iter=False):
+    def _reset(self: Any, loader: Any, first_iter: bool = False) -> Any:
         orders = getattr(self, "_plimsoll_orders", None)
         if orders is not None:
             orders.all()
@@ -28,7 +34,7 @@ def install(torch):
         return reset(self, loader, first_iter)
 
     @functools.wraps(get_data)
-    def _get_data(self):
+    def _get_data(self: Any) -> Any:
         orders = getattr(self, "_plimsoll_orders", None)
         if orders is not None:
             orders.wanted(self._rcvd_idx)
@@ -40,28 +46,28 @@ def install(torch):
 class _Orders:
     """What workers are to make and were not told of yet, in the order in which it is wanted."""
 
-    def __init__(self, n_workers):
+    def __init__(self, n_workers: int) -> None:
         self._at_once = max(1, min(n_workers, len(os.sched_getaffinity(0))))
-        self._kept = deque()
+        self._kept: Any = deque()
         self._told = 0
         """The batches before this one were told of."""
 
-    def keep(self, queue, order):
+    def keep(self, queue: Any, order: Any) -> None:
         self._kept.append((queue, order))
 
-    def wanted(self, batch):
+    def wanted(self, batch: Any) -> None:
         """Somebody waits for the batch of this number."""
         if self._told <= batch:
             for _ in range(min(self._at_once, len(self._kept))):
                 self._tell()
 
-    def all(self):
+    def all(self) -> None:
         """An epoch ends before its batches do, and workers that stay make them all the same."""
         while self._kept:
             self._tell()
         self._told = 0
 
-    def _tell(self):
+    def _tell(self) -> None:
         queue, order = self._kept.popleft()
         self._told = order[0] + 1
         queue.put(order)
@@ -70,13 +76,13 @@ class _Orders:
 class _Queue:
     """A worker's queue, past which go only those that it is told of; all else goes straight through."""
 
-    def __init__(self, queue, orders):
+    def __init__(self, queue: Any, orders: Any) -> None:
         self._queue, self._orders = queue, orders
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    def put(self, order, *args, **kwargs):
+    def put(self, order: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(order, tuple):
             self._orders.keep(self._queue, order)
         else:

@@ -8,12 +8,20 @@ two-dimensional whole numbers (tokens). A script without a `DataLoader` gets its
 targets at the loss. On a phantom only: what comes of such a batch is of no use for training.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import time
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.refusal import CannotApply
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.run.recording import Recording
 
 LOOK_BATCHES, LOOK_SECONDS = 12, 2.0
 """So many batches are looked at to find the dimension."""
@@ -22,7 +30,7 @@ SCAN_SECONDS = 60.0
 _DEEPEST = 6
 
 
-def apply(torch, wanted, hooks, recording):
+def apply(torch: Torch, wanted: Any, hooks: Hooks, recording: Recording) -> None:
     """Takes its places; `wanted` is a number as text, or `longest`."""
     worst = WorstSequence(torch, wanted, recording)
     worst.hold_loaders()
@@ -36,19 +44,19 @@ def apply(torch, wanted, hooks, recording):
 class WorstSequence:
     """See the top of this file."""
 
-    def __init__(self, torch, wanted, recording):
+    def __init__(self, torch: Torch, wanted: Any, recording: Recording) -> None:
         self._torch = torch
-        self._length = int(wanted) if wanted.isdigit() else None
+        self._length: Any = int(wanted) if wanted.isdigit() else None
         self._share = 2 if wanted == "half" else 1
         self._recording = recording
-        self._how = None
-        self._shown = []
-        self._loaders = weakref.WeakKeyDictionary()
-        self._known = weakref.WeakKeyDictionary()
+        self._how: str | None = None
+        self._shown: list[Any] = []
+        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     # In the loader.
 
-    def hold_loaders(self):
+    def hold_loaders(self) -> None:
         from torch.utils.data import DataLoader, dataloader
 
         worst, loaders = self, self._loaders
@@ -56,13 +64,13 @@ class WorstSequence:
         original_next = iterator_class.__next__
 
         @functools.wraps(original_iter)
-        def __iter__(self):
+        def __iter__(self: Any) -> Any:
             iterator = original_iter(self)
             loaders[iterator] = self, []  # A loop keeps the iterator only.
             return iterator
 
         @functools.wraps(original_next)
-        def __next__(self):
+        def __next__(self: Any) -> Any:
             loader, waiting = loaders.get(self, (None, []))
             if loader is None:
                 return original_next(self)
@@ -75,7 +83,7 @@ class WorstSequence:
 
         DataLoader.__iter__, iterator_class.__next__ = __iter__, __next__
 
-    def _dimensions(self, loader, batches, begin, after):
+    def _dimensions(self, loader: Any, batches: Any, begin: Any, after: Any) -> Any:
         """{path: {dimension: what it is longer than the longest}} of this loader's tensors."""
         rows = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
         shapes = [_shapes(self._torch, it) for it in batches]
@@ -89,15 +97,15 @@ class WorstSequence:
                 pass
         return self._found(shapes, rows)
 
-    def _found(self, shapes, rows):
-        seen = {}
+    def _found(self, shapes: Any, rows: Any) -> Any:
+        seen: dict[Any, Any] = {}
         for batch in shapes:
             for path, (shape, _) in batch.items():
                 for dimension, size in enumerate(shape):
                     seen.setdefault((path, dimension), []).append(size)
         kinds = {path: (len(shape), tokens) for batch in shapes for path, (shape, tokens) in batch.items()}
 
-        def is_batch(path, dimension):
+        def is_batch(path: tuple[Any, ...], dimension: int) -> bool:
             sizes = seen[path, dimension]
             other = seen.get((path, 1), [])
             if dimension == 0 and rows is not None and max(sizes) != rows and other and max(other) == rows:
@@ -112,7 +120,7 @@ class WorstSequence:
         if not chosen:
             return {}
         reference = max(chosen, key=lambda key: (max(seen[key]), len(seen[key])))
-        found = {}
+        found: dict[Any, Any] = {}
         for path, dimension in chosen:
             offsets = {a - b for a, b in zip(seen[path, dimension], seen[reference])}
             # One less than another in every batch, as targets often are, stays one less.
@@ -123,7 +131,7 @@ class WorstSequence:
 
     # At the model's call and the loss.
 
-    def around_call(self, module, call, args, kwargs):
+    def around_call(self, module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         """The outermost call of a model."""
         if self._length is not None:
             self._refuse_beyond_positions(module)
@@ -133,17 +141,17 @@ class WorstSequence:
             args, kwargs = self._longer(given, dimensions, "call")
         return call(*args, **kwargs)
 
-    def hold_losses(self):
+    def hold_losses(self) -> None:
         functional, worst = self._torch.nn.functional, self
         for name in ("cross_entropy", "nll_loss"):
             original = getattr(functional, name)
 
-            def loss(input, target, *args, _original=original, **kwargs):
+            def loss(input: Tensor, target: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
                 return _original(input, worst._target(input, target), *args, **kwargs)
 
             setattr(functional, name, functools.wraps(original)(loss))
 
-    def _target(self, input, target):
+    def _target(self, input: Tensor, target: Any) -> Any:
         """As many targets as there are rows, if the rows became more at the call of the model."""
         if self._how != "call" or target.is_floating_point() or target.dim() != max(1, input.dim() - 1):
             return target
@@ -152,7 +160,7 @@ class WorstSequence:
             target = _extended(self._torch, target, dimension, size)
         return target
 
-    def before_step(self, optimizer, args, kwargs):
+    def before_step(self, optimizer: Optimizer, args: Arguments, kwargs: Named) -> None:
         """The first step is about to end: if nothing is longer by now, nothing will be."""
         if self._how is None:
             self._how = "nothing"
@@ -164,16 +172,16 @@ class WorstSequence:
 
     # Both.
 
-    def _longer(self, batch, dimensions, how):
+    def _longer(self, batch: Any, dimensions: Any, how: Any) -> Any:
         if not dimensions:
             for path, (shape, _) in _shapes(self._torch, batch).items():
                 text = "%s %s" % (_name(path), "x".join(map(str, shape)))
                 if len(self._shown) < 4 and text not in self._shown:
                     self._shown.append(text)
             return batch
-        changed = []
+        changed: list[Any] = []
 
-        def longer(path, tensor):
+        def longer(path: tuple[Any, ...], tensor: Tensor) -> Any:
             for dimension, offset in dimensions.get(path, {}).items():
                 if dimension < tensor.dim() and self._is_other(tensor.size(dimension), self._length + offset):
                     if not changed or path != changed[-1][0]:
@@ -187,10 +195,10 @@ class WorstSequence:
             self._say(how, changed, dimensions)
         return batch
 
-    def _is_other(self, size, wanted):
+    def _is_other(self, size: int, wanted: Any) -> bool:
         return 0 < size < wanted or self._share > 1 and 0 < wanted < size
 
-    def _say(self, how, changed, dimensions):
+    def _say(self, how: Any, changed: Any, dimensions: Any) -> None:
         where = "the DataLoader gives" if how == "loader" else "the model is called with"
         shown = []
         for path, shape in changed:
@@ -204,7 +212,7 @@ class WorstSequence:
         self._recording.note("worst-seq", text)
         self._recording.write("worst", length=self._length, how=how, tensors=shown, text=text)
 
-    def _refuse_beyond_positions(self, module):
+    def _refuse_beyond_positions(self, module: Module) -> None:
         """A phantom does not notice that a table of positions is too short."""
         config = getattr(module, "config", None)
         for name in ("max_position_embeddings", "n_positions"):
@@ -219,8 +227,9 @@ class WorstSequence:
                 )
 
 
-def _some(after, iterator):
+def _some(after: Any, iterator: Any) -> Any:
     """The first batches of an iterator."""
+    found: list[Any]
     began, found = time.monotonic(), []
     while len(found) < LOOK_BATCHES and time.monotonic() - began < LOOK_SECONDS:
         try:
@@ -230,7 +239,7 @@ def _some(after, iterator):
     return found
 
 
-def _extended(torch, tensor, dimension, size):
+def _extended(torch: Torch, tensor: Tensor, dimension: int, size: int) -> Any:
     missing = size - tensor.size(dimension)
     if missing <= 0:
         return tensor.narrow(dimension, 0, size) if missing else tensor
@@ -241,11 +250,11 @@ def _extended(torch, tensor, dimension, size):
     return torch.cat([tensor, tensor.narrow(dimension, -1, 1).expand(shape)], dimension)
 
 
-def _shapes(torch, batch):
+def _shapes(torch: Torch, batch: Any) -> Any:
     """{path: (shape, whether it holds whole numbers)}"""
     found = {}
 
-    def look(path, tensor):
+    def look(path: tuple[Any, ...], tensor: Tensor) -> Any:
         whole = not tensor.is_floating_point() and tensor.dtype is not torch.bool and not tensor.is_complex()
         found[path] = tuple(tensor.shape), whole
         return tensor
@@ -254,7 +263,7 @@ def _shapes(torch, batch):
     return found
 
 
-def _rebuilt(torch, value, path, function):
+def _rebuilt(torch: Torch, value: Any, path: tuple[Any, ...], function: Function) -> Any:
     """`value` with `function(path, tensor)` in the place of each tensor."""
     if isinstance(value, torch.Tensor):
         return function(path, value)
@@ -272,6 +281,6 @@ def _rebuilt(torch, value, path, function):
     return value
 
 
-def _name(path):
+def _name(path: tuple[Any, ...]) -> str:
     parts = itertools.chain(path[:1], ("[%r]" % it for it in path[1:])) if path else ["batch"]
     return "".join(it if isinstance(it, str) else "[%d]" % it for it in parts)

@@ -6,10 +6,17 @@ whole fraction of these, as heat maps have. Boxes are not stretched. An image th
 what comes of such a batch is of no use for training.
 """
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import host, nested
 from plimsoll_agent.run.refusal import CannotApply
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Named, Optimizer, Tensor, Torch
+    from plimsoll_agent.run.recording import Recording
 
 SMALLEST = 8
 """No image is lower or narrower: boxes and matrices are."""
@@ -18,7 +25,7 @@ _MOST_SHOWN = 4
 _LAST, _BEFORE_CHANNELS = (-2, -1), (-3, -2)
 
 
-def apply(torch, wanted, recording):
+def apply(torch: Torch, wanted: Any, recording: Recording) -> Any:
     """Takes its places; `wanted` is as in `800x1333`. To be called when the program ends: what is returned."""
     worst = WorstSize(torch, tuple(int(it) for it in wanted.split("x")), recording)
     worst.hold_loaders()
@@ -31,33 +38,33 @@ def apply(torch, wanted, recording):
 class WorstSize:
     """See the top of this file."""
 
-    def __init__(self, torch, size, recording):
+    def __init__(self, torch: Torch, size: tuple[int, ...], recording: Recording) -> None:
         self._torch = torch
         self._size = size
         self._recording = recording
         self._is_found = False
         self._is_said = False
-        self._shown = []
+        self._shown: list[Any] = []
 
-    def hold_loaders(self):
+    def hold_loaders(self) -> None:
         from torch.utils.data import dataloader
 
         iterator_class = dataloader._BaseDataLoaderIter
         original = iterator_class.__next__
 
         @functools.wraps(original)
-        def __next__(iterator):
+        def __next__(iterator: Any) -> Any:
             return self._larger(original(iterator))
 
         iterator_class.__next__ = __next__
 
-    def before_step(self, optimizer, args, kwargs):
+    def before_step(self, optimizer: Optimizer, args: Arguments, kwargs: Named) -> None:
         """The first step is about to end: where no image has come by now, none will."""
         if not self._is_found:
             self._is_found = True  # What catches it and goes on has been told.
             raise CannotApply("plimsoll: %s; give the size with the script's own arguments instead" % self._nothing())
 
-    def at_end(self):
+    def at_end(self) -> None:
         """A program that trains nothing has come to its end."""
         if not self._is_found and self._torch.cuda.is_initialized():
             self._is_found = True  # A program may end in more than one way at once.
@@ -65,7 +72,7 @@ class WorstSize:
             self._recording.note("worst-size", text)
             self._recording.write("worst", size=list(self._size), how="nothing", tensors=[], text=text)
 
-    def _nothing(self):
+    def _nothing(self) -> str:
         size = _by(self._size)
         if not self._shown:
             return "--worst-size %s found no image: no DataLoader of the script has given a tensor" % size
@@ -75,7 +82,7 @@ class WorstSize:
             SMALLEST,
         )
 
-    def _larger(self, batch):
+    def _larger(self, batch: Any) -> Any:
         """`batch` with its images as large as asked for, and with what goes with them."""
         sizes = self._sizes(nested.tensors_in(self._torch, batch))
         if sizes is None:
@@ -87,7 +94,7 @@ class WorstSize:
         self._refuse_beyond_memory(batch, sizes)
         changed = []
 
-        def larger(tensor):
+        def larger(tensor: Tensor) -> Any:
             place, size = sizes.of(tensor)
             if size is None:
                 return tensor
@@ -101,7 +108,7 @@ class WorstSize:
             self._say(list(dict.fromkeys(changed))[:_MOST_SHOWN])
         return batch
 
-    def _sizes(self, tensors):
+    def _sizes(self, tensors: Any) -> _Together | _Alone | None:
         """How large each tensor of a batch becomes; None where there is no image."""
         torch, wanted = self._torch, self._size
         seen = [it for it in tensors if it.dim() >= 3 and (it.is_floating_point() or it.dtype is torch.uint8)]
@@ -117,7 +124,7 @@ class WorstSize:
                     return _Alone(set(found), wanted)
         return None
 
-    def _refuse_beyond_memory(self, batch, sizes):
+    def _refuse_beyond_memory(self, batch: Any, sizes: Any) -> None:
         need = 0
         for it in nested.tensors_in(self._torch, batch):
             place, size = sizes.of(it)
@@ -131,7 +138,7 @@ class WorstSize:
                 "smaller batch" % (_by(self._size), need / (1 << 30), free / (1 << 30))
             )
 
-    def _say(self, changed):
+    def _say(self, changed: list[str]) -> None:
         done = "every image that the DataLoader gives is made %s: %s" % (_by(self._size), ", ".join(changed))
         if not changed:
             done = "every image that the DataLoader gives has as many pixels as %s already: none was made larger" % _by(self._size)
@@ -142,10 +149,10 @@ class WorstSize:
 class _Together:
     """A batch whose images are one tensor, or one for each kind: the largest gets the size, the others keep their ratio to it."""
 
-    def __init__(self, largest, wanted):
+    def __init__(self, largest: Any, wanted: Any) -> None:
         self._largest, self._wanted = largest, wanted
 
-    def of(self, tensor):
+    def of(self, tensor: Tensor) -> tuple[Any, ...]:
         """Where height and width stand, and how large they become; None where they stay."""
         (height, width), wanted = self._largest, self._wanted
         if tensor.dim() < 3 or wanted[0] * wanted[1] <= height * width:
@@ -167,11 +174,11 @@ class _Together:
 class _Alone:
     """A batch whose images are a tensor each, of various sizes: all get the same."""
 
-    def __init__(self, sizes, wanted):
+    def __init__(self, sizes: Any, wanted: Any) -> None:
         self._sizes = {it for it in sizes if it[0] * it[1] < wanted[0] * wanted[1]}
         self._wanted = wanted
 
-    def of(self, tensor):
+    def of(self, tensor: Tensor) -> tuple[Any, Any]:
         """Where height and width stand, and how large they become; None where they stay."""
         for place in (_LAST, _BEFORE_CHANNELS)[: max(0, tensor.dim() - 1)]:
             if _plane(tensor, place) in self._sizes:
@@ -179,15 +186,15 @@ class _Alone:
         return _LAST, None
 
 
-def _plane(tensor, place):
+def _plane(tensor: Tensor, place: tuple[int, int]) -> tuple[Any, Any]:
     return tensor.shape[place[0]], tensor.shape[place[1]]
 
 
-def _has_colours(tensor, place):
+def _has_colours(tensor: Tensor, place: tuple[int, int]) -> bool:
     return tensor.shape[-3 if place == _LAST else -1] in COLOURS
 
 
-def _repeated(torch, tensor, place, size):
+def _repeated(torch: Torch, tensor: Tensor, place: tuple[int, int], size: tuple[int, ...]) -> Any:
     """Its rows and columns repeated, or left out, until there are as many; what kind of tensor it is stays."""
     larger = tensor.as_subclass(torch.Tensor)
     for dimension, n in zip(place, size):
@@ -199,5 +206,5 @@ def _repeated(torch, tensor, place, size):
     return larger if type(tensor) is torch.Tensor else larger.as_subclass(type(tensor))
 
 
-def _by(shape):
+def _by(shape: Any) -> str:
     return "x".join(map(str, shape))

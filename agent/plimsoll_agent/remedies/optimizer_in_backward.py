@@ -5,20 +5,27 @@ scripts that look at gradients between backward and step: clipping, `GradScaler`
 backward passes; those are noticed and refused.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import inspect
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Named, Note, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     optimizer_class = torch.optim.Optimizer
     stepped_since = set()
     hooked = set()
 
-    def hook_up(optimizer):
+    def hook_up(optimizer: Optimizer) -> None:
         if isinstance(optimizer, torch.optim.LBFGS):
             raise unsuited("optimizer-in-backward", "this script: L-BFGS needs all gradients at once")
         groups = optimizer.param_groups
@@ -28,7 +35,7 @@ def apply(torch, parameters, hooks, note):
                     hooked.add(id(parameter))
                     parameter.register_post_accumulate_grad_hook(functools.partial(update, weakref.ref(optimizer)))
 
-    def update(reference, parameter):
+    def update(reference: Any, parameter: Tensor) -> None:
         optimizer = reference()
         if optimizer is None:
             return
@@ -52,12 +59,12 @@ def apply(torch, parameters, hooks, note):
     make = optimizer_class.__init__
 
     @functools.wraps(make)
-    def __init__(self, params, defaults):
+    def __init__(self: Any, params: Any, defaults: Named) -> None:
         make(self, params, defaults)
         hook_up(self)
 
-    def refuse(name):
-        def refused(*args, **kwargs):
+    def refuse(name: str) -> Function:
+        def refused(*args: Any, **kwargs: Any) -> None:
             raise unsuited(
                 "optimizer-in-backward",
                 "this script: it calls %s, which needs all gradients at once" % name

@@ -31,3 +31,5 @@
     ending          the last words of a process
     sudden_end      says them where Python would not: os._exit, a signal that the process sends itself
 """
+
+from __future__ import annotations

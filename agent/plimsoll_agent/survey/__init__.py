@@ -6,3 +6,5 @@
     card   what a card is to PyTorch, and what its libraries want
     ranks  what NCCL takes on several cards, and how fast they reach each other
 """
+
+from __future__ import annotations

@@ -7,11 +7,19 @@ With `context` everything, on a real card; without, only the operations, which i
 process of its own, forked before CUDA is touched. Nothing of the user's is read. `ranks.py` asks several cards at once.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
 import sys
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plimsoll_agent.kinds import Function, Named, Torch
 
 SAMPLES = 2
 """How often each process is asked; the least counts, because others may use the card, too."""
@@ -38,7 +46,7 @@ class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
-def nvml(torch, index=0):
+def nvml(torch: Torch, index: int = 0) -> Any:
     """What this process holds of a device as NVML counts it, else what all hold."""
     library = ctypes.CDLL("libnvidia-ml.so.1")
     library.nvmlInit_v2()
@@ -47,7 +55,7 @@ def nvml(torch, index=0):
     if library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)):
         library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
 
-    def used():
+    def used() -> tuple[Any, Any]:
         n, rows, memory = ctypes.c_uint(256), (_Process * 256)(), _Memory()
         library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(n), rows)
         mine = [rows[i].used for i in range(n.value) if rows[i].pid == os.getpid() and rows[i].used < 1 << 62]
@@ -57,11 +65,11 @@ def nvml(torch, index=0):
     return used
 
 
-def _driver():
+def _driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def properties(torch):
+def properties(torch: Torch) -> Any:
     """What the driver says of the card."""
     it = torch.cuda.get_device_properties(0)
     torch.cuda.init()
@@ -83,7 +91,7 @@ def properties(torch):
     return res
 
 
-def clusters(torch):
+def clusters(torch: Torch) -> Any:
     """The multiprocessors of each cluster as cuDNN has them in a handle; none if they are not found there."""
     sm_count = torch.cuda.get_device_properties(0).multi_processor_count
     torch.nn.functional.conv2d(torch.zeros(1, 1, 8, 8, device="cuda"), torch.zeros(1, 1, 3, 3, device="cuda"))
@@ -91,7 +99,7 @@ def clusters(torch):
     ctypes.CDLL("libcudnn.so.9", mode=ctypes.RTLD_GLOBAL)
     if ctypes.CDLL(None).cudnnCreate(ctypes.byref(handle)):
         return None
-    words = list((ctypes.c_int * 0x90).from_address(handle.value))
+    words = list((ctypes.c_int * 0x90).from_address(handle.value or 0))
     # 24 numbers, the ones in use first; each version of cuDNN has them elsewhere.
     for at in range(0x10, len(words) - 24):
         used = [it for it in words[at : at + 24] if it]
@@ -101,11 +109,11 @@ def clusters(torch):
     return None
 
 
-def _random(torch, *shape, dtype=None):
+def _random(torch: Torch, *shape: Any, dtype: Any = None) -> Any:
     return torch.randn(*shape, dtype=dtype or torch.float32, device="cuda")
 
 
-def context_steps(torch):
+def context_steps(torch: Torch) -> Named:
     """What takes memory beside the allocator: a name and what brings it, in the order of one process."""
     f = torch.nn.functional
     return {
@@ -125,7 +133,7 @@ def context_steps(torch):
     }
 
 
-def _training(torch, dtype=None):
+def _training(torch: Torch, dtype: Any = None) -> None:
     net = torch.nn.Sequential(
         torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.BatchNorm2d(32), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(32 * 64, 256), torch.nn.LayerNorm(256), torch.nn.GELU(), torch.nn.Linear(256, 10)
     ).cuda()
@@ -138,7 +146,7 @@ def _training(torch, dtype=None):
         optimizer.zero_grad()
 
 
-def context(torch, name):
+def context(torch: Torch, name: str) -> Any:
     """What the process holds beside the allocator after each step."""
     torch.cuda.init()
     used = nvml(torch)
@@ -155,7 +163,7 @@ def context(torch, name):
 LINK_BYTES = 256 << 20
 
 
-def link(torch):
+def link(torch: Torch) -> Any:
     """Bytes in a second between pinned memory of the host and the device, to it and from it: the best of some."""
     here, there = torch.empty(LINK_BYTES, dtype=torch.uint8).pin_memory(), torch.empty(LINK_BYTES, dtype=torch.uint8, device="cuda")
     rows = []
@@ -172,7 +180,7 @@ def link(torch):
     return rows
 
 
-def host_step(torch):
+def host_step(torch: Torch) -> Any:
     """Seconds of a training step in which the host is all that takes time: the least of some rounds."""
     nn = torch.nn
     torch.manual_seed(0)
@@ -180,7 +188,7 @@ def host_step(torch):
     optimizer = torch.optim.AdamW(net.parameters())
     x, y = _random(torch, 32, 64), torch.randint(0, 10, (32,), device="cuda")
 
-    def step():
+    def step() -> None:
         nn.functional.cross_entropy(net(x), y).backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -196,13 +204,15 @@ def host_step(torch):
     return min(rounds[1:])
 
 
-def operations(torch):
+def operations(torch: Torch) -> Any:
     """Convolutions and products that tell engines apart, in the sizes of known networks and beside them."""
     f, half, single = torch.nn.functional, torch.bfloat16, torch.float32
     res = {}
 
-    def convolution(name, n, c, size, k, kernel, stride=1, groups=1, dtype=single, last=False):
-        def run():
+    def convolution(
+        name: str, n: int, c: Any, size: int, k: Any, kernel: Any, stride: int = 1, groups: int = 1, dtype: Any = single, last: bool = False
+    ) -> None:
+        def run() -> Iterator[Any]:
             layout = torch.channels_last if last else torch.contiguous_format
             x = _random(torch, n, c, size, size, dtype=dtype).to(memory_format=layout).requires_grad_()
             w = _random(torch, k, c // groups, kernel, kernel, dtype=dtype).to(memory_format=layout).requires_grad_()
@@ -220,8 +230,8 @@ def operations(torch):
         convolution("conv deep " + kind, 64, 512, 7, 512, 3, dtype=dtype, last=last)
         convolution("conv wide " + kind, 4, 64, 128, 128, 3, dtype=dtype, last=last)
 
-    def product(name, rows, inner, columns, dtype):
-        def run():
+    def product(name: str, rows: Any, inner: Any, columns: Any, dtype: Any) -> None:
+        def run() -> Iterator[Any]:
             x, w, b = _random(torch, rows, inner, dtype=dtype).requires_grad_(), _random(torch, columns, inner, dtype=dtype).requires_grad_(), _random(torch, columns, dtype=dtype)
             yield lambda: f.linear(x, w, b)
 
@@ -233,7 +243,7 @@ def operations(torch):
     return res
 
 
-def scratch(torch, run):
+def scratch(torch: Torch, run: Function) -> Any:
     """What the forward and the backward pass of one operation take at most of the allocator, beside what was there."""
     (forward,) = run()
     rows = []
@@ -250,7 +260,7 @@ def scratch(torch, run):
     return rows
 
 
-def all_operations(torch):
+def all_operations(torch: Torch) -> Any:
     """Each twice, as libraries make their handles the first time; the second counts."""
     res = {}
     for name, run in operations(torch).items():
@@ -262,7 +272,7 @@ def all_operations(torch):
     return res
 
 
-def _apart(torch, question):
+def _apart(torch: Torch, question: Any) -> Any:
     """The answer of a process of its own, in which CUDA has not been touched; None if it had none."""
     reads, writes = os.pipe()
     child = os.fork()
@@ -284,10 +294,10 @@ def _apart(torch, question):
     return json.loads(text) if text else None
 
 
-def main(out, everything):
+def main(out: Any, everything: Any) -> None:
     import torch
 
-    res = {"format": 1}
+    res: dict[str, Any] = {"format": 1}
     if everything:
         res["before"] = _nvml_whole()
         res["properties"] = _apart(torch, properties)
@@ -305,7 +315,7 @@ def main(out, everything):
         json.dump(res, file)
 
 
-def _nvml_whole():
+def _nvml_whole() -> Any:
     library, handle, memory = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), _Memory()
     library.nvmlInit_v2()
     library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))

@@ -6,6 +6,8 @@ One process for each of the first cards, up to eight, that do the same in step; 
 step. Then one process that is a job of its own. Nothing of the user's is read.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket
@@ -13,6 +15,10 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
 
 MOST = 8
 LARGE = 256 << 20
@@ -20,7 +26,7 @@ SECONDS = 100
 """No process of these takes as long; one that does waits for another that has ended."""
 
 
-def main(out):
+def main(out: Any) -> None:
     import torch
 
     world = min(MOST, torch.cuda.device_count())
@@ -32,7 +38,7 @@ def main(out):
         json.dump(res, file)
 
 
-def _job(world):
+def _job(world: int) -> list[Any] | None:
     """What each rank answered; none if one failed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -58,7 +64,7 @@ def _job(world):
     return [json.loads(it.splitlines()[-1]) for it in answers]
 
 
-def rank():
+def rank() -> None:
     """One rank: bytes held after each step, and bytes in a second that an all-gather brings to it."""
     import torch
     import torch.distributed as dist
@@ -72,7 +78,7 @@ def rank():
     small = torch.zeros(1024, device=device) + 1
     rows = {}
 
-    def look(name):
+    def look(name: str) -> None:
         torch.cuda.synchronize()
         mine, whole = used()
         rows[name] = (whole if mine is None else mine) - torch.cuda.memory_reserved(device)
@@ -102,7 +108,7 @@ def rank():
     print(json.dumps(rows))
 
 
-def _all_gather(torch, dist, device, world):
+def _all_gather(torch: Torch, dist: Torch, device: Any, world: int) -> int:
     """What comes to a rank in a second from the others."""
     part = torch.empty(LARGE // world, dtype=torch.uint8, device=device)
     whole = torch.empty(LARGE // world * world, dtype=torch.uint8, device=device)

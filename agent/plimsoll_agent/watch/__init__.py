@@ -11,3 +11,5 @@
 It reads counters of the allocator that are kept anyway, at the end of each step, and asks the driver at most once a
 second. Only where something grows is more looked at, once: the line that keeps it.
 """
+
+from __future__ import annotations
