@@ -90,7 +90,7 @@ def serve() -> None:
                 continue
             line, mounts = _line(orders)
             if not line:
-                for pidfd, (_, pid) in running.items():
+                for _, pid in running.values():
                     os.kill(pid, signal.SIGKILL)
                 return
             order = json.loads(line)

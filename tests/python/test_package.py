@@ -39,6 +39,12 @@ def test_types_are_strict_in_the_package_and_in_the_agent():
     assert ran.stdout == "Success: no issues found in %d source files\n" % n_files
 
 
+def test_the_agent_the_package_and_the_tests_are_linted():
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "agent", "python", "tests"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.parametrize(
     "given, bytes, shown",
     [

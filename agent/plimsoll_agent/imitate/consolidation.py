@@ -32,7 +32,7 @@ def wrap(module: Library) -> None:
             telling.pop()
 
     @functools.wraps(send)
-    def _broadcast_object(obj: Any, src_rank: Any, group: Any = dist.group.WORLD, device: Any = torch.device("cpu")) -> Any:
+    def _broadcast_object(obj: Any, src_rank: Any, group: Any = dist.group.WORLD, device: Any = torch.device("cpu")) -> Any:  # noqa: B008 - As PyTorch has it.
         if not telling or src_rank == dist.get_rank() or torch.device(device).type != "cuda":
             return send(obj, src_rank, group, device)
         buffer = io.BytesIO()

@@ -216,7 +216,7 @@ class Ghosts:
         return is_large and zipfile.is_zipfile(f)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _mode_class(torch: Torch) -> type:
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -336,7 +336,7 @@ class _Draws:
             generator.set_state(state)
         return bool(is_known)
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache  # noqa: B019 - It lives as long as the process.
     def _of_a_few(self, fill: Any, dtype: Any, n: int) -> Any:
         """How many numbers of 32 bits such a fill of a few takes: tried."""
         torch = self._torch

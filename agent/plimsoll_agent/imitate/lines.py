@@ -25,7 +25,7 @@ LARGEST = 1 << 31
 """What is larger is no size."""
 SAID, AS_BEFORE = 1, 2
 """What the phantom is told: what was written into what the program read."""
-_READERS = "item tolist __int__ __index__ __float__ __bool__ cpu to".split()
+_READERS = ["item", "tolist", "__int__", "__index__", "__float__", "__bool__", "cpu", "to"]
 _FORMATS = {"int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?", "float64": "d", "float32": "f", "float16": "e"}
 
 

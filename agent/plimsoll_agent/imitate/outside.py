@@ -42,11 +42,7 @@ ENVIRONMENT = {
 }
 """For processes that we do not reach otherwise, a launcher's or a program's without this agent."""
 
-CHANGING = (
-    "accept_ add_ batch_ cancel_ change_ comment_ copy_ create_ delete_ disable_ duplicate_ edit_ enable_ grant_ hide_ "
-    "merge_ move_ pause_ permanently_ preupload_ reject_ rename_ request_ rerun_ restart_ resume_ run_job run_uv_job scale_ "
-    "set_ super_squash suspend_ sync_ trigger_ unlike update_ upload_"
-).split()
+CHANGING = ["accept_", "add_", "batch_", "cancel_", "change_", "comment_", "copy_", "create_", "delete_", "disable_", "duplicate_", "edit_", "enable_", "grant_", "hide_", "merge_", "move_", "pause_", "permanently_", "preupload_", "reject_", "rename_", "request_", "rerun_", "restart_", "resume_", "run_job", "run_uv_job", "scale_", "set_", "super_squash", "suspend_", "sync_", "trigger_", "unlike", "update_", "upload_"]
 """How the names of those functions of huggingface_hub begin that change something on the hub."""
 
 _kept_off: list[str] = []

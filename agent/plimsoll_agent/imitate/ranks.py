@@ -59,8 +59,8 @@ def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
     if not torch.distributed.is_available():
         return
     objects = Objects(sys.modules[_C10D], lambda: bool(os.environ.get(WORLD)), recording.note)
-    for name, function in objects.replacements().items():
-        _replace(torch, name, function)
+    for name, by in objects.replacements().items():
+        _replace(torch, name, by)
     _wrap_destroy(torch, phantom)
     _tell_group_sizes(torch)
     _wrap_reducer(torch)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIZED = frozenset(
-    "zeros ones empty full rand randn randint randperm arange linspace eye new_zeros new_ones new_empty new_full resize_ view reshape unflatten expand "
-    "repeat repeat_interleave tile split split_with_sizes chunk tensor_split narrow topk unfold pad range".split()
+    ["zeros", "ones", "empty", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "new_zeros", "new_ones", "new_empty", "new_full", "resize_", "view", "reshape", "unflatten", "expand", "repeat", "repeat_interleave", "tile", "split", "split_with_sizes", "chunk", "tensor_split", "narrow", "topk", "unfold", "pad", "range"]
 )
 """What makes a tensor as large as an argument says, or turns a loop as often."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -35,7 +35,7 @@ def apply(torch: Torch, plan: Any, hooks: Hooks) -> None:
         version, asked = plan["version"], plan["remedies"]
         ids = [it["id"] for it in asked]
     except (ValueError, KeyError, TypeError) as error:
-        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error)
+        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error) from error
     if version != VERSION:
         raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
     unknown = [it for it in ids if it not in REMEDIES]

@@ -7,7 +7,7 @@ Howard et al., 2017).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plimsoll_agent.remedies.support.optimizers import made_optimizers
 from plimsoll_agent.run.refusal import CannotApply

@@ -5,7 +5,7 @@ The numbers are the same. A loss whose graph the script keeps (`retain_graph`, `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Named, Note, Tensor, Torch

@@ -19,9 +19,9 @@ from plimsoll_agent.remedies.support.blocks import blocks_of
 from plimsoll_agent.remedies.support.spread import spread
 
 if TYPE_CHECKING:
-    from plimsoll_agent.remedies.support.spread import Spread
     from plimsoll_agent.kinds import Function, Module, Named, Note, Tensor, Torch
     from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.remedies.support.spread import Spread
 
 
 def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:

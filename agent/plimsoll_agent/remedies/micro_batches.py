@@ -171,7 +171,10 @@ def recomputed(
         inside = functools.partial(around, start, end) if around else contextlib.nullcontext
         with rerun.spectral_kept(torch, module, start > 0):
             if as_a_whole:
-                run = lambda inputs: call(*inputs[0], **inputs[1])
+
+                def run(inputs: tuple[Arguments, Named]) -> Any:
+                    return call(*inputs[0], **inputs[1])
+
                 output = again.without_graph(torch, "micro-batches", module, run, (part_args, part_kwargs), trained, inside)
             else:
                 output = torch.utils.checkpoint.checkpoint(

@@ -16,11 +16,11 @@ from plimsoll_agent.remedies.support.spread import spread
 from plimsoll_agent.run.refusal import unsuited
 
 if TYPE_CHECKING:
-    from plimsoll_agent.remedies.support.spread import Spread
     from collections.abc import Sequence
 
     from plimsoll_agent.kinds import Function, Module, Named, Note, Optimizer, Tensor, Torch
     from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.remedies.support.spread import Spread
 
 
 def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:

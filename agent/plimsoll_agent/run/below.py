@@ -57,7 +57,7 @@ def entered(torch: Torch) -> None:
     _settings(torch)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _consists_of_others(torch: Torch, function: Operator) -> bool:
     return function.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 

@@ -20,7 +20,6 @@ from plimsoll_agent.run.refusal import behind
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Described, OfPhantom, Torch
-    from plimsoll_agent.run.later import Later
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.oom import OutOfMemory
     from plimsoll_agent.run.recording import Recording

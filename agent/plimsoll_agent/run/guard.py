@@ -11,7 +11,6 @@ import functools
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from plimsoll_agent.kinds import Note, P, R
 

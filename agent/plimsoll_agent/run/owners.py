@@ -127,7 +127,7 @@ class Owners:
 def _child(module: Module, name: str) -> Module | None:
     # TorchScript's modules keep theirs in a mapping that has no `get`.
     children = module._modules
-    return children[name] if name in children else None
+    return children[name] if name in children else None  # noqa: SIM401
 
 
 def _unwrapped(root: Module) -> Module:

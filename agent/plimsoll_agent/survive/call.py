@@ -21,8 +21,8 @@ from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from plimsoll_agent.kinds import Arguments, Function, Module, Named, Nested, Packed, Tensor, Torch
     from plimsoll_agent.remedies.support.hooks import Hooks
@@ -148,7 +148,7 @@ class Call:
         try:
             self.check(for_backward=True)
         except CannotRedo as refused:
-            raise RuntimeError("plimsoll run --survive: backward asks for what was let go of, and the call cannot be made again: %s" % refused)
+            raise RuntimeError("plimsoll run --survive: backward asks for what was let go of, and the call cannot be made again: %s" % refused) from refused
         count = 0
 
         def pack(tensor: Tensor) -> None:
@@ -373,7 +373,7 @@ def _is_the_scripts(function: Any) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)
+    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004 - Its code is wanted.
     return code is not None and frames.is_users(code.co_filename)
 
 

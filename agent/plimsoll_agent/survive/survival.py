@@ -33,8 +33,8 @@ from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
-from plimsoll_agent.survive.draws import CannotDraw, Draws
 from plimsoll_agent.survive.call import Call, Pass, Waiting
+from plimsoll_agent.survive.draws import CannotDraw, Draws
 from plimsoll_agent.survive.state import Places
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ Steps are kept in buckets, each twice as long once there are many, so that a run
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -101,10 +101,8 @@ def with_gradients(torch: Torch, remedy: str, tensors: Any, leaves: Any, gradien
     return _function(torch).apply(remedy, gradients_of, len(tensors), *tensors, *leaves) if tensors else ()
 
 
-def _function(torch: Torch, made: Any = {}) -> Any:
-    if torch in made:
-        return made[torch]
-
+@functools.cache
+def _function(torch: Torch) -> Any:
     class WithGradients(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, remedy: str, gradients_of: Function, n: int, *tensors: Any) -> Any:
@@ -123,7 +121,6 @@ def _function(torch: Torch, made: Any = {}) -> Any:
                 raise unsuited(ctx.remedy, "this script: it wants the gradient of a gradient")
             return (None, None, None, *[None] * ctx.n, *gradients_of(gradients))
 
-    made[torch] = WithGradients
     return WithGradients
 
 

@@ -130,7 +130,7 @@ def _keeps(torch: Torch, function: Operator) -> bool:
     return torch.Tag.pointwise in function.tags or _is_view(function) or _name(function) in _KEEPS
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _is_view(function: Operator) -> bool:
     """Whether what comes out is a view of what goes in."""
     return any(it.alias_info is not None and not it.alias_info.is_write for it in function._schema.returns)
