@@ -5,6 +5,8 @@
     support       is this a torch that we know?
     imports       which functions of the driver a torch asks for, and whether all have an answer
     agent         wires everything together once torch has been imported
+    settings      what this run is asked for: the variables of the environment, read once
+    patch         the one door by which something of PyTorch's is replaced
     kinds         names of types, for annotations
     own_statements  what a script imports, and whether before anything else: read, not run
     nursery       a process that has imported torch, and forks one child for each run

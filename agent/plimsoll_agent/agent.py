@@ -1,29 +1,6 @@
 """Wires the agent together, once torch has been imported.
 
-Everything that reaches into PyTorch is here or in the `install` of the module that owns it. What is
-replaced in PyTorch, all of it:
-
-    nn.Module: __call__, train               modules
-    nn.Module.zero_grad                      below
-    optim.Optimizer: __init__, zero_grad, profile_hook_step   below
-    autograd.backward, autograd.grad         below
-    torch.compile                            below, to step aside
-    what a plan says, PLIMSOLL_BATCH_LENGTH, PLIMSOLL_SITES   remedies, worst_sequence, sites
-    the DataLoader's __next__, with PLIMSOLL_IMAGE_SIZE   worst_size
-    a loader with workers: _reset, _get_data, with PLIMSOLL_UNHURRIED   unhurried
-    _MapDatasetFetcher.fetch, in a nursery's children   batches
-    Tensor: normal_, uniform_, with PLIMSOLL_GHOST_WEIGHTS=stand-ins   ghosts
-    nn.functional's losses, jit.script       survival, with PLIMSOLL_SURVIVE
-    multiprocessing.spawn._wrap              below
-    torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
-    distributed: rendezvous and what else needs other ranks; launchers   ranks
-    OutOfMemoryError.__init__                oom
-    Tensor: item, tolist, __int__, __index__, __float__, __bool__, cpu, to   lines, with --assume FILE:LINE=NUMBER
-    cuda.mem_get_info, accelerator.get_memory_info, _C._CudaDeviceProperties.total_memory   asked_size
-    SummaryWriter.__init__ (TensorBoard's)   trackers, in a watched run
-    os._exit, os.kill, os.killpg, signal.raise_signal, signal.alarm, signal.setitimer   sudden_end
-    threading._make_invoke_excepthook, multiprocessing.process.BaseProcess._bootstrap   uncaught
-    _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
+Everything that reaches into PyTorch is here or in the `install` of the module that owns it, and goes through `patch`, the one door.
 """
 
 from __future__ import annotations
@@ -33,9 +10,10 @@ import functools
 import os
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import remedies, support
+from plimsoll_agent import patch, remedies, support
 from plimsoll_agent.imitate import autotune, batches, descent, detectors, outside, phantom, ranks
 from plimsoll_agent.imitate.asked_size import AskedSize
 from plimsoll_agent.imitate.ghosts import Ghosts
@@ -58,6 +36,7 @@ from plimsoll_agent.run.stopwatch import Stopwatch
 from plimsoll_agent.run.sudden_end import SuddenEnd
 from plimsoll_agent.run.tensors import Tensors
 from plimsoll_agent.run.training_steps import Steps
+from plimsoll_agent.settings import Settings, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +54,7 @@ def install(torch: Torch) -> None:
     global _agent
     session = os.environ.get("PLIMSOLL_SESSION")
     if _agent is None and session:
-        _agent = Agent(torch, session)
+        _agent = Agent(torch, session, read())
         _agent.install()
 
 
@@ -88,45 +67,33 @@ def begin_late(torch: Torch, session: str, events: Any, asleep: bool = False) ->
     """Starts the agent in a program that is under way, and asked for it itself (`plimsoll.record`, `plimsoll.watch`).
     With `asleep` nothing is recorded yet."""
     global _agent
-    settings = {"PLIMSOLL_MODE": "run", "PLIMSOLL_STOP": "until-exit", "PLIMSOLL_EVENTS": str(events)}
-    if asleep:
-        settings["PLIMSOLL_STACKS"] = "asleep"
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        _agent = Agent(torch, session)
-        _agent.install()
-        _agent.wrap_optimizers_in_use()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    asked = replace(read(), is_real=True, stop="until-exit", most_events=int(events))
+    _agent = Agent(torch, session, replace(asked, stacks="asleep") if asleep else asked)
+    _agent.install()
+    _agent.wrap_optimizers_in_use()
     return _agent
 
 
 class Agent:
     """The agent of one process."""
 
-    def __init__(self, torch: Torch, session: str) -> None:
-        self._torch = torch
+    def __init__(self, torch: Torch, session: str, asked: Settings) -> None:
+        self._torch, self._asked = torch, asked
         self.live = True
         self._recording = recording = Recording(session)
         guard.report_to(recording.note)
         recording.seconds_imports = 0.0
-        self._memory = memory = Memory(torch, recording.note)
+        self._memory = memory = Memory(torch, recording.note, asked.most_events)
         self._owners = Owners()
         self._phases = phases = Phases(memory, recording)
-        # Somebody's training on the machine's own devices, with ranks that are there.
-        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
+        self._is_real = asked.is_real
         self._stopping = Stopping(self._finish, recording, self._is_real)
-        self._steps = steps = Steps(memory, phases, recording, self._stopping, _goal(recording))
+        self._steps = steps = Steps(memory, phases, recording, self._stopping, _goal(asked.stop, recording), asked.hopeless)
         self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
         self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
         self._phantom = Phantom(torch, recording)
         self._asked_size = AskedSize(torch, recording)
-        self._ghosts = Ghosts(torch, recording, steps.optimizers)
+        self._ghosts = Ghosts(torch, recording, steps.optimizers, asked.ghost_weights)
         self._ending = ending.Ending(
             torch, recording, memory, steps, self._tensors, self._oom, self._phantom, self._stopping
         )
@@ -143,24 +110,21 @@ class Agent:
         )
         self._modules.around_call = self._ghosts.leaves_for
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
-        which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
-        self._sampling = Sampling(memory, phases, self._modules, recording, which)
+        self._sampling = Sampling(memory, phases, self._modules, recording, asked.stacks if asked.is_real else "")
         steps.after_step = self._after_step
         self._epochs = Epochs()
         if steps.goal in ("validation", "one-validation"):
             steps.later = Later(self._epochs, recording, self._stopping, self._calls_beside_training, self._has_company)
         steps.before_stop = self._tensors.all
         self._last_named_step = self._mode_changes = 0
-        self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
-        self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
+        self._meter = Meter(torch, recording) if asked.meter else None
+        self._stopwatch = Stopwatch(torch, recording) if asked.measure else None
         self._survival: Survival | None
         self._watcher: Watcher | None
         self._survival = self._watcher = None
         self._before_end: list[Callable[[], object]] = []
-        watching = os.environ.get("PLIMSOLL_WATCH")
-        if watching:
-            expected = os.environ.get("PLIMSOLL_EXPECTED", "")
-            self.watch(os.environ.get("PLIMSOLL_LABEL"), int(expected) if expected.isdigit() else None, watching == "status")
+        if asked.watch:
+            self.watch(asked.label, asked.expected, asked.watch == "status")
 
     def install(self) -> None:
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -202,35 +166,35 @@ class Agent:
 
     def _change_the_program(self) -> None:
         """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
-        torch, recording = self._torch, self._recording
+        torch, recording, asked = self._torch, self._recording, self._asked
         hooks = Hooks(torch, recording)
         # Few runs ask for any of these, so few import them. What survives is outermost.
-        if os.environ.get("PLIMSOLL_SURVIVE"):
+        if asked.survive:
             from plimsoll_agent.survive import survival
 
             self._survival = survival.apply(torch, hooks, recording, self._oom, lambda: self._steps.done)
-        if os.environ.get("PLIMSOLL_BATCH_LENGTH"):
+        if asked.batch_length:
             from plimsoll_agent.imitate import worst_sequence
 
-            worst_sequence.apply(torch, os.environ["PLIMSOLL_BATCH_LENGTH"], hooks, recording)
-        if os.environ.get("PLIMSOLL_IMAGE_SIZE"):
+            worst_sequence.apply(torch, asked.batch_length, hooks, recording)
+        if asked.image_size:
             from plimsoll_agent.imitate import worst_size
 
-            self._before_end.append(worst_size.apply(torch, os.environ["PLIMSOLL_IMAGE_SIZE"], recording))
-        if os.environ.get("PLIMSOLL_HALF"):
+            self._before_end.append(worst_size.apply(torch, asked.image_size, recording))
+        if asked.half:
             from plimsoll_agent.imitate import half
 
-            half.apply(torch, os.environ["PLIMSOLL_HALF"], hooks)
-        if os.environ.get("PLIMSOLL_UNHURRIED"):
+            half.apply(torch, asked.half, hooks)
+        if asked.unhurried:
             from plimsoll_agent.imitate import unhurried
 
             unhurried.install(torch)
-        if os.environ.get("PLIMSOLL_SITES"):
+        if asked.sites:
             from plimsoll_agent.survey import sites
 
             self._before_end.append(sites.apply(torch, hooks, recording))
-        if os.environ.get("PLIMSOLL_PLAN"):
-            remedies.apply(torch, os.environ["PLIMSOLL_PLAN"], hooks)
+        if asked.plan:
+            remedies.apply(torch, asked.plan, hooks)
         hooks.install()
 
     def saw(self, error: BaseException) -> None:
@@ -259,9 +223,9 @@ class Agent:
         if self._watcher is not None:
             self._watcher.finish()
         self._steps.watching = self._watcher = None
-        if os.environ.get("PLIMSOLL_WATCH") == "status":
+        if self._asked.watch == "status":
             # `plimsoll top` sees it as before.
-            self.watch(os.environ.get("PLIMSOLL_LABEL"), None, is_quiet=True)
+            self.watch(self._asked.label, None, is_quiet=True)
 
     def step_by_hand(self, step: int) -> None:
         """A step has ended because the program says so; what counted as a step before does no longer."""
@@ -309,7 +273,7 @@ class Agent:
             self._recording.note("torch-version", remark)
         self._memory.start()
         self._sampling.cuda_started()
-        self._memory.limit(os.environ.get("PLIMSOLL_LIMIT_RESERVED"))
+        self._memory.limit(self._asked.most_reserved)
         self._oom.observe()
         self._phantom.watch_reads()
         if self._watcher is not None:
@@ -432,7 +396,6 @@ class Agent:
         agent, steps, optimizer_class = self, self._steps, self._torch.optim.Optimizer
         hook_step, make = optimizer_class.profile_hook_step, optimizer_class.__init__
 
-        @functools.wraps(make)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 make(self, *args, **kwargs)
@@ -443,14 +406,13 @@ class Agent:
                 steps.optimizer_made(self)
 
         # PyTorch puts every optimizer class's `step` through this function, whoever wrote it.
-        @functools.wraps(hook_step)
         def hooked_step(step: Function) -> Any:
             step = hook_step(step)
 
             return functools.wraps(step)(agent._counted_step(step))
 
-        optimizer_class.__init__ = __init__
-        optimizer_class.profile_hook_step = staticmethod(hooked_step)
+        patch.put(optimizer_class, "__init__", __init__)
+        patch.put(optimizer_class, "profile_hook_step", staticmethod(hooked_step))
 
     def wrap_optimizers_in_use(self) -> None:
         """PyTorch wraps a class's `step` when its first object is made; those that were made before us."""
@@ -460,16 +422,15 @@ class Agent:
             classes += owner.__subclasses__()
             step = owner.__dict__.get("step")
             if getattr(step, "hooked", False):
-                owner.step = functools.wraps(step)(self._counted_step(step))
+                patch.put(owner, "step", functools.wraps(step)(self._counted_step(step)))
 
     def _wrap_zero_grad(self) -> None:
         for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):
-            owner.zero_grad = self._wrapped_zero_grad(owner.zero_grad)
+            patch.replace(owner, "zero_grad", self._wrapped_zero_grad)
 
     def _wrapped_zero_grad(self, zero_grad: Function) -> Function:
         phases = self._phases
 
-        @functools.wraps(zero_grad)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if not self.live:
                 return zero_grad(*args, **kwargs)
@@ -508,7 +469,7 @@ class Agent:
                 if began:
                     phases.end(OPTIMIZER)
                 if returned and args:
-                    steps.optimizer_stepped(args[0], outermost)
+                    steps.optimizer_stepped(args[0], bool(outermost))
             self._stopping.here(phases.thread)
             return result
 
@@ -517,12 +478,11 @@ class Agent:
     def _wrap_backward(self) -> None:
         autograd = self._torch.autograd
         for name in ("backward", "grad"):  # Tensor.backward calls the former.
-            setattr(autograd, name, self._wrapped_backward(getattr(autograd, name)))
+            patch.replace(autograd, name, self._wrapped_backward)
 
     def _wrapped_backward(self, run: Function) -> Function:
         counts = run.__name__ == "backward"
 
-        @functools.wraps(run)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if not self.live:
                 return run(*args, **kwargs)
@@ -549,7 +509,6 @@ class Agent:
     def _wrap_compile(self) -> None:
         compile = self._torch.compile
 
-        @functools.wraps(compile)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("disable"):
                 self._step_aside_for_compile()
@@ -558,10 +517,10 @@ class Agent:
                 self._meter.meets_compiled()
             return res
 
-        self._torch.compile = wrapped
+        patch.put(self._torch, "compile", wrapped)
 
     def _share_batches(self) -> None:
-        batches.install(self._torch)
+        batches.install(self._torch, self._asked.own_batches)
 
     def _watch_autotune(self) -> None:
         autotune.watch(self._recording)
@@ -605,7 +564,6 @@ class Agent:
         spawn: Any = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
         run = spawn._wrap
 
-        @functools.wraps(run)
         def _wrap(function: Function, *args: Any) -> Any:
             @functools.wraps(function)
             def observed(*args: Any) -> Any:
@@ -617,13 +575,12 @@ class Agent:
 
             return run(observed, *args)
 
-        spawn._wrap = _wrap
+        patch.put(spawn, "_wrap", _wrap)
 
 
-def _goal(recording: Recording) -> int | str:
+def _goal(text: str, recording: Recording) -> int | str:
     """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps; "one-validation" is one
     without a look whether memory rises some steps later."""
-    text = os.environ.get("PLIMSOLL_STOP") or "steady"
     kind, _, number = text.partition(":")
     if kind == "steps" and number.isdigit() and int(number) > 0:
         return int(number)

@@ -29,7 +29,7 @@ import threading
 import types
 import weakref
 
-from plimsoll_agent import own_statements
+from plimsoll_agent import own_statements, patch
 from plimsoll_agent.imitate import batches, draws
 from plimsoll_agent.run import frames
 
@@ -281,7 +281,7 @@ def _become(program: Any, order: Any) -> None:
     sys.argv = [program.get("name", module)] + order["arguments"]
     torch = sys.modules["torch"]
     # An import may have asked for the number of devices, which on a real GPU spoils a fork.
-    torch.cuda._is_in_bad_fork = lambda: False
+    patch.put(torch.cuda, "_is_in_bad_fork", lambda: False)
     _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
     from plimsoll_agent import agent
 

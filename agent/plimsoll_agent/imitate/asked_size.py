@@ -6,11 +6,11 @@ the program. NVML, which `nvidia-smi` and pynvml ask, is the phantom's affair.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 
@@ -49,7 +49,7 @@ class AskedSize:
                 self._asked("total_memory", sys._getframe(1))
                 return get(props)
 
-            properties.total_memory = property(total_memory, doc=real.__doc__)
+            patch.put(properties, "total_memory", property(total_memory, doc=real.__doc__))
 
     def _wrap(self, modules: Any, name: str, called: Any) -> None:
         """The function `name` of the first of `modules`, which the others have from it."""
@@ -57,14 +57,13 @@ class AskedSize:
         if real is None:
             return
 
-        @functools.wraps(real)
         def call(*args: Any, **kwargs: Any) -> Any:
             self._asked(called, sys._getframe(1))
             return real(*args, **kwargs)
 
         for module in modules:
             if getattr(module, name, None) is real:
-                setattr(module, name, call)
+                patch.put(module, name, call)
 
     @guarded
     def _asked(self, called: Any, frame: FrameType) -> None:

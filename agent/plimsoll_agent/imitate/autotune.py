@@ -15,6 +15,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import failed
 
@@ -107,9 +108,8 @@ def _fewer_configs(module: Library, say: Function) -> None:
     tuner = module.CachingAutotuner
     # The inner one, of 2.9 and later, is what the other calls.
     name = next(it for it in ("_coordinate_descent_tuning", "coordinate_descent_tuning") if hasattr(tuner, it))
-    make, descend = tuner.__init__, getattr(tuner, name)
+    make = tuner.__init__
 
-    @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         # Without max-autotune there are a handful, and what each is timed with is taken one after the other.
@@ -118,7 +118,6 @@ def _fewer_configs(module: Library, say: Function) -> None:
             self.configs = self.configs[:2]
             say()
 
-    @functools.wraps(descend)
     def stay(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:
         # It would compile every neighbour of every kernel, and stay where it is.
         self.bench(launcher, *args, **kwargs)
@@ -126,8 +125,8 @@ def _fewer_configs(module: Library, say: Function) -> None:
         say()
         return launcher
 
-    tuner.__init__ = __init__
-    setattr(tuner, name, stay)
+    patch.put(tuner, "__init__", __init__)
+    patch.put(tuner, name, stay)
 
 
 def _fewer_times(module: Library) -> None:
@@ -139,23 +138,20 @@ def _fewer_times(module: Library) -> None:
     known = inspect.signature(bench).parameters
     few = {name: n for name, n in (("memory_warmup_iters", 1), ("benchmark_iters", ENOUGH)) if name in known}
 
-    @functools.wraps(bench)
     def benchmark_gpu(self: Any, timed: Any, *args: Any, **kwargs: Any) -> Any:
         return bench(self, timed, *args, **(kwargs if args else {**few, **kwargs}))
 
-    benchmarker.benchmark_gpu = benchmark_gpu
+    patch.put(benchmarker, "benchmark_gpu", benchmark_gpu)
 
 
 def _fewer_timed(module: Library, say: Function) -> None:
     tuner = module.Autotuner
     prune, bench = tuner.prune_configs, tuner._bench
 
-    @functools.wraps(prune)
     def prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._plimsoll_timed = 0  # Once before all of them.
         return prune(self, *args, **kwargs)
 
-    @functools.wraps(bench)
     def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "_plimsoll_timed", 0) >= ENOUGH:
             say()
@@ -165,7 +161,8 @@ def _fewer_timed(module: Library, say: Function) -> None:
             self._plimsoll_timed = getattr(self, "_plimsoll_timed", 0) + 1
         return timings
 
-    tuner.prune_configs, tuner._bench = prune_configs, _bench
+    patch.put(tuner, "prune_configs", prune_configs)
+    patch.put(tuner, "_bench", _bench)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

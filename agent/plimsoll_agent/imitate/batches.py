@@ -19,7 +19,6 @@ import io
 import itertools
 import math
 import mmap
-import os
 import pickle
 import random
 import struct
@@ -29,6 +28,7 @@ import types
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.imitate.ghosts import LARGE, repeat
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.host_random import HostRandom
@@ -36,7 +36,6 @@ from plimsoll_agent.run.host_random import HostRandom
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Torch
 
-SETTING = "PLIMSOLL_OWN_BATCHES"
 SLOTS, SLOT = 512, 1 << 17
 """At most so many batches, and bytes of each."""
 WORTH = 2e-3
@@ -59,14 +58,13 @@ def share() -> None:
     _shared = mmap.mmap(-1, SLOTS * SLOT)
 
 
-def install(torch: Torch) -> None:
+def install(torch: Torch, makes_its_own: bool) -> None:
     """Workers of this process look there first; nothing without a nursery, or where each run makes its own."""
-    if _shared is None or os.environ.get(SETTING):
+    if _shared is None or makes_its_own:
         return
     fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
     fetch = fetcher.fetch
 
-    @functools.wraps(fetch)
     def wrapped(self: Any, indices: Any) -> Any:
         if torch.utils.data.get_worker_info() is None or getattr(self, "_plimsoll_makes_its_own", False):
             return fetch(self, indices)
@@ -92,7 +90,7 @@ def install(torch: Torch) -> None:
                 failed("batches.keep", error)
         return result
 
-    fetcher.fetch = wrapped
+    patch.put(fetcher, "fetch", wrapped)
 
 
 # What is kept.

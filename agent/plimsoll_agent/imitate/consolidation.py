@@ -6,10 +6,11 @@ optimizer holds by then: states as ours are, for the parameters that are its par
 
 from __future__ import annotations
 
-import functools
 import io
 import sys
 from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Library, Named, Tensor, Torch
@@ -23,7 +24,6 @@ def wrap(module: Library) -> None:
     send, consolidate = module._broadcast_object, module.ZeroRedundancyOptimizer.consolidate_state_dict
     telling = []
 
-    @functools.wraps(consolidate)
     def consolidate_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         telling.append(self)
         try:
@@ -31,7 +31,6 @@ def wrap(module: Library) -> None:
         finally:
             telling.pop()
 
-    @functools.wraps(send)
     def _broadcast_object(obj: Any, src_rank: Any, group: Any = dist.group.WORLD, device: Any = torch.device("cpu")) -> Any:  # noqa: B008 - As PyTorch has it.
         if not telling or src_rank == dist.get_rank() or torch.device(device).type != "cuda":
             return send(obj, src_rank, group, device)
@@ -45,8 +44,8 @@ def wrap(module: Library) -> None:
         buffer.seek(0)
         return torch.load(buffer, map_location=device, weights_only=False)
 
-    module._broadcast_object = _broadcast_object
-    module.ZeroRedundancyOptimizer.consolidate_state_dict = consolidate_state_dict
+    patch.put(module, "_broadcast_object", _broadcast_object)
+    patch.put(module.ZeroRedundancyOptimizer, "consolidate_state_dict", consolidate_state_dict)
 
 
 def _state_of(torch: Torch, zero: Any, rank: int) -> Named:

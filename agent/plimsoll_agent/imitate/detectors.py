@@ -8,10 +8,10 @@ what the targets have, which are known, each with the proposals that overlap it 
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import guarded
 
@@ -121,16 +121,10 @@ def _watch_levels(kind: type[Any]) -> None:
 
 
 def _wrap_once(kind: type[Any], around: Any, name: str = "__call__") -> None:
-    call = getattr(kind, name)
-    if getattr(call, "plimsolls", False):
-        return
+    def wrapped(call: Function) -> Function:
+        return lambda self, *args: around(call, self, *args)
 
-    @functools.wraps(call)
-    def wrapped(self: Any, *args: Any) -> Any:
-        return around(call, self, *args)
-
-    wrapped.plimsolls = True  # type: ignore[attr-defined]
-    setattr(kind, name, wrapped)
+    patch.replace(kind, name, wrapped, once=True)
 
 
 @guarded

@@ -25,6 +25,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.imitate import draws
 from plimsoll_agent.imitate.phantom import function
 from plimsoll_agent.run import below, host
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Function, Module, Named, Operator, Optimizer, Tensor, Torch
     from plimsoll_agent.run.recording import Recording
 
-SETTING = "PLIMSOLL_GHOST_WEIGHTS"
-"""`on`: from the start; `off`: never; `stand-ins`: never, and large random fills repeat a few numbers (see `StandIns`); anything
-else: when the weights on the host become many."""
 LARGE = 1 << 20
 """Bytes of a tensor that may be a ghost: programs do not steer by longer ones."""
 SHARE = 8
@@ -57,10 +55,10 @@ _AS_IT_IS = {"set_", "resize_", "resize_as_", "_resize_output_", "is_pinned", "_
 class Ghosts:
     """Decides when weights become ghosts, and when they need not any more."""
 
-    def __init__(self, torch: Torch, recording: Recording, optimizers: Callable[[], list[Optimizer]]) -> None:
+    def __init__(self, torch: Torch, recording: Recording, optimizers: Callable[[], list[Optimizer]], which: str) -> None:
         self._torch = torch
         self._recording = recording
-        self._optimizers = optimizers
+        self._optimizers, self._which = optimizers, which
         self._real = 0
         self._limit = 0
         self._hook = None
@@ -70,8 +68,7 @@ class Ghosts:
     def install(self) -> None:
         """Does nothing without a phantom that can make ghosts."""
         take, gone = function("plimsoll_phantom_ghost"), function("plimsoll_phantom_ghost_gone")
-        setting = os.environ.get(SETTING, "")
-        if take is None or gone is None or setting == "off":
+        if take is None or gone is None or self._which == "off":
             return
         take.argtypes, take.restype = [ctypes.c_size_t], ctypes.c_void_p
         gone.argtypes, gone.restype = [ctypes.c_void_p], None
@@ -79,14 +76,14 @@ class Ghosts:
         if drawn is not None:
             drawn.argtypes, drawn.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64], ctypes.c_int
         self._memory = take, gone, drawn
-        if setting == "stand-ins":
+        if self._which == "stand-ins":
             StandIns(self._torch, drawn).install()
             return
         self._limit = min(MOST_REAL, (host.free_memory() or MOST_REAL * SHARE) // SHARE)
         self._wrap_load()
         self._wrap_mapped_files()
         self._wrap_executors()
-        if setting == "on":
+        if self._which == "on":
             self._begin("--ghost-weights is on")
             return
         hook = guarded(self._registered)
@@ -142,6 +139,7 @@ class Ghosts:
         if not self._mode.is_over:
             self._mode.__enter__()
 
+    @guarded
     def training_begins(self) -> None:
         """Called before each backward: without weights on the host there is nothing left to do."""
         mode = self._mode
@@ -167,20 +165,18 @@ class Ghosts:
         torch = self._torch
         load = torch.load
 
-        @functools.wraps(load)
         def wrapped(f: Any, *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("mmap") is None and self._is_large_checkpoint(f):
                 kwargs["mmap"] = True
             return load(f, *args, **kwargs)
 
-        torch.load = wrapped
+        patch.put(torch, "load", wrapped)
 
     def _wrap_mapped_files(self) -> None:
         """Weights in a file that is mapped, as safetensors does it: read in pieces, by whichever thread."""
         storage = self._torch.UntypedStorage
         map_file = storage.from_file
 
-        @functools.wraps(map_file)
         def from_file(filename: str, *args: Any, **kwargs: Any) -> Any:
             try:
                 if self._mode is None:
@@ -189,17 +185,16 @@ class Ghosts:
                 failed("ghosts.from_file", error)
             return map_file(filename, *args, **kwargs)
 
-        storage.from_file = staticmethod(from_file)
+        patch.put(storage, "from_file", staticmethod(from_file))
 
     def _wrap_executors(self) -> None:
         """A mode belongs to one thread; libraries load and convert weights in several."""
         submit: Function = ThreadPoolExecutor.submit
 
-        @functools.wraps(submit)
         def wrapped(executor: Any, fn: Function, /, *args: Any, **kwargs: Any) -> Any:
             return submit(executor, self._in_mode, fn, *args, **kwargs)
 
-        ThreadPoolExecutor.submit = wrapped  # type: ignore[method-assign]
+        patch.put(ThreadPoolExecutor, "submit", wrapped)
 
     def _in_mode(self, fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
@@ -267,10 +262,9 @@ class StandIns:
         """`torch.nn.init`, and so every layer, fills its weights by these methods."""
         tensor = self._torch.Tensor
         for name in ("normal_", "uniform_"):
-            setattr(tensor, name, self._wrapped(name, getattr(tensor, name)))
+            patch.replace(tensor, name, functools.partial(self._wrapped, name))
 
     def _wrapped(self, name: str, fill: Any) -> Function:
-        @functools.wraps(fill)
         def wrapped(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
             try:
                 if self._filled(name, fill, tensor, args, kwargs):

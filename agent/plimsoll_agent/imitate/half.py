@@ -6,10 +6,10 @@ of a script without one are made smaller at the call of the model. Where there i
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import nested
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def _half_of_samples(torch: Torch) -> None:
     seen: weakref.WeakSet[Any]
     make, seen = DataLoader.__init__, weakref.WeakSet()
 
-    @functools.wraps(make)
     def __init__(self: Any, dataset: Any, batch_size: int = 1, *args: Any, **kwargs: Any) -> None:
         sampler = kwargs.get("batch_sampler")
         if sampler is None and batch_size is not None:
@@ -44,7 +43,7 @@ def _half_of_samples(torch: Torch) -> None:
         if isinstance(self.batch_sampler, BatchSampler):
             seen.add(self.batch_sampler)  # Who wraps a loader makes another one of its sampler.
 
-    DataLoader.__init__ = __init__
+    patch.put(DataLoader, "__init__", __init__)
 
 
 class Images:
@@ -60,14 +59,13 @@ class Images:
         iterator_class = dataloader._BaseDataLoaderIter
         original = iterator_class.__next__
 
-        @functools.wraps(original)
         def __next__(iterator: Any) -> Any:
             batch = original(iterator)
             size = self._size(batch)
             self._are_loaded |= size is not None
             return batch if size is None else self._smaller(batch, size)
 
-        iterator_class.__next__ = __next__
+        patch.put(iterator_class, "__next__", __next__)
 
     def around_call(self, module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         size = None if self._are_loaded else self._size((args, kwargs))

@@ -14,6 +14,8 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -87,7 +89,7 @@ class Lines:
         for name in _READERS:
             own = getattr(tensor, name, None)
             if own is not None:
-                setattr(tensor, name, self._telling(own))
+                patch.put(tensor, name, self._telling(own))
 
     def _telling(self, own: Any) -> Function:
         @functools.wraps(own)

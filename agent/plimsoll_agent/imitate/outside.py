@@ -21,6 +21,8 @@ import importlib.machinery
 import os
 import sys
 
+from plimsoll_agent import patch
+
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,28 +134,29 @@ def _with(function: Function, name: str, **settings: Any) -> Function:
 
 
 def _wandb(module: Library) -> None:
-    module.init = _with(module.init, "wandb", mode="disabled")
-    module.login = lambda *args, **kwargs: _off("wandb") or True
+    patch.put(module, "init", _with(module.init, "wandb", mode="disabled"))
+    patch.put(module, "login", lambda *args, **kwargs: _off("wandb") or True)
 
 
 def _wandb_init(module: Library) -> None:
     # `wandb.init` is this one under another name; integrations import it from here.
-    module.init = _with(module.init, "wandb", mode="disabled")
+    patch.put(module, "init", _with(module.init, "wandb", mode="disabled"))
 
 
 def _neptune(module: Library) -> None:
     for name in ("init_run", "init_model", "init_model_version", "init_project"):
         if hasattr(module, name):
-            setattr(module, name, _with(getattr(module, name), "neptune", mode="debug"))
-    module.Run.__init__ = _with(module.Run.__init__, "neptune", mode="debug")
+            patch.put(module, name, _with(getattr(module, name), "neptune", mode="debug"))
+    patch.put(module.Run, "__init__", _with(module.Run.__init__, "neptune", mode="debug"))
 
 
 def _comet(module: Library) -> None:
-    module.start = _with(module.start, "comet_ml", online=False)
-    module.login = module.init = lambda *args, **kwargs: _off("comet_ml")
+    patch.put(module, "start", _with(module.start, "comet_ml", online=False))
+    for name in ("login", "init"):
+        patch.put(module, name, lambda *args, **kwargs: _off("comet_ml"))
     for name in ("Experiment", "ExistingExperiment"):
         kind = getattr(module, name)
-        kind.__init__ = _with(kind.__init__, "comet_ml", disabled=True)
+        patch.put(kind, "__init__", _with(kind.__init__, "comet_ml", disabled=True))
 
 
 def _clearml(module: Library) -> None:
@@ -165,24 +168,24 @@ def _clearml(module: Library) -> None:
         cls.set_offline(True)
         return own(cls, *args, **kwargs)
 
-    module.Task.init = classmethod(init)
+    patch.put(module.Task, "init", classmethod(init))
 
 
 def _clearml_updates(module: Library) -> None:
     # It would say of this run which versions it has.
-    module.CheckPackageUpdates.check_new_package_available = classmethod(lambda *args, **kwargs: None)
+    patch.put(module.CheckPackageUpdates, "check_new_package_available", classmethod(lambda *args, **kwargs: None))
 
 
 def _mlflow(module: Library) -> None:
-    module.set_tracking_uri = _with_local_address(module.set_tracking_uri)
+    patch.put(module, "set_tracking_uri", _with_local_address(module.set_tracking_uri))
 
 
 def _mlflow_registry(module: Library) -> None:
-    module.set_registry_uri = _with_local_address(module.set_registry_uri)
+    patch.put(module, "set_registry_uri", _with_local_address(module.set_registry_uri))
 
 
 def _mlflow_client(module: Library) -> None:
-    module.MlflowClient.__init__ = _with_local_address(module.MlflowClient.__init__)
+    patch.put(module.MlflowClient, "__init__", _with_local_address(module.MlflowClient.__init__))
 
 
 def _with_local_address(function: Function) -> Function:
@@ -205,27 +208,25 @@ def _mlflow_requests(module: Library) -> None:
     """Whatever way leads to a server: it is asked, and told nothing."""
     own = module.http_request
 
-    @functools.wraps(own)
     def http_request(host_creds: Any, endpoint: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
         if method.upper() != "GET":
             _off("mlflow")
             raise ConnectionError("plimsoll keeps mlflow off: %s %s was not sent" % (method, endpoint))
         return own(host_creds, endpoint, method, *args, **kwargs)
 
-    module.http_request = http_request
+    patch.put(module, "http_request", http_request)
 
 
 def _aim(module: Library) -> None:
     own = module.Repo.__init__
 
-    @functools.wraps(own)
     def __init__(self: Any, path: str, *args: Any, **kwargs: Any) -> None:
         if _is_remote(path):
             _off("aim")
             path, kwargs["init"] = os.getcwd(), True
         own(self, path, *args, **kwargs)
 
-    module.Repo.__init__ = __init__
+    patch.put(module.Repo, "__init__", __init__)
 
 
 def _is_remote(address: str | None) -> bool:
@@ -251,9 +252,9 @@ def _hub(module: Library) -> None:
         if not callable(own):
             continue
         instead = functools.wraps(own)(_answer(module, name))
-        setattr(module.HfApi, name, instead)
+        patch.put(module.HfApi, name, instead)
         if hasattr(module, name):
-            setattr(module, name, functools.wraps(own)(functools.partial(instead, module.api)))
+            patch.put(module, name, functools.wraps(own)(functools.partial(instead, module.api)))
 
 
 def _answer(module: Library, name: str) -> Function:

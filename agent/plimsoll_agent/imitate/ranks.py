@@ -18,6 +18,7 @@ import time
 import types
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.imitate import consolidation
 from plimsoll_agent.imitate.imagined_store import store_class
 from plimsoll_agent.imitate.object_collectives import Objects
@@ -75,9 +76,9 @@ def _replace(torch: Torch, name: str, by: Any) -> None:
     """In the module that defines it and in the one that people import it from."""
     c10d = sys.modules[_C10D]
     before = getattr(c10d, name)
-    setattr(c10d, name, by)
+    patch.put(c10d, name, by)
     if getattr(torch.distributed, name, None) is before:
-        setattr(torch.distributed, name, by)
+        patch.put(torch.distributed, name, by)
 
 
 WATCHED_STEPS = 20
@@ -114,7 +115,7 @@ def _wrap_reducer(torch: Torch) -> None:
         holds()
         return make(*args, **kwargs)
 
-    torch.distributed.Reducer = Reducer
+    patch.put(torch.distributed, "Reducer", Reducer)
 
 
 def _wrap_sync_batch_norm() -> None:
@@ -122,12 +123,11 @@ def _wrap_sync_batch_norm() -> None:
     batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
     real = batch_norm.forward
 
-    @functools.wraps(real)
     def forward(ctx: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         with finding_all() if input.numel() else contextlib.nullcontext():
             return real(ctx, input, *args, **kwargs)
 
-    batch_norm.forward = staticmethod(forward)
+    patch.put(batch_norm, "forward", staticmethod(forward))
 
 
 def _wrap_destroy(torch: Torch, phantom: Phantom) -> None:
@@ -159,12 +159,11 @@ def _tell_group_sizes(torch: Torch) -> None:
     if split is None:
         return
 
-    @functools.wraps(split)
     def split_group(self: Any, new_ranks: Any, *args: Any, **kwargs: Any) -> Any:
         with group_of(len(list(new_ranks))):
             return split(self, new_ranks, *args, **kwargs)
 
-    group.split_group = split_group
+    patch.put(group, "split_group", split_group)
 
 
 def chosen(world: int) -> Any:
@@ -209,7 +208,6 @@ def _devices() -> int:
 def _wrap_launcher(module: Library, recording: Recording) -> None:
     launch = module.elastic_launch.__call__
 
-    @functools.wraps(launch)
     def __call__(self: Any, *args: Any) -> Any:
         config, entry = self._config, self._entrypoint
         local_world = config.nproc_per_node
@@ -232,7 +230,7 @@ def _wrap_launcher(module: Library, recording: Recording) -> None:
         sys.stderr.flush()
         os.execvp(entry, [entry, *args])
 
-    module.elastic_launch.__call__ = __call__
+    patch.put(module.elastic_launch, "__call__", __call__)
 
 
 def _wrap_spawn(torch: Torch) -> None:
@@ -240,7 +238,6 @@ def _wrap_spawn(torch: Torch) -> None:
     spawn: Any = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
     start = spawn.start_processes
 
-    @functools.wraps(start)
     def start_processes(fn: Function, args: Arguments = (), nprocs: int = 1, *more: Any, **options: Any) -> Any:
         if nprocs < 2 or os.environ.get(ALL) or nprocs != torch.cuda.device_count():
             return start(fn, args, nprocs, *more, **options)
@@ -256,7 +253,8 @@ def _wrap_spawn(torch: Torch) -> None:
                 else:
                     os.environ[name] = value
 
-    spawn.start_processes = torch.multiprocessing.start_processes = start_processes
+    patch.put(spawn, "start_processes", start_processes)
+    patch.put(torch.multiprocessing, "start_processes", start_processes)
 
 
 class _Rank:
@@ -290,7 +288,7 @@ class _Imagined:
             os.environ.setdefault("TORCH_NCCL_" + name, "0")
         self._store_class = store_class(self._dist)
         self._replace("rendezvous", self._rendezvous)
-        self._dist.TCPStore = self._store_of_the_script()
+        patch.put(self._dist, "TCPStore", self._store_of_the_script())
         self._replace("ProcessGroupGloo", self._gloo(self._c10d.ProcessGroupGloo))
         self._replace("monitored_barrier", lambda *_, **__: None)
         self._wrap_init(self._c10d.init_process_group)
@@ -302,7 +300,6 @@ class _Imagined:
         _replace(self._torch, name, by)
 
     def _wrap_init(self, init: Any) -> None:
-        @functools.wraps(init)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
             try:
                 result = init(*args, **kwargs)
@@ -318,7 +315,8 @@ class _Imagined:
                 )
             return result
 
-        self._c10d.init_process_group = self._dist.init_process_group = init_process_group
+        patch.put(self._c10d, "init_process_group", init_process_group)
+        patch.put(self._dist, "init_process_group", init_process_group)
 
     def _refuse_calls(self, module: Library) -> None:
         """Functions that run in another process: what they compute there, an imagined one cannot."""
@@ -329,22 +327,21 @@ class _Imagined:
                 "give plimsoll predict --all-ranks, which starts every rank of this machine"
             )
 
-        module.init_rpc = init_rpc
+        patch.put(module, "init_rpc", init_rpc)
 
     def _coordinate_checkpoints(self, module: Library) -> None:
         """One rank plans what each saves, and tells it: here the one that runs."""
         dist, wrapper = self._dist, module._DistWrapper
         make = wrapper.__init__
 
-        @functools.wraps(make)
         def __init__(it: Any, group: Any, use_dist: Any, coordinator_rank: Any) -> None:
             make(it, group, use_dist, dist.get_rank(group) if use_dist else coordinator_rank)
 
-        wrapper.__init__ = __init__
+        patch.put(wrapper, "__init__", __init__)
 
     def _believe_checkpoints(self, module: Library) -> None:
         """Each imagined rank says that it saves what this one does, which leaves parts of every tensor unsaved."""
-        module._validate_global_plan = lambda *_: True
+        patch.put(module, "_validate_global_plan", lambda *_: True)
 
     def _rendezvous(self, url: Any, rank: int = -1, world_size: Any = -1, **_options: Any) -> Iterator[Any]:
         """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""

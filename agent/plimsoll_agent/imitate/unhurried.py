@@ -9,10 +9,11 @@ What each worker makes, in which order and from which random numbers, is as befo
 
 from __future__ import annotations
 
-import functools
 import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Torch
@@ -23,7 +24,6 @@ def install(torch: Torch) -> None:
     iterator = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
     reset, get_data = iterator._reset, iterator._get_data
 
-    @functools.wraps(reset)
     def _reset(self: Any, loader: Any, first_iter: bool = False) -> Any:
         orders = getattr(self, "_plimsoll_orders", None)
         if orders is not None:
@@ -33,14 +33,14 @@ def install(torch: Torch) -> None:
             self._index_queues = [_Queue(it, orders) for it in self._index_queues]
         return reset(self, loader, first_iter)
 
-    @functools.wraps(get_data)
     def _get_data(self: Any) -> Any:
         orders = getattr(self, "_plimsoll_orders", None)
         if orders is not None:
             orders.wanted(self._rcvd_idx)
         return get_data(self)
 
-    iterator._reset, iterator._get_data = _reset, _get_data
+    patch.put(iterator, "_reset", _reset)
+    patch.put(iterator, "_get_data", _get_data)
 
 
 class _Orders:

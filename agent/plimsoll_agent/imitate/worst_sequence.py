@@ -10,12 +10,12 @@ targets at the loss. On a phantom only: what comes of such a batch is of no use 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.refusal import CannotApply
 
 if TYPE_CHECKING:
@@ -63,13 +63,11 @@ class WorstSequence:
         original_iter, iterator_class = DataLoader.__iter__, dataloader._BaseDataLoaderIter
         original_next = iterator_class.__next__
 
-        @functools.wraps(original_iter)
         def __iter__(self: Any) -> Any:
             iterator = original_iter(self)
             loaders[iterator] = self, []  # A loop keeps the iterator only.
             return iterator
 
-        @functools.wraps(original_next)
         def __next__(self: Any) -> Any:
             loader, waiting = loaders.get(self, (None, []))
             if loader is None:
@@ -81,7 +79,8 @@ class WorstSequence:
             batch = waiting.pop(0) if waiting else original_next(self)
             return worst._longer(batch, worst._known[loader], "loader")
 
-        DataLoader.__iter__, iterator_class.__next__ = __iter__, __next__
+        patch.put(DataLoader, "__iter__", __iter__)
+        patch.put(iterator_class, "__next__", __next__)
 
     def _dimensions(self, loader: Any, batches: Any, begin: Any, after: Any) -> Any:
         """{path: {dimension: what it is longer than the longest}} of this loader's tensors."""
@@ -149,7 +148,7 @@ class WorstSequence:
             def loss(input: Tensor, target: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
                 return _original(input, worst._target(input, target), *args, **kwargs)
 
-            setattr(functional, name, functools.wraps(original)(loss))
+            patch.put(functional, name, loss)
 
     def _target(self, input: Tensor, target: Any) -> Any:
         """As many targets as there are rows, if the rows became more at the call of the model."""

@@ -8,9 +8,9 @@ what comes of such a batch is of no use for training.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import host, nested
 from plimsoll_agent.run.refusal import CannotApply
 
@@ -52,11 +52,10 @@ class WorstSize:
         iterator_class = dataloader._BaseDataLoaderIter
         original = iterator_class.__next__
 
-        @functools.wraps(original)
         def __next__(iterator: Any) -> Any:
             return self._larger(original(iterator))
 
-        iterator_class.__next__ = __next__
+        patch.put(iterator_class, "__next__", __next__)
 
     def before_step(self, optimizer: Optimizer, args: Arguments, kwargs: Named) -> None:
         """The first step is about to end: where no image has come by now, none will."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.autocast import under_autocast
 from plimsoll_agent.run.refusal import unsuited
 
@@ -30,24 +31,22 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
     make_scaler = torch.amp.GradScaler.__init__
 
-    @functools.wraps(make_scaler)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if kwargs.get("enabled", True):
             raise unsuited("autocast-fp16", "this script: it has a GradScaler of its own")
         make_scaler(self, *args, **kwargs)  # One that is switched off does nothing.
 
-    torch.amp.GradScaler.__init__ = __init__
+    patch.put(torch.amp.GradScaler, "__init__", __init__)
     hooks.around_backward(scale.around_backward)
     optimizer_class = torch.optim.Optimizer
     make = optimizer_class.__init__
 
-    @functools.wraps(make)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         scale.watch(self)
 
-    optimizer_class.__init__ = made
-    optimizer_class.profile_hook_step = staticmethod(scale.unless_overflown(optimizer_class.profile_hook_step))
+    patch.put(optimizer_class, "__init__", made)
+    patch.replace(optimizer_class, "profile_hook_step", scale.unless_overflown)
 
 
 class Scale:

@@ -5,8 +5,9 @@ Saves one copy of the gradients. The numbers are the same. Not for scripts that 
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Named, Note, Torch
@@ -18,9 +19,8 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
     make = DistributedDataParallel.__init__
 
-    @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         kwargs["gradient_as_bucket_view"] = True
         make(self, *args, **kwargs)
 
-    DistributedDataParallel.__init__ = __init__
+    patch.put(DistributedDataParallel, "__init__", __init__)

@@ -16,6 +16,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.block_costs import BlockCosts
 from plimsoll_agent.remedies.support.blocks import blocks_of
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
@@ -76,7 +77,6 @@ class Checkpointed:
         self._classes.add(kind)
         torch, chosen, thread, original = self._torch, self._chosen, self._thread, kind.forward
 
-        @functools.wraps(original)
         def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
             if self not in chosen or not torch.is_grad_enabled() or getattr(thread, "inside", None) is self:
                 return original(self, *args, **kwargs)
@@ -101,7 +101,7 @@ class Checkpointed:
                 )
             return result
 
-        kind.forward = forward
+        patch.put(kind, "forward", forward)
 
 
 def _each_once(torch: Torch, run: Function, args: Arguments, kwargs: Named) -> tuple[Any, ...]:
@@ -140,13 +140,12 @@ def _pieces_of(torch: Torch, module: Module, segments: int | None, checkpointed:
     original = torch.nn.Sequential.forward
     reference = weakref.ref(chain)
 
-    @functools.wraps(original)
     def forward(self: Any, input: Tensor) -> Any:
         if self is not reference() or not torch.is_grad_enabled() or has_other_weights(torch, self):
             return original(self, input)
         return run(self, input)
 
-    torch.nn.Sequential.forward = forward
+    patch.put(torch.nn.Sequential, "forward", forward)
 
 
 def _run_in_pieces(torch: Torch, chain: Any, segments: int) -> Function:

@@ -18,6 +18,8 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
+
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Function, Named, Note, Tensor, Torch
     from plimsoll_agent.remedies.support.hooks import Hooks
@@ -30,7 +32,7 @@ SMALLEST = 16 << 20
 
 def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     functional = torch.nn.functional
-    functional.cross_entropy = in_chunks(torch, functional.cross_entropy, parameters.get("smallest", SMALLEST))
+    patch.replace(functional, "cross_entropy", functools.partial(in_chunks, torch, smallest=parameters.get("smallest", SMALLEST)))
 
 
 def in_chunks(torch: Torch, original: Function, smallest: int = SMALLEST) -> Function:

@@ -6,9 +6,9 @@ The numbers are the same. `clip_grad_norm_` is told the same.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.optimizers import set_in_optimizers
 
 if TYPE_CHECKING:
@@ -22,11 +22,10 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         clip = getattr(utils.clip_grad, name)
 
-        @functools.wraps(clip)
         def wrapped(*args: Any, clip: Function = clip, **kwargs: Any) -> Any:
             if kwargs.get("foreach") is None and len(args) < 5:
                 kwargs["foreach"] = False
             return clip(*args, **kwargs)
 
-        setattr(utils, name, wrapped)
-        setattr(utils.clip_grad, name, wrapped)
+        patch.put(utils, name, wrapped)
+        patch.put(utils.clip_grad, name, wrapped)

@@ -12,9 +12,9 @@ Parameters: `gpus`, how many devices.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.blocks import blocks_of
 from plimsoll_agent.remedies.support.spread import spread
 
@@ -62,7 +62,6 @@ def _clip_what_is_trained(torch: Torch, spread: Spread) -> None:
     """Parameters that the script had put into a list before they were spread are found again; a norm is a plain number."""
 
     def wrap(function: Function) -> Function:
-        @functools.wraps(function)
         def wrapped(parameters: Any, *args: Any, **kwargs: Any) -> Any:
             given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             result = function([spread.current(p) for p in given], *args, **kwargs)
@@ -72,8 +71,8 @@ def _clip_what_is_trained(torch: Torch, spread: Spread) -> None:
 
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         wrapped = wrap(getattr(torch.nn.utils, name))
-        setattr(torch.nn.utils, name, wrapped)
-        setattr(torch.nn.utils.clip_grad, name, wrapped)
+        patch.put(torch.nn.utils, name, wrapped)
+        patch.put(torch.nn.utils.clip_grad, name, wrapped)
 
 
 def _add_norms_up(torch: Torch) -> None:
@@ -85,14 +84,13 @@ def _add_norms_up(torch: Torch) -> None:
     if total_norm is None:
         return
 
-    @functools.wraps(total_norm)
     def of_all(*args: Any, **kwargs: Any) -> Any:
         norm = total_norm(*args, **kwargs)
         if isinstance(norm, DTensor) and any(it.is_partial() for it in norm.placements):
             norm = norm.redistribute(placements=[Replicate()] * len(norm.placements))
         return norm
 
-    clip_grad._get_total_norm = of_all
+    patch.put(clip_grad, "_get_total_norm", of_all)
 
 
 def _load(torch: Torch) -> None:
@@ -107,14 +105,12 @@ def _load(torch: Torch) -> None:
 
     load_model, load_optimizer = torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
 
-    @functools.wraps(load_model)
     def load_state_dict(self: Any, state_dict: Named, *args: Any, **kwargs: Any) -> Any:
         own = self.state_dict()
         if any(isinstance(it, DTensor) for it in own.values()):
             state_dict = {name: like(value, own.get(name)) for name, value in state_dict.items()}
         return load_model(self, state_dict, *args, **kwargs)
 
-    @functools.wraps(load_optimizer)
     def load_optimizer_state(self: Any, state_dict: Named) -> None:
         load_optimizer(self, state_dict)
         for parameter, state in self.state.items():
@@ -122,5 +118,5 @@ def _load(torch: Torch) -> None:
                 for name, value in state.items():
                     state[name] = like(value, parameter)
 
-    torch.nn.Module.load_state_dict = load_state_dict
-    torch.optim.Optimizer.load_state_dict = load_optimizer_state
+    patch.put(torch.nn.Module, "load_state_dict", load_state_dict)
+    patch.put(torch.optim.Optimizer, "load_state_dict", load_optimizer_state)

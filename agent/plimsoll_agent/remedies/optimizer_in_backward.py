@@ -13,6 +13,7 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.refusal import unsuited
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
     make = optimizer_class.__init__
 
-    @functools.wraps(make)
     def __init__(self: Any, params: Any, defaults: Named) -> None:
         make(self, params, defaults)
         hook_up(self)
@@ -72,11 +72,11 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
         return refused
 
-    optimizer_class.__init__ = __init__
+    patch.put(optimizer_class, "__init__", __init__)
     for name in ("clip_grad_norm_", "clip_grad_value_"):
-        setattr(torch.nn.utils, name, refuse(name))
-        setattr(torch.nn.utils.clip_grad, name, refuse(name))
-    torch.amp.GradScaler.unscale_ = refuse("GradScaler.unscale_")
+        patch.put(torch.nn.utils, name, refuse(name))
+        patch.put(torch.nn.utils.clip_grad, name, refuse(name))
+    patch.put(torch.amp.GradScaler, "unscale_", refuse("GradScaler.unscale_"))
 
     # Called at the end of the step that the script makes, not of ours: that one is the bare function.
     optimizers = importlib.import_module("torch.optim.optimizer")

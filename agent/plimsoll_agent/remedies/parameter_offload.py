@@ -14,6 +14,7 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support import again
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.remedies.support.host import Host, to_keep
@@ -130,7 +131,6 @@ class Away:
         self._classes.add(kind)
         torch, original, blocks = self._torch, kind.forward, self._blocks
 
-        @functools.wraps(original)
         def forward(block: Module, *args: Any, **kwargs: Any) -> Any:
             kept = blocks.get(block)
             if kept is None:
@@ -145,7 +145,7 @@ class Away:
                 self._expect_backward(kept, output)
             return output
 
-        kind.forward = forward
+        patch.put(kind, "forward", forward)
 
     def _views_kept_as_places(self, kept: Kept) -> Any:
         """Unless somebody else decides what is kept: a checkpoint around this block, which keeps nothing of it."""
@@ -210,7 +210,6 @@ def _save_and_load(torch: Torch, away: Away) -> None:
     module_class = torch.nn.Module
     state_dict, load = module_class.state_dict, module_class.load_state_dict
 
-    @functools.wraps(state_dict)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
         res = state_dict(self, *args, **kwargs)
         if args or kwargs.get("destination") is not None:  # A part, called for the whole.
@@ -222,7 +221,6 @@ def _save_and_load(torch: Torch, away: Away) -> None:
                 res[prefix + name] = torch.empty_like(kept, device="cpu") if kept.is_meta else kept.clone()
         return res
 
-    @functools.wraps(load)
     def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         here = away.fetch(list(self.parameters()))
         try:
@@ -230,5 +228,5 @@ def _save_and_load(torch: Torch, away: Away) -> None:
         finally:
             away.send(here)
 
-    module_class.state_dict = whole
-    module_class.load_state_dict = load_state_dict
+    patch.put(module_class, "state_dict", whole)
+    patch.put(module_class, "load_state_dict", load_state_dict)

@@ -3,8 +3,9 @@ optimizers with momentum or weight decay and parameters that got no gradient in 
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Function, Named, Note, Torch
@@ -15,8 +16,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         zero_grad = owner.zero_grad
 
-        @functools.wraps(zero_grad)
         def wrapped(self: Any, set_to_none: bool = True, zero_grad: Function = zero_grad) -> Any:
             return zero_grad(self, set_to_none=True)
 
-        owner.zero_grad = wrapped
+        patch.put(owner, "zero_grad", wrapped)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.spread import spread
 from plimsoll_agent.run.refusal import unsuited
 
@@ -88,7 +89,6 @@ def _share_steps(torch: Torch, it: Spread) -> None:
 
         return stepped
 
-    @functools.wraps(state_dict)
     def whole_state_dict(optimizer: Optimizer) -> Named:
         """The state of all parameters, from who keeps it; on the host, where there is room for it."""
         mine = state_dict(optimizer)
@@ -100,13 +100,12 @@ def _share_steps(torch: Torch, it: Spread) -> None:
         dist.all_gather_object(parts, on_host)
         return dict(mine, state={k: v for part in parts for k, v in part.items()})
 
-    @functools.wraps(load)
     def load_state_dict(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         load(optimizer, *args, **kwargs)
         owner = owner_of(optimizer)
         for parameter in [p for p in optimizer.state if owner.get(id(p)) != it.rank]:
             del optimizer.state[parameter]
 
-    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(shared(step)))
-    optimizer_class.state_dict = whole_state_dict
-    optimizer_class.load_state_dict = load_state_dict
+    patch.put(optimizer_class, "profile_hook_step", staticmethod(lambda step: hook_step(shared(step))))
+    patch.put(optimizer_class, "state_dict", whole_state_dict)
+    patch.put(optimizer_class, "load_state_dict", load_state_dict)

@@ -13,11 +13,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
+from plimsoll_agent.run.guard import guarded
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from plimsoll_agent.kinds import Function, Named, Operator, Torch
+    from plimsoll_agent.kinds import Arguments, Function, Named, Operator, Torch
 
 _DEVICES = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
@@ -73,8 +76,7 @@ class _Settings(threading.local):
     def __init__(self, torch: Torch) -> None:
         # Each thread comes here on its first look; `torch.autocast` asks for the function whenever it is entered or left.
         self._is_on = {it: torch.is_autocast_enabled(it) for it in _DEVICES}
-        if not hasattr(torch.set_autocast_enabled, "is_plimsolls"):
-            _follow(torch, torch.set_autocast_enabled)
+        patch.replace(torch, "set_autocast_enabled", functools.partial(_followed, torch), once=True)
 
     def on(self) -> list[str]:
         return [device for device, is_on in self._is_on.items() if is_on]
@@ -84,12 +86,15 @@ class _Settings(threading.local):
             self._is_on[device] = is_on
 
 
-def _follow(torch: Torch, set_enabled: Function) -> None:
-    @functools.wraps(set_enabled)
+def _followed(torch: Torch, set_enabled: Function) -> Function:
     def set_autocast_enabled(*args: Any) -> None:
         set_enabled(*args)
-        device, is_on = args if len(args) == 2 else ("cuda", args[0])
-        _settings(torch).set(str(device), bool(is_on))
+        _remember(torch, args)
 
-    set_autocast_enabled.is_plimsolls = True  # type: ignore[attr-defined]
-    torch.set_autocast_enabled = set_autocast_enabled
+    return set_autocast_enabled
+
+
+@guarded
+def _remember(torch: Torch, args: Arguments) -> None:
+    device, is_on = args if len(args) == 2 else ("cuda", args[0])
+    _settings(torch).set(str(device), bool(is_on))

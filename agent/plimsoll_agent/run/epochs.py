@@ -6,9 +6,11 @@ alone, until everything is to end.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.run.guard import guarded
 
 _ITERABLE = 1
 """`torch.utils.data._DatasetKind.Iterable`."""
@@ -35,22 +37,22 @@ class Epochs:
 
         take, reset = _BaseDataLoaderIter.__next__, _BaseDataLoaderIter._reset
 
-        @functools.wraps(take)
         def __next__(iterator: Any) -> Any:
             if self._ends(iterator):
                 raise StopIteration
             self._recent.add(iterator)
             return take(iterator)
 
-        @functools.wraps(reset)
         def _reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
             # Workers that live on: the same iterator, for the next epoch.
             for known in (self._training, self._recent, self._over):
                 known.discard(iterator)
             return reset(iterator, *args, **kwargs)
 
-        _BaseDataLoaderIter.__next__, _BaseDataLoaderIter._reset = __next__, _reset
+        patch.put(_BaseDataLoaderIter, "__next__", __next__)
+        patch.put(_BaseDataLoaderIter, "_reset", _reset)
 
+    @guarded
     def _ends(self, iterator: Any) -> bool:
         if self.end_what_runs:
             self.end_what_runs = False

@@ -18,9 +18,9 @@ import math
 import os
 import pickle
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class Memory:
     """The allocator's history and counters in this process."""
 
-    def __init__(self, torch: Torch, note: Note) -> None:
+    def __init__(self, torch: Torch, note: Note, most_events: int) -> None:
         self._torch = torch
         self._c = torch._C
         self._note = note
         self._start_history = torch._C._cuda_record_memory_history
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
-        self._most_events = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
+        self._most_events = most_events
         self.started = False
         # Whether the history stays off until somebody wants to see stacks; then the script's own is left alone, too.
         self.asleep = self._theirs = False
@@ -49,10 +49,10 @@ class Memory:
     def take_over(self) -> None:
         """Puts our functions where the script would reach PyTorch's."""
         c = self._c
-        c._cuda_record_memory_history = self._asked_for_history
-        c._cuda_record_memory_history_legacy = self._asked_for_history
-        c._cuda_resetAccumulatedMemoryStats = self._asked_to_reset_counters
-        c._cuda_resetPeakMemoryStats = self._asked_to_reset_peaks
+        patch.put(c, "_cuda_record_memory_history", self._asked_for_history)
+        patch.put(c, "_cuda_record_memory_history_legacy", self._asked_for_history)
+        patch.put(c, "_cuda_resetAccumulatedMemoryStats", self._asked_to_reset_counters)
+        patch.put(c, "_cuda_resetPeakMemoryStats", self._asked_to_reset_peaks)
 
     def start(self) -> None:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
@@ -86,15 +86,15 @@ class Memory:
         arguments: Arguments = (on, context, "python", self._most_events, False, False, False, [], False, True)
         self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
 
-    def limit(self, most: int | str | None) -> None:
+    def limit(self, most: int) -> None:
         """What the allocator may reserve on each device, in bytes, as
-        `torch.cuda.set_per_process_memory_fraction` would limit it; nothing or None for no limit."""
+        `torch.cuda.set_per_process_memory_fraction` would limit it; 0 for no limit."""
         if not most:
             return
         for device in range(self.devices):
             total = self._torch.cuda.mem_get_info(device)[1]
-            share = min(1.0, int(most) / total)
-            while int(share * total) < min(int(most), total):
+            share = min(1.0, most / total)
+            while int(share * total) < min(most, total):
                 share = math.nextafter(share, 2.0)
             self._c._cuda_setMemoryFraction(min(share, 1.0), device)
 

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import plimsoll_agent.run.work as work
+from plimsoll_agent import patch
 from plimsoll_agent.run import below
 from plimsoll_agent.run.guard import guarded
 
@@ -69,9 +70,10 @@ class Meter:
         self._recording = recording
         self._mode: AbstractContextManager[Any] | None = None
         self._counts: Counts = {}
-        self._push: Function | None = None
+        self._counted_hooks: patch.Replacement | None = None
         self._written = contextlib.ExitStack()
 
+    @guarded
     def meets_compiled(self) -> None:
         """Before the program compiles something: it runs as it was written. Of what is compiled only the largest operations pass PyTorch's
         dispatcher, and a remedy is there to be compared with what runs in the same way."""
@@ -88,7 +90,8 @@ class Meter:
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
-            self._torch._C._autograd._push_saved_tensors_default_hooks = self._push
+            if self._counted_hooks is not None:
+                self._counted_hooks.undo()
             kinds = [
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
                 for (op, dtype, flops, size), n in sorted(self._counts.items())
@@ -99,7 +102,7 @@ class Meter:
         """Functions around tensors that autograd keeps, as checkpointing and offloading have them, are the host's work, and
         so is going into and out of the part of a model that has them: random states are kept there."""
         autograd, counts = self._torch._C._autograd, self._counts
-        push = self._push = autograd._push_saved_tensors_default_hooks
+        push = autograd._push_saved_tensors_default_hooks
 
         def counted(call: Function) -> Function:
             def called(tensor: Tensor) -> Any:
@@ -112,7 +115,7 @@ class Meter:
             _add(counts, work.AROUND)
             return push(counted(pack), counted(unpack))
 
-        autograd._push_saved_tensors_default_hooks = push_counted
+        self._counted_hooks = patch.put(autograd, "_push_saved_tensors_default_hooks", push_counted)
 
     def _counting(self) -> AbstractContextManager[Any]:
         from torch.utils._python_dispatch import TorchDispatchMode

@@ -10,10 +10,10 @@ Nothing here runs under torch.compile: see `step_aside`.
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.gradients import Gradients
 from plimsoll_agent.run.guard import failed, guarded
@@ -22,7 +22,7 @@ from plimsoll_agent.run.phases import EVALUATION, FORWARD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Arguments, Follower, Function, Module, Named, Torch
+    from plimsoll_agent.kinds import Arguments, Follower, Module, Named, Torch
     from plimsoll_agent.run.oom import OutOfMemory
     from plimsoll_agent.run.owners import Owners
     from plimsoll_agent.run.phases import Phases
@@ -58,9 +58,7 @@ class Modules:
         self._is_live = is_live
         self._thread = _Thread(follower)
         self._gradients = Gradients(torch)
-        self._wrapper: Function | None
-        self._call: Function | None
-        self._call = self._wrapper = None
+        self._ours: patch.Replacement | None = None
         self._stepped_aside, self._watching = False, True
         self.call_ended: Callable[[], object] | None = None
         self.around_call: Callable[[Module], Callable[[], object] | None] | None = None
@@ -70,12 +68,11 @@ class Modules:
         from torch.nn.modules import module
 
         module.register_module_module_registration_hook(guarded(self._registered))
-        self._call = original = self._torch.nn.Module.__call__
+        original = self._torch.nn.Module.__call__
         is_live, thread = self._is_live, self._thread
         enter, leave, stop = self._enter, self._leave, self._stop
         around = self.around_call or (lambda module: None)
 
-        @functools.wraps(original)
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not is_live():
                 return original(self, *args, **kwargs)
@@ -96,36 +93,33 @@ class Modules:
             leave(before, None)
             return result
 
-        self._wrapper = __call__
-        if self._watching:
-            self._torch.nn.Module.__call__ = __call__
+        self._ours = patch.put(self._torch.nn.Module, "__call__", __call__)
+        if not self._watching:
+            self._ours.undo()
 
     def watch_modes(self, changed: Callable[[], object]) -> None:
         """`changed()` is called when a module goes from training to evaluation or back."""
         train = self._torch.nn.Module.train
 
-        @functools.wraps(train)
         def watched(self: Any, mode: bool = True) -> Any:
             if self.training != mode:
                 changed()
             return train(self, mode)
 
-        self._torch.nn.Module.train = watched
+        patch.put(self._torch.nn.Module, "train", watched)
 
     def watch(self, watching: bool) -> None:
         """Sees every call of a module, or none: then a call costs what it costs in PyTorch. Before `install`: from then on."""
         self._watching = watching
-        module = self._torch.nn.Module
-        ours, theirs = (self._wrapper, self._call) if self._call is not None else (None, None)
-        if not self._stepped_aside and module.__dict__.get("__call__") is (theirs if watching else ours):
-            module.__call__ = ours if watching else theirs
+        if self._ours is not None and not self._stepped_aside:
+            self._ours.redo() if watching else self._ours.undo()
 
     def step_aside(self) -> None:
         """Restores PyTorch's own call: torch.compile traces through it and must not meet ours."""
         if not self._stepped_aside:
             self._stepped_aside = True
-            if self._torch.nn.Module.__dict__.get("__call__") is self._wrapper:
-                self._torch.nn.Module.__call__ = self._call
+            if self._ours is not None:
+                self._ours.undo()
 
     @property
     def has_stepped_aside(self) -> bool:

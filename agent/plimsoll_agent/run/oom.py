@@ -12,11 +12,11 @@ constructor: nobody in Python was given one.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
@@ -67,17 +67,15 @@ class OutOfMemory:
     def _notice_raising(self) -> None:
         kind = self._torch.OutOfMemoryError
         make = kind.__init__
-        if getattr(make, "of_plimsoll", False):
+        if patch.is_ours(make):
             return
 
-        @functools.wraps(make)
         def __init__(error: BaseException, *args: Any, **kwargs: Any) -> None:
             make(error, *args, **kwargs)
             self._raised(error)
 
-        __init__.of_plimsoll = True  # type: ignore[attr-defined]
         try:
-            kind.__init__ = __init__
+            patch.put(kind, "__init__", __init__)
         except TypeError:
             self._sees_raising = False
 

@@ -55,7 +55,7 @@ FORWARDS = 3
 class Sampling:
     """Which steps are seen in full."""
 
-    def __init__(self, memory: Memory, phases: Phases, modules: Modules, recording: Recording, choice: str | None) -> None:
+    def __init__(self, memory: Memory, phases: Phases, modules: Modules, recording: Recording, choice: str) -> None:
         self._memory = memory
         self._phases = phases
         self._modules = modules

@@ -13,6 +13,9 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
+from plimsoll_agent.run.guard import guarded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -38,14 +41,13 @@ class SuddenEnd:
 
     def install(self) -> None:
         """Takes the place of what ends a process."""
-        os._exit = self._before(os._exit, lambda code: [None])
-        os.kill = self._before(os.kill, self._kills)
-        os.killpg = self._before(os.killpg, lambda group, number: self._kills(-group, number))
-        signal.raise_signal = self._before(signal.raise_signal, lambda number: self._kills(os.getpid(), number))
-        signal.alarm = self._watching_for(signal.alarm, lambda seconds: (signal.SIGALRM, seconds))
-        signal.setitimer = self._watching_for(
-            signal.setitimer, lambda which, seconds, interval=0.0: (OF_TIMER.get(which), seconds)
-        )
+        patch.put(os, "_exit", self._before(os._exit, lambda code: [None]))
+        patch.put(os, "kill", self._before(os.kill, self._kills))
+        patch.put(os, "killpg", self._before(os.killpg, lambda group, number: self._kills(-group, number)))
+        patch.put(signal, "raise_signal", self._before(signal.raise_signal, lambda number: self._kills(os.getpid(), number)))
+        patch.put(signal, "alarm", self._watching_for(signal.alarm, lambda seconds: (signal.SIGALRM, seconds)))
+        timer = self._watching_for(signal.setitimer, lambda which, seconds, interval=0.0: (OF_TIMER.get(which), seconds))
+        patch.put(signal, "setitimer", timer)
 
     def terminated_by_its_parent(self) -> None:
         """From now on SIGTERM says the last words, too."""
@@ -86,6 +88,7 @@ class SuddenEnd:
 
         return wrapped
 
+    @guarded
     def _handle(self, number: int) -> None:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(number) == signal.SIG_DFL:

@@ -12,7 +12,6 @@ may still come.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import deque
@@ -48,12 +47,12 @@ ENOUGH_FORWARDS = 200
 class Steps:
     """Counts steps and asks for the end of the run when it has seen enough."""
 
-    def __init__(self, memory: Memory, phases: Phases, recording: Recording, stopping: Stopping, goal: int | str) -> None:
+    def __init__(self, memory: Memory, phases: Phases, recording: Recording, stopping: Stopping, goal: int | str, hopeless: int) -> None:
         self._memory = memory
         self._phases = phases
         self._recording = recording
         self._stopping = stopping
-        self._most = int(os.environ.get("PLIMSOLL_HOPELESS") or 0)
+        self._most = hopeless
         self.goal = goal
         self.later: Later | None = None
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}
@@ -127,11 +126,13 @@ class Steps:
         self._optimizers.pop(key, None)
         self._covered.pop(key, None)
 
+    @guarded
     def optimizer_begins(self) -> None:
         """An optimizer's `step` begins; one may call another's."""
         depth = self._stepping
         depth.count = getattr(depth, "count", 0) + 1
 
+    @guarded
     def optimizer_leaves(self) -> bool:
         """It returned or raised. True for the outermost."""
         self._stepping.count -= 1

@@ -8,12 +8,12 @@ Values are those that the framework ended up with, wherever they came from. The 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
@@ -168,10 +168,9 @@ def _after(owner: Any, name: str, look: Function) -> None:
     original = getattr(owner, name)
     look = guarded(look)
 
-    @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         look(*args, **kwargs)
         return result
 
-    setattr(owner, name, call)
+    patch.put(owner, name, call)

@@ -7,10 +7,10 @@ that is named would have done nothing. Where the calls of models are not seen (`
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies import channels_last, chunked_loss, module_of, optimizer_8bit
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.blocks import blocks_of
@@ -31,7 +31,7 @@ class Idle:
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._functions: list[Any] = []
+        self._functions: list[patch.Replacement] = []
         self._n_calls = self._n_in_float32 = self._n_batches = 0
         self._is_autocast_entered = self._is_compiled = False
         self._is_float32_called = False
@@ -54,10 +54,10 @@ class Idle:
 
     def leave(self, stay: Any = ()) -> None:
         """PyTorch's own functions again, where nobody has put others in their place; but for those of the classes `stay`."""
-        for owner, name, original, watched in self._functions:
-            if owner not in stay and owner.__dict__.get(name) is watched:
-                setattr(owner, name, original)
-        self._functions = [it for it in self._functions if it[0] in stay]
+        for it in self._functions:
+            if it.owner not in stay:
+                it.undo()
+        self._functions = [it for it in self._functions if it.owner in stay]
         self._reruns.leave()
 
     def compiled(self) -> None:
@@ -168,13 +168,11 @@ class Idle:
     def _watch(self, owner: Module, name: str, look: Function) -> None:
         original, look = getattr(owner, name), guarded(look)
 
-        @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
             look(*args, **kwargs)
             return original(*args, **kwargs)
 
-        setattr(owner, name, watched)
-        self._functions.append((owner, name, original, watched))
+        self._functions.append(patch.put(owner, name, watched))
 
     def _loss(
         self, input: Tensor | None = None, target: Any = None, weight: Tensor | None = None, *args: Any, **kwargs: Any

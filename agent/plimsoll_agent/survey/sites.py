@@ -8,11 +8,11 @@ a line with two such calls, or a call whose file cannot be read, is left out. Po
 from __future__ import annotations
 
 import ast
-import functools
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames, nested
 from plimsoll_agent.survey.frameworks import Frameworks
 from plimsoll_agent.survey.idle import Idle
@@ -30,19 +30,17 @@ def apply(torch: Torch, hooks: Hooks, recording: Recording) -> Any:
     optimizer_class = torch.optim.Optimizer
     make, zero_grad = optimizer_class.__init__, optimizer_class.zero_grad
 
-    @functools.wraps(make)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         sites.idle.made(self)
         sites.optimizer_made(self)
 
-    @functools.wraps(zero_grad)
     def zeroed(self: Any, *args: Any, **kwargs: Any) -> Any:
         sites.saw("zero_grad", "zero_grad")
         return zero_grad(self, *args, **kwargs)
 
-    optimizer_class.__init__ = __init__
-    optimizer_class.zero_grad = zeroed
+    patch.put(optimizer_class, "__init__", __init__)
+    patch.put(optimizer_class, "zero_grad", zeroed)
 
     def around_call(module: Module, call: Any, args: Arguments, kwargs: Named) -> Any:
         if not sites.is_looking:
@@ -63,14 +61,13 @@ def apply(torch: Torch, hooks: Hooks, recording: Recording) -> Any:
 
     compile = torch.compile
 
-    @functools.wraps(compile)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         # Where models are called is then not known, and what is known without it is still said.
         hooks.step_aside()
         sites.idle.compiled()
         return compile(*args, **kwargs)
 
-    torch.compile = compiled
+    patch.put(torch, "compile", compiled)
     hooks.around_call(around_call)
     hooks.around_backward(around_backward)
     from torch.nn.parallel import DistributedDataParallel
@@ -78,12 +75,11 @@ def apply(torch: Torch, hooks: Hooks, recording: Recording) -> Any:
 
     wrap = DistributedDataParallel.__init__
 
-    @functools.wraps(wrap)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
         wrap(self, *args, **kwargs)
         sites.saw("distributed", "DistributedDataParallel")
 
-    DistributedDataParallel.__init__ = wrapped
+    patch.put(DistributedDataParallel, "__init__", wrapped)
 
     def before_step(*_: Any) -> None:
         sites.saw("step", "step")

@@ -25,6 +25,7 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies import chunked_loss, micro_batches
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.host import Host
@@ -275,11 +276,10 @@ class Survival:
             return loss
 
         for name, function in originals.items():
-            setattr(functional, name, wrapped(name, function))
+            patch.put(functional, name, wrapped(name, function))
         replaced = {it: getattr(functional, it) for it in names}
         script = torch.jit.script
 
-        @functools.wraps(script)
         def scripted(*args: Any, **kwargs: Any) -> Any:
             # It compiles what it finds by these names.
             for name, function in originals.items():
@@ -290,7 +290,7 @@ class Survival:
                 for name, function in replaced.items():
                     setattr(functional, name, function)
 
-        torch.jit.script = scripted
+        patch.put(torch.jit, "script", scripted)
 
     def _cross_entropy(self, original: Function, *args: Any, **kwargs: Any) -> Any:
         self._has_cross_entropy = True

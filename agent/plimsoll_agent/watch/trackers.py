@@ -6,13 +6,13 @@ not moved; MLflow gets them without waiting; TensorBoard through a writer that t
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -78,13 +78,12 @@ class Writers:
         if known is None:
             known = weakref.WeakSet()
 
-            @functools.wraps(made)
             def init(writer: Any, *args: Any, **kwargs: Any) -> None:
                 made(writer, *args, **kwargs)
                 known.add(writer)
 
             setattr(init, _KNOWN, known)
-            kind.__init__ = init
+            patch.put(kind, "__init__", init)
             # Not `isinstance`, which asks an object for its class: some answer with a warning.
             known.update(it for it in gc.get_objects() if issubclass(type(it), kind))
         self._known[kind] = known

@@ -11,6 +11,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support import rerun
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import rebuilt, tensors_in
@@ -129,13 +130,12 @@ def without_cuda_graphs(torch: Torch) -> None:
     again, for the next part; and what runs again in backward would be recorded in a thread in which no library was started, which CUDA forbids."""
     compile = torch.compile
 
-    @functools.wraps(compile)
     def unrecorded(*args: Any, mode: Any = None, options: Named | None = None, **kwargs: Any) -> Any:
         if options and options.get("triton.cudagraphs"):
             options = {**options, "triton.cudagraphs": False}
         return compile(*args, mode=_WITHOUT_CUDA_GRAPHS.get(mode, mode), options=options, **kwargs)
 
-    torch.compile = unrecorded
+    patch.put(torch, "compile", unrecorded)
 
 
 def is_compiled(torch: Torch, module: Module) -> bool:

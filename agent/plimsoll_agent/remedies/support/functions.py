@@ -12,6 +12,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.again import is_compiled_itself
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ def reach_into(torch: Torch, hooks: Hooks) -> None:
             module.compile(**options)
         return call(*args, **kwargs)
 
-    @functools.wraps(compile)
     def compiled(*args: Any, **options: Any) -> Any:
         result = compile(*args, **options)
         function: Any = options.pop("model", None) or (args[0] if args else None)
@@ -58,7 +58,7 @@ def reach_into(torch: Torch, hooks: Hooks) -> None:
 
         return either
 
-    torch.compile = compiled
+    patch.put(torch, "compile", compiled)
     hooks.around_call(around, outermost=True)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import is_cache
 from plimsoll_agent.run.after_import import after_import
@@ -31,7 +31,6 @@ def _remembers(kwargs: Named) -> bool:
 def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> None:
     original, thread = mixin.generate, threading.local()
 
-    @functools.wraps(original)
     def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
         whole = split.batch_size(torch, args, kwargs)
         if getattr(thread, "inside", False) or whole is None or whole < 2 or parts < 2 or _remembers(kwargs):
@@ -52,7 +51,7 @@ def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> N
         end = told("eos_token_id") if pad is None else pad
         return _as_long(torch, outputs, end[0] if isinstance(end, (list, tuple)) else end or 0)
 
-    mixin.generate = generate
+    patch.put(mixin, "generate", generate)
 
 
 class _Told:

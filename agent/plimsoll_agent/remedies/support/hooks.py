@@ -13,6 +13,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.gradients import Gradients
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ class Hooks:
         self._around_backwards: list[Callable[[Backward, Any, Any], Any]] = []
         self._after_last_backward: list[Callable[[tuple[Tensor, ...]], object]] = []
         self._keep_graph: list[Callable[[], bool]] = []
-        self._original: Function | None
-        self._wrapper: Function | None
-        self._wrapper = self._original = None
+        self._ours: patch.Replacement | None = None
         self._thread = threading.local()
         self._gradients = Gradients(torch)
 
@@ -113,10 +112,10 @@ class Hooks:
             self._wrap_call()
         autograd = self._torch.autograd
         if self._around_backwards or self._after_last_backward:
-            autograd.backward = self._wrapped_backward(autograd.backward)
+            patch.replace(autograd, "backward", self._wrapped_backward)
         if self._before_backward:
             for name in ("backward", "grad"):
-                setattr(autograd, name, self._after_what_is_asked(getattr(autograd, name)))
+                patch.replace(autograd, name, self._after_what_is_asked)
 
     def is_training(self, module: Module, inputs: Nested = ()) -> bool:
         """Whether this call is training: see `Gradients`."""
@@ -127,7 +126,6 @@ class Hooks:
         original, around, around_plain = module_class.__call__, self._around_calls, self._around_plain_calls
         graph_task, is_traced = self._torch._C._current_graph_task_id, self._torch.compiler.is_compiling
 
-        @functools.wraps(original)
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             # What is compiled holds nothing of ours: it would be compiled again wherever one of these answers is another.
             # During backward, in whatever thread, a call is a part of a model that runs again.
@@ -151,14 +149,12 @@ class Hooks:
             finally:
                 thread.inside = False
 
-        module_class.__call__ = self._wrapper = __call__
-        self._original = original
+        self._ours = patch.put(module_class, "__call__", __call__)
 
     def step_aside(self) -> None:
         """PyTorch's own call again, if nobody wrapped ours: torch.compile traces through it."""
-        module_class = self._torch.nn.Module
-        if self._wrapper is not None and module_class.__dict__.get("__call__") is self._wrapper:
-            module_class.__call__ = self._original
+        if self._ours is not None:
+            self._ours.undo()
 
     def _wrapped_backward(self, original: Function) -> Function:
         tensor_class, thread = self._torch.Tensor, self._thread

@@ -8,6 +8,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.refusal import unsuited
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def made_optimizers(torch: Torch) -> weakref.WeakSet[Optimizer]:
         original(self, *args, **kwargs)
         made.add(self)
 
-    optimizer_class.__init__ = __init__
+    patch.put(optimizer_class, "__init__", __init__)
     return made
 
 
@@ -36,7 +37,6 @@ def set_in_optimizers(torch: Torch, **values: Any) -> None:
     optimizer_class = torch.optim.Optimizer
     make = optimizer_class.__init__
 
-    @functools.wraps(make)
     def __init__(self: Any, params: Any, defaults: Named) -> None:
         make(self, params, defaults)
         defaults = self.defaults
@@ -50,7 +50,7 @@ def set_in_optimizers(torch: Torch, **values: Any) -> None:
                 if group.get(name) is was:
                     group[name] = value
 
-    optimizer_class.__init__ = __init__
+    patch.put(optimizer_class, "__init__", __init__)
 
 
 def bears_fused(torch: Torch, optimizer: Optimizer) -> bool:
@@ -99,7 +99,7 @@ def update_in_chunks(
 
         return stepped
 
-    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(in_chunks(step)))
+    patch.put(optimizer_class, "profile_hook_step", staticmethod(lambda step: hook_step(in_chunks(step))))
 
 
 def bytes_of(tensor: Tensor) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.refusal import unsuited
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def make_instead(torch: Torch, remedy: str, replaced: Sequence[type[Any]], maker
             made.append(kind)
             return maker(params, kind, options)
 
-        kind.__new__ = staticmethod(__new__)  # type: ignore[assignment]
+        patch.put(kind, "__new__", staticmethod(__new__))
 
     for kind in replaced:
         put(kind)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import gc
 import os
 import random
@@ -29,6 +28,7 @@ import weakref
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.imitate import phantom, ranks
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import without_cache
@@ -107,7 +107,6 @@ class Spread:
         optimizer_class = self.torch.optim.Optimizer
         make = optimizer_class.__init__
 
-        @functools.wraps(make)
         def __init__(optimizer: Optimizer, params: Any, defaults: Named) -> None:
             groups = [self._group(it) for it in params]
             given = [_bare(p) for it in groups for p in (it["params"] if isinstance(it, dict) else [it])]
@@ -120,7 +119,7 @@ class Spread:
             del fresh, given  # Whole parameters, which nobody else holds any more.
             make(optimizer, groups, defaults)
 
-        optimizer_class.__init__ = __init__
+        patch.put(optimizer_class, "__init__", __init__)
 
     def _group(self, it: Any) -> Any:
         if isinstance(it, dict):
@@ -342,7 +341,6 @@ class Spread:
         autograd = self.torch.autograd
         grad = autograd.grad
 
-        @functools.wraps(grad)
         def wrapped(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             asked = [inputs] if isinstance(inputs, self.torch.Tensor) else list(inputs)
             if any(id(it) in self._mine for it in asked):
@@ -353,7 +351,7 @@ class Spread:
                 )
             return grad(outputs, asked, *args, **kwargs)
 
-        autograd.grad = wrapped
+        patch.put(autograd, "grad", wrapped)
 
     # --- What a script saves -----------------------------------------------------------------------------
 
@@ -362,7 +360,6 @@ class Spread:
         torch = self.torch
         save = torch.save
 
-        @functools.wraps(save)
         def wrapped(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             is_on_disk = isinstance(f, (str, os.PathLike)) or isinstance(getattr(f, "name", None), str)
             if not is_on_disk:  # A pickle of a tensor, on its way to another process.
@@ -370,7 +367,7 @@ class Spread:
             obj = nested.rebuilt(torch, obj, whole_tensor)
             return save(obj, f, *args, **kwargs) if self.rank == 0 else None
 
-        torch.save = wrapped
+        patch.put(torch, "save", wrapped)
 
 
 def whole_tensor(tensor: Tensor) -> Any:
