@@ -22,11 +22,11 @@ def _arm() -> None:
 
             bytecode.watch(kept)
         if os.environ.get("PLIMSOLL_EDITS"):
-            from plimsoll_agent.imitate import edits
+            from plimsoll_agent.inputs import edits
 
             edits.write()
         if os.environ.get("PLIMSOLL_MODE") != "run":
-            from plimsoll_agent.imitate import outside
+            from plimsoll_agent import outside
             from plimsoll_agent.run import uncaught
 
             outside.watch()

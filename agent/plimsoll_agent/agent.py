@@ -13,11 +13,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import patch, remedies, support
-from plimsoll_agent.imitate import autotune, batches, descent, detectors, outside, phantom, ranks
-from plimsoll_agent.imitate.asked_size import AskedSize
-from plimsoll_agent.imitate.ghosts import Ghosts
-from plimsoll_agent.imitate.phantom import Phantom
+from plimsoll_agent import outside, patch, remedies, torch_builds
+from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support.hooks import Hooks
 from plimsoll_agent.run import ending, first_step, frames, guard, uncaught
 from plimsoll_agent.run.epochs import Epochs
@@ -37,6 +34,11 @@ from plimsoll_agent.run.sudden_end import SuddenEnd
 from plimsoll_agent.run.tensors import Tensors
 from plimsoll_agent.run.training_steps import Steps
 from plimsoll_agent.settings import Settings, read
+from plimsoll_agent.trials import autotune, batches
+from plimsoll_agent.values import descent, detectors, phantom
+from plimsoll_agent.values.asked_size import AskedSize
+from plimsoll_agent.values.ghosts import Ghosts
+from plimsoll_agent.values.phantom import Phantom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,19 +176,19 @@ class Agent:
 
             self._survival = survival.apply(torch, hooks, recording, self._oom, lambda: self._steps.done)
         if asked.batch_length:
-            from plimsoll_agent.imitate import worst_sequence
+            from plimsoll_agent.inputs import worst_sequence
 
             worst_sequence.apply(torch, asked.batch_length, hooks, recording)
         if asked.image_size:
-            from plimsoll_agent.imitate import worst_size
+            from plimsoll_agent.inputs import worst_size
 
             self._before_end.append(worst_size.apply(torch, asked.image_size, recording))
         if asked.half:
-            from plimsoll_agent.imitate import half
+            from plimsoll_agent.inputs import half
 
             half.apply(torch, asked.half, hooks)
         if asked.unhurried:
-            from plimsoll_agent.imitate import unhurried
+            from plimsoll_agent.trials import unhurried
 
             unhurried.install(torch)
         if asked.sites:
@@ -268,7 +270,7 @@ class Agent:
             self._finish_with_multiprocessing()
         self.live = True
         self._recording.write("architectures", values=_architectures(self._torch))
-        remark = support.remark(support.installed(self._torch.__file__))
+        remark = torch_builds.remark(torch_builds.installed(self._torch.__file__))
         if remark and phantom.is_here():
             self._recording.note("torch-version", remark)
         self._memory.start()
@@ -346,6 +348,7 @@ class Agent:
         if self._memory.started or isinstance(error, self._torch.OutOfMemoryError):
             self._recording.has_failed()
 
+    @guarded
     def _finish_by(self, signal: int | None) -> None:
         """The process ends now, by this signal of its own or, with None, by `os._exit`."""
         self._ending.signal = signal

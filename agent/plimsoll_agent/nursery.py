@@ -30,8 +30,9 @@ import types
 import weakref
 
 from plimsoll_agent import own_statements, patch
-from plimsoll_agent.imitate import batches, draws
 from plimsoll_agent.run import frames
+from plimsoll_agent.trials import batches
+from plimsoll_agent.values import draws
 
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def _become(program: Any, order: Any) -> None:
     os.environ.update(order["environment"])
     os.environ["PLIMSOLL_SESSION"] = order["session"]
     if os.environ.get("PLIMSOLL_EDITS"):
-        from plimsoll_agent.imitate import edits
+        from plimsoll_agent.inputs import edits
 
         edits.write()
     script, module = program.get("script"), program.get("module")

@@ -1,7 +1,7 @@
 """What this run of the agent is asked for: the variables `PLIMSOLL_...` of the environment, read once, when the agent starts.
 
 A nursery's child has another environment than its parent, and its agent reads it anew. Read elsewhere are those that are needed before
-torch is imported (`sitecustomize`, `torch_import`, `nursery`), and those by which imagined ranks tell each other who they are (`imitate.ranks`).
+torch is imported (`sitecustomize`, `torch_import`, `nursery`), and those by which imagined ranks tell each other who they are (`ranks.imagined`).
 """
 
 from __future__ import annotations

@@ -100,10 +100,10 @@ class _Loader:
 def _is_supported(origin: Any) -> bool:
     """Whether the agent knows this torch. Without it there is no prediction and no plan, so the program ends here;
     a training on the machine's own GPU goes on, without a recording."""
-    from plimsoll_agent import support
+    from plimsoll_agent import torch_builds
 
-    build = support.installed(origin)
-    found = support.objection(build)
+    build = torch_builds.installed(origin)
+    found = torch_builds.objection(build)
     if found is None:
         return True
     from plimsoll_agent.run.recording import Recording
@@ -114,7 +114,7 @@ def _is_supported(origin: Any) -> bool:
     if os.environ.get("PLIMSOLL_MODE") == "run" and not os.environ.get("PLIMSOLL_PLAN"):
         return False
     # No message: the command line says the sentence once, however many processes ended here.
-    raise SystemExit(support.EXIT_CODE)
+    raise SystemExit(torch_builds.EXIT_CODE)
 
 
 def _report_missing_torch(pid: int) -> None:

@@ -12,7 +12,7 @@ import json, multiprocessing, random, time
 import torch
 from torch.utils.data import DataLoader, Dataset
 from plimsoll_agent import settings
-from plimsoll_agent.imitate import batches
+from plimsoll_agent.trials import batches
 
 MADE = multiprocessing.Value("i", 0)
 

@@ -7,7 +7,7 @@ from harness import ROOT
 
 AGENT = ROOT / "agent" / "plimsoll_agent"
 
-LAYERS = ("run", "watch", "imitate", "remedies.support", "remedies", "survive", "survey", "")
+LAYERS = ("run", "watch", "values", "ranks", "trials", "remedies.support", "remedies", "inputs", "survive", "survey", "calibrate", "")
 """From the lowest on; the last is what stands beside the folders and wires them together."""
 
 BELOW_ALL = {"patch", "kinds"}

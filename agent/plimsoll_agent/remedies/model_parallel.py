@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.imitate import phantom, ranks
+from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.values import phantom
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Tensor, Torch

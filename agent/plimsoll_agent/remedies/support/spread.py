@@ -29,12 +29,13 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.imitate import phantom, ranks
+from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.values import phantom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

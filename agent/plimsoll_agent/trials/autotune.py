@@ -16,8 +16,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import failed
+from plimsoll_agent.values import phantom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,10 +26,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.imitate import draws
-from plimsoll_agent.imitate.phantom import function
 from plimsoll_agent.run import below, host
 from plimsoll_agent.run.guard import failed, guarded
+from plimsoll_agent.values import draws
+from plimsoll_agent.values.phantom import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,6 +134,7 @@ class Ghosts:
         self._is_away = True
         return self._come_back
 
+    @guarded
     def _come_back(self) -> None:
         self._is_away = False
         if not self._mode.is_over:

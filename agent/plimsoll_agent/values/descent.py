@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.values import phantom
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Arguments, Function, Named, Optimizer

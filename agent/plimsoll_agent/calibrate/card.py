@@ -1,7 +1,7 @@
 """What a card is to PyTorch, as `plimsoll calibrate` asks it: its properties, what a process takes on it beside the allocator,
 and what scratch memory its libraries want for operations that tell one choice of algorithm from another.
 
-    python -m plimsoll_agent.survey.card OUT.json [context]
+    python -m plimsoll_agent.calibrate.card OUT.json [context]
 
 With `context` everything, on a real card; without, only the operations, which is what a phantom is asked, too. Each question has a
 process of its own, forked before CUDA is touched. Nothing of the user's is read. `ranks.py` asks several cards at once.

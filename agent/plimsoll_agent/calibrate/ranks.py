@@ -1,6 +1,6 @@
 """What NCCL takes on a card, and how fast cards reach each other, as `plimsoll calibrate` asks a machine with several.
 
-    python -m plimsoll_agent.survey.ranks OUT.json
+    python -m plimsoll_agent.calibrate.ranks OUT.json
 
 One process for each of the first cards, up to eight, that do the same in step; what each holds beside PyTorch's allocator is looked at after every
 step. Then one process that is a job of its own. Nothing of the user's is read.
@@ -69,7 +69,7 @@ def rank() -> None:
     import torch
     import torch.distributed as dist
 
-    from plimsoll_agent.survey.card import nvml
+    from plimsoll_agent.calibrate.card import nvml
 
     me, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", me)

@@ -19,19 +19,19 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.imitate import consolidation
-from plimsoll_agent.imitate.imagined_store import store_class
-from plimsoll_agent.imitate.object_collectives import Objects
-from plimsoll_agent.imitate.phantom import finding_all, function, group_of, tell_group_size
+from plimsoll_agent.ranks import consolidation
+from plimsoll_agent.ranks.imagined_store import store_class
+from plimsoll_agent.ranks.object_collectives import Objects
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.values.phantom import finding_all, function, group_of, tell_group_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plimsoll_agent.imitate.phantom import Phantom
     from plimsoll_agent.kinds import Arguments, Function, Library, Named, Tensor, Torch
     from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.values.phantom import Phantom
 
 WORLD = "PLIMSOLL_WORLD"
 """How many ranks are imagined, this one included: set by the command line or by us at a launcher."""

@@ -17,10 +17,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.imitate.lines import AS_BEFORE, SAID, Lines
-from plimsoll_agent.imitate.sizes import becomes_size
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.values.lines import AS_BEFORE, SAID, Lines
+from plimsoll_agent.values.sizes import becomes_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

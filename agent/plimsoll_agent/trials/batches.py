@@ -29,9 +29,9 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.imitate.ghosts import LARGE, repeat
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.host_random import HostRandom
+from plimsoll_agent.values.ghosts import LARGE, repeat
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Torch
