@@ -24,7 +24,7 @@ def _arm() -> None:
         if os.environ.get("PLIMSOLL_EDITS"):
             from plimsoll_agent.inputs import edits
 
-            edits.write()
+            edits.write(os.environ["PLIMSOLL_EDITS"])
         if os.environ.get("PLIMSOLL_MODE") != "run":
             from plimsoll_agent import outside
             from plimsoll_agent.run import uncaught

@@ -14,6 +14,8 @@ import importlib.machinery
 import importlib.util
 import os
 
+from plimsoll_agent import patch
+
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from typing import Any
@@ -39,7 +41,8 @@ def watch(folder: str) -> None:
         put_on_disk(self, source, path, data)
         _keep(folder, path, data)
 
-    loader.get_data, loader._cache_bytecode = get_data, cache_bytecode  # type: ignore[attr-defined, method-assign]
+    patch.put(loader, "get_data", get_data)
+    patch.put(loader, "_cache_bytecode", cache_bytecode)
 
 
 def _place(folder: str, path: str) -> str | None:

@@ -255,7 +255,7 @@ def _tell_the_agent(error: BaseException) -> None:
 
     current = agent.current()
     if current is not None and not isinstance(error, KeyboardInterrupt):
-        current.program_failed(error)
+        current.failures.of_program(error)
 
 
 def _exit_code(end: SystemExit) -> int:
@@ -277,7 +277,7 @@ def _become(program: Any, order: Any) -> None:
     if os.environ.get("PLIMSOLL_EDITS"):
         from plimsoll_agent.inputs import edits
 
-        edits.write()
+        edits.write(os.environ["PLIMSOLL_EDITS"])
     script, module = program.get("script"), program.get("module")
     sys.argv = [program.get("name", module)] + order["arguments"]
     torch = sys.modules["torch"]

@@ -1,7 +1,8 @@
-"""What this run of the agent is asked for: the variables `PLIMSOLL_...` of the environment, read once, when the agent starts.
+"""What this run of the agent is asked for: the variables of the environment, read here and nowhere else.
 
-A nursery's child has another environment than its parent, and its agent reads it anew. Read elsewhere are those that are needed before
-torch is imported (`sitecustomize`, `torch_import`, `nursery`), and those by which imagined ranks tell each other who they are (`ranks.imagined`).
+`read` has what the agent is told when it starts, once. A nursery's child has another environment than its parent, and its agent reads it
+anew. What stands beside it is asked by few, some of them without an agent. `tests/agent/test_doors.py` has the files that read or write the
+environment themselves, each with its reason.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read() -> Settings:
     of = os.environ.get
     expected = of("PLIMSOLL_EXPECTED", "")
     return Settings(
-        is_real=of("PLIMSOLL_MODE") == "run",
+        is_real=mode() == "run",
         stop=of("PLIMSOLL_STOP") or "steady",
         plan=of("PLIMSOLL_PLAN", ""),
         sites=bool(of("PLIMSOLL_SITES")),
@@ -76,3 +77,34 @@ def read() -> Settings:
         label=of("PLIMSOLL_LABEL"),
         expected=int(expected) if expected.isdigit() else None,
     )
+
+
+def session() -> str | None:
+    """The folder in which what is seen is left; None where nobody asked for an agent."""
+    return os.environ.get("PLIMSOLL_SESSION")
+
+
+def mode() -> str:
+    """"predict", "run" or "nursery"."""
+    return os.environ.get("PLIMSOLL_MODE", "")
+
+
+def has_plan() -> bool:
+    """Whether the program is to be changed, without which it must not run."""
+    return bool(os.environ.get("PLIMSOLL_PLAN"))
+
+
+def number(variable: str) -> int | None:
+    """What a launcher says of a rank (`RANK`, `WORLD_SIZE`); None if there is no number."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else None
+
+
+def running() -> str | None:
+    """Where the files of runs that are under way are to be, if somebody said so: `plimsoll watch`, a test."""
+    return os.environ.get("PLIMSOLL_RUNNING")
+
+
+def runtime_folder() -> str | None:
+    """The user's own folder for what lasts as long as a session of the machine; None where there is none."""
+    return os.environ.get("XDG_RUNTIME_DIR")

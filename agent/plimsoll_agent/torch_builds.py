@@ -19,6 +19,8 @@ TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from typing import Any
 
+    from plimsoll_agent.kinds import Torch
+
 EXIT_CODE = 86
 """How a process ends whose torch we do not support; the CLI then reports the sentence."""
 
@@ -203,6 +205,13 @@ def verdict(origin: Any) -> tuple[Any, ...]:
         compared = "predictions for this PyTorch have been compared with GPUs"
         return SUPPORTED, "; ".join(filter(None, (compared, said)))
     return its, said
+
+
+def architectures(torch: Torch) -> list[int]:
+    """Compute capabilities that the imported torch has kernels for, 90 for 9.0. Asked once CUDA is in use: before,
+    the question alone would keep forked children from using it."""
+    names = (flag[3:] for flag in (torch._C._cuda_getArchFlags() or "").split() if flag.startswith("sm_"))
+    return [int(name) for name in names if name.isdigit()]
 
 
 def _has_glibc() -> bool:

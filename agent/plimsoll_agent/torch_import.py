@@ -83,7 +83,9 @@ class _Loader:
         module.__loader__ = self._loader
         supported = _is_supported(module.__spec__.origin)  # type: ignore[union-attr]
         self._loader.exec_module(module)
-        if not supported or os.environ.get("PLIMSOLL_MODE") == "nursery":
+        from plimsoll_agent import settings
+
+        if not supported or settings.mode() == "nursery":
             return  # A nursery's children install the agent for themselves.
         from plimsoll_agent.run.refusal import CannotApply
 
@@ -106,12 +108,13 @@ def _is_supported(origin: Any) -> bool:
     found = torch_builds.objection(build)
     if found is None:
         return True
+    from plimsoll_agent import settings
     from plimsoll_agent.run.recording import Recording
 
     reason, sentence = found
-    recording = Recording(os.environ["PLIMSOLL_SESSION"])
+    recording = Recording(settings.session() or os.devnull)
     recording.write("unsupported", reason=reason, text=sentence, torch=build.version, cuda=build.cuda)
-    if os.environ.get("PLIMSOLL_MODE") == "run" and not os.environ.get("PLIMSOLL_PLAN"):
+    if settings.mode() == "run" and not settings.has_plan():
         return False
     # No message: the command line says the sentence once, however many processes ended here.
     raise SystemExit(torch_builds.EXIT_CODE)
@@ -124,7 +127,8 @@ def _report_missing_torch(pid: int) -> None:
         return
     if (error.name or "").split(".")[0] != "torch":
         return
+    from plimsoll_agent import settings
     from plimsoll_agent.run import ending
     from plimsoll_agent.run.recording import Recording
 
-    ending.without_torch(Recording(os.environ["PLIMSOLL_SESSION"]), error)
+    ending.without_torch(Recording(settings.session() or os.devnull), error)

@@ -90,8 +90,8 @@ class Watch:
         if self._agent is not None:
             return self
         self._agent = agent(_EVENTS, asleep=True)
-        is_told = self._is_anothers = self._agent.is_watched
-        self._watcher = self._agent.watch(self._label, self._expected)
+        is_told = self._is_anothers = self._agent.watching.is_on
+        self._watcher = self._agent.watching.begin(self._label, self._expected)
         if self._watcher is None:
             return self
         self._watcher.hearers.append(self._heard)
@@ -114,7 +114,7 @@ class Watch:
         else counts as one."""
         self._steps += 1
         if self._agent is not None:
-            self._agent.step_by_hand(self._steps)
+            self._agent.watching.step_by_hand(self._steps)
 
     def stop(self) -> list[Alarm]:
         """Ends, once the last alarms were told; all of them."""
@@ -138,7 +138,7 @@ class Watch:
         watcher.read_told()
         watcher.hearers.remove(self._heard)
         if not self._is_anothers:
-            found.stop_watching()
+            found.watching.stop()
         return self.alarms
 
     def _heard(self, report: dict[str, Any]) -> None:

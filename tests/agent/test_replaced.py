@@ -8,9 +8,28 @@ import pytest
 LISTED = Path(__file__).with_name("replaced.txt")
 
 SCRIPT = """
-    import json
+    import functools, json, sys, types
     import torch, torch.distributed, torch.utils.data
     from plimsoll_agent import patch
+
+    def functions(value):
+        "What is behind a name in a module or a class."
+        if isinstance(value, property):
+            return [value.fget, value.fset]
+        if isinstance(value, (staticmethod, classmethod, types.MethodType)):
+            return [value.__func__]
+        return [value.func] if type(value) is functools.partial else [value]
+
+    def is_ours(value):
+        return any("plimsoll_agent" in it.__code__.co_filename for it in functions(value) if isinstance(it, types.FunctionType))
+
+    # Whoever stands in a module or a class of others and is ours, whatever put it there.
+    found, modules = set(), [it for name, it in list(sys.modules.items()) if it and not name.startswith(("plimsoll_agent", "__main__", "sitecustomize"))]
+    classes = [it for module in modules for it in list(vars(module).values()) if isinstance(it, type) and "plimsoll_agent" not in str(it.__module__)]
+    for owner in [*modules, *classes]:
+        found |= {(id(owner), name) for name, value in list(vars(owner).items()) if is_ours(value)}
+    assert found <= {(id(it.owner), it.name) for it in patch.log()}, "something of ours is there that did not go through patch"
+    assert len(found) > 10, "the look finds what is known to be replaced"
     print(json.dumps(sorted({f"{it.by}: {it}" for it in patch.log()})))
 """
 

@@ -1,19 +1,18 @@
 """Files of the script's have another text: another number, as `plimsoll fit --find-max train.py:14=1..64` wants it, or the switches
 of a framework that are tried.
 
-`PLIMSOLL_EDITS` lists the file, the byte, what stands there and what is to stand there. A file is written anew before
+What is asked for, `PLIMSOLL_EDITS`, lists the file, the byte, what stands there and what is to stand there. A file is written anew before
 the program reads it, into the layer that takes all its writes: the user's own stays as it is.
 """
 
 from __future__ import annotations
 
 import json
-import os
 
 
-def write() -> None:
+def write(asked: str) -> None:
     """Called before the script is read; in a process that it starts the files are so already."""
-    for it in json.loads(os.environ["PLIMSOLL_EDITS"]):
+    for it in json.loads(asked):
         path, start, was, new = it["file"], it["start"], it["was"].encode(), str(it["is"]).encode()
         with open(path, "rb") as file:
             text = file.read()

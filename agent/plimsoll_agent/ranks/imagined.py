@@ -81,6 +81,13 @@ def _replace(torch: Torch, name: str, by: Any) -> None:
         patch.put(torch.distributed, name, by)
 
 
+def has_company(torch: Torch) -> bool:
+    """Whether other processes train together with this one: ranks that are not imagined."""
+    dist = torch.distributed
+    is_one_of_several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return is_one_of_several and not os.environ.get(WORLD)
+
+
 WATCHED_STEPS = 20
 """After which what a step leaves to the watchdog has been seen often enough."""
 
@@ -197,6 +204,11 @@ def environment(world: int, local_world: Any, rank: int) -> Named:
     }
 
 
+def need_devices(count: int) -> None:
+    """The phantom has so many, before it is asked for the first time."""
+    os.environ[DEVICES] = str(count)
+
+
 def _devices() -> int:
     text = os.environ.get(DEVICES, "")
     return int(text) if text.isdigit() else 1
@@ -214,7 +226,7 @@ def _wrap_launcher(module: Library, recording: Recording) -> None:
         given = os.environ.get(WORLD, "")
         world = int(given) if given.isdigit() else config.min_nodes * local_world
         if os.environ.get(ALL) or world < 2:
-            os.environ[DEVICES] = str(max(local_world, _devices()))
+            need_devices(max(local_world, _devices()))
             return launch(self, *args)
         rank = chosen(world)
         if os.environ.get(RANK, "0") != str(rank):
@@ -384,10 +396,10 @@ class _Imagined:
         fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
 
         # It counts no collectives, which only other ranks would look at.
-        fake._set_sequence_number_for_group = lambda _: None
+        patch.put(fake, "_set_sequence_number_for_group", lambda _: None)
         if not hasattr(fake, "options"):
             # PyTorch 2.8 writes the group's name and ranks into them, for its log.
-            fake.options = types.SimpleNamespace()
+            patch.put(fake, "options", types.SimpleNamespace())
 
         class Check(type):
             def __instancecheck__(cls, it: Any) -> bool:

@@ -9,7 +9,6 @@ equal shares of the weights are not wanted.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.ranks import imagined as ranks
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     world, given = parameters["gpus"], parameters.get("first")
     if phantom.is_here():
-        os.environ[ranks.DEVICES] = str(world)
+        ranks.need_devices(world)
 
     def prepare(module: Module) -> None:
         blocks = [block for _, block in blocks_of(torch, module)]

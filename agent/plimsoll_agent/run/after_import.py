@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import PathFinder
 
 from plimsoll_agent.run.guard import failed
 
@@ -32,7 +31,12 @@ class _Finder:
         if name != self._name:
             return None
         sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
+        spec = None
+        for finder in list(sys.meta_path):
+            find_spec = getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec is not None else None
+            if spec is not None:
+                break
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
@@ -43,5 +47,5 @@ class _Finder:
                 except Exception as error:
                     failed("after_import " + name, error)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_module
         return spec

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import FORMAT
+from plimsoll_agent import FORMAT, settings
 from plimsoll_agent.run import frames, host
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
@@ -234,15 +234,10 @@ def write_begin(recording: Recording, torch_version: str | None, child: bool = F
         python="%d.%d.%d" % sys.version_info[:3],
         torch=torch_version,
         script=os.path.abspath(main) if main else None,
-        rank=_number("RANK"),
-        world_size=_number("WORLD_SIZE"),
+        rank=settings.number("RANK"),
+        world_size=settings.number("WORLD_SIZE"),
         child=child,
     )
-
-
-def _number(variable: str) -> int | None:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdigit() else None
 
 
 def _why(error: BaseException | None, torch: Torch) -> tuple[str, int | None]:

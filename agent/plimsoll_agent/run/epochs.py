@@ -40,13 +40,10 @@ class Epochs:
         def __next__(iterator: Any) -> Any:
             if self._ends(iterator):
                 raise StopIteration
-            self._recent.add(iterator)
             return take(iterator)
 
         def _reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
-            # Workers that live on: the same iterator, for the next epoch.
-            for known in (self._training, self._recent, self._over):
-                known.discard(iterator)
+            self._begins_again(iterator)
             return reset(iterator, *args, **kwargs)
 
         patch.put(_BaseDataLoaderIter, "__next__", __next__)
@@ -64,7 +61,15 @@ class Epochs:
             self.cut_training = self.cut_training or is_over
         else:
             self.cut_evaluation = self.cut_evaluation or is_over
+        if not is_over:
+            self._recent.add(iterator)
         return is_over
+
+    @guarded
+    def _begins_again(self, iterator: Any) -> None:
+        """Workers that live on: the same iterator, for the next epoch."""
+        for known in (self._training, self._recent, self._over):
+            known.discard(iterator)
 
     def end_this_one(self) -> None:
         """The loaders that feed training now have no more; those of the next epoch have."""

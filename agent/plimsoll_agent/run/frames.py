@@ -11,6 +11,8 @@ import os
 import sys
 import sysconfig
 
+from plimsoll_agent.run.guard import guarded
+
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -117,6 +119,7 @@ def _program(frames: list[Frame]) -> str | None:
     return None
 
 
+@guarded
 def hide_ours(error: BaseException) -> None:
     """Takes our frames out of `error`'s traceback, so that it prints as if we were not there.
 

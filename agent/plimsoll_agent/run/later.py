@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Named
     from plimsoll_agent.run.epochs import Epochs
     from plimsoll_agent.run.memory import Place
+    from plimsoll_agent.run.modules import Modules
+    from plimsoll_agent.run.phases import Phases
     from plimsoll_agent.run.recording import Recording
     from plimsoll_agent.run.stopping import Stopping
 
@@ -55,12 +57,11 @@ class Later:
     """How far the run goes on, and what it came to."""
 
     def __init__(
-        self, epochs: Epochs, recording: Recording, stopping: Stopping, calls: Callable[[], tuple[int, ...]], has_company: Callable[[], bool]
+        self, epochs: Epochs, recording: Recording, stopping: Stopping, phases: Phases, modules: Modules, has_company: Callable[[], bool]
     ) -> None:
-        """`calls()`: how often so far models were called otherwise than for a training step, as a tuple of counts.
-        `has_company()`: whether other processes train together with this one, and would go on for another time."""
+        """`has_company()`: whether other processes train together with this one, and would go on for another time."""
         self._epochs, self._recording, self._stopping = epochs, recording, stopping
-        self._calls, self._has_company = calls, has_company
+        self._phases, self._modules, self._has_company = phases, modules, has_company
         self._last: tuple[int, ...] | None = None
         self._intervals: list[tuple[int, ...]] = []
         self._usual: tuple[int, ...] | None = None
@@ -68,8 +69,22 @@ class Later:
         self._began = self._limit = 0.0
         self._allocations = 0
         self._steps_in_part = self._steps_after_cut = 0
-        self._steps = 0
+        self._steps = self._mode_changes = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
+
+    def install(self) -> None:
+        """Takes its places in PyTorch."""
+        self._epochs.install()
+        self._modules.watch_modes(self._mode_changed)
+
+    def _mode_changed(self) -> None:
+        self._mode_changes += 1
+
+    def _calls(self) -> tuple[int, ...]:
+        """How often so far models were called otherwise than for a training step."""
+        # What torch.compile made is called past us; that a model goes into evaluation mode is seen.
+        changes = self._mode_changes if self._modules.has_stepped_aside else 0
+        return (*self._phases.calls_beside_training(), changes)
 
     @property
     def is_under_way(self) -> bool:

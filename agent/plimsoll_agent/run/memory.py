@@ -98,6 +98,11 @@ class Memory:
                 share = math.nextafter(share, 2.0)
             self._c._cuda_setMemoryFraction(min(share, 1.0), device)
 
+    def note_another_allocator(self) -> None:
+        """Where the script has one: what it does is not seen."""
+        if self._torch.cuda.memory.get_allocator_backend() != "native":
+            self._note("allocator", "the script replaces PyTorch's caching allocator; only the native one can be recorded")
+
     def forked(self) -> None:
         """In a forked child whose parent had no CUDA yet: everything begins anew."""
         self.started = False

@@ -99,7 +99,7 @@ class Modules:
 
     def watch_modes(self, changed: Callable[[], object]) -> None:
         """`changed()` is called when a module goes from training to evaluation or back."""
-        train = self._torch.nn.Module.train
+        train, changed = self._torch.nn.Module.train, guarded(changed)
 
         def watched(self: Any, mode: bool = True) -> Any:
             if self.training != mode:
@@ -131,6 +131,7 @@ class Modules:
         if not self._torch.compiler.is_compiling():  # Dynamo traces through here, where a program compiles that builds modules.
             self._owners.registered(parent, name, child)
 
+    @guarded
     def _stop(self) -> None:
         self._stopping.here(self._phases.thread)
 

@@ -24,6 +24,7 @@ import time
 from typing import TYPE_CHECKING
 
 from plimsoll_agent.run import host
+from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +120,7 @@ class Stopping:
         self._told = 0
         self._pid = os.getpid()
 
+    @guarded
     def here(self, thread: int | None) -> None:
         """Ends the run if that was requested; `thread` is the one that trains, None if unknown.
 

@@ -24,7 +24,7 @@ from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Optimizer
+    from plimsoll_agent.kinds import Note, Optimizer
     from plimsoll_agent.run.later import Later
     from plimsoll_agent.run.memory import Memory, Place
     from plimsoll_agent.run.phases import Phases
@@ -42,6 +42,18 @@ ENOUGH_BACKWARDS = 12
 
 ENOUGH_FORWARDS = 200
 """How many forward passes show that a program never trains: it may evaluate before it does."""
+
+
+def goal_of(text: str, note: Note) -> int | str:
+    """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps; "one-validation" is one
+    without a look whether memory rises some steps later."""
+    kind, _, number = text.partition(":")
+    if kind == "steps" and number.isdigit() and int(number) > 0:
+        return int(number)
+    if text in ("steady", "validation", "one-validation", "until-exit"):
+        return text
+    note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
+    return "steady"
 
 
 class Steps:
@@ -122,6 +134,7 @@ class Steps:
         if key not in self._optimizers:
             self._optimizers[key] = weakref.ref(optimizer, lambda _: self._forget(key))
 
+    @guarded
     def _forget(self, key: int) -> None:
         self._optimizers.pop(key, None)
         self._covered.pop(key, None)

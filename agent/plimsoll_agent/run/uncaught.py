@@ -15,6 +15,7 @@ import functools
 import sys
 import threading
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import failed, guarded
 
@@ -47,24 +48,24 @@ def of_program(act: Callable[[BaseException], object]) -> None:
 
 def of_thread(act: Callable[[BaseException], object]) -> None:
     """`act(error)`, called in the thread, for threads that are made from now on."""
-    make = getattr(threading, "_make_invoke_excepthook", None)
-    if make is None:
-        return
     act = guarded(act)
 
-    @functools.wraps(make)
-    def made() -> Function:
-        invoke = make()
+    def observing(make: Function) -> Function:
+        def made() -> Function:
+            invoke = make()
 
-        def invoked(thread: Any) -> None:
-            error = sys.exc_info()[1]
-            if error is not None and not isinstance(error, _NO_ERRORS):
-                act(error)
-            invoke(thread)
+            def invoked(thread: Any) -> None:
+                error = sys.exc_info()[1]
+                if error is not None and not isinstance(error, _NO_ERRORS):
+                    act(error)
+                invoke(thread)
 
-        return invoked
+            return invoked
 
-    threading._make_invoke_excepthook = made  # type: ignore[attr-defined]
+        return made
+
+    if hasattr(threading, "_make_invoke_excepthook"):
+        patch.replace(threading, "_make_invoke_excepthook", observing)
 
 
 def of_child(act: Callable[[BaseException], object]) -> None:
@@ -86,11 +87,10 @@ def _hide_ours(error: BaseException) -> None:
 
 
 def _observe(module: Any) -> None:
-    bootstrap = module.BaseProcess._bootstrap
-    if getattr(bootstrap, "of_plimsoll", False):
-        return
+    patch.replace(module.BaseProcess, "_bootstrap", _observing, once=True)
 
-    @functools.wraps(bootstrap)
+
+def _observing(bootstrap: Function) -> Function:
     def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> Any:
         run = process.run
 
@@ -109,5 +109,4 @@ def _observe(module: Any) -> None:
         process.run = observed
         return bootstrap(process, *args, **kwargs)
 
-    _bootstrap.of_plimsoll = True  # type: ignore[attr-defined]
-    module.BaseProcess._bootstrap = _bootstrap
+    return _bootstrap

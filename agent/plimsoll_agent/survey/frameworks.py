@@ -51,6 +51,7 @@ class Frameworks:
         _after(DataLoader, "__init__", self._loader)
         _after(dataloader._BaseDataLoaderIter, "__next__", self._next)
 
+    @guarded
     def backward(self) -> None:
         """The batch that was last taken from a loader is one of training."""
         for it in self._loaders:

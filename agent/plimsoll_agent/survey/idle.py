@@ -65,6 +65,7 @@ class Idle:
         self._is_compiled = True
         self.leave(stay=(self._torch.autocast,))
 
+    @guarded
     def made(self, optimizer: Optimizer) -> None:
         """An optimizer was made."""
         self._optimizers.add(optimizer)

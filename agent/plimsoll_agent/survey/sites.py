@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.run import frames, nested
+from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.survey.frameworks import Frameworks
 from plimsoll_agent.survey.idle import Idle
 
@@ -110,6 +111,7 @@ class Sites:
         """Until everything was written."""
         return self._recording is not None
 
+    @guarded
     def saw(self, what: str, name: str | None, **more: Any) -> Any:
         """A call of something called `name`, by the line of the user's that is running."""
         if self._steps > 1 or self._recording is None:
@@ -124,6 +126,7 @@ class Sites:
             self._seen[key] = dict(more, name=name)
         return frame
 
+    @guarded
     def optimizer_made(self, optimizer: Optimizer) -> None:
         """With the expression of the model whose parameters it has, if it says `model.parameters()`; else with the models
         that have a name there, of which the one that is called may be one."""
@@ -165,6 +168,7 @@ class Sites:
         if self._root is None:
             self._root = module
 
+    @guarded
     def stepped(self) -> None:
         """At the end of the second step everything is looked up and written; at the program's where it has no optimizer."""
         self._steps += 1

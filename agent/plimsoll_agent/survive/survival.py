@@ -32,6 +32,7 @@ from plimsoll_agent.remedies.support.host import Host
 from plimsoll_agent.remedies.support.rerun import without_cache
 from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
 from plimsoll_agent.survive.call import Call, Pass, Waiting
@@ -275,20 +276,17 @@ class Survival:
 
             return loss
 
-        for name, function in originals.items():
-            patch.put(functional, name, wrapped(name, function))
-        replaced = {it: getattr(functional, it) for it in names}
+        ours = [patch.put(functional, name, wrapped(name, function)) for name, function in originals.items()]
         script = torch.jit.script
 
         def scripted(*args: Any, **kwargs: Any) -> Any:
             # It compiles what it finds by these names.
-            for name, function in originals.items():
-                setattr(functional, name, function)
+            away = [it for it in ours if it.undo()]
             try:
                 return script(*args, **kwargs)
             finally:
-                for name, function in replaced.items():
-                    setattr(functional, name, function)
+                for it in away:
+                    it.redo()
 
         patch.put(torch.jit, "script", scripted)
 
@@ -545,6 +543,7 @@ class Survival:
     def _ran_out(self, error: BaseException) -> bool:
         return isinstance(error, self._torch.OutOfMemoryError) or any(it in str(error) for it in _LIKE_RUNNING_OUT)
 
+    @guarded
     def optimizer_failed(self, error: BaseException) -> None:
         """An optimizer's step raised."""
         if self._ran_out(error):

@@ -9,19 +9,16 @@ configurations that a kernel of the program's own is tuned by.
 from __future__ import annotations
 
 import functools
-import importlib.abc
 import inspect
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run.guard import failed
+from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.values import phantom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Callable
     from types import ModuleType
 
     from plimsoll_agent.kinds import Function, Library
@@ -62,11 +59,8 @@ def watch(recording: Recording) -> None:
         TIMES: _fewer_times,
         TUNED: functools.partial(_fewer_timed, say=functools.partial(say, "triton-autotune", TUNED_NOTE)),
     }
-    for name in list(places):
-        if name in sys.modules:
-            places.pop(name)(sys.modules[name])
-    if places:
-        sys.meta_path.insert(0, _Finder(places))
+    for name, change in places.items():
+        after_import(name, change)
 
 
 def of_a_kind(choices: Any, kind_of: Any) -> Any:
@@ -163,32 +157,3 @@ def _fewer_timed(module: Library, say: Function) -> None:
 
     patch.put(tuner, "prune_configs", prune_configs)
     patch.put(tuner, "_bench", _bench)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Answers for a few modules, once each: what is found is what would have been found, with a word afterwards."""
-
-    def __init__(self, places: Any) -> None:
-        self._places = places
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        change = self._places.pop(name, None)
-        if change is None:
-            return None
-        for finder in list(sys.meta_path):
-            find_spec = getattr(finder, "find_spec", None)
-            spec = find_spec(name, path, target) if find_spec and finder is not self else None
-            if spec is not None:
-                break
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                try:
-                    change(module)
-                except Exception as error:
-                    failed("autotune", error)
-
-            spec.loader.exec_module = exec_module
-        return spec

@@ -122,6 +122,7 @@ class Ghosts:
         return _mode_class(self._torch)(*self._memory)
 
     @guarded
+    @guarded
     def leaves_for(self, module: Module) -> Any:
         """Called before a model is: while there is a mode, `linear` adds its bias out of place (`isTensorSubclassLike` in PyTorch), and
         takes other memory on the device. Who comes back after the call; None where there is no mode, or it is needed."""

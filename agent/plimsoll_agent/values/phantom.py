@@ -17,6 +17,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import settings
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.values.lines import AS_BEFORE, SAID, Lines
@@ -188,7 +189,7 @@ def group_of(size: int) -> Iterator[None]:
 @functools.cache
 def assumed(what: str) -> int | None:
     """How many of these the user said to assume (`--assume`); None for the usual."""
-    with contextlib.suppress(OSError, KeyError, ValueError), open(f"{os.environ['PLIMSOLL_SESSION']}/phantom.conf") as conf:
+    with contextlib.suppress(OSError, ValueError), open(os.path.join(settings.session() or os.devnull, "phantom.conf")) as conf:
         for line in conf:
             key, _, value = line.partition("=")
             if key.strip() == f"assumed_{what}":
@@ -199,7 +200,7 @@ def assumed(what: str) -> int | None:
 def _said_reads() -> Any:
     """What the user said of lines, as triples of a file, a line and a number."""
     said = []
-    with contextlib.suppress(OSError, KeyError), open(f"{os.environ['PLIMSOLL_SESSION']}/phantom.conf") as conf:
+    with contextlib.suppress(OSError), open(os.path.join(settings.session() or os.devnull, "phantom.conf")) as conf:
         for key, _, value in (it.partition(" = ") for it in conf):
             if key == "assumed_read":
                 place, _, number = value.strip().rpartition("=")
@@ -231,6 +232,7 @@ def _keep(millionths: int) -> Any:
     return tell(millionths)
 
 
+@guarded
 def descends(width: int, still: bool = False) -> None:
     """Something is minimized on this thread, whose losses have so many bytes, until it is `still`; 0 when it is over."""
     tell = function("plimsoll_phantom_descends")

@@ -14,14 +14,16 @@ import sys
 import tempfile
 from typing import Any
 
+from plimsoll_agent import settings
+
 _BEGIN = b'{"format": 1, "pid": '
 """How every file of ours begins. The folder may be one of the user's, with files of theirs that are called by numbers."""
 
 
 def folder() -> str | None:
     """Where the files are; None if that is not ours alone."""
-    given = os.environ.get("PLIMSOLL_RUNNING")
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    given = settings.running()
+    runtime = settings.runtime_folder()
     if given:
         path = given
     elif runtime and _is_ours(runtime):
@@ -61,7 +63,7 @@ class Status:
             "started": _started(),
             "label": label or _script(),
             "command": list(getattr(sys, "orig_argv", sys.argv)),
-            "rank": _number("RANK"),
+            "rank": settings.number("RANK"),
         }
 
     def write(self, **fields: Any) -> None:
@@ -109,8 +111,3 @@ def _started() -> int | None:
 def _script() -> str:
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     return os.path.basename(main) if main else "python"
-
-
-def _number(variable: str) -> int | None:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdigit() else None

@@ -7,6 +7,7 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.host_random import HostRandom
 
 if TYPE_CHECKING:
@@ -128,30 +129,26 @@ def watch_other_weights(torch: Torch) -> None:
     buffers."""
     from torch.nn.utils import stateless
 
-    original = stateless._reparametrize_module
-    if original in _watched:
-        return
-
-    @contextlib.contextmanager
-    def swapped(module: Module, *args: Any, **kwargs: Any) -> Iterator[None]:
-        parts = list(module.modules())
-        for it in parts:
-            _swapped[it] = _swapped.get(it, 0) + 1
-        try:
-            with original(module, *args, **kwargs):
-                yield
-        finally:
+    def counting(original: Function) -> Function:
+        @contextlib.contextmanager
+        def swapped(module: Module, *args: Any, **kwargs: Any) -> Iterator[None]:
+            parts = list(module.modules())
             for it in parts:
-                _swapped[it] -= 1
+                _swapped[it] = _swapped.get(it, 0) + 1
+            try:
+                with original(module, *args, **kwargs):
+                    yield
+            finally:
+                for it in parts:
+                    _swapped[it] -= 1
 
-    _watched.add(swapped)
-    stateless._reparametrize_module = swapped
+        return swapped
+
+    patch.replace(stateless, "_reparametrize_module", counting, once=True)
 
 
-_swapped: weakref.WeakKeyDictionary[Module, int]
-_watched: set[Any]
-_swapped, _watched = weakref.WeakKeyDictionary(), set()
-"""How many calls give a module other weights now; the functions that count them."""
+_swapped: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
+"""How many calls give a module other weights now."""
 
 
 def has_other_weights(torch: Torch, module: Module) -> bool:
