@@ -1,7 +1,7 @@
 """What plimsoll does inside the user's process: watch a training run and write down what it saw.
 
     torch_import  notices `import torch`; nothing else runs before that
-    bytecode      what Python compiles of installed packages is kept from run to run
+    bytecode      what Python compiles of installed packages, and of the agent, is kept from run to run
     torch_builds  is this a torch that we know?
     imports       which functions of the driver a torch asks for, and whether all have an answer
     agent         wires everything together once torch has been imported

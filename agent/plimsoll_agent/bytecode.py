@@ -1,11 +1,11 @@
-"""Keeps the bytecode of installed packages from run to run.
+"""Keeps the bytecode of installed packages, and of the agent, from run to run.
 
 What Python compiles goes into the layer of the run and is thrown away with it. Where packages came without bytecode (uv
 installs them so), each run and each trial would compile all of torch anew. So it goes into a folder of ours, too, from which
 plimsoll takes what is new when the run is over, and is looked for there when the package has none. Python itself checks that it belongs to the source, by time and length; the
 name that it has here holds the time at which the source last became what it is, too, which no installer can set.
 
-Only installed packages: what a script writes and imports stays its own.
+Nothing else: what a script writes and imports stays its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from typing import Any
 
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
@@ -47,7 +48,8 @@ def watch(folder: str) -> None:
 
 def _place(folder: str, path: str) -> str | None:
     """Where the bytecode at `path` is kept; None if it is not."""
-    if not path.endswith(".pyc") or not any(it in path for it in _INSTALLED) or not os.path.isabs(path):
+    is_one = path.startswith(_OWN) or any(it in path for it in _INSTALLED)
+    if not path.endswith(".pyc") or not is_one or not os.path.isabs(path):
         return None
     changed = os.stat(importlib.util.source_from_cache(path)).st_ctime_ns
     above, name = os.path.split(path)
