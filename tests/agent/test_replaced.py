@@ -50,7 +50,7 @@ def listed(run):
     for line in LISTED.read_text().splitlines():
         if not line.startswith("    "):
             of = line
-        elif of in (run, "every run", "every run" if "real" in run else "on a phantom"):
+        elif of in (run, *(("every run", "every run" if "real" in run else "on a phantom") if run in RUNS else ())):
             found.append(line.strip())
     return sorted(found)
 
@@ -100,3 +100,33 @@ def test_a_replacement_looks_like_what_it_replaces_and_can_be_taken_back(bare):
         """
     )
     assert ran.returncode == 0, ran.stderr
+
+
+OF_PLANS = """
+    import json, torch
+    from plimsoll_agent import patch, remedies
+    from plimsoll_agent.agent import current
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.remedies.table import REMEDIES
+
+    VALUES = {"number": 2, "numbers": [1], "text": "x"}
+    found = []
+    for id, kind in REMEDIES.items():
+        if id == "optimizer-8bit":  # It needs a library that is not in every environment; it replaces what `adafactor` does.
+            continue
+        before = len(patch.log())
+        given = {name: it.words[0] if it.kind == "word" else VALUES[it.kind] for name, it in kind.takes.items() if it.is_needed}
+        hooks = Hooks(torch, current()._recording)
+        remedies.apply(torch, json.dumps({"version": 1, "remedies": [dict(given, id=id)]}), hooks)
+        hooks.install()
+        replaced = patch.log()[before:]
+        found += {f"{id}: {it.by}: {it}" for it in replaced}
+        assert all(it.undo() for it in reversed(replaced)), "each can be taken back"
+    print(json.dumps(sorted(found)))
+"""
+
+
+def test_what_each_remedy_replaces_is_listed(bare):
+    ran = bare(OF_PLANS, env={"PLIMSOLL_MODE": "run"})
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == listed("a plan with each remedy in turn, before the program calls anything")
