@@ -72,7 +72,7 @@ test-rust:
 	printf '\nThe ten slowest tests in Rust:\n'
 	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust.log | sort -rn | sed -n '1,10p'
 
-# Training scripts on the phantom, and the commands that the manual shows.
+# Training scripts on the phantom, the commands that the manual shows, and mypy and ruff on the agent, the package and the tests (tests/python/test_package.py).
 test-python:
 	@# As the tests in Rust had it: another choice of packages would build their dependencies again, with other features.
 	$(FOR_TESTS) cargo test --quiet --workspace --lib --bins --tests --examples --no-run

@@ -7,7 +7,7 @@ is run in our place. It knows nothing of torch; that is `plimsoll_agent`'s busin
 """
 
 
-def _arm():
+def _arm() -> None:
     import os
 
     if not os.environ.get("PLIMSOLL_SESSION"):
@@ -22,11 +22,11 @@ def _arm():
 
             bytecode.watch(kept)
         if os.environ.get("PLIMSOLL_EDITS"):
-            from plimsoll_agent.imitate import edits
+            from plimsoll_agent.inputs import edits
 
-            edits.write()
+            edits.write(os.environ["PLIMSOLL_EDITS"])
         if os.environ.get("PLIMSOLL_MODE") != "run":
-            from plimsoll_agent.imitate import outside
+            from plimsoll_agent import outside
             from plimsoll_agent.run import uncaught
 
             outside.watch()
@@ -37,7 +37,7 @@ def _arm():
         print("plimsoll: the agent could not start: %r" % (error,), file=sys.stderr)
 
 
-def _run_the_next_one():
+def _run_the_next_one() -> None:
     import os
     import sys
     from importlib.machinery import PathFinder

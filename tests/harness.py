@@ -154,10 +154,7 @@ class Plimsoll:
 
 def assert_consistent(report):
     """What holds for every report of a run that came to an end."""
-    for key in (
-        "version outcome gpu steps_seen steady peak_allocated_bytes peak_reserved_bytes peak_device_bytes "
-        "context_bytes safe_bytes categories top_lines top_modules cards notes seconds"
-    ).split():
+    for key in ["version", "outcome", "gpu", "steps_seen", "steady", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "context_bytes", "safe_bytes", "categories", "top_lines", "top_modules", "cards", "notes", "seconds"]:
         assert key in report, key
     assert 0 < report["peak_allocated_bytes"] <= report["peak_reserved_bytes"] < report["peak_device_bytes"]
     assert report["peak_device_bytes"] <= report["safe_bytes"]

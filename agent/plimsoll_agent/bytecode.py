@@ -1,26 +1,35 @@
-"""Keeps the bytecode of installed packages from run to run.
+"""Keeps the bytecode of installed packages, and of the agent, from run to run.
 
 What Python compiles goes into the layer of the run and is thrown away with it. Where packages came without bytecode (uv
 installs them so), each run and each trial would compile all of torch anew. So it goes into a folder of ours, too, from which
 plimsoll takes what is new when the run is over, and is looked for there when the package has none. Python itself checks that it belongs to the source, by time and length; the
 name that it has here holds the time at which the source last became what it is, too, which no installer can set.
 
-Only installed packages: what a script writes and imports stays its own.
+Nothing else: what a script writes and imports stays its own.
 """
+
+from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
 import os
 
+from plimsoll_agent import patch
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
+
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
-def watch(folder):
+def watch(folder: str) -> None:
     """From now on what is compiled is kept in `folder`, and found there. Called once, at start-up."""
     loader = importlib.machinery.SourceFileLoader
-    of_disk, put_on_disk = loader.get_data, loader._cache_bytecode
+    of_disk, put_on_disk = loader.get_data, loader._cache_bytecode  # type: ignore[attr-defined]
 
-    def get_data(self, path):
+    def get_data(self: Any, path: str) -> Any:
         try:
             return of_disk(self, path)
         except OSError:
@@ -29,23 +38,25 @@ def watch(folder):
                 raise
             return data
 
-    def cache_bytecode(self, source, path, data):
+    def cache_bytecode(self: Any, source: Any, path: str, data: Any) -> None:
         put_on_disk(self, source, path, data)
         _keep(folder, path, data)
 
-    loader.get_data, loader._cache_bytecode = get_data, cache_bytecode
+    patch.put(loader, "get_data", get_data)
+    patch.put(loader, "_cache_bytecode", cache_bytecode)
 
 
-def _place(folder, path):
+def _place(folder: str, path: str) -> str | None:
     """Where the bytecode at `path` is kept; None if it is not."""
-    if not path.endswith(".pyc") or not any(it in path for it in _INSTALLED) or not os.path.isabs(path):
+    is_one = path.startswith(_OWN) or any(it in path for it in _INSTALLED)
+    if not path.endswith(".pyc") or not is_one or not os.path.isabs(path):
         return None
     changed = os.stat(importlib.util.source_from_cache(path)).st_ctime_ns
     above, name = os.path.split(path)
     return os.path.join(folder, above.lstrip(os.sep), f"{changed:x}-{name}")
 
 
-def _kept(folder, path):
+def _kept(folder: str, path: str) -> Any:
     try:
         place = _place(folder, path)
         if place is None:
@@ -56,7 +67,7 @@ def _kept(folder, path):
         return None
 
 
-def _keep(folder, path, data):
+def _keep(folder: str, path: str, data: Any) -> None:
     try:
         place = _place(folder, path)
         if place is None:

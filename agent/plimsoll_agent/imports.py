@@ -4,11 +4,17 @@ The names of what is answered are those of `entry_points.txt`, which the build o
 second, for a torch that nobody has tried.
 """
 
+from __future__ import annotations
+
 import glob
 import mmap
 import os
 import re
 import struct
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry_points.txt")
 _OURS = re.compile(rb"(?:__)?(?!cuFile|cupti|cusparseLt|nvrtc|nvshmem|nvJitLink|nvtx)(?:cu|nv|nccl)[a-z]*[A-Z]")
@@ -19,7 +25,7 @@ _BY_NAME = re.compile(rb"(?<=\0)(?:nvml|cu)[A-Z][A-Za-z0-9_]+(?=\0)")
 _DYNAMIC_SYMBOLS, _GNU_HASH = 11, 0x6FFFFFF6
 
 
-def unanswered(folder):
+def unanswered(folder: str) -> list[Any]:
     """The functions, sorted, that the libraries in `folder` (`torch/lib`) want of CUDA and the phantom has no answer to."""
     answered = _answered()
     if not answered:
@@ -31,7 +37,7 @@ def unanswered(folder):
     return sorted(missing | (_looked_up(os.path.join(folder, "libc10_cuda.so")) - answered))
 
 
-def _answered():
+def _answered() -> set[Any]:
     try:
         with open(_TABLE, encoding="utf-8") as file:
             return {line.split()[1] for line in file if line.strip() and not line.startswith("#")}
@@ -39,7 +45,7 @@ def _answered():
         return set()
 
 
-def _symbols(path, undefined):
+def _symbols(path: str, undefined: Any) -> Any:
     """Names of ours that the library at `path` wants (or has, where `undefined` is false)."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -48,7 +54,7 @@ def _symbols(path, undefined):
         return set()  # Not a library.
 
 
-def _read(data, undefined):
+def _read(data: Any, undefined: Any) -> Any:
     if data[:6] != b"\x7fELF\x02\x01":
         return set()
     (table,) = struct.unpack_from("<Q", data, 0x28)
@@ -68,7 +74,7 @@ def _read(data, undefined):
     return found
 
 
-def _looked_up(path):
+def _looked_up(path: str) -> set[Any]:
     try:
         with open(path, "rb") as file:
             return {it.decode() for it in _BY_NAME.findall(file.read())}

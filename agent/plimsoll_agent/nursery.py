@@ -12,6 +12,8 @@ One JSON object a line comes in on standard input, a socket, and with it the mou
 into; one goes out for each run that ended; see `serve`.
 """
 
+from __future__ import annotations
+
 import atexit
 import ctypes
 import fcntl
@@ -27,9 +29,16 @@ import threading
 import types
 import weakref
 
-from plimsoll_agent import own_statements
-from plimsoll_agent.imitate import batches, draws
+from plimsoll_agent import own_statements, patch
 from plimsoll_agent.run import frames
+from plimsoll_agent.trials import batches
+from plimsoll_agent.values import draws
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from plimsoll_agent.kinds import Named, Torch
 
 _DEEPEST = 8
 _BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -43,7 +52,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CAP_SYS_ADMIN = 21
 
 
-def serve():
+def serve() -> None:
     """Reads `{"script", "name"}` or `{"module"}` once, then orders, until standard input ends.
 
     An order is `{"id", "session", "arguments", "environment", "log"}`; the answer `{"id", "code"}` or
@@ -69,7 +78,7 @@ def serve():
     _prepare()
     ready = {"ready": _is_untouched(), "imports_first": imports_first, "speaks_of_compile": speaks_of_compile}
     print(json.dumps(ready), file=answers, flush=True)
-    running = {}
+    running: dict[int, Any] = {}
     poll = select.poll()
     poll.register(orders, select.POLLIN | select.POLLHUP)
     while True:
@@ -82,7 +91,7 @@ def serve():
                 continue
             line, mounts = _line(orders)
             if not line:
-                for pidfd, (_, pid) in running.items():
+                for _, pid in running.values():
                     os.kill(pid, signal.SIGKILL)
                 return
             order = json.loads(line)
@@ -99,7 +108,7 @@ def serve():
             poll.register(pidfd, select.POLLIN)
 
 
-def _prepare():
+def _prepare() -> None:
     """What each child would do again, and what it would do in vain."""
     from plimsoll_agent import agent  # Only there: each child installs it for itself.
 
@@ -109,15 +118,15 @@ def _prepare():
     _nothing_is_taken_apart()
 
 
-def _nothing_is_taken_apart():
+def _nothing_is_taken_apart() -> None:
     """At the end of its process torch takes apart what it registered, and none of that outlives the process. What others want done
     then, as for a temporary folder, each child does as a process of its own would."""
-    for it, info in list(weakref.finalize._registry.items()):
+    for it, info in list(weakref.finalize._registry.items()):  # type: ignore[attr-defined]
         if (getattr(info.func, "__module__", None) or "").split(".")[0] == "torch":
             it.atexit = False
 
 
-def _line(orders):
+def _line(orders: Any) -> tuple[Any, ...]:
     """One line and what came with it, read byte by byte: nothing may wait in a buffer that `poll` does not see."""
     line, given = bytearray(), []
     while not line.endswith(b"\n"):
@@ -129,7 +138,7 @@ def _line(orders):
     return bytes(line), given
 
 
-def _enter(mounts):
+def _enter(mounts: Any) -> None:
     """In the child: what it writes goes into a layer of its own, and it sees nothing of what others wrote.
 
     Where it cannot go there, it must not run here: then there is no nursery any more, and who ordered the run makes it
@@ -153,7 +162,7 @@ def _enter(mounts):
         os._exit(1)
 
 
-def _give_up_the_right_to_enter(libc):
+def _give_up_the_right_to_enter(libc: Any) -> None:
     """The right to come here was lent."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     rights = (ctypes.c_uint32 * 6)()
@@ -167,7 +176,7 @@ def _give_up_the_right_to_enter(libc):
     libc.capset(header, rights)
 
 
-def _given():
+def _given() -> list[tuple[int, str, int]]:
     """Folders and files for reading that the nursery was given and passes on: they are of its own layer. What has no name is nobody's."""
     res = []
     for fd in map(int, os.listdir("/proc/self/fd")):
@@ -182,7 +191,7 @@ def _given():
     return res
 
 
-def _open_again(fd, path, flags):
+def _open_again(fd: int, path: str, flags: int) -> None:
     """The same in this layer, where it had come to; what is not here is closed."""
     try:
         again = os.open(path, flags)
@@ -197,13 +206,13 @@ def _open_again(fd, path, flags):
     os.close(again)
 
 
-def _ended(pid):
+def _ended(pid: int) -> Named:
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return {"code" if code >= 0 else "signal": abs(code), "memory": usage.ru_maxrss * 1024}
 
 
-def _is_untouched():
+def _is_untouched() -> bool:
     """Whether a child can still use the device: CUDA was not started by an import, nor asked for the number of devices."""
     torch = sys.modules.get("torch")
     if torch is None or torch.cuda.is_initialized():
@@ -214,7 +223,7 @@ def _is_untouched():
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _live(program, order):
+def _live(program: Any, order: Any) -> None:
     """In the child: the script from its first line to its end, and everything that runs at exit.
 
     Then the process is over at once. Python would first take apart all that the nursery has imported, object
@@ -232,7 +241,7 @@ def _live(program, order):
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     try:
-        threading._shutdown()
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -240,16 +249,16 @@ def _live(program, order):
         os._exit(code)
 
 
-def _tell_the_agent(error):
+def _tell_the_agent(error: BaseException) -> None:
     """Which Python's own end of a program would have told it."""
     from plimsoll_agent import agent
 
     current = agent.current()
     if current is not None and not isinstance(error, KeyboardInterrupt):
-        current.program_failed(error)
+        current.failures.of_program(error)
 
 
-def _exit_code(end):
+def _exit_code(end: SystemExit) -> int:
     """What `sys.exit` was given, as a process's exit code."""
     if end.code is None or isinstance(end.code, int):
         return (end.code or 0) & 0xFF
@@ -257,7 +266,7 @@ def _exit_code(end):
     return 1
 
 
-def _become(program, order):
+def _become(program: Any, order: Any) -> None:
     """The script, as if Python had been started with it."""
     signal.set_wakeup_fd(-1)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -266,14 +275,14 @@ def _become(program, order):
     os.environ.update(order["environment"])
     os.environ["PLIMSOLL_SESSION"] = order["session"]
     if os.environ.get("PLIMSOLL_EDITS"):
-        from plimsoll_agent.imitate import edits
+        from plimsoll_agent.inputs import edits
 
-        edits.write()
+        edits.write(os.environ["PLIMSOLL_EDITS"])
     script, module = program.get("script"), program.get("module")
     sys.argv = [program.get("name", module)] + order["arguments"]
     torch = sys.modules["torch"]
     # An import may have asked for the number of devices, which on a real GPU spoils a fork.
-    torch.cuda._is_in_bad_fork = lambda: False
+    patch.put(torch.cuda, "_is_in_bad_fork", lambda: False)
     _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
     from plimsoll_agent import agent
 
@@ -281,7 +290,7 @@ def _become(program, order):
     if module:
         import runpy
 
-        runpy._run_module_as_main(module)
+        runpy._run_module_as_main(module)  # type: ignore[attr-defined]
         return
     with open(script, "rb") as file:
         code = compile(file.read(), script, "exec")
@@ -291,7 +300,7 @@ def _become(program, order):
     exec(code, main.__dict__)
 
 
-def _tell_the_allocator(torch, settings):
+def _tell_the_allocator(torch: Torch, settings: Any) -> None:
     """It read the environment when torch was imported."""
     if settings:
         name = "_accelerator_setAllocatorSettings"
@@ -299,7 +308,7 @@ def _tell_the_allocator(torch, settings):
         tell(settings)
 
 
-def _import_what_it_imports(program):
+def _import_what_it_imports(program: Any) -> tuple[Any, ...]:
     """Whether the script would have imported the same, before it did anything else; and whether it speaks of `torch.compile`."""
     import torch
 
@@ -348,7 +357,7 @@ def _import_what_it_imports(program):
     return imports_first and loaded == len(sys.modules), speaks_of_compile
 
 
-def _own_file(name):
+def _own_file(name: str) -> Any:
     """The file of a module that the user wrote, None for one that is installed."""
     try:
         spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0], sys.path)
@@ -364,7 +373,7 @@ def _own_file(name):
     return origin
 
 
-def _import(name, attributes):
+def _import(name: str, attributes: Any) -> None:
     try:
         module = importlib.import_module(name)
         for attribute in attributes:

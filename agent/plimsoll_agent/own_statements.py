@@ -1,7 +1,14 @@
 """What a file of the user's imports, and whether it does so before anything else. Read, never run."""
 
+from __future__ import annotations
+
 import ast
 from dataclasses import dataclass, field
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 _HARMLESS = ("logging", "warnings")
 """What is called of these changes nothing that an import could see."""
@@ -13,9 +20,9 @@ _CHANGES_IMPORTS = ("dotenv", "putenv", "unsetenv", "load_dotenv")
 class Statements:
     """(module, names taken from it) of each absolute import of a file."""
 
-    first: list = field(default_factory=list)
+    first: list[ast.stmt] = field(default_factory=list)
     """Those that run when the file does, and"""
-    later: list = field(default_factory=list)
+    later: list[ast.stmt] = field(default_factory=list)
     """those that may."""
     imports_first: bool = True
     """Whether nothing of the file's own comes before one of the first, and nothing in it changes the environment, which imports
@@ -26,7 +33,7 @@ class Statements:
     """Whether it only imports and defines: what is imported after it cannot tell that it was there."""
 
 
-def of(path):
+def of(path: str) -> Any:
     """Of the file at `path`; nothing of one that cannot be read."""
     try:
         with open(path, "rb") as file:
@@ -50,7 +57,7 @@ def of(path):
     return found
 
 
-def _at_once(body):
+def _at_once(body: Any) -> Iterator[Any]:
     """The statements that run when the file does, whatever happens."""
     for it in body:
         if isinstance(it, ast.Try):
@@ -62,7 +69,7 @@ def _at_once(body):
             yield it
 
 
-def _imports(statement):
+def _imports(statement: Any) -> Iterator[Any]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -71,7 +78,7 @@ def _imports(statement):
             yield node.module, tuple(alias.name for alias in node.names)
 
 
-def _is_quiet(statement):
+def _is_quiet(statement: Any) -> bool:
     """Whether an import that follows cannot tell that it was there: a definition, a name for a value, a filter of warnings."""
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)):
         return True
@@ -84,20 +91,20 @@ def _is_quiet(statement):
     return False
 
 
-def _is_for_the_main_program(statement):
+def _is_for_the_main_program(statement: Any) -> bool:
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
 
 
-def _calls(statement):
+def _calls(statement: Any) -> bool:
     return any(isinstance(it, ast.Call) and not _is_harmless(it) for it in ast.walk(statement))
 
 
-def _is_harmless(call):
+def _is_harmless(call: ast.Call) -> bool:
     function = ast.unparse(call.func)
     return function.split(".")[0] in _HARMLESS or function in ("sys.path.append", "sys.path.insert", "Path", "pathlib.Path")
 
 
-def _changes_the_environment(tree):
+def _changes_the_environment(tree: Any) -> bool:
     """Whether anything is done with `os.environ`, or with `sys.modules`, but to look."""
     looks = set()
     for node in ast.walk(tree):

@@ -93,7 +93,7 @@ def operations(machine, card, forgetful):
     agent = machine.plimsoll("agent").stdout.strip()
     out = machine.folder / f"{Path(card).stem}-{forgetful}.json"
     script = machine.folder / "survey.py"
-    script.write_text("import sys\nfrom plimsoll_agent.survey import card\ncard.main(sys.argv[1], False)\n")
+    script.write_text("import sys\nfrom plimsoll_agent.calibrate import card\ncard.main(sys.argv[1], False)\n")
     words = ("predict", "-q", "--until-exit", "--writes", "through", "--gpu", card, "--", machine.options.python, script, out)
     ran = machine.plimsoll(*words, forgetful=forgetful, extra={"PYTHONPATH": agent})
     return json.loads(out.read_text())["operations"] if out.exists() else {"failed": ran.stderr[-300:]}

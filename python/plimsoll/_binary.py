@@ -8,8 +8,8 @@ import site
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
 
 
 class PlimsollError(RuntimeError):
@@ -79,13 +79,13 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def module(name: str) -> List[str]:
+def module(name: str) -> list[str]:
     """What starts a module of this package, in this very Python. The working folder, which may be a stranger's, has no say in what it imports;
     before 3.11 Python cannot be told so."""
     return [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m", name]
 
 
-def said(stderr: Optional[str]) -> str:
+def said(stderr: str | None) -> str:
     """What plimsoll itself said on standard error, without its name."""
     lines = (stderr or "").splitlines()
     own = [line[len("plimsoll: ") :] for line in lines if line.startswith("plimsoll: ")]

@@ -13,8 +13,9 @@ import os
 import pickle
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from plimsoll._binary import PlimsollError
 
@@ -35,19 +36,19 @@ class FunctionFailed(PlimsollError):
 
 class _Where(NamedTuple):
     module: str
-    file: Optional[str]
+    file: str | None
     name: str
 
 
 class _Call(NamedTuple):
-    where: Optional[_Where]
-    by_value: Optional[bytes]
+    where: _Where | None
+    by_value: bytes | None
     arguments: bytes
-    path: List[str]
-    argv: List[str]
+    path: list[str]
+    argv: list[str]
 
 
-def write(path: Path, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+def write(path: Path, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Writes the call to `path`."""
     if os.environ.get(INSIDE):
         raise CannotReach(
@@ -72,7 +73,7 @@ def write(path: Path, function: Callable[..., Any], args: Tuple[Any, ...], kwarg
     path.write_bytes(pickle.dumps(tuple(call)))
 
 
-def _where(function: Callable[..., Any]) -> Optional[_Where]:
+def _where(function: Callable[..., Any]) -> _Where | None:
     """How another process finds the function; None if only its value can be carried."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
@@ -124,7 +125,7 @@ def _shown(function: Callable[..., Any]) -> str:
     return f"the function {getattr(function, '__qualname__', repr(function))}"
 
 
-def run(path: str, result: Optional[str]) -> None:
+def run(path: str, result: str | None) -> None:
     """In the process of its own: makes the call, and writes what came of it to `result`."""
     call = _Call(*pickle.loads(Path(path).read_bytes()))
     os.environ[INSIDE] = "1"
@@ -201,7 +202,7 @@ def _main(file: str) -> Any:
     return module
 
 
-def _answer(path: str, value: Any = None, error: Optional[BaseException] = None) -> None:
+def _answer(path: str, value: Any = None, error: BaseException | None = None) -> None:
     text = None
     if error is not None:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))

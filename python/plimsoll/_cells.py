@@ -7,7 +7,7 @@ import json
 import linecache
 import sys
 import types
-from typing import Any, Dict
+from typing import Any
 
 
 class _NoNotebook:
@@ -22,7 +22,7 @@ def _run(path: str) -> None:
         cells = json.load(file)
     # Classes of the notebook say that they are of `__main__`.
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    namespace: Dict[str, Any] = main.__dict__
+    namespace: dict[str, Any] = main.__dict__
     namespace["get_ipython"] = _NoNotebook
     namespace["display"] = lambda *args, **kwargs: None
     sys.argv = [sys.argv[0]]

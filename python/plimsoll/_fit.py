@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import json
+import os
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Generic, Optional, Sequence, TypeVar, Union, overload
+from typing import Any, Generic, TypeVar, overload
 
 from plimsoll import _binary, _calls
 from plimsoll._binary import PlimsollError
@@ -24,15 +25,15 @@ class Fitted(Generic[Returned]):
         self,
         function: Callable[..., Returned],
         *,
-        gpu: Optional[str] = None,
-        memory: Union[str, int, None] = None,
-        plan: Union[str, "os.PathLike[str]", None] = None,
+        gpu: str | None = None,
+        memory: str | int | None = None,
+        plan: str | os.PathLike[str] | None = None,
         keep_numerics: bool = False,
         allow: Sequence[str] = (),
         forbid: Sequence[str] = (),
-        record: Union[str, "os.PathLike[str]", None] = None,
+        record: str | os.PathLike[str] | None = None,
         no_gpu: bool = False,
-        writes: Optional[str] = None,
+        writes: str | None = None,
     ) -> None:
         """Use `fit`, which makes these."""
         self.__plimsoll_function__ = function
@@ -69,11 +70,11 @@ class Fitted(Generic[Returned]):
             value: Returned = _calls.answer(result)
             return value
 
-    def _existing_plan(self) -> Optional[Path]:
+    def _existing_plan(self) -> Path | None:
         plan = None if self._plan is None else Path(self._plan)
         return plan if plan is not None and plan.is_file() else None
 
-    def _search(self, here: Path) -> Optional[Path]:
+    def _search(self, here: Path) -> Path | None:
         """The plan for the card that was named; None if it fits as it is."""
         plan = Path(self._plan) if self._plan is not None else here / "plan.toml"
         words = ["fit", "--gpu", str(self._gpu), "--plan", str(plan), *self._choices()]
@@ -106,19 +107,19 @@ def fit(function: Callable[..., Returned]) -> Fitted[Returned]: ...
 @overload
 def fit(
     *,
-    gpu: Optional[str] = None,
-    memory: Union[str, int, None] = None,
-    plan: Union[str, "os.PathLike[str]", None] = None,
+    gpu: str | None = None,
+    memory: str | int | None = None,
+    plan: str | os.PathLike[str] | None = None,
     keep_numerics: bool = False,
     allow: Sequence[str] = (),
     forbid: Sequence[str] = (),
-    record: Union[str, "os.PathLike[str]", None] = None,
+    record: str | os.PathLike[str] | None = None,
     no_gpu: bool = False,
-    writes: Optional[str] = None,
+    writes: str | None = None,
 ) -> Callable[[Callable[..., Returned]], Fitted[Returned]]: ...
 
 
-def fit(function: Optional[Callable[..., Returned]] = None, **options: Any) -> Any:
+def fit(function: Callable[..., Returned] | None = None, **options: Any) -> Any:
     """Decorates a training function: calling it runs it in a process of its own, with the cheapest plan that fits.
 
         @plimsoll.fit(gpu="rtx4090", plan="plan.toml")

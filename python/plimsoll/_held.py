@@ -11,8 +11,9 @@ import gc
 import sys
 import traceback
 import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any
 
 from plimsoll._printable import printable
 from plimsoll._sizes import Size
@@ -24,7 +25,7 @@ _MOST_NAMED = 12
 _LITTLE = 64 << 20
 
 # A storage on a device: where it is, and how large.
-_Storages = Dict[Tuple[int, int], int]
+_Storages = dict[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class Holder:
 class Held:
     """Who holds GPU memory in this session."""
 
-    errors: Tuple[Holder, ...] = ()
+    errors: tuple[Holder, ...] = ()
     """Variables of functions that a traceback keeps."""
-    outputs: Tuple[Holder, ...] = ()
+    outputs: tuple[Holder, ...] = ()
     """What cells showed."""
-    yours: Tuple[Holder, ...] = ()
+    yours: tuple[Holder, ...] = ()
     """Variables of yours, largest first. They stay."""
-    error: Optional[str] = None
+    error: str | None = None
     """The error that is kept, as in `OutOfMemoryError`."""
     unnamed: Size = Size(0)
     """What is allocated and no variable reaches: what backward keeps for some of these, workspaces of libraries."""
@@ -58,7 +59,7 @@ class Held:
 
     def __str__(self) -> str:
         """A few lines."""
-        lines: List[str] = []
+        lines: list[str] = []
         if self.errors:
             lines.append(f"the traceback of the last error ({printable(self.error or '')}) holds {_total(self.errors)}:")
             lines += _shown(self.errors)
@@ -163,14 +164,14 @@ class _Session:
         ipython: Any = sys.modules.get("IPython")
         self._shell: Any = ipython.get_ipython() if ipython is not None else None
         main: Mapping[str, Any] = vars(sys.modules["__main__"])
-        self._namespace: Dict[str, Any] = self._shell.user_ns if self._shell is not None else dict(main)
+        self._namespace: dict[str, Any] = self._shell.user_ns if self._shell is not None else dict(main)
         self._outputs = list(self._find_outputs())
         self._mine = self._find_mine()
         self._errors = self._find_errors()
 
     def held(self) -> Held:
         yours: _Storages = {}
-        named: List[Holder] = []
+        named: list[Holder] = []
         for name, value in self._mine.items():
             found = self._of(value)
             new = {key: size for key, size in found.items() if key not in yours}
@@ -178,11 +179,11 @@ class _Session:
             if new:
                 named.append(Holder(name, Size(sum(new.values()))))
         counted = set(yours)
-        errors: List[Holder] = []
+        errors: list[Holder] = []
         for error in self._errors:
             for name, value in self._variables(error):
                 self._take(name, self._of(value), counted, errors)
-        outputs: List[Holder] = []
+        outputs: list[Holder] = []
         for it in self._outputs:
             it.storages = {key: size for key, size in self._of(it.value).items() if key not in yours}
             self._take(f"Out[{it.number}]", it.storages, counted, outputs)
@@ -192,7 +193,7 @@ class _Session:
         return Held(_largest(errors), _largest(outputs), _largest(named), kind if errors else None, unnamed)
 
     @staticmethod
-    def _take(name: str, found: _Storages, counted: Set[Tuple[int, int]], into: List[Holder]) -> None:
+    def _take(name: str, found: _Storages, counted: set[tuple[int, int]], into: list[Holder]) -> None:
         new = {key: size for key, size in found.items() if key not in counted}
         counted.update(new)
         if new:
@@ -246,7 +247,7 @@ class _Session:
         for number, value in list(self._namespace.get("_oh", {}).items()):
             yield _Out(number, value)
 
-    def _find_mine(self) -> Dict[str, Any]:
+    def _find_mine(self) -> dict[str, Any]:
         """The user's variables. What IPython puts among them, and names of outputs, are none."""
         hidden = getattr(self._shell, "user_ns_hidden", {})
         hook = getattr(self._shell, "displayhook", None)
@@ -259,14 +260,14 @@ class _Session:
                 res[name] = value
         return res
 
-    def _find_errors(self) -> List[BaseException]:
+    def _find_errors(self) -> list[BaseException]:
         """Errors that the session keeps, and those that they came of; none that a variable of the user's has."""
         shell = self._shell
         result = getattr(shell, "last_execution_result", None)
-        found: List[Any] = [getattr(sys, "last_exc", None), getattr(sys, "last_value", None)]
+        found: list[Any] = [getattr(sys, "last_exc", None), getattr(sys, "last_value", None)]
         found += [getattr(result, "error_in_exec", None), getattr(getattr(shell, "InteractiveTB", None), "evalue", None)]
         theirs = {id(it) for it in self._mine.values() if isinstance(it, BaseException)}
-        res: List[BaseException] = []
+        res: list[BaseException] = []
         while found:
             error = found.pop(0)
             if isinstance(error, BaseException) and id(error) not in theirs and all(it is not error for it in res):
@@ -274,7 +275,7 @@ class _Session:
                 found += [error.__cause__, error.__context__]
         return res
 
-    def _variables(self, error: BaseException) -> Iterator[Tuple[str, Any]]:
+    def _variables(self, error: BaseException) -> Iterator[tuple[str, Any]]:
         """The variables of the functions in a traceback, the innermost first."""
         frames = []
         node = error.__traceback__
@@ -288,7 +289,7 @@ class _Session:
             for name, value in list(frame.f_locals.items()):
                 yield f"{name} in {frame.f_code.co_name}, {self._cell(frame.f_code.co_filename) or file}:{line}", value
 
-    def _cell(self, filename: str) -> Optional[str]:
+    def _cell(self, filename: str) -> str | None:
         """`In[3]` for the file that IPython gives to a cell."""
         compiler = getattr(self._shell, "compile", None)
         if compiler is None:
@@ -301,8 +302,8 @@ class _Session:
         torch = self._torch
         res: _Storages = {}
         # All of the session is reached from these.
-        seen: Set[int] = {id(self._shell), id(self._namespace)}
-        waiting: List[Any] = [value]
+        seen: set[int] = {id(self._shell), id(self._namespace)}
+        waiting: list[Any] = [value]
         while waiting and len(seen) < _MOST:
             it = waiting.pop()
             if id(it) in seen:
@@ -336,7 +337,7 @@ def _parts(it: Any) -> Iterable[Any]:
     if isinstance(it, types.GeneratorType):
         return list(it.gi_frame.f_locals.values()) if it.gi_frame is not None else ()
     if isinstance(it, BaseException):
-        values: List[Any] = [it.args]
+        values: list[Any] = [it.args]
         node = it.__traceback__
         while node is not None:
             if node.tb_frame.f_code.co_name != "<module>":
@@ -356,7 +357,7 @@ def _contents(cells: Iterable[Any]) -> Iterator[Any]:
             pass  # Not filled yet.
 
 
-def _largest(holders: Iterable[Holder]) -> Tuple[Holder, ...]:
+def _largest(holders: Iterable[Holder]) -> tuple[Holder, ...]:
     return tuple(sorted(holders, key=lambda it: -it.size))
 
 
@@ -364,7 +365,7 @@ def _total(holders: Iterable[Holder]) -> Size:
     return Size(sum(it.size for it in holders))
 
 
-def _shown(holders: Tuple[Holder, ...]) -> List[str]:
+def _shown(holders: tuple[Holder, ...]) -> list[str]:
     lines = [f"  {it.size!s:>10}  {printable(it.name)}" for it in holders[:_MOST_NAMED]]
     if _MOST_NAMED < len(holders):
         lines.append(f"  {_total(holders[_MOST_NAMED:])!s:>10}  in {len(holders) - _MOST_NAMED} more")

@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import Any, NoReturn
 
 from plimsoll import _binary
 from plimsoll._binary import PlimsollError
@@ -18,8 +18,6 @@ from plimsoll._predict import predicted
 from plimsoll._results import Prediction
 from plimsoll._slice import Cell, needed
 from plimsoll._watch import Watch
-
-
 
 
 class _Options(argparse.ArgumentParser):
@@ -66,7 +64,7 @@ class _Magics:
         own = f"In[{self._number()}]"
         # The first line of the cell is ours.
         cells = needed(self._earlier(), (own, "\n" + self._plain(cell)))
-        options: List[str] = []
+        options: list[str] = []
         for name in ("gpu", "memory", "max", "steps"):
             if getattr(told, name) is not None:
                 options += [f"--{name}", getattr(told, name)]
@@ -107,7 +105,7 @@ class _Magics:
         text = "\n" + self._plain(cell)
         name = self._shell.compile.cache(text, self._number(), raw_code=text)
         tree = self._shell.compile.ast_parse(text, filename=name)
-        last: Optional[ast.expr] = None
+        last: ast.expr | None = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not cell.rstrip().endswith(";"):
             last = tree.body.pop().value
         namespace = self._shell.user_ns
@@ -116,9 +114,9 @@ class _Magics:
             return None
         return eval(self._shell.compile(ast.Expression(last), name, "eval"), namespace)
 
-    def _earlier(self) -> List[Cell]:
+    def _earlier(self) -> list[Cell]:
         """The cells that ran before, as plain Python; of ours, what was watched."""
-        found: List[Cell] = []
+        found: list[Cell] = []
         texts = list(self._shell.history_manager.input_hist_raw)
         for number, text in enumerate(texts[:-1]):
             if text.lstrip().startswith("%%predict"):
@@ -152,7 +150,7 @@ class _Magics:
             print(f"plimsoll: {found}", file=sys.stderr)
 
 
-_loaded: Dict[int, _Magics] = {}
+_loaded: dict[int, _Magics] = {}
 
 
 def load_ipython_extension(shell: Any) -> None:

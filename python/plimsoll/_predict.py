@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any
 
 from plimsoll import _binary, _calls
 from plimsoll._binary import PlimsollError
@@ -19,13 +20,13 @@ _FITS_OR_NOT = (0, 1)
 def predict(
     function: Callable[..., Any],
     *args: Any,
-    gpu: Optional[str] = None,
-    memory: Union[str, int, None] = None,
-    max: Union[str, int, None] = None,
-    steps: Optional[int] = None,
+    gpu: str | None = None,
+    memory: str | int | None = None,
+    max: str | int | None = None,
+    steps: int | None = None,
     until_exit: bool = False,
-    record: Union[str, "os.PathLike[str]", None] = None,
-    writes: Optional[str] = None,
+    record: str | os.PathLike[str] | None = None,
+    writes: str | None = None,
     **kwargs: Any,
 ) -> Prediction:
     """Runs `function(*args, **kwargs)` in a process of its own, on a phantom GPU, and says what memory it takes.
@@ -67,12 +68,12 @@ def predict(
         return predicted(words, command(here / "call", result), report_path, kept, result)
 
 
-def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, kept: Path, result: Optional[Path] = None) -> Prediction:
+def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, kept: Path, result: Path | None = None) -> Prediction:
     """What `plimsoll predict` says of a command. `report_path` and `kept` are where it writes its report and the recording; `result` is where
     a function leaves what it raised."""
     ran = _binary.run(["predict", "--quiet", "--json", str(report_path), "--record", str(kept), *options, "--", *words])
     output = ran.stdout + ran.stderr
-    report: Dict[str, Any] = {}
+    report: dict[str, Any] = {}
     if report_path.exists() and report_path.stat().st_size:
         report = json.loads(report_path.read_text(encoding="utf-8"))
     if ran.returncode not in _FITS_OR_NOT and report.get("verdict") != "depends":
@@ -82,13 +83,13 @@ def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, k
     return prediction(report, _findings(kept), output)
 
 
-def command(call: Path, result: Optional[Path]) -> List[str]:
+def command(call: Path, result: Path | None) -> list[str]:
     """What plimsoll is told to run: the call, in this very Python."""
     words = [*_binary.module("plimsoll._calls"), str(call)]
     return words if result is None else [*words, str(result)]
 
 
-def _findings(recording: Path) -> List[Finding]:
+def _findings(recording: Path) -> list[Finding]:
     ran = _binary.run(["explain", "--json", "-", str(recording)])
     try:
         found = json.loads(ran.stdout)["findings"]

@@ -13,7 +13,7 @@ import warnings
 import zipfile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Optional, Type, Union
+from typing import Any
 
 from plimsoll import _binary
 from plimsoll._agent import agent
@@ -25,7 +25,7 @@ _FORMAT = 1
 class Recorder:
     """Records from `start` to `stop`; also a context manager."""
 
-    def __init__(self, path: Union[str, "os.PathLike[str]"], *, events: int = 200_000) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, events: int = 200_000) -> None:
         """Use `record`, which makes these."""
         self.path = Path(path)
         self._events = events
@@ -42,7 +42,7 @@ class Recorder:
         atexit.register(self.stop)
         return self
 
-    def stop(self) -> Optional[Path]:
+    def stop(self) -> Path | None:
         """Writes the recording; the path, or None if it was written already or the GPU was not used.
 
         A recording that cannot be written is a warning: training has come to its end, and its results come first.
@@ -87,9 +87,9 @@ class Recorder:
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         recording = self._agent
         if recording is not None:
@@ -99,7 +99,7 @@ class Recorder:
             recording.saw(None)
 
 
-def record(path: Union[str, "os.PathLike[str]"], *, events: int = 200_000) -> Recorder:
+def record(path: str | os.PathLike[str], *, events: int = 200_000) -> Recorder:
     """Records what the block does with GPU memory, into the zip file `path`.
 
         with plimsoll.record("run.zip"):

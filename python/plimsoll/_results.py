@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from plimsoll._printable import printable
 from plimsoll._sizes import Size
@@ -30,12 +31,12 @@ class OutOfMemory:
 
     step: int
     """The step, from 1; 0 before training."""
-    phase: Optional[str]
+    phase: str | None
     requested: Size
     allocated: Size
     reserved: Size
-    file: Optional[str]
-    line: Optional[int]
+    file: str | None
+    line: int | None
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class Growth:
     """What each step leaves behind."""
     runs_out_at_step: int
     """The step in which the card runs out, from 1."""
-    file: Optional[str]
+    file: str | None
     """Where that is made."""
-    line: Optional[int]
+    line: int | None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Finding:
     """A stable word, such as `leak/graph-retained`."""
     title: str
     text: str
-    size: Optional[Size]
+    size: Size | None
     """What it would give back, where that is known."""
 
 
@@ -81,7 +82,7 @@ class Prediction:
     """`torch.cuda.max_memory_allocated()`."""
     peak_reserved: Size
     """`torch.cuda.max_memory_reserved()`."""
-    safe: Optional[Size]
+    safe: Size | None
     """What to give the job so that it runs: the peak and an allowance for what a phantom cannot know. None if it grows."""
     steps: int
     """Training steps that were seen; of a function without an optimizer, backward or forward passes."""
@@ -89,17 +90,17 @@ class Prediction:
     """Whether memory was the same in the last two steps."""
     categories: Mapping[str, Size]
     """The peak by what it is for, the sizes sum to `peak`; or where memory ran out, that moment."""
-    lines: Tuple[Line, ...]
+    lines: tuple[Line, ...]
     """The lines of code that hold most at the peak."""
-    out_of_memory: Optional[OutOfMemory]
+    out_of_memory: OutOfMemory | None
     """Where memory ran out, if it did."""
-    growth: Optional[Growth]
+    growth: Growth | None
     """How memory grows with the steps, if it does; then it fits no card for long."""
-    findings: Tuple[Finding, ...]
+    findings: tuple[Finding, ...]
     """What `plimsoll explain` finds in the recording."""
-    carried_by: Tuple[str, ...]
+    carried_by: tuple[str, ...]
     """Cards of the catalogue that carry it."""
-    notes: Tuple[str, ...]
+    notes: tuple[str, ...]
     """What one has to know to trust the rest."""
     output: str = field(repr=False)
     """What the function wrote to standard output and standard error."""
@@ -107,7 +108,7 @@ class Prediction:
     """All of `plimsoll predict --json`."""
 
     @property
-    def headroom(self) -> Optional[Size]:
+    def headroom(self) -> Size | None:
         """What is left of the card whatever boolean masks find; None if it does not fit."""
         left = self.report["headroom_bytes"]
         return None if left is None else Size(left)
@@ -131,7 +132,7 @@ class Prediction:
         return f"{verb} {self.gpu_name} ({self.total}): takes {self.peak}, give it {self.safe} to be safe"
 
 
-def prediction(report: Dict[str, Any], findings: List[Finding], output: str) -> Prediction:
+def prediction(report: dict[str, Any], findings: list[Finding], output: str) -> Prediction:
     """The answer from `plimsoll predict --json`."""
     return Prediction(
         fits=report["verdict"] == "fits",
@@ -156,15 +157,15 @@ def prediction(report: Dict[str, Any], findings: List[Finding], output: str) -> 
     )
 
 
-def _line(it: Dict[str, Any]) -> Line:
+def _line(it: dict[str, Any]) -> Line:
     return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"])
 
 
-def _size(bytes_: Optional[int]) -> Optional[Size]:
+def _size(bytes_: int | None) -> Size | None:
     return None if bytes_ is None else Size(bytes_)
 
 
-def _growth(report: Mapping[str, Any]) -> Optional[Growth]:
+def _growth(report: Mapping[str, Any]) -> Growth | None:
     per_step = report.get("growth_bytes_per_step")
     if per_step is None:
         return None
@@ -172,7 +173,7 @@ def _growth(report: Mapping[str, Any]) -> Optional[Growth]:
     return Growth(Size(per_step), report["runs_out_at_step"], at.get("file"), at.get("line"))
 
 
-def _oom(it: Optional[Dict[str, Any]]) -> Optional[OutOfMemory]:
+def _oom(it: dict[str, Any] | None) -> OutOfMemory | None:
     if it is None:
         return None
     at = it.get("at") or {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Union
 
 _UNITS = {
     "": 1,
@@ -30,7 +29,7 @@ _UNITS = {
 class Size(int):
     """A number of bytes. `Size("20GiB") == 20 * 2**30`; `str()` gives `20.00 GiB`."""
 
-    def __new__(cls, given: Union[int, str]) -> Size:
+    def __new__(cls, given: int | str) -> Size:
         """From bytes, or from a text as the command line takes it: `20GiB`, `512MiB`, `1.5g`, `20GB`."""
         return super().__new__(cls, given if isinstance(given, int) else _parsed(given))
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _TRAINS = {"backward", "step", "fit"}
 
-Cell = Tuple[str, str]
+Cell = tuple[str, str]
 """What it is called, such as `In[3]`, and its text as plain Python."""
 
 
-def needed(earlier: Sequence[Cell], cell: Cell) -> List[Tuple[str, str, List[int]]]:
+def needed(earlier: Sequence[Cell], cell: Cell) -> list[tuple[str, str, list[int]]]:
     """Name, text and the top-level statements, by number, of each cell that is needed, and of `cell` itself, in their order.
 
     Raises:
@@ -25,8 +25,8 @@ def needed(earlier: Sequence[Cell], cell: Cell) -> List[Tuple[str, str, List[int
     """
     own = ast.parse(cell[1])
     wanted = _used(own)
-    kept: Dict[int, List[int]] = {}
-    statements: List[Tuple[int, int, ast.stmt]] = []
+    kept: dict[int, list[int]] = {}
+    statements: list[tuple[int, int, ast.stmt]] = []
     for number, (_, text) in enumerate(earlier):
         try:
             statements += [(number, index, it) for index, it in enumerate(ast.parse(text).body)]
@@ -50,11 +50,11 @@ def needed(earlier: Sequence[Cell], cell: Cell) -> List[Tuple[str, str, List[int
     return [*found, (cell[0], cell[1], list(range(len(own.body))))]
 
 
-def _bound(it: ast.stmt) -> Set[str]:
+def _bound(it: ast.stmt) -> set[str]:
     """Names that a statement binds at the top level."""
     if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {it.name}
-    found: Set[str] = set()
+    found: set[str] = set()
     for node in _outside_functions(it):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
@@ -70,13 +70,13 @@ def _keeps(it: ast.stmt) -> bool:
     return isinstance(it, (ast.AugAssign, ast.If, ast.For, ast.While, ast.Try))
 
 
-def _used(it: ast.AST) -> Set[str]:
+def _used(it: ast.AST) -> set[str]:
     """Names that are read, but for builtins and for those of a function's own."""
     return _read(it) - set(dir(builtins))
 
 
-def _read(it: ast.AST) -> Set[str]:
-    found: Set[str] = set()
+def _read(it: ast.AST) -> set[str]:
+    found: set[str] = set()
     for node in _outside_functions(it, itself=True):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found.add(node.id)
@@ -86,7 +86,7 @@ def _read(it: ast.AST) -> Set[str]:
         arguments = it.args
         own = {each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
         own |= {each.arg for each in (arguments.vararg, arguments.kwarg) if each is not None}
-        elsewhere: Set[str] = set()
+        elsewhere: set[str] = set()
         for node in _outside_functions(it, itself=True):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 own.add(node.id)
@@ -98,7 +98,7 @@ def _read(it: ast.AST) -> Set[str]:
     return found
 
 
-def _before_the_body(it: ast.AST) -> List[ast.expr]:
+def _before_the_body(it: ast.AST) -> list[ast.expr]:
     if isinstance(it, ast.Lambda):
         return [*it.args.defaults, *(each for each in it.args.kw_defaults if each is not None)]
     if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -107,9 +107,9 @@ def _before_the_body(it: ast.AST) -> List[ast.expr]:
     return []
 
 
-def _changed(it: ast.stmt) -> Set[str]:
+def _changed(it: ast.stmt) -> set[str]:
     """Names of what a statement may change in place: whose method is called, whose part is given a value, what a call is given."""
-    found: Set[str] = set()
+    found: set[str] = set()
     for node in _outside_functions(it):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             found.add(_root(node.func) or "")
@@ -123,13 +123,13 @@ def _trains(it: ast.stmt) -> bool:
     return any(isinstance(func, ast.Attribute) and func.attr in _TRAINS for func in calls)
 
 
-def _root(node: ast.expr) -> Optional[str]:
+def _root(node: ast.expr) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _outside_functions(it: ast.AST, *, itself: bool = False) -> List[ast.AST]:
+def _outside_functions(it: ast.AST, *, itself: bool = False) -> list[ast.AST]:
     """All nodes but those in functions and classes; with `itself` those in `it`, though it may be one."""
     found, waiting = [], [it]
     while waiting:

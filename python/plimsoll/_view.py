@@ -6,8 +6,9 @@ import html
 import os
 import pickle
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, List, Mapping, Union
+from typing import Any, Union
 
 from plimsoll import _binary
 from plimsoll._binary import PlimsollError
@@ -26,7 +27,7 @@ class View:
         self._name = name
         self._height = height
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes the page as one file that any browser opens, and returns where."""
         target = Path(path)
         target.write_text(self.page, encoding="utf-8")
@@ -50,7 +51,7 @@ def view(*recordings: Source, height: int = 760) -> View:
     if not recordings:
         raise PlimsollError("there is nothing to view; name a snapshot or a recording")
     with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
-        paths: List[str] = []
+        paths: list[str] = []
         for index, it in enumerate(recordings):
             if isinstance(it, Recorder):
                 paths.append(str(it.path))

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+from typing import Any, Union
 
 from plimsoll import _binary
 from plimsoll._agent import agent
@@ -37,12 +38,12 @@ class Alarm:
     """A stable word, such as `watch/growth`."""
     text: str
     step: int
-    file: Optional[str]
+    file: str | None
     """Where that is made which stays, if memory grows and the line was seen."""
-    line: Optional[int]
-    per_step: Optional[Size]
+    line: int | None
+    per_step: Size | None
     """What each step leaves behind."""
-    runs_out_at_step: Optional[int]
+    runs_out_at_step: int | None
     report: Mapping[str, Any]
     """All of it, as `--alarms` writes it."""
 
@@ -57,20 +58,20 @@ class Watch:
     def __init__(
         self,
         *,
-        label: Optional[str] = None,
-        expected: Optional[Expected] = None,
-        alarms: Union[str, "os.PathLike[str]", None] = None,
-        on_alarm: Union[str, Callable[[Alarm], None], None] = None,
-        webhook: Optional[str] = None,
+        label: str | None = None,
+        expected: Expected | None = None,
+        alarms: str | os.PathLike[str] | None = None,
+        on_alarm: str | Callable[[Alarm], None] | None = None,
+        webhook: str | None = None,
         quiet: bool = False,
-        place: Optional[Callable[[str], str]] = None,
+        place: Callable[[str], str] | None = None,
     ) -> None:
         """Use `watch`, which starts one. `place` says how the name of a file is shown: a notebook's cells have no file."""
-        self.alarms: List[Alarm] = []
+        self.alarms: list[Alarm] = []
         self._place = place
         self._label, self._expected = label, _bytes_of(expected)
         self._call = on_alarm if callable(on_alarm) else None
-        self._words: List[str] = []
+        self._words: list[str] = []
         if alarms is not None:
             self._words += ["--alarms", os.path.abspath(alarms)]
         if isinstance(on_alarm, str):
@@ -80,7 +81,7 @@ class Watch:
         self._quiet = quiet
         self._agent: Any = None
         self._watcher: Any = None
-        self._teller: Optional[subprocess.Popen[bytes]] = None
+        self._teller: subprocess.Popen[bytes] | None = None
         self._steps = 0
         self._is_anothers = False
 
@@ -89,8 +90,8 @@ class Watch:
         if self._agent is not None:
             return self
         self._agent = agent(_EVENTS, asleep=True)
-        is_told = self._is_anothers = self._agent.is_watched
-        self._watcher = self._agent.watch(self._label, self._expected)
+        is_told = self._is_anothers = self._agent.watching.is_on
+        self._watcher = self._agent.watching.begin(self._label, self._expected)
         if self._watcher is None:
             return self
         self._watcher.hearers.append(self._heard)
@@ -113,9 +114,9 @@ class Watch:
         else counts as one."""
         self._steps += 1
         if self._agent is not None:
-            self._agent.step_by_hand(self._steps)
+            self._agent.watching.step_by_hand(self._steps)
 
-    def stop(self) -> List[Alarm]:
+    def stop(self) -> list[Alarm]:
         """Ends, once the last alarms were told; all of them."""
         found, self._agent, watcher, self._watcher = self._agent, None, self._watcher, None
         atexit.unregister(self.stop)
@@ -137,10 +138,10 @@ class Watch:
         watcher.read_told()
         watcher.hearers.remove(self._heard)
         if not self._is_anothers:
-            found.stop_watching()
+            found.watching.stop()
         return self.alarms
 
-    def _heard(self, report: Dict[str, Any]) -> None:
+    def _heard(self, report: dict[str, Any]) -> None:
         at = report.get("at") or {}
         if self._place is not None and at.get("file"):
             shown = self._place(at["file"])
@@ -176,11 +177,11 @@ class Watch:
 
 def watch(
     *,
-    label: Optional[str] = None,
-    expected: Optional[Expected] = None,
-    alarms: Union[str, "os.PathLike[str]", None] = None,
-    on_alarm: Union[str, Callable[[Alarm], None], None] = None,
-    webhook: Optional[str] = None,
+    label: str | None = None,
+    expected: Expected | None = None,
+    alarms: str | os.PathLike[str] | None = None,
+    on_alarm: str | Callable[[Alarm], None] | None = None,
+    webhook: str | None = None,
     quiet: bool = False,
 ) -> Watch:
     """Watches the memory of this process from now on, and says once what goes wrong.
@@ -203,7 +204,7 @@ def watch(
     return made.start()
 
 
-def _bytes_of(expected: Optional[Expected]) -> Optional[int]:
+def _bytes_of(expected: Expected | None) -> int | None:
     if expected is None or isinstance(expected, int):
         return expected
     if isinstance(expected, Prediction):

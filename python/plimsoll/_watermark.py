@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, Dict, Union
+from typing import Any
 
 
 class Watermark:
@@ -22,14 +22,14 @@ class Watermark:
             self._allocated = max(self._allocated, torch.cuda.max_memory_allocated())
             self._reserved = max(self._reserved, torch.cuda.max_memory_reserved())
 
-    def values(self) -> Dict[str, float]:
+    def values(self) -> dict[str, float]:
         """The peaks in GiB; empty without a GPU."""
         if not self._reserved:
             return {}
         return {"gpu_peak_allocated_gib": self._allocated / 2**30, "gpu_peak_reserved_gib": self._reserved / 2**30}
 
     @staticmethod
-    def of_rank(path: Union[str, "os.PathLike[str]"]) -> Path:
+    def of_rank(path: str | os.PathLike[str]) -> Path:
         """The file of this process, where several write one each."""
         path = Path(path)
         rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")

@@ -8,7 +8,7 @@ Importing this module imports transformers.
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Union
+from typing import Any
 
 from transformers import TrainerCallback
 
@@ -24,10 +24,10 @@ class Callback(TrainerCallback):
     a distributed training records into a file of its own, `run-rank3.zip`.
     """
 
-    def __init__(self, path: Union[str, "os.PathLike[str]", None] = "plimsoll-run.zip", *, events: int = 200_000) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = "plimsoll-run.zip", *, events: int = 200_000) -> None:
         """`path`: where the recording goes; None for no recording. `events`: how many are kept."""
         self._path, self._events = path, events
-        self._recorder: Optional[Recorder] = None
+        self._recorder: Recorder | None = None
         self._watermark = Watermark()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any, Optional, Union
+from typing import Any
 
 from plimsoll import _watch
 from plimsoll._record import Recorder, record
@@ -36,11 +36,11 @@ class Callback(_base()):  # type: ignore[misc]
     records into a file of its own, `run-rank3.zip`.
     """
 
-    def __init__(self, path: Union[str, "os.PathLike[str]", None] = "plimsoll-run.zip", *, events: int = 200_000) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = "plimsoll-run.zip", *, events: int = 200_000) -> None:
         """`path`: where the recording goes; None for no recording. `events`: how many are kept."""
         super().__init__()
         self._path, self._events = path, events
-        self._recorder: Optional[Recorder] = None
+        self._recorder: Recorder | None = None
         self._watermark = Watermark()
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -62,7 +62,7 @@ class Callback(_base()):  # type: ignore[misc]
         """Writes the recording."""
         self._stop(None)
 
-    def _stop(self, error: Optional[BaseException]) -> None:
+    def _stop(self, error: BaseException | None) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.__exit__(type(error) if error is not None else None, error, None)

@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Callable, Optional, Type, Union
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from plimsoll._sizes import Size
 class Budget:
     """A size, and two ways to hold something to it."""
 
-    def __init__(self, size: Union[str, int]) -> None:
+    def __init__(self, size: str | int) -> None:
         """Use the fixture, which makes these."""
         self.size = Size(size)
 
@@ -32,8 +33,8 @@ class Budget:
         self,
         function: Callable[..., Any],
         *args: Any,
-        gpu: Optional[str] = None,
-        writes: Optional[str] = None,
+        gpu: str | None = None,
+        writes: str | None = None,
         **kwargs: Any,
     ) -> Prediction:
         """Runs `function(*args, **kwargs)` on the phantom, and fails the test if it needs more than the budget.
@@ -61,9 +62,9 @@ class Budget:
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         __tracebackhide__ = True
         if error is not None:
@@ -81,6 +82,6 @@ def _torch() -> Any:
 
 
 @pytest.fixture
-def gpu_memory_budget() -> Callable[[Union[str, int]], Budget]:
+def gpu_memory_budget() -> Callable[[str | int], Budget]:
     """`gpu_memory_budget("20GiB")`: a budget that a training is held to."""
     return Budget

@@ -117,9 +117,8 @@ class Launcher:
             cwd=str(self.folder),
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
+            capture_output=True,
+            text=True,
             timeout=timeout,
         )
         return Run(finished, session)

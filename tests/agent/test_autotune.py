@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from plimsoll_agent.imitate import autotune
+from plimsoll_agent.trials import autotune
 
 
 def tuner_of(configs, **inductor_meta):

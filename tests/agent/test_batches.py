@@ -11,7 +11,8 @@ PROGRAM = """
 import json, multiprocessing, random, time
 import torch
 from torch.utils.data import DataLoader, Dataset
-from plimsoll_agent.imitate import batches
+from plimsoll_agent import settings
+from plimsoll_agent.trials import batches
 
 MADE = multiprocessing.Value("i", 0)
 
@@ -54,7 +55,7 @@ def epoch(data, workers=2, **more):
 
 batches.share()
 %s
-batches.install(torch)
+batches.install(torch, makes_its_own=settings.read().own_batches)
 result = {}
 for name, data, more in [
     ("plain", lambda: Pictures(), {}),

@@ -1,4 +1,4 @@
-"""Bytecode of installed packages outlives the run that compiled it, and never a change of its source."""
+"""Bytecode of installed packages and of the agent outlives the run that compiled it, and never a change of its source."""
 
 import os
 import shutil
@@ -50,4 +50,23 @@ def test_a_module_of_the_users_is_not_kept(tmp_path):
     assert load(tmp_path, "own", **run) == ["1", "1"]
     shutil.rmtree(tmp_path / "__pycache__")
     assert load(tmp_path, "own", **run) == ["1", "1"]
-    assert not (tmp_path / "kept").exists()
+    assert not list((tmp_path / "kept").rglob("*own*.pyc"))
+
+
+def test_the_agents_own_is_kept(tmp_path):
+    agent = tmp_path / "agent"
+    shutil.copytree(AGENT, agent, ignore=shutil.ignore_patterns("__pycache__"))
+    run = {"PLIMSOLL_BYTECODE": str(tmp_path / "kept"), "PLIMSOLL_MODE": "predict", "PYTHONPATH": str(agent)}
+    text = "import sys; sys.addaudithook(lambda event, args: event == 'compile' and print(args[1])); import plimsoll_agent.run.recording"
+    environment = os.environ | run | {"PLIMSOLL_SESSION": str(tmp_path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def compiled():
+        done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return "recording.py" in done.stdout
+
+    assert compiled()
+    for it in agent.rglob("__pycache__"):
+        shutil.rmtree(it)  # as a layer goes
+    assert not compiled()

@@ -8,7 +8,7 @@ from harness import ROOT
 
 sys.path.insert(0, str(ROOT / "agent"))
 
-from plimsoll_agent.imitate import draws  # noqa: E402
+from plimsoll_agent.values import draws  # noqa: E402
 
 
 @pytest.fixture
@@ -86,8 +86,7 @@ def test_nobody_shares_anything_in_a_process_of_its_own():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_stand_in_looks_like_what_was_drawn_and_leaves_the_generator_where_that_would(monkeypatch, dtype):
     import torch
-
-    from plimsoll_agent.imitate import ghosts
+    from plimsoll_agent.values import ghosts
 
     def fills():
         torch.manual_seed(1)

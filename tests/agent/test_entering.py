@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness import PYTHON
-from plimsoll_agent import support
+from plimsoll_agent import torch_builds
 
 
 def fake_torch(launcher, version, cuda):
@@ -149,7 +149,7 @@ def test_the_standing_of_a_build(tmp_path, version, runtime, standing, says):
     cuda = "%s.%s" % (tag[:2], tag[2:]) if tag else cuda
     hip = version.partition("+rocm")[2] or None
     lines = "__version__ = %r\ncuda: Optional[str] = %r\nhip: Optional[str] = %r\n" % (version, cuda, hip)
-    found = support.verdict(torch_in(tmp_path / "torch", lines, runtime))
+    found = torch_builds.verdict(torch_in(tmp_path / "torch", lines, runtime))
     assert found[0] == standing and says in found[1], found
 
 
@@ -193,19 +193,19 @@ def test_a_release_that_nobody_has_seen_runs_if_all_that_it_asks_for_is_answered
 
 
 def test_a_folder_with_the_name_of_torch_is_no_torch(tmp_path):
-    assert support.verdict(str(tmp_path / "torch" / "__init__.py"))[0] == "unsupported"
-    assert support.verdict(None)[0] == "unsupported"
+    assert torch_builds.verdict(str(tmp_path / "torch" / "__init__.py"))[0] == "unsupported"
+    assert torch_builds.verdict(None)[0] == "unsupported"
 
 
 def test_other_platforms_are_refused():
-    build = support.Build("2.11.1+cu130", "13.0")
-    assert support.objection(build, "darwin", "arm64")[0] == "not-linux"
-    assert support.objection(build, "win32", "AMD64")[0] == "not-linux"
-    assert support.objection(build, "linux", "aarch64")[0] == "not-x86-64"
-    assert support.objection(build, "linux", "x86_64", has_glibc=False)[0] == "no-glibc"
-    assert support.objection(build, "linux", "x86_64") is None
-    assert support.remark(build) is None
-    assert "without the global lock" in support.remark(build, has_lock=False)
+    build = torch_builds.Build("2.11.1+cu130", "13.0")
+    assert torch_builds.objection(build, "darwin", "arm64")[0] == "not-linux"
+    assert torch_builds.objection(build, "win32", "AMD64")[0] == "not-linux"
+    assert torch_builds.objection(build, "linux", "aarch64")[0] == "not-x86-64"
+    assert torch_builds.objection(build, "linux", "x86_64", has_glibc=False)[0] == "no-glibc"
+    assert torch_builds.objection(build, "linux", "x86_64") is None
+    assert torch_builds.remark(build) is None
+    assert "without the global lock" in torch_builds.remark(build, has_lock=False)
 
 
 def test_a_python_without_torch_leaves_its_error(bare):

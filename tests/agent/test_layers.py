@@ -7,8 +7,11 @@ from harness import ROOT
 
 AGENT = ROOT / "agent" / "plimsoll_agent"
 
-LAYERS = ("run", "watch", "imitate", "remedies.support", "remedies", "survive", "survey", "")
+LAYERS = ("run", "watch", "values", "ranks", "trials", "remedies.support", "remedies", "inputs", "survive", "survey", "calibrate", "")
 """From the lowest on; the last is what stands beside the folders and wires them together."""
+
+BELOW_ALL = {"patch", "kinds", "settings"}
+"""They stand beside the folders, and know none of them."""
 
 FILES = {".".join(it.relative_to(AGENT).with_suffix("").parts): it for it in AGENT.rglob("*.py")}
 """By module, without `plimsoll_agent.`."""
@@ -30,7 +33,7 @@ def imported(path):
 
 
 def layer(module):
-    return LAYERS.index(module.rpartition(".")[0])
+    return -1 if module in BELOW_ALL else LAYERS.index(module.rpartition(".")[0])
 
 
 EDGES = {it: set(imported(path)) - {"__init__", ".__init__"} for it, path in FILES.items()}

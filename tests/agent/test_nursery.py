@@ -64,7 +64,7 @@ LOADERS = """
 import itertools, json, random, sys, torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 sys.path.insert(0, sys.argv[1])
-from plimsoll_agent.imitate import unhurried
+from plimsoll_agent.trials import unhurried
 
 class Data(Dataset):
     def __len__(self): return 40

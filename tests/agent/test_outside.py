@@ -27,7 +27,7 @@ create_repo, upload_folder, model_info = api.create_repo, api.upload_folder, api
 SCRIPT = """
 import sys
 sys.path[:0] = [AGENT, HERE]
-from plimsoll_agent.imitate import outside
+from plimsoll_agent import outside
 outside.watch()
 outside.report_to(lambda code, text: print(code, text))
 import wandb
@@ -68,7 +68,7 @@ MLFLOW = {
 TRACKS = """
 import sys
 sys.path[:0] = [AGENT, HERE]
-from plimsoll_agent.imitate import outside
+from plimsoll_agent import outside
 outside.watch()
 outside.report_to(lambda code, text: print(code, text))
 from mlflow.tracking._tracking_service.utils import set_tracking_uri

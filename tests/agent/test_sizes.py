@@ -7,7 +7,7 @@ from harness import ROOT
 
 sys.path.insert(0, str(ROOT / "agent"))
 
-from plimsoll_agent.imitate import sizes  # noqa: E402
+from plimsoll_agent.values import sizes  # noqa: E402
 
 
 def becomes_size(folder, text, line):

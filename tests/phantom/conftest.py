@@ -59,7 +59,10 @@ class Nursery:
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         code = json.loads(self.process.stdout.readline())["code"]
-        read = lambda name: (folder / name).read_text() if (folder / name).exists() else ""
+
+        def read(name):
+            return (folder / name).read_text() if (folder / name).exists() else ""
+
         return Finished(code, read("stdout"), read("stderr"), json.loads(read("report.json") or "{}"))
 
 

@@ -23,8 +23,7 @@ def notes(ran):
 
 @pytest.mark.parametrize(
     "kind",
-    "ddp ddp-gradient-view ddp-static ddp-unused zero1 fsdp1 fsdp1-original fsdp2 fsdp2-mixed fsdp2-keep "
-    "fsdp2-offload hsdp tensor tensor-fsdp2".split(),
+    ["ddp", "ddp-gradient-view", "ddp-static", "ddp-unused", "zero1", "fsdp1", "fsdp1-original", "fsdp2", "fsdp2-mixed", "fsdp2-keep", "fsdp2-offload", "hsdp", "tensor", "tensor-fsdp2"],
 )
 def test_every_way_to_spread_a_model_runs_as_one_rank(plimsoll, kind):
     ran = predict(plimsoll, kind, options=("--world-size", "8", "--rank", "3"))

@@ -32,9 +32,17 @@ def test_another_package_in_its_folder_is_named(tmp_path):
     assert both.returncode == 1 and "plimsoll-0.0.1), another project" in both.stderr, both.stderr
 
 
-def test_types_are_strict():
+def test_types_are_strict_in_the_package_and_in_the_agent():
     ran = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir=/dev/null"], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
+    n_files = sum(1 for folder in ("python/plimsoll", "agent") for _ in (ROOT / folder).rglob("*.py"))
+    assert ran.stdout == "Success: no issues found in %d source files\n" % n_files
+
+
+def test_the_agent_the_package_and_the_tests_are_linted():
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "agent", "python", "tests"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(

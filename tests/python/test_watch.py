@@ -159,7 +159,7 @@ def test_others_see_how_it_goes(program, cache, words, label):
     process = Plimsoll(program.folder, cache).start("run", *words, environment=environment)
     seen, asked = {}, None
     while process.poll() is None:
-        if not words[0] == "--watch" and seen and asked is None:
+        if words[0] != "--watch" and seen and asked is None:
             asked = Plimsoll(program.folder, cache).run("watch", "train.py", environment=environment)
         for path in running.glob("*.json"):
             try:

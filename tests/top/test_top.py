@@ -98,7 +98,7 @@ def test_root_sees_the_runs_of_others_and_others_only_their_own(machine, tmp_pat
     shared.chmod(0o777)
     for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
         folder.chmod(folder.stat().st_mode | 0o011)
-    pids, links = {}, {}
+    pids = {}
     for uid in (0, 4242, 4243):
         folder = shared / f"plimsoll-{uid}" / "running"
         folder.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_root_sees_the_runs_of_others_and_others_only_their_own(machine, tmp_pat
         it.status(process.pid, label=f"of-{uid}.py")
         pids[uid] = process.pid
         # What a user says of somebody else's process counts for nothing.
-        other = it.status(os.getppid(), label="pretended.py")
+        it.status(os.getppid(), label="pretended.py")
         for path in (folder, folder.parent, *folder.iterdir()):
             os.chown(path, uid, uid)
         for path in (folder, folder.parent):

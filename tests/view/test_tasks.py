@@ -5,7 +5,7 @@ import pickle
 import re
 
 import pytest
-from viewer import FILES, FIXTURES, SNAPSHOTS, settled, viewing, zipped
+from viewer import FILES, SNAPSHOTS, settled, viewing, zipped
 
 
 class Clicks:

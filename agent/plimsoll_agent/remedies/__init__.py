@@ -9,24 +9,33 @@ Unlike the rest of the agent a remedy may raise: a plan that cannot be applied a
 on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work on real numbers.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support import functions, parameters
 from plimsoll_agent.remedies.table import REMEDIES
 from plimsoll_agent.run.refusal import CannotApply
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from plimsoll_agent.kinds import Named, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
 VERSION = 1
 
 
-def apply(torch, plan, hooks):
+def apply(torch: Torch, plan: Any, hooks: Hooks) -> None:
     """Applies the plan, given as JSON, as far as `hooks.install()`, which is the caller's."""
     try:
         plan = json.loads(plan)
         version, asked = plan["version"], plan["remedies"]
         ids = [it["id"] for it in asked]
     except (ValueError, KeyError, TypeError) as error:
-        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error)
+        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error) from error
     if version != VERSION:
         raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
     unknown = [it for it in ids if it not in REMEDIES]
@@ -54,16 +63,16 @@ def apply(torch, plan, hooks):
         functions.reach_into(torch, hooks)
 
 
-def _given(remedy):
+def _given(remedy: Named) -> Named:
     return {name: value for name, value in remedy.items() if name != "id"}
 
 
-def module_of(id):
+def module_of(id: str) -> ModuleType:
     """The module that applies the remedy."""
     return importlib.import_module("plimsoll_agent.remedies." + id.replace("-", "_"))
 
 
-def _check_together(ids):
+def _check_together(ids: set[str]) -> None:
     over = {it for it in ids if REMEDIES[it].devices != "One"}
     if not over:
         return

@@ -6,22 +6,29 @@ the model's configuration at its first call. The numbers are the same up to roun
 random numbers are drawn.
 """
 
+from __future__ import annotations
+
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def suits(torch, model):
+
+def suits(torch: Torch, model: Module) -> bool:
     """Whether there is attention to switch."""
     return bool(_eager(model))
 
 
-def apply(torch, parameters, hooks, note):
-    seen = weakref.WeakSet()
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
+    seen: weakref.WeakSet[Module] = weakref.WeakSet()
     switched = []
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         if module not in seen:
             seen.add(module)
             eager = _eager(module)
@@ -47,7 +54,7 @@ def apply(torch, parameters, hooks, note):
     hooks.around_call(around)
 
 
-def _eager(model):
+def _eager(model: Module) -> list[Module]:
     """The models of transformers in it whose attention is written out and could be the fused one."""
     found = []
     for part in model.modules():
@@ -62,6 +69,6 @@ def _eager(model):
     return found
 
 
-def _switch(model):
+def _switch(model: Module) -> None:
     if model.config._attn_implementation == "eager":  # A part may have been switched with the whole.
         model.set_attn_implementation("sdpa")

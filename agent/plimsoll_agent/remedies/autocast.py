@@ -5,20 +5,28 @@ Halves most activations and is faster on cards with tensor cores. Changes the nu
 mantissa; weights, gradients and optimizer state stay as they are.
 """
 
+from __future__ import annotations
 
-def apply(torch, parameters, hooks, note):
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     under_autocast(torch, hooks, torch.bfloat16)
 
 
-def under_autocast(torch, hooks, dtype):
+def under_autocast(torch: Torch, hooks: Hooks, dtype: Any) -> None:
     """The same, in `dtype`."""
-    open_contexts = []
+    open_contexts: list[Any] = []
 
-    def close():
+    def close() -> None:
         while open_contexts:
             open_contexts.pop().__exit__(None, None, None)
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         kind = next(module.parameters()).device.type
         if torch.is_autocast_enabled(kind) and not open_contexts:
             return call(*args, **kwargs)  # The script does it itself.

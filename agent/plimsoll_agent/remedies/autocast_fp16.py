@@ -7,53 +7,59 @@ whose gradients are not finite is left out and the scale halved; after 2,000 goo
 Changes the numbers: float16 has 11 bits of mantissa and a small range. Weights stay as they are.
 """
 
-import functools
+from __future__ import annotations
 
+import functools
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.autocast import under_autocast
 from plimsoll_agent.run.refusal import unsuited
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Backward, Function, Named, Note, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
 FIRST_SCALE = 65536.0
 PATIENCE = 2000
 """Good steps after which the scale is doubled. Both are GradScaler's."""
 
 
-def apply(torch, parameters, hooks, note):
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     under_autocast(torch, hooks, torch.float16)
     scale = Scale(torch)
 
     make_scaler = torch.amp.GradScaler.__init__
 
-    @functools.wraps(make_scaler)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if kwargs.get("enabled", True):
             raise unsuited("autocast-fp16", "this script: it has a GradScaler of its own")
         make_scaler(self, *args, **kwargs)  # One that is switched off does nothing.
 
-    torch.amp.GradScaler.__init__ = __init__
+    patch.put(torch.amp.GradScaler, "__init__", __init__)
     hooks.around_backward(scale.around_backward)
     optimizer_class = torch.optim.Optimizer
     make = optimizer_class.__init__
 
-    @functools.wraps(make)
-    def made(self, *args, **kwargs):
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         scale.watch(self)
 
-    optimizer_class.__init__ = made
-    optimizer_class.profile_hook_step = staticmethod(scale.unless_overflown(optimizer_class.profile_hook_step))
+    patch.put(optimizer_class, "__init__", made)
+    patch.replace(optimizer_class, "profile_hook_step", scale.unless_overflown)
 
 
 class Scale:
     """The scale of the loss, and what became of gradients at it."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        self._scale = None
-        self._growth = None
-        self._inverse = None
-        self._hooked = set()
+        self._scale: Tensor = None
+        self._growth: Tensor = None
+        self._inverse: Tensor = None
+        self._hooked: set[int] = set()
 
-    def watch(self, optimizer):
+    def watch(self, optimizer: Optimizer) -> None:
         """The optimizer's parameters get true gradients from now on."""
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -61,12 +67,12 @@ class Scale:
                     self._hooked.add(id(parameter))
                     parameter.register_hook(self._true)
 
-    def _true(self, gradient):
+    def _true(self, gradient: Tensor) -> Tensor:
         if self._inverse is None:
             return None  # Not a backward pass of the script's own.
         return gradient * self._inverse.to(gradient.dtype)
 
-    def around_backward(self, run, tensors, grad_tensors):
+    def around_backward(self, run: Backward, tensors: Any, grad_tensors: Any) -> Any:
         """Runs backward with everything scaled."""
         torch = self._torch
         roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
@@ -88,15 +94,15 @@ class Scale:
         finally:
             self._inverse = None
 
-    def unless_overflown(self, hook_step):
+    def unless_overflown(self, hook_step: Function) -> Function:
         """Every optimizer's `step`, left out when a gradient is not finite."""
         torch = self._torch
 
-        def hooked(step):
+        def hooked(step: Function) -> Function:
             step = hook_step(step)
 
             @functools.wraps(step)
-            def checked(optimizer, *args, **kwargs):
+            def checked(optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
                 if self._scale is None:
                     return step(optimizer, *args, **kwargs)
                 gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]

@@ -3,17 +3,24 @@
 Saves one copy of the gradients. The numbers are the same. Not for scripts that call `detach_()` on gradients.
 """
 
-import functools
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Named, Note, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
 
-def apply(torch, parameters, hooks, note):
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     make = DistributedDataParallel.__init__
 
-    @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         kwargs["gradient_as_bucket_view"] = True
         make(self, *args, **kwargs)
 
-    DistributedDataParallel.__init__ = __init__
+    patch.put(DistributedDataParallel, "__init__", __init__)

@@ -9,27 +9,37 @@ Parameters: `blocks`, the numbers of the blocks to checkpoint in the order of th
 for the search of a plan: what each block keeps and computes is written down, see `block_costs`.
 """
 
+from __future__ import annotations
+
 import functools
 import threading
 import weakref
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.block_costs import BlockCosts
 from plimsoll_agent.remedies.support.blocks import blocks_of
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def apply(torch, parameters, hooks, note):
-    chosen = weakref.WeakSet()
-    prepared = weakref.WeakSet()
+    from plimsoll_agent.kinds import Arguments, Bounds, Function, Module, Named, Note, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
+    chosen: weakref.WeakSet[Module] = weakref.WeakSet()
+    prepared: weakref.WeakSet[Module] = weakref.WeakSet()
     wanted = parameters.get("blocks")
     wanted = None if wanted is None else frozenset(wanted)
     checkpointed = Checkpointed(torch, chosen)
     watch_other_weights(torch)
     costs = BlockCosts(torch, hooks.recording) if parameters.get("measure") else None
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         if not hooks.is_training(module, (args, kwargs)):
             return call(*args, **kwargs)
         if module not in prepared:
@@ -53,13 +63,13 @@ class Checkpointed:
     """The modules whose `forward` is checkpointed. The class is changed, not the object, so that a copy of a
     model (an average of its weights) or a pickle of it holds nothing of ours."""
 
-    def __init__(self, torch, chosen):
+    def __init__(self, torch: Torch, chosen: weakref.WeakSet[Module]) -> None:
         self._torch = torch
         self._chosen = chosen
-        self._classes = set()
+        self._classes: set[type[Any]] = set()
         self._thread = threading.local()
 
-    def add(self, module):
+    def add(self, module: Module) -> None:
         self._chosen.add(module)
         kind = type(module)
         if kind in self._classes:
@@ -67,8 +77,7 @@ class Checkpointed:
         self._classes.add(kind)
         torch, chosen, thread, original = self._torch, self._chosen, self._thread, kind.forward
 
-        @functools.wraps(original)
-        def forward(self, *args, **kwargs):
+        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
             if self not in chosen or not torch.is_grad_enabled() or getattr(thread, "inside", None) is self:
                 return original(self, *args, **kwargs)
             if any(is_cache(it) for it in args) or any(is_cache(it) for it in kwargs.values()):
@@ -92,10 +101,10 @@ class Checkpointed:
                 )
             return result
 
-        kind.forward = forward
+        patch.put(kind, "forward", forward)
 
 
-def _each_once(torch, run, args, kwargs):
+def _each_once(torch: Torch, run: Function, args: Arguments, kwargs: Named) -> tuple[Any, ...]:
     """`run` and what to give it, so that what is one tensor stays one when it runs again: attention asks whether query, key
     and value are the same, and a checkpoint would give it three."""
     tensors = tensors_in(torch, (args, kwargs))
@@ -107,18 +116,18 @@ def _each_once(torch, run, args, kwargs):
     shape = rebuilt(torch, (args, dict(kwargs)), lambda it: stands_for[place[id(it)]])
     place = {id(it): i for i, it in enumerate(stands_for)}
 
-    def run_with(*given):
+    def run_with(*given: Any) -> Any:
         args, kwargs = rebuilt(torch, shape, lambda it: given[place[id(it)]])
         return run(*args, **kwargs)
 
     return run_with, once, {}
 
 
-def _versions(torch, inputs):
+def _versions(torch: Torch, inputs: Any) -> list[Any]:
     return [(it, it._version) for it in tensors_in(torch, inputs) if not it.is_inference()]
 
 
-def _pieces_of(torch, module, segments, checkpointed, note):
+def _pieces_of(torch: Torch, module: Module, segments: int | None, checkpointed: Checkpointed, note: Note) -> None:
     """The longest chain of layers of a model without blocks, in pieces."""
     chains = [it for it in module.modules() if type(it) is torch.nn.Sequential]
     chain = max(chains, key=len, default=None)
@@ -131,22 +140,21 @@ def _pieces_of(torch, module, segments, checkpointed, note):
     original = torch.nn.Sequential.forward
     reference = weakref.ref(chain)
 
-    @functools.wraps(original)
-    def forward(self, input):
+    def forward(self: Any, input: Tensor) -> Any:
         if self is not reference() or not torch.is_grad_enabled() or has_other_weights(torch, self):
             return original(self, input)
         return run(self, input)
 
-    torch.nn.Sequential.forward = forward
+    patch.put(torch.nn.Sequential, "forward", forward)
 
 
-def _run_in_pieces(torch, chain, segments):
-    def run(chain, value):
+def _run_in_pieces(torch: Torch, chain: Any, segments: int) -> Function:
+    def run(chain: Any, value: Any) -> Any:
         layers = list(chain)
         for start, end in _bounds(layers, segments):
             piece = layers[start:end]
 
-            def through(value, piece=piece):
+            def through(value: Any, piece: Any = piece) -> Any:
                 for layer in piece:
                     value = layer(value)
                 return value
@@ -164,7 +172,7 @@ def _run_in_pieces(torch, chain, segments):
     return run
 
 
-def _bounds(layers, segments):
+def _bounds(layers: Sequence[Module], segments: int) -> Bounds:
     """Where pieces begin and end: none begins with a layer that writes into its input, from which it would run again."""
     size = -(-len(layers) // segments)
     starts = list(range(size, len(layers), size))
@@ -176,7 +184,7 @@ def _bounds(layers, segments):
     return list(zip(starts, starts[1:] + [len(layers)]))
 
 
-def _writes(layer):
+def _writes(layer: Module) -> bool:
     """Whether the first of its layers says so."""
     while type(layer).__name__ == "Sequential":
         layer = next(iter(layer), None)

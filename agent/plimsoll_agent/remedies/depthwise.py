@@ -5,14 +5,22 @@ dense convolution that is wider than one pixel becomes two, but for the first, w
 Howard et al., 2017).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from plimsoll_agent.remedies.support.optimizers import made_optimizers
 from plimsoll_agent.run.refusal import CannotApply
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Module, Named, Note, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     optimizers = made_optimizers(torch)
 
-    def prepare(module):
+    def prepare(module: Module) -> None:
         instead = _separate(torch, module)
         if not instead:
             raise CannotApply(
@@ -26,7 +34,7 @@ def apply(torch, parameters, hooks, note):
     hooks.before_training(prepare)
 
 
-def _separate(torch, model):
+def _separate(torch: Torch, model: Module) -> dict[int, list[Tensor]]:
     """The new weights by the id of the old one."""
     nn = torch.nn
     convolutions = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -46,7 +54,7 @@ def _separate(torch, model):
     return {id(it.weight): [pair[0].weight, pair[1].weight] for it, pair in pairs.items()}
 
 
-def _pair(nn, it):
+def _pair(nn: Torch, it: Module) -> Module:
     options = {"device": it.weight.device, "dtype": it.weight.dtype}
     kernels = type(it)(
         it.in_channels,

@@ -5,14 +5,22 @@ The numbers are the same. What is given back has to be asked for again, which wa
 Parameters: `after`: `evaluation` unless given, `forward`, `backward` or `step`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from plimsoll_agent.run import meter
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Backward, Function, Module, Named, Note, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     after = parameters.get("after", "evaluation")
-    was_evaluating = []
+    was_evaluating: list[Any] = []
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         training = module.training and hooks.is_training(module)
         if training and was_evaluating and after == "evaluation":
             was_evaluating.clear()
@@ -24,7 +32,7 @@ def apply(torch, parameters, hooks, note):
             empty(torch)
         return result
 
-    def around_backward(run, tensors, grad_tensors):
+    def around_backward(run: Backward, tensors: Any, grad_tensors: Any) -> Any:
         result = run(tensors, grad_tensors)
         empty(torch)
         return result
@@ -39,7 +47,7 @@ def apply(torch, parameters, hooks, note):
         optimizer.register_optimizer_step_post_hook(lambda *_: empty(torch))
 
 
-def empty(torch):
+def empty(torch: Torch) -> None:
     """Gives it back, and says to the meter what has to be asked for again."""
     before = _held(torch)
     torch.cuda.empty_cache()
@@ -47,7 +55,7 @@ def empty(torch):
     meter.emptied.add(size, segments)
 
 
-def _held(torch):
+def _held(torch: Torch) -> tuple[Any, ...]:
     """Segments and their bytes, on this device."""
     if not torch.cuda.is_initialized():
         return 0, 0

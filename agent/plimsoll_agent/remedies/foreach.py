@@ -4,22 +4,28 @@ Saves the temporaries of the optimizer's step, which are as large as the paramet
 The numbers are the same. `clip_grad_norm_` is told the same.
 """
 
-import functools
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.optimizers import set_in_optimizers
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Named, Note, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     set_in_optimizers(torch, foreach=False, fused=None)
     utils = torch.nn.utils
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         clip = getattr(utils.clip_grad, name)
 
-        @functools.wraps(clip)
-        def wrapped(*args, clip=clip, **kwargs):
+        def wrapped(*args: Any, clip: Function = clip, **kwargs: Any) -> Any:
             if kwargs.get("foreach") is None and len(args) < 5:
                 kwargs["foreach"] = False
             return clip(*args, **kwargs)
 
-        setattr(utils, name, wrapped)
-        setattr(utils.clip_grad, name, wrapped)
+        patch.put(utils, name, wrapped)
+        patch.put(utils.clip_grad, name, wrapped)

@@ -5,25 +5,34 @@ and without gradients, and every operation is looked at. What backward needs of 
 numbers are the same.
 """
 
+from __future__ import annotations
+
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.run import below, nested
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Operator, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
 _NAMES = ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Hardtanh", "Threshold", "RReLU")
 """Their backward needs the result only. (SiLU and GELU need the input, and would keep a copy of it.)"""
 
 
-def suits(torch, model):
+def suits(torch: Torch, model: Module) -> bool:
     """Whether there is anything to gain."""
     return any(_could(torch, it) for it in model.modules())
 
 
-def apply(torch, parameters, hooks, note):
-    prepared = weakref.WeakSet()
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
+    prepared: weakref.WeakSet[Module] = weakref.WeakSet()
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         if module not in prepared and hooks.is_training(module):
             prepared.add(module)
             chosen = _safe(torch, module, call, args, kwargs)
@@ -39,14 +48,14 @@ def apply(torch, parameters, hooks, note):
     hooks.around_call(around)
 
 
-def _could(torch, module):
+def _could(torch: Torch, module: Module) -> bool:
     nn = torch.nn
     kinds = tuple(getattr(nn, name) for name in _NAMES)
     dropout = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
     return (type(module) in kinds or dropout) and getattr(module, "inplace", None) is False
 
 
-def _safe(torch, module, call, args, kwargs):
+def _safe(torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named) -> list[Any]:
     """The modules whose input nobody reads after they ran, in one sample's way through the model."""
     whole = split.batch_size(torch, args, kwargs)
     if whole is None:
@@ -71,15 +80,17 @@ def _safe(torch, module, call, args, kwargs):
 class _Look:
     """Whose input was read again, or kept for backward by the operation that made it."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        self._of_input = {}
-        self._kept_for_backward = set()
+        self._of_input: dict[Any, Any] = {}
+        self._kept_for_backward: set[Any] = set()
         self._is_running = False
-        self._alive = []
+        self._alive: list[Any] = []
+        self.unsafe: set[Module]
+        self.ran: set[Module]
         self.ran, self.unsafe = set(), set()
 
-    def operations(self):
+    def operations(self) -> AbstractContextManager[Any]:
         """A mode under which every operation's tensors count as read."""
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.utils._pytree import tree_leaves
@@ -89,7 +100,7 @@ class _Look:
         class Looking(TorchDispatchMode):
             is_plimsolls = True
 
-            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            def __torch_dispatch__(self, function: Operator, types: Any, args: Arguments = (), kwargs: Named | None = None) -> Any:
                 if not look._is_running:
                     for it in tree_leaves((args, kwargs or {})):
                         if isinstance(it, tensor_class):
@@ -99,20 +110,20 @@ class _Look:
         below.entered(self._torch)
         return Looking()
 
-    def saved(self):
+    def saved(self) -> AbstractContextManager[None]:
         """While this is entered, what is kept for backward is seen."""
 
-        def pack(tensor):
+        def pack(tensor: Tensor) -> Any:
             self._alive.append(tensor)
             self._kept_for_backward.add(_storage(tensor))
             return tensor
 
         return self._torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
 
-    def reads(self, tensor):
+    def reads(self, tensor: Tensor) -> None:
         self.unsafe |= self._of_input.get(_storage(tensor), set())
 
-    def before(self, part, given):
+    def before(self, part: Module, given: Any) -> None:
         for tensor in given:
             if isinstance(tensor, self._torch.Tensor):
                 self.reads(tensor)
@@ -120,7 +131,7 @@ class _Look:
                     self.unsafe.add(part)
         self._is_running = True
 
-    def after(self, part, given, result):
+    def after(self, part: Module, given: Any, result: Any) -> Any:
         if any(_storage(it) == _storage(result) for it in given if isinstance(it, self._torch.Tensor)):
             result = result.clone()  # Dropout, which in evaluation hands its input on.
         self._is_running = False
@@ -134,5 +145,5 @@ class _Look:
         return result
 
 
-def _storage(tensor):
+def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata

@@ -4,17 +4,27 @@ Another training than the script's, so it is never part of a plan: it runs on th
 fit`, and as a person would write it with `peft`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from plimsoll_agent.remedies.support.linear_layers import linear_layers
 from plimsoll_agent.remedies.support.optimizers import made_optimizers
 from plimsoll_agent.run.refusal import CannotApply
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from plimsoll_agent.kinds import Module, Named, Note, Optimizer, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
 RANK = 8
 
 
-def apply(torch, parameters, hooks, note):
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     optimizers = made_optimizers(torch)
 
-    def prepare(module):
+    def prepare(module: Module) -> None:
         layers = [layer for layer, _, _ in linear_layers(torch, module)]
         adapters = _adapt(torch, module)
         if not adapters:
@@ -30,7 +40,7 @@ def apply(torch, parameters, hooks, note):
     hooks.before_training(prepare)
 
 
-def _adapt(torch, model):
+def _adapt(torch: Torch, model: Module) -> Any:
     functional, adapters = torch.nn.functional, []
     for layer, inputs, outputs in linear_layers(torch, model):
         options = {"device": layer.weight.device, "dtype": layer.weight.dtype}
@@ -40,14 +50,14 @@ def _adapt(torch, model):
         up = torch.nn.Parameter(torch.zeros(outputs, RANK, **options))
         adapters += [down, up]
 
-        def add(layer, given, output, down=down, up=up):
+        def add(layer: Module, given: Any, output: Any, down: Any = down, up: Any = up) -> Any:
             return output + functional.linear(functional.linear(given[0].to(down.dtype), down), up).to(output.dtype)
 
         layer.register_forward_hook(add)
     return adapters
 
 
-def _train_only(model, adapters, optimizers):
+def _train_only(model: Module, adapters: Any, optimizers: Iterable[Optimizer]) -> None:
     own = {id(it) for it in model.parameters()}
     for it in model.parameters():
         it.requires_grad_(False)

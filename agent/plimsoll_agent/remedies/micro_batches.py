@@ -20,9 +20,12 @@ dimension of what a model is given or, where it cannot be and the second can (ti
 Parameters: `parts`, how many.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support import again, places, rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
@@ -32,12 +35,22 @@ from plimsoll_agent.run import nested
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.refusal import CannotApply, unsuited
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plimsoll_agent.kinds import Arguments, Bounds, Function, Module, Named, Note, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.remedies.support.ways import Way
+    from plimsoll_agent.run.recording import Recording
+
 _HALF_SCALE = 1024.0
 """Gradients of half precision are computed at this scale, so that small ones do not vanish."""
 
 
-def apply(torch, parameters, hooks, note):
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     parts = parameters.get("parts", 2)
+    were_trained: weakref.WeakSet[Module]
+    ways: weakref.WeakKeyDictionary[Module, Any]
     ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
     evaluation = Evaluation(torch, parts, hooks.recording)
     generate_in_parts(torch, parts, hooks.recording)
@@ -45,13 +58,13 @@ def apply(torch, parameters, hooks, note):
     rerun.bear_reentrant_checkpoints(torch)
     again.without_cuda_graphs(torch)
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         if not torch.is_grad_enabled() and not module.training and not hooks.on_shares:
             return evaluation.called(module, call, args, kwargs)
         whole = split.batch_size(torch, args, kwargs)
         # Shares of a batch differ by a sample, and all have equally many parts: in each the processes gather weights.
         least = whole if hooks.least_share is None else hooks.least_share
-        if not hooks.is_training(module, (args, kwargs)) or whole is None or least < 2 or parts < 2:
+        if not hooks.is_training(module, (args, kwargs)) or whole is None or least is None or least < 2 or parts < 2:
             return call(*args, **kwargs)
         if has_other_weights(torch, module):
             return call(*args, **kwargs)
@@ -93,12 +106,12 @@ class Evaluation:
     """Calls in evaluation mode that keep nothing for backward: in parts that are no larger than those of training. What cannot be cut
     or put together goes as a whole."""
 
-    def __init__(self, torch, parts, recording):
+    def __init__(self, torch: Torch, parts: int, recording: Recording) -> None:
         self._torch, self._parts, self._recording = torch, parts, recording
-        self._ways = weakref.WeakKeyDictionary()
-        self.largest = weakref.WeakKeyDictionary()
+        self._ways: weakref.WeakKeyDictionary[Module, Any] = weakref.WeakKeyDictionary()
+        self.largest: weakref.WeakKeyDictionary[Module, int] = weakref.WeakKeyDictionary()
 
-    def called(self, module, call, args, kwargs):
+    def called(self, module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         torch = self._torch
         whole = split.batch_size(torch, args, kwargs)
         fills_cache = any(map(is_cache, (*args, *kwargs.values()))) or kwargs.get("use_cache")
@@ -109,7 +122,7 @@ class Evaluation:
                 return self._in_parts(module, call, args, kwargs, whole)
         return self._in_parts(module, call, args, kwargs, whole)
 
-    def _in_parts(self, module, call, args, kwargs, whole):
+    def _in_parts(self, module: Module, call: Function, args: Arguments, kwargs: Named, whole: int) -> Any:
         torch = self._torch
         ways, kind = self._ways.setdefault(module, {}), split.kind_of(torch, args, kwargs, whole)
         if kind not in ways:
@@ -141,7 +154,9 @@ class Evaluation:
         return result.output()
 
 
-def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=None):
+def recomputed(
+    torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named, batch: Any, bounds: Bounds, way: Way, around: Any = None
+) -> Any:
     """The output of the call, each part of the batch to be run again when backward comes; each time inside of
     `around(start, end)`, if that is given."""
     whole, along = batch
@@ -156,7 +171,10 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
         inside = functools.partial(around, start, end) if around else contextlib.nullcontext
         with rerun.spectral_kept(torch, module, start > 0):
             if as_a_whole:
-                run = lambda inputs: call(*inputs[0], **inputs[1])
+
+                def run(inputs: tuple[Arguments, Named]) -> Any:
+                    return call(*inputs[0], **inputs[1])
+
                 output = again.without_graph(torch, "micro-batches", module, run, (part_args, part_kwargs), trained, inside)
             else:
                 output = torch.utils.checkpoint.checkpoint(
@@ -176,22 +194,25 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
     return _whole_output(torch, outputs, found[0][0], total, sizes)
 
 
-def _called_inside(call, around, *args, **kwargs):
+def _called_inside(call: Function, around: Any, *args: Any, **kwargs: Any) -> Any:
     with around():
         return call(*args, **kwargs)
 
 
-def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
+def _accumulated(
+    torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named, batch: Any, bounds: Bounds, way: Way
+) -> Any:
     whole, along = batch
     chosen = [p for p in module.parameters() if p.requires_grad]
-    gradients = [None] * len(chosen)
+    gradients: list[Any] = [None] * len(chosen)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
     sizes = [end - start for start, end in bounds]
+    total: Any
     kept, parts, total, output, choices = [], [], None, None, HostRandom()
     for (start, end), weight in zip(bounds, weights):
         choices.again()
 
-        def run(start=start, end=end):
+        def run(start: int = start, end: int = end) -> Any:
             part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
             part_kwargs = with_one_label(torch, way, part_kwargs)
             with rerun.spectral_kept(torch, module, start > 0):
@@ -224,7 +245,7 @@ def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
     held = [gradients]
     del gradients
 
-    def gradients_of(given):
+    def gradients_of(given: Any) -> Any:
         gradients = held.pop()
         given = dict(zip(at, given))
         of_loss = next((given[i] for i in at if i not in beside), None)
@@ -257,7 +278,7 @@ def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
 class _Kept:
     """What a part returned, without its graph; without tensors too if they are large. `shape` is the same without memory."""
 
-    def __init__(self, torch, output, key):
+    def __init__(self, torch: Torch, output: Any, key: Any) -> None:
         tensors = nested.tensors_in(torch, output)
         large = key is not None and sum(it.numel() * it.element_size() for it in tensors) > KEPT_BYTES
         self._is_kept = [key is not None and it.dim() > 0 and not large for it in tensors]
@@ -267,32 +288,32 @@ class _Kept:
         self._device = tensors[0].device
         self.shape = nested.rebuilt(torch, self.output, lambda it: it.to("meta").requires_grad_(next(had_graph)))
 
-    def stand_in(self, torch):
+    def stand_in(self, torch: Torch) -> Any:
         """The output, of tensors that take no memory and have no numbers."""
 
-        def of(shape):
+        def of(shape: Any) -> Any:
             it = torch.empty((), dtype=shape.dtype, device=self._device).expand(shape.shape)
             return it.requires_grad_(shape.requires_grad)
 
         return nested.rebuilt(torch, self.shape, of)
 
-    def beside(self, torch, output):
+    def beside(self, torch: Torch, output: Any) -> list[Any]:
         """Of what the part returns when it runs again: what had a graph and was kept."""
         kept = [it for it, is_kept in zip(nested.tensors_in(torch, output), self._is_kept) if is_kept]
         return [it for it, shape in zip(kept, nested.tensors_in(torch, self.shape)) if shape.requires_grad]
 
 
-def _is_half(torch, loss):
+def _is_half(torch: Torch, loss: Any) -> bool:
     kind = loss.device.type
     half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is torch.float16
     return half or loss.dtype is torch.float16
 
 
-def _whole_output(torch, kept, key, total, sizes):
+def _whole_output(torch: Torch, kept: Any, key: Any, total: Tensor, sizes: Sequence[int]) -> Any:
     if key is None:
         return total
 
-    def combined(values):
+    def combined(values: Any) -> Any:
         if any(it is None for it in values):
             return None
         try:
@@ -312,7 +333,7 @@ def _whole_output(torch, kept, key, total, sizes):
     return type(first)(total if i == key else combined([it[i] for it in kept]) for i in range(len(first)))
 
 
-def way_of_batch(torch, module, call, args, kwargs, whole):
+def way_of_batch(torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named, whole: int) -> Way | None:
     """The way of a model whose batch is the first dimension of its inputs, or of an older one whose batch is the second."""
     found, error = None, None
     for size, along in _cuts(torch, args, kwargs):
@@ -337,7 +358,7 @@ def way_of_batch(torch, module, call, args, kwargs, whole):
     ) from error
 
 
-def _cuts(torch, args, kwargs):
+def _cuts(torch: Torch, args: Arguments, kwargs: Named) -> list[Any]:
     """What could be the batch, the likeliest first: the size, and along which dimension each input has it.
 
     What leaves lengths whole comes last. Words that are cut are fewer than their lengths say, and recurrent layers on a real
@@ -353,13 +374,13 @@ def _cuts(torch, args, kwargs):
     return [(size, along) for _, size, along in sorted(found, key=lambda it: it[0])]
 
 
-def _are_lengths(tensor):
+def _are_lengths(tensor: Tensor) -> bool:
     """Positive whole numbers on the host, as `pack_padded_sequence` takes them."""
     is_list = tensor.dim() == 1 and tensor.numel() > 1 and not tensor.is_floating_point() and not tensor.is_complex()
     return is_list and tensor.device.type == "cpu" and int(tensor.min()) > 0
 
 
-def _refuse_writers(torch, module, call, args, kwargs, whole, along):
+def _refuse_writers(torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named, whole: int, along: Any) -> None:
     part = split.part_of(torch, args, kwargs, whole, 0, 2, along)
     part_args, part_kwargs = nested.rebuilt(torch, part, lambda it: it.detach().clone())
     inputs = [(it, it._version) for it in nested.tensors_in(torch, (part_args, part_kwargs)) if not it.is_inference()]
@@ -378,11 +399,11 @@ def _refuse_writers(torch, module, call, args, kwargs, whole, along):
         )
 
 
-def _has_batch_norm(torch, module):
+def _has_batch_norm(torch: Torch, module: Module) -> bool:
     return any(isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training for it in module.modules())
 
 
-def _warn_of_batch_norm(torch, module, note):
+def _warn_of_batch_norm(torch: Torch, module: Module, note: Note) -> None:
     if _has_batch_norm(torch, module):
         note(
             "micro-batches-batch-norm",

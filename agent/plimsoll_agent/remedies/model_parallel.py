@@ -7,20 +7,27 @@ Parameters: `gpus`, how many devices; `first`, the number of the first block on 
 equal shares of the weights are not wanted.
 """
 
-import os
+from __future__ import annotations
 
-from plimsoll_agent.imitate import phantom, ranks
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.values import phantom
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
 
-def apply(torch, parameters, hooks, note):
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     world, given = parameters["gpus"], parameters.get("first")
     if phantom.is_here():
-        os.environ[ranks.DEVICES] = str(world)
+        ranks.need_devices(world)
 
-    def prepare(module):
+    def prepare(module: Module) -> None:
         blocks = [block for _, block in blocks_of(torch, module)]
         home = next(module.parameters()).device
         if len(blocks) < world:
@@ -45,7 +52,7 @@ def apply(torch, parameters, hooks, note):
     hooks.before_training(prepare)
 
 
-def first_blocks(root, blocks, world, given):
+def first_blocks(root: Module, blocks: list[tuple[str, Module]], world: int, given: list[int] | None) -> list[int]:
     """The number of the first block on each device: `given`, or so that each has about as many bytes of weights, those
     outside of the blocks being on the first device."""
     if given is not None:
@@ -62,12 +69,12 @@ def first_blocks(root, blocks, world, given):
     return res
 
 
-def _is_a_split(given, world, n_blocks):
+def _is_a_split(given: list[int], world: int, n_blocks: int) -> bool:
     starts = [0, *given]
     return len(starts) == world and starts[-1] < n_blocks and all(a < b for a, b in zip(starts, given))
 
 
-def _spread(torch, root, blocks, home, first):
+def _spread(torch: Torch, root: Module, blocks: Any, home: Any, first: Any) -> None:
     own = own_parameters(root, blocks)
     for number, (block, its_own) in enumerate(own):
         nth = sum(it <= number for it in first) - 1
@@ -92,9 +99,9 @@ def _spread(torch, root, blocks, home, first):
     blocks[-1].register_forward_hook(lambda block, args, output: moved(block, (output,), {})[0][0])
 
 
-def _to(torch, device):
-    def hook(module, args, kwargs):
-        def move(tensor):
+def _to(torch: Torch, device: Any) -> Function:
+    def hook(module: Module, args: Arguments, kwargs: Named) -> tuple[Any, Any]:
+        def move(tensor: Tensor) -> Tensor:
             return tensor.to(device) if tensor.is_cuda else tensor
 
         return nested.rebuilt(torch, args, move), nested.rebuilt(torch, dict(kwargs), move)

@@ -5,15 +5,24 @@ examples, a frozen network inside another loss, training in evaluation mode): th
 optimizer's step does.
 """
 
+from __future__ import annotations
+
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Optimizer, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
+    trained: weakref.WeakSet[Any]
+    evaluated: weakref.WeakSet[Any]
     evaluated, trained = weakref.WeakSet(), weakref.WeakSet()
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         if not torch.is_grad_enabled():
             return call(*args, **kwargs)
         if module.training:
@@ -23,7 +32,7 @@ def apply(torch, parameters, hooks, note):
         with torch.no_grad():
             return call(*args, **kwargs)
 
-    def before_step(optimizer, *_):
+    def before_step(optimizer: Optimizer, *_: Any) -> None:
         """What an optimizer steps over was called in training mode since its last step, if it was called at all."""
         if not evaluated:
             return

@@ -5,20 +5,28 @@ scripts that look at gradients between backward and step: clipping, `GradScaler`
 backward passes; those are noticed and refused.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import inspect
 import weakref
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Named, Note, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     optimizer_class = torch.optim.Optimizer
     stepped_since = set()
     hooked = set()
 
-    def hook_up(optimizer):
+    def hook_up(optimizer: Optimizer) -> None:
         if isinstance(optimizer, torch.optim.LBFGS):
             raise unsuited("optimizer-in-backward", "this script: L-BFGS needs all gradients at once")
         groups = optimizer.param_groups
@@ -28,7 +36,7 @@ def apply(torch, parameters, hooks, note):
                     hooked.add(id(parameter))
                     parameter.register_post_accumulate_grad_hook(functools.partial(update, weakref.ref(optimizer)))
 
-    def update(reference, parameter):
+    def update(reference: Any, parameter: Tensor) -> None:
         optimizer = reference()
         if optimizer is None:
             return
@@ -51,13 +59,12 @@ def apply(torch, parameters, hooks, note):
 
     make = optimizer_class.__init__
 
-    @functools.wraps(make)
-    def __init__(self, params, defaults):
+    def __init__(self: Any, params: Any, defaults: Named) -> None:
         make(self, params, defaults)
         hook_up(self)
 
-    def refuse(name):
-        def refused(*args, **kwargs):
+    def refuse(name: str) -> Function:
+        def refused(*args: Any, **kwargs: Any) -> None:
             raise unsuited(
                 "optimizer-in-backward",
                 "this script: it calls %s, which needs all gradients at once" % name
@@ -65,11 +72,11 @@ def apply(torch, parameters, hooks, note):
 
         return refused
 
-    optimizer_class.__init__ = __init__
+    patch.put(optimizer_class, "__init__", __init__)
     for name in ("clip_grad_norm_", "clip_grad_value_"):
-        setattr(torch.nn.utils, name, refuse(name))
-        setattr(torch.nn.utils.clip_grad, name, refuse(name))
-    torch.amp.GradScaler.unscale_ = refuse("GradScaler.unscale_")
+        patch.put(torch.nn.utils, name, refuse(name))
+        patch.put(torch.nn.utils.clip_grad, name, refuse(name))
+    patch.put(torch.amp.GradScaler, "unscale_", refuse("GradScaler.unscale_"))
 
     # Called at the end of the step that the script makes, not of ours: that one is the bare function.
     optimizers = importlib.import_module("torch.optim.optimizer")

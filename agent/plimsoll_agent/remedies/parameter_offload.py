@@ -7,10 +7,14 @@ so that nobody takes them for what they are not; what a script saves and loads i
 Parameters: `chunk`, in bytes of weights that are updated together (64 MiB unless given).
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import weakref
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support import again
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.remedies.support.host import Host, to_keep
@@ -18,11 +22,17 @@ from plimsoll_agent.remedies.support.optimizers import update_in_chunks
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
-def apply(torch, parameters, hooks, note):
+    from plimsoll_agent.kinds import Module, Named, Note, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     away = Away(torch)
 
-    def prepare(module):
+    def prepare(module: Module) -> None:
         if any(again.is_compiled_itself(it) and blocks_of(torch, it) for it in module.modules()):
             raise unsuited("parameter-offload", "%s: torch.compile makes one program of its blocks" % type(module).__name__)
         blocks = blocks_of(torch, module)
@@ -35,7 +45,7 @@ def apply(torch, parameters, hooks, note):
     hooks.before_call(prepare)
 
     @contextlib.contextmanager
-    def here(optimizer, chunk):
+    def here(optimizer: Optimizer, chunk: list[Tensor]) -> Iterator[None]:
         came = away.fetch(chunk)
         yield
         away.send(came)
@@ -47,9 +57,9 @@ def apply(torch, parameters, hooks, note):
 class Kept:
     """The weights of one block."""
 
-    def __init__(self, parameters):
+    def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
-        self.waits_for = set()
+        self.waits_for: set[int] = set()
         # A weight without gradient may be needed after the last gradient of its block is there.
         self.all_train = all(it.requires_grad for it in parameters)
 
@@ -57,18 +67,18 @@ class Kept:
 class Away:
     """The weights of blocks, here and away."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
         self._host = Host(torch)
-        self._blocks = weakref.WeakKeyDictionary()
-        self._classes = set()
-        self._block_of = {}
-        self._on_host = {}
+        self._blocks: weakref.WeakKeyDictionary[Module, Kept] = weakref.WeakKeyDictionary()
+        self._classes: set[type[Any]] = set()
+        self._block_of: dict[int, weakref.ref[Kept]] = {}
+        self._on_host: dict[int, Tensor] = {}
         # Those that are here, with the version that is on the host; none if nothing is.
-        self._here = {}
-        self._in_backward = []
+        self._here: dict[int, Any] = {}
+        self._in_backward: list[Kept] = []
 
-    def add(self, block, parameters):
+    def add(self, block: Module, parameters: list[Tensor]) -> None:
         """From now on these are here only when they are needed. Those that are known already stay their block's: a part of a model may be
         called by itself before the whole of it, and be away by then."""
         parameters = [it for it in parameters if id(it) not in self._block_of]
@@ -84,17 +94,17 @@ class Away:
         self.send(parameters)
         self._wrap(type(block))
 
-    def _forget(self, key):
+    def _forget(self, key: int) -> None:
         """It is no more, and another one may come to lie where it was."""
         for known in (self._block_of, self._here, self._on_host):
             known.pop(key, None)
 
-    def on_host(self, parameter):
+    def on_host(self, parameter: Tensor) -> Tensor | None:
         """What is kept of it; None if it is not one of these."""
         self.send([parameter])
         return self._on_host.get(id(parameter))
 
-    def fetch(self, parameters):
+    def fetch(self, parameters: Iterable[Tensor]) -> list[Tensor]:
         """Those of these that are away come; answers which."""
         came = [it for it in parameters if id(it) in self._block_of and id(it) not in self._here]
         for it in came:
@@ -103,7 +113,7 @@ class Away:
             self._here[id(it)] = it._version
         return came
 
-    def send(self, parameters):
+    def send(self, parameters: Iterable[Tensor]) -> None:
         """And go again."""
         torch = self._torch
         with torch.no_grad():
@@ -115,14 +125,13 @@ class Away:
                     self._on_host[id(it)] = self._host.send(it.detach(), before)
                 it.data = torch.full((), float("nan"), dtype=it.dtype, device=it.device).expand(it.shape)
 
-    def _wrap(self, kind):
+    def _wrap(self, kind: type[Any]) -> None:
         if kind in self._classes:
             return
         self._classes.add(kind)
         torch, original, blocks = self._torch, kind.forward, self._blocks
 
-        @functools.wraps(original)
-        def forward(block, *args, **kwargs):
+        def forward(block: Module, *args: Any, **kwargs: Any) -> Any:
             kept = blocks.get(block)
             if kept is None:
                 return original(block, *args, **kwargs)
@@ -136,16 +145,16 @@ class Away:
                 self._expect_backward(kept, output)
             return output
 
-        kind.forward = forward
+        patch.put(kind, "forward", forward)
 
-    def _views_kept_as_places(self, kept):
+    def _views_kept_as_places(self, kept: Kept) -> Any:
         """Unless somebody else decides what is kept: a checkpoint around this block, which keeps nothing of it."""
         torch = self._torch
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             return contextlib.nullcontext()
         return torch.autograd.graph.saved_tensors_hooks(functools.partial(self._pack, kept), self._unpack)
 
-    def _pack(self, kept, tensor):
+    def _pack(self, kept: Kept, tensor: Tensor) -> Any:
         """A view of a weight is kept as where it is in the weight, which will be elsewhere."""
         if type(tensor) is not self._torch.Tensor and not isinstance(tensor, self._torch.nn.Parameter):
             return to_keep(tensor)
@@ -156,21 +165,21 @@ class Away:
                     return it, tensor.size(), tensor.stride(), tensor.storage_offset()
         return to_keep(tensor)
 
-    def _unpack(self, packed):
+    def _unpack(self, packed: Any) -> Any:
         if isinstance(packed, self._torch.Tensor):
             return packed
         it, size, stride, offset = packed
         self.fetch([it])  # It is here already, unless the graph is walked in an order of its own.
         return it.detach().as_strided(size, stride, offset)
 
-    def _expect_backward(self, kept, output):
+    def _expect_backward(self, kept: Kept, output: Any) -> None:
         torch = self._torch
         outputs = [it for it in nested.tensors_in(torch, output) if it.requires_grad]
         if torch.is_grad_enabled() and outputs:
             for it in outputs:
                 it.register_hook(functools.partial(self._backward_begins, kept))
 
-    def _backward_begins(self, kept, gradient):
+    def _backward_begins(self, kept: Kept, gradient: Tensor) -> None:
         if kept in self._in_backward:
             return
         if not self._in_backward:
@@ -183,7 +192,7 @@ class Away:
             if not earlier.all_train:
                 self.send(earlier.parameters)
 
-    def _has_gradient(self, parameter):
+    def _has_gradient(self, parameter: Tensor) -> None:
         kept = self._block_of[id(parameter)]()
         if kept is None:
             return
@@ -191,18 +200,17 @@ class Away:
         if kept in self._in_backward and not kept.waits_for:
             self.send(kept.parameters)
 
-    def _backward_ends(self):
+    def _backward_ends(self) -> None:
         for kept in self._in_backward:
             self.send(kept.parameters)
         self._in_backward.clear()
 
 
-def _save_and_load(torch, away):
+def _save_and_load(torch: Torch, away: Away) -> None:
     module_class = torch.nn.Module
     state_dict, load = module_class.state_dict, module_class.load_state_dict
 
-    @functools.wraps(state_dict)
-    def whole(self, *args, **kwargs):
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
         res = state_dict(self, *args, **kwargs)
         if args or kwargs.get("destination") is not None:  # A part, called for the whole.
             return res
@@ -213,13 +221,12 @@ def _save_and_load(torch, away):
                 res[prefix + name] = torch.empty_like(kept, device="cpu") if kept.is_meta else kept.clone()
         return res
 
-    @functools.wraps(load)
-    def load_state_dict(self, *args, **kwargs):
+    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
         here = away.fetch(list(self.parameters()))
         try:
             return load(self, *args, **kwargs)
         finally:
             away.send(here)
 
-    module_class.state_dict = whole
-    module_class.load_state_dict = load_state_dict
+    patch.put(module_class, "state_dict", whole)
+    patch.put(module_class, "load_state_dict", load_state_dict)

@@ -4,14 +4,22 @@ Never part of a plan: on the phantom only, for the advice of `plimsoll fit`, whe
 other numbers. Each pruned layer keeps its weights, a mask of them, and their product.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from plimsoll_agent.remedies.support.linear_layers import is_transposed_linear
 from plimsoll_agent.run.refusal import CannotApply
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Module, Named, Note, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
-def apply(torch, parameters, hooks, note):
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     from torch.nn.utils import prune
 
-    def prepare(module):
+    def prepare(module: Module) -> None:
         layers = [it for it in module.modules() if _is_prunable(torch, it)]
         if not layers:
             raise CannotApply(
@@ -24,6 +32,6 @@ def apply(torch, parameters, hooks, note):
     hooks.before_training(prepare)
 
 
-def _is_prunable(torch, layer):
+def _is_prunable(torch: Torch, layer: Module) -> bool:
     nn = torch.nn
     return type(layer) in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d) or is_transposed_linear(layer)

@@ -7,18 +7,29 @@ except for dropout and batch-norm.
 Parameters: `gpus`, how many devices.
 """
 
-import functools
+from __future__ import annotations
 
+import functools
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.spread import spread
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def apply(torch, parameters, hooks, note):
+    from plimsoll_agent.kinds import Function, Module, Named, Note, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.remedies.support.spread import Spread
+
+
+def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     it = spread(torch, "zero1", parameters, hooks, note)
     if it is None:
         return
 
-    def prepare(roots):
+    def prepare(roots: list[Module]) -> tuple[Named, Any]:
         averaged = []
         for root in roots:
             it.same_from_the_start(root)
@@ -29,7 +40,7 @@ def apply(torch, parameters, hooks, note):
     _share_steps(torch, it)
 
 
-def owners(params, world):
+def owners(params: Sequence[Tensor], world: int) -> dict[int, int]:
     """Which rank keeps the state of each parameter: the largest first, each to who has least."""
     load, res = [0] * world, {}
     for number in sorted(range(len(params)), key=lambda i: (-params[i].numel(), i)):
@@ -39,7 +50,7 @@ def owners(params, world):
     return res
 
 
-def _share_steps(torch, it):
+def _share_steps(torch: Torch, it: Spread) -> None:
     optimizer_class = torch.optim.Optimizer
     hook_step, state_dict, load = (
         optimizer_class.profile_hook_step,
@@ -48,14 +59,14 @@ def _share_steps(torch, it):
     )
     dist = torch.distributed
 
-    def owner_of(optimizer):
+    def owner_of(optimizer: Optimizer) -> Any:
         return owners([p for group in optimizer.param_groups for p in group["params"]], it.world)
 
-    def shared(step):
+    def shared(step: Function) -> Function:
         """The bare `step` of a class, so that what PyTorch hooks to a step is called once."""
 
         @functools.wraps(step)
-        def stepped(optimizer, closure=None):
+        def stepped(optimizer: Optimizer, closure: Any = None) -> Any:
             if isinstance(optimizer, torch.optim.LBFGS):
                 raise unsuited("zero1", "L-BFGS, whose state is one whole")
             loss = None
@@ -78,25 +89,23 @@ def _share_steps(torch, it):
 
         return stepped
 
-    @functools.wraps(state_dict)
-    def whole_state_dict(optimizer):
+    def whole_state_dict(optimizer: Optimizer) -> Named:
         """The state of all parameters, from who keeps it; on the host, where there is room for it."""
         mine = state_dict(optimizer)
         on_host = {
             number: {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in state.items()}
             for number, state in mine["state"].items()
         }
-        parts = [None] * it.world
+        parts: list[Any] = [None] * it.world
         dist.all_gather_object(parts, on_host)
         return dict(mine, state={k: v for part in parts for k, v in part.items()})
 
-    @functools.wraps(load)
-    def load_state_dict(optimizer, *args, **kwargs):
+    def load_state_dict(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         load(optimizer, *args, **kwargs)
         owner = owner_of(optimizer)
         for parameter in [p for p in optimizer.state if owner.get(id(p)) != it.rank]:
             del optimizer.state[parameter]
 
-    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(shared(step)))
-    optimizer_class.state_dict = whole_state_dict
-    optimizer_class.load_state_dict = load_state_dict
+    patch.put(optimizer_class, "profile_hook_step", staticmethod(lambda step: hook_step(shared(step))))
+    patch.put(optimizer_class, "state_dict", whole_state_dict)
+    patch.put(optimizer_class, "load_state_dict", load_state_dict)

@@ -15,7 +15,11 @@
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
     hints           does the script speak of an evaluation?
     trainers        those of libraries are asked to validate now
+    training_calls  an optimizer's step, zero_grad and backward: seen where they begin and end
+    compiled        steps aside at the first torch.compile
     uncaught        an error that ends the program, a thread or a child of multiprocessing
+    failures        what follows from such an error, and from memory that ran out
+    process         how old this process is, and whether it is a child of multiprocessing
     stopping        ends a run that has shown enough or has failed, politely
     modules         which module is running, for the allocations made inside
     owners          which model a module belongs to, and its path there
@@ -31,3 +35,5 @@
     ending          the last words of a process
     sudden_end      says them where Python would not: os._exit, a signal that the process sends itself
 """
+
+from __future__ import annotations

@@ -1,12 +1,19 @@
 """Something to be done with a module once it is there."""
 
+from __future__ import annotations
+
 import sys
-from importlib.machinery import PathFinder
 
 from plimsoll_agent.run.guard import failed
 
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
-def after_import(name, act):
+
+def after_import(name: str, act: Callable[[ModuleType], object]) -> None:
     """Calls `act` with the module of this name, now or when it is imported."""
     if name in sys.modules:
         act(sys.modules[name])
@@ -17,18 +24,23 @@ def after_import(name, act):
 class _Finder:
     """Answers for the one module, once, with the loader that would have been found."""
 
-    def __init__(self, name, act):
+    def __init__(self, name: str, act: Callable[[ModuleType], object]) -> None:
         self._name, self._act = name, act
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != self._name:
             return None
         sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
+        spec = None
+        for finder in list(sys.meta_path):
+            find_spec = getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec is not None else None
+            if spec is not None:
+                break
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def exec_module(module):
+            def exec_module(module: ModuleType) -> None:
                 execute(module)
                 try:
                     self._act(module)

@@ -5,21 +5,34 @@ ended the main program into `sys.last_value`; reading it there, instead of wrapp
 `sys.excepthook`, leaves whatever the program installed in place (rich, IPython, its own).
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import FORMAT
+from plimsoll_agent import FORMAT, settings
 from plimsoll_agent.run import frames, host
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Described, OfPhantom, Torch
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.oom import OutOfMemory
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.stopping import Stopping
+    from plimsoll_agent.run.training_steps import Steps
 
 
 class Ending:
     """Writes the end of one process, once."""
 
-    def __init__(self, torch, recording, memory, steps, tensors, oom, phantom, stopping):
+    def __init__(
+        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping
+    ) -> None:
         self._torch = torch
         self._recording = recording
         self._memory = memory
@@ -31,18 +44,20 @@ class Ending:
         self._pid = os.getpid()
         self._begin()
 
-    def _begin(self):
+    def _begin(self) -> None:
         self._finished = self.is_finishing = False
         # Whoever ends the process from another thread waits for what this one is writing.
         self._writing = threading.RLock()
-        self.error = self.signal = self._of_thread = None
+        self.error: BaseException | None = None
+        self.signal: int | None = None
+        self._of_thread: tuple[BaseException, int] | None = None
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: nothing has been said yet."""
         self._pid = os.getpid()
         self._begin()
 
-    def finish(self):
+    def finish(self) -> None:
         """Everything that is still to be said, once. Returns when it is written, whichever thread does it."""
         if os.getpid() != self._pid or not self._recording.is_open:
             return  # A worker that never used the GPU leaves nothing.
@@ -54,7 +69,7 @@ class Ending:
                 finally:
                     self.is_finishing = False
 
-    def _finish(self):
+    def _finish(self) -> None:
         """Each part is tried, whatever happened to the others."""
         began = time.time()
         error = self._what_ended_it()
@@ -77,7 +92,7 @@ class Ending:
         if isinstance(error, KeyboardInterrupt):
             _die_of_the_interrupt_after_all()
 
-    def so_far(self, folder):
+    def so_far(self, folder: str) -> bool:
         """What would be left if the process ended here, as a session in `folder`; it goes on. False if there is
         nothing to tell: the device was not used."""
         if not (self._memory.started and self._recording.is_open):
@@ -95,7 +110,7 @@ class Ending:
             self._recording = own
         return True
 
-    def last_steps(self, folder, most=4 << 20):
+    def last_steps(self, folder: str, most: int = 4 << 20) -> bool:
         """Leaves the last of what was seen as a session in `folder`, for a look at what grows. False if the device was
         not used."""
         if not (self._memory.started and self._recording.is_open):
@@ -110,32 +125,32 @@ class Ending:
             self._recording = own
         return True
 
-    def training_failed(self, error):
+    def training_failed(self, error: BaseException) -> None:
         """The thread that trains has ended with this error; so has the program, if it makes no step after that."""
         self._of_thread = (error, self._steps.done)
 
-    def trains_again(self):
+    def trains_again(self) -> bool:
         """Whether a step was made since then."""
         return self._of_thread is not None and self._of_thread[1] < self._steps.done
 
-    def _what_ended_it(self):
+    def _what_ended_it(self) -> BaseException | None:
         of_thread = self._of_thread[0] if self._of_thread is not None and not self.trains_again() else None
         error = self.error or getattr(sys, "last_value", None) or of_thread
         # An interactive session sets it too and goes on.
         return None if getattr(sys, "ps1", None) else error
 
-    def _write_stats(self):
+    def _write_stats(self) -> None:
         if self._memory.started:
             self._recording.write("host", **host.in_the_end(self._torch))
         for totals in self._memory.totals():
             self._recording.write("stats", **totals)
 
-    def _write_snapshot(self):
+    def _write_snapshot(self) -> None:
         if self._memory.started:
             self._recording.make_folder()
             self._memory.dump(os.path.join(self._recording.folder, "snapshot.pickle"))
 
-    def _write_compiled(self):
+    def _write_compiled(self) -> None:
         """How many graphs this process found compiled, and so did not see what compiling them takes."""
         dynamo = sys.modules.get("torch._dynamo.utils")
         counters = getattr(dynamo, "counters", {})
@@ -143,14 +158,14 @@ class Ending:
             found = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
             self._recording.write("compiled", found=found)
 
-    def _write_end(self, error, began):
+    def _write_end(self, error: BaseException | None, began: float) -> None:
         steps = self._steps
         refusal = behind(error)
         if refusal is not None:
             self._recording.write("refused", id=refusal.remedy, why=refusal.whom)
         why, exit_code = _why(error, self._torch)
         later, failed_later = steps.later, None
-        if why == "exception" and later is not None and later.is_under_way:
+        if error is not None and why == "exception" and later is not None and later.is_under_way:
             # The training steps were seen. What failed may have missed the rest of an epoch that we ended.
             failed_later = _in_short(error)
             self._recording.note("failed-later", "after its training steps the script raised %s" % failed_later)
@@ -175,7 +190,7 @@ class Ending:
         )
 
 
-def _die_of_the_interrupt_after_all():
+def _die_of_the_interrupt_after_all() -> None:
     """Python ends with SIGINT only if the last source text it ran ended with KeyboardInterrupt.
 
     What we did at exit may have run other text (anything that calls `exec` or `eval`); without this
@@ -187,7 +202,7 @@ def _die_of_the_interrupt_after_all():
         pass
 
 
-def without_torch(recording, error):
+def without_torch(recording: Recording, error: BaseException) -> None:
     """The end of a program that needs torch and has none."""
     write_begin(recording, None)
     recording.write(
@@ -203,7 +218,7 @@ def without_torch(recording, error):
     )
 
 
-def write_begin(recording, torch_version, child=False):
+def write_begin(recording: Recording, torch_version: str | None, child: bool = False) -> None:
     """The first line: what this process is; `child`: one of multiprocessing's."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     try:
@@ -219,18 +234,13 @@ def write_begin(recording, torch_version, child=False):
         python="%d.%d.%d" % sys.version_info[:3],
         torch=torch_version,
         script=os.path.abspath(main) if main else None,
-        rank=_number("RANK"),
-        world_size=_number("WORLD_SIZE"),
+        rank=settings.number("RANK"),
+        world_size=settings.number("WORLD_SIZE"),
         child=child,
     )
 
 
-def _number(variable):
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdigit() else None
-
-
-def _why(error, torch):
+def _why(error: BaseException | None, torch: Torch) -> tuple[str, int | None]:
     if error is None:
         return "exit", None
     if isinstance(error, torch.OutOfMemoryError):
@@ -240,15 +250,15 @@ def _why(error, torch):
     return "exception", 1
 
 
-def _in_short(error):
-    described = _described(error)
+def _in_short(error: BaseException) -> str:
+    described: Any = _described(error)
     frame = described["user_frame"]
     place = " at %s:%d" % (os.path.basename(frame["file"]), frame["line"]) if frame else ""
     message = described["message"].partition("\n")[0]
     return "%s%s%s" % (described["type"], ": " + message if message else "", place)
 
 
-def _described(error):
+def _described(error: BaseException | None) -> Described | None:
     if error is None:
         return None
     stack = frames.of_traceback(error.__traceback__)

@@ -4,8 +4,13 @@ While it is asked to, the DataLoader that training takes its batches from has no
 alone, until everything is to end.
 """
 
-import functools
+from __future__ import annotations
+
 import weakref
+from typing import Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.run.guard import guarded
 
 _ITERABLE = 1
 """`torch.utils.data._DatasetKind.Iterable`."""
@@ -14,9 +19,11 @@ _ITERABLE = 1
 class Epochs:
     """Which loaders feed training, and whether they are to end."""
 
-    def __init__(self):
+    def __init__(self) -> None:
+        self._recent: weakref.WeakSet[Any]
+        self._training: weakref.WeakSet[Any]
         self._training, self._recent = weakref.WeakSet(), weakref.WeakSet()
-        self._over = weakref.WeakSet()
+        self._over: weakref.WeakSet[Any] = weakref.WeakSet()
         self.end_early = False
         """Whether loaders of training have no more, each after its first step."""
         self.end_what_runs = False
@@ -24,29 +31,26 @@ class Epochs:
         self.cut_training = self.cut_evaluation = False
         """Whether one was ended by that."""
 
-    def install(self):
+    def install(self) -> None:
         """Takes its place in PyTorch's loader."""
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
         take, reset = _BaseDataLoaderIter.__next__, _BaseDataLoaderIter._reset
 
-        @functools.wraps(take)
-        def __next__(iterator):
+        def __next__(iterator: Any) -> Any:
             if self._ends(iterator):
                 raise StopIteration
-            self._recent.add(iterator)
             return take(iterator)
 
-        @functools.wraps(reset)
-        def _reset(iterator, *args, **kwargs):
-            # Workers that live on: the same iterator, for the next epoch.
-            for known in (self._training, self._recent, self._over):
-                known.discard(iterator)
+        def _reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            self._begins_again(iterator)
             return reset(iterator, *args, **kwargs)
 
-        _BaseDataLoaderIter.__next__, _BaseDataLoaderIter._reset = __next__, _reset
+        patch.put(_BaseDataLoaderIter, "__next__", __next__)
+        patch.put(_BaseDataLoaderIter, "_reset", _reset)
 
-    def _ends(self, iterator):
+    @guarded
+    def _ends(self, iterator: Any) -> bool:
         if self.end_what_runs:
             self.end_what_runs = False
             self._over |= self._training
@@ -57,23 +61,31 @@ class Epochs:
             self.cut_training = self.cut_training or is_over
         else:
             self.cut_evaluation = self.cut_evaluation or is_over
+        if not is_over:
+            self._recent.add(iterator)
         return is_over
 
-    def end_this_one(self):
+    @guarded
+    def _begins_again(self, iterator: Any) -> None:
+        """Workers that live on: the same iterator, for the next epoch."""
+        for known in (self._training, self._recent, self._over):
+            known.discard(iterator)
+
+    def end_this_one(self) -> None:
         """The loaders that feed training now have no more; those of the next epoch have."""
         self._over |= self._training
 
     @property
-    def feed_training(self):
+    def feed_training(self) -> bool:
         """Whether training takes its batches from a loader that is still there."""
         return bool(self._training)
 
     @property
-    def are_streams(self):
+    def are_streams(self) -> bool:
         """Whether those batches come from something without a length, which may have no end."""
         return any(it._dataset_kind == _ITERABLE for it in self._training)
 
-    def step_ended(self):
+    def step_ended(self) -> None:
         """What was taken since the last step was for training."""
         self._training |= self._recent
         self._recent.clear()

@@ -3,8 +3,17 @@
 One line for each device that was used. The question to the driver is asked once and waits for nothing.
 """
 
+from __future__ import annotations
 
-def write(torch, memory, recording, inputs):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.recording import Recording
+
+
+def write(torch: Torch, memory: Memory, recording: Recording, inputs: list[str]) -> None:
     """`inputs` are those of the first forward pass, as text."""
     place = memory.place()
     for device, (allocated, reserved) in enumerate(place.peaks):

@@ -4,10 +4,20 @@ A stack is mostly PyTorch, transformers and Python itself. The line a person wan
 innermost one that they wrote: not in an installed package, not in the standard library, not ours.
 """
 
+from __future__ import annotations
+
 import linecache
 import os
 import sys
 import sysconfig
+
+from plimsoll_agent.run.guard import guarded
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+    from plimsoll_agent.kinds import Frame, Line
 
 AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _SITECUSTOMIZE = os.path.join(os.path.dirname(AGENT.rstrip(os.sep)), "sitecustomize.py")
@@ -20,15 +30,15 @@ _STANDARD_LIBRARY = tuple(
 _SCRIPTS = tuple({os.path.join(prefix, "bin") + os.sep for prefix in (sys.prefix, sys.base_prefix)})
 _PACKAGES_OF_OTHERS = {"torch", "torchvision", "transformers", "accelerate", "lightning", "pytorch_lightning"}
 
-_kinds = {}
+_kinds: dict[str, bool] = {}
 
 
-def is_ours(filename):
+def is_ours(filename: str) -> bool:
     """Whether `filename` is a file of the agent."""
     return filename.startswith(AGENT) or filename == _SITECUSTOMIZE
 
 
-def is_users(filename):
+def is_users(filename: str) -> bool:
     """Whether a person wrote `filename` for this run."""
     known = _kinds.get(filename)
     if known is None:
@@ -36,7 +46,7 @@ def is_users(filename):
     return known
 
 
-def _decide(filename):
+def _decide(filename: str) -> bool:
     if is_ours(filename) or filename.startswith("<frozen "):
         return False
     if filename.startswith("<"):
@@ -47,9 +57,9 @@ def _decide(filename):
     return not filename.startswith(_STANDARD_LIBRARY + _SCRIPTS)
 
 
-def stack(frame, limit=200):
+def stack(frame: FrameType | None, limit: int = 200) -> list[Frame]:
     """The frames from `frame` outwards, innermost first, as plain dicts without ours."""
-    found = []
+    found: list[Frame] = []
     while frame is not None and len(found) < limit:
         code = frame.f_code
         if not is_ours(code.co_filename):
@@ -58,9 +68,9 @@ def stack(frame, limit=200):
     return found
 
 
-def of_traceback(traceback, limit=200):
+def of_traceback(traceback: TracebackType | None, limit: int = 200) -> list[Frame]:
     """The frames of a traceback, innermost first, without ours."""
-    found = []
+    found: list[Frame] = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not is_ours(code.co_filename):
@@ -70,7 +80,7 @@ def of_traceback(traceback, limit=200):
     return found[:limit]
 
 
-def user_frame(frames):
+def user_frame(frames: list[Frame]) -> Line | None:
     """The innermost frame of `frames` that is the user's, with its source text; None if none.
 
     A training program that is itself an installed package has no such frame: then it is the
@@ -86,13 +96,13 @@ def user_frame(frames):
     return None
 
 
-def with_text(frame):
+def with_text(frame: Frame) -> Line:
     """`frame` with the source line in `text` (empty if it cannot be read)."""
     text = linecache.getline(frame["file"], frame["line"]).strip()
-    return dict(frame, text=text)
+    return {**frame, "text": text}
 
 
-def _package(filename):
+def _package(filename: str) -> str | None:
     for part in _INSTALLED:
         head, found, tail = filename.rpartition(part)
         if found:
@@ -100,7 +110,7 @@ def _package(filename):
     return None
 
 
-def _program(frames):
+def _program(frames: list[Frame]) -> str | None:
     """The installed package that the run is about: the outermost one that is no framework."""
     for frame in reversed(frames):
         package = _package(frame["file"])
@@ -109,7 +119,8 @@ def _program(frames):
     return None
 
 
-def hide_ours(error):
+@guarded
+def hide_ours(error: BaseException) -> None:
     """Takes our frames out of `error`'s traceback, so that it prints as if we were not there.
 
     For use in an `except` clause that re-raises with a bare `raise`.

@@ -4,19 +4,27 @@ Every function that the user's program calls without knowing is wrapped by `guar
 failure of each becomes a note in the recording; the program goes on.
 """
 
+from __future__ import annotations
+
 import functools
 
-_reported = set()
-_report = None
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Note, P, R
+
+_reported: set[str] = set()
+_report: Note | None = None
 
 
-def report_to(function):
+def report_to(function: Note) -> None:
     """`function(code, text)` is told about failures from now on."""
     global _report
     _report = function
 
 
-def failed(where, error):
+def failed(where: str, error: BaseException) -> None:
     """An error of ours in `where`: say it once, and never raise."""
     if where in _reported:
         return
@@ -32,7 +40,7 @@ def failed(where, error):
         pass
 
 
-def guarded(function):
+def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
     """Calls `function`; an `Exception` in it becomes a note and the result None.
 
     `SystemExit` passes: that is how `stopping` ends a run.
@@ -40,7 +48,7 @@ def guarded(function):
     where = "%s.%s" % (function.__module__.rpartition(".")[2], function.__name__)
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
             return function(*args, **kwargs)
         except Exception as error:

@@ -4,6 +4,8 @@ epochs?
 Its text is read for that, and for nothing else: whether it is worth waiting, and for what first. No number comes of it.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import sys
@@ -30,7 +32,7 @@ MOST_BYTES = 1 << 20
 class Hints:
     """What the text of the user's files speaks of."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         # A program that is no file may speak of anything.
         self.later = main is None or not os.path.isfile(main)
@@ -40,7 +42,7 @@ class Hints:
         for file in sorted(_files(main))[:MOST_FILES]:
             self._read(file)
 
-    def _read(self, file):
+    def _read(self, file: str) -> None:
         try:
             if MOST_BYTES < os.path.getsize(file):
                 return
@@ -57,7 +59,7 @@ class Hints:
                 self.by_steps = self.by_steps or any(map(EVALUATION.search, near))
 
 
-def _files(main):
+def _files(main: str | None) -> set[str]:
     files = {main} if main is not None and os.path.isfile(main) else set()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)

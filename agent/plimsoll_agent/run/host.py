@@ -5,15 +5,23 @@ are read at steps 1, 2, 4, 8, ...: a forked worker shares the pages of its paren
 the kernel counts page by page.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plimsoll_agent.kinds import Torch
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST_WORKERS = 32
 """So many are read; of more, these are taken for all."""
 
 
-def own():
+def own() -> int | None:
     """Bytes of RAM that belong to this process alone, files and what is shared left out; None where the kernel does not say."""
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -23,16 +31,15 @@ def own():
         return None
 
 
-def workers():
+def workers() -> int | None:
     """Bytes of RAM that its children have changed or made themselves; None without children of `multiprocessing`."""
     module = sys.modules.get("multiprocessing.process")
     pids = [child.pid for child in list(getattr(module, "_children", ())) if child.pid]
-    found = [_private(pid) for pid in pids[:MOST_WORKERS]]
-    found = [it for it in found if it is not None]
+    found = [it for it in map(_private, pids[:MOST_WORKERS]) if it is not None]
     return sum(found) * len(pids) // len(found) if found else None
 
 
-def worked():
+def worked() -> float:
     """Seconds of processor time of this process and of all below it, those that ended included."""
     ticks, parents = {}, {}
     for name in os.listdir("/proc"):
@@ -43,19 +50,20 @@ def worked():
             ticks[int(name)] = sum(map(int, fields[11:15]))
         except (OSError, ValueError, IndexError):
             pass
-    found, below = set(), {os.getpid()}
+    found: set[int] = set()
+    below = {os.getpid()}
     while below:
         found |= below
         below = {pid for pid, parent in parents.items() if parent in below} - found
     return sum(ticks.get(pid, 0) for pid in found) / os.sysconf("SC_CLK_TCK")
 
 
-def free_memory():
+def free_memory() -> int | None:
     """Bytes of RAM that programs can still take; None where the kernel does not say."""
     return _kib("/proc/meminfo", ("MemAvailable",)).get("MemAvailable")
 
 
-def _private(pid):
+def _private(pid: int) -> int | None:
     kib = 0
     try:
         with open("/proc/%d/smaps_rollup" % pid, "rb") as file:
@@ -67,7 +75,7 @@ def _private(pid):
     return kib << 10
 
 
-def at_step(step):
+def at_step(step: int) -> dict[str, int | None]:
     """For the mark of a step's end."""
     res = {"host": own()}
     if step & (step - 1) == 0:
@@ -75,7 +83,7 @@ def at_step(step):
     return res
 
 
-def room():
+def room() -> dict[str, int | None]:
     """What there is: the machine's memory or the container's limit, and /dev/shm."""
     res = {"total": _limit()}
     try:
@@ -86,13 +94,13 @@ def room():
     return res
 
 
-def in_the_end(torch):
+def in_the_end(torch: Torch) -> dict[str, int | None]:
     """What the process had at most, what of it is in the swap file, and what it pinned."""
     lines = _kib("/proc/self/status", ("VmHWM", "VmSwap"))
     return dict(room(), peak=lines.get("VmHWM"), swapped=lines.get("VmSwap"), pinned=_pinned(torch))
 
 
-def _pinned(torch):
+def _pinned(torch: Torch) -> int | None:
     # Since torch 2.7.
     stats = getattr(torch._C, "_cuda_hostMemoryStats", None)
     try:
@@ -101,7 +109,7 @@ def _pinned(torch):
         return None
 
 
-def _limit():
+def _limit() -> int | None:
     total = _kib("/proc/meminfo", ("MemTotal",)).get("MemTotal")
     limits = [total] if total else []
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -113,7 +121,7 @@ def _limit():
     return min(limits) if limits else None
 
 
-def _kib(file, names):
+def _kib(file: str, names: Sequence[str]) -> dict[str, int]:
     """The lines `Name:  123 kB` of a file of the kernel's, in bytes."""
     res = {}
     try:

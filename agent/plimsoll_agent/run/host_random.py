@@ -1,19 +1,22 @@
 """Where the random numbers of Python and NumPy are."""
 
+from __future__ import annotations
+
 import random
 import sys
+from typing import Any
 
 
 class HostRandom:
     """As they are now. What is decided by them (whether a layer is skipped, a teacher forced, a picture flipped) is decided again
     when the same is done again."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._python = random.getstate()
         numpy = sys.modules.get("numpy.random")
-        self._numpy = numpy and numpy.get_state()
+        self._numpy: Any = numpy and numpy.get_state()
 
-    def again(self):
+    def again(self) -> None:
         """They go on from there."""
         random.setstate(self._python)
         if self._numpy:

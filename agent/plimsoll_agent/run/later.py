@@ -13,11 +13,25 @@ The run ends with the first training step after an evaluation. An evaluation is 
 backward pass than a usual step does: a teacher that is called in each step is none.
 """
 
+from __future__ import annotations
+
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from plimsoll_agent.run import trainers
 from plimsoll_agent.run.hints import Hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from plimsoll_agent.kinds import Named
+    from plimsoll_agent.run.epochs import Epochs
+    from plimsoll_agent.run.memory import Place
+    from plimsoll_agent.run.modules import Modules
+    from plimsoll_agent.run.phases import Phases
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.stopping import Stopping
 
 MORE_STEPS = 8
 """Steps, of as many epochs, in the last part."""
@@ -42,27 +56,42 @@ LAST_SECONDS = 10.0
 class Later:
     """How far the run goes on, and what it came to."""
 
-    def __init__(self, epochs, recording, stopping, calls, has_company):
-        """`calls()`: how often so far models were called otherwise than for a training step, as a tuple of counts.
-        `has_company()`: whether other processes train together with this one, and would go on for another time."""
+    def __init__(
+        self, epochs: Epochs, recording: Recording, stopping: Stopping, phases: Phases, modules: Modules, has_company: Callable[[], bool]
+    ) -> None:
+        """`has_company()`: whether other processes train together with this one, and would go on for another time."""
         self._epochs, self._recording, self._stopping = epochs, recording, stopping
-        self._calls, self._has_company = calls, has_company
-        self._last = None
-        self._intervals = []
-        self._usual = None
-        self._part = None
+        self._phases, self._modules, self._has_company = phases, modules, has_company
+        self._last: tuple[int, ...] | None = None
+        self._intervals: list[tuple[int, ...]] = []
+        self._usual: tuple[int, ...] | None = None
+        self._part: str | None = None
         self._began = self._limit = 0.0
         self._allocations = 0
         self._steps_in_part = self._steps_after_cut = 0
-        self._steps = 0
+        self._steps = self._mode_changes = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
 
+    def install(self) -> None:
+        """Takes its places in PyTorch."""
+        self._epochs.install()
+        self._modules.watch_modes(self._mode_changed)
+
+    def _mode_changed(self) -> None:
+        self._mode_changes += 1
+
+    def _calls(self) -> tuple[int, ...]:
+        """How often so far models were called otherwise than for a training step."""
+        # What torch.compile made is called past us; that a model goes into evaluation mode is seen.
+        changes = self._mode_changes if self._modules.has_stepped_aside else 0
+        return (*self._phases.calls_beside_training(), changes)
+
     @property
-    def is_under_way(self):
+    def is_under_way(self) -> bool:
         """Whether memory was steady: what comes now is more than the training steps."""
         return self._part is not None
 
-    def step_ended(self):
+    def step_ended(self) -> None:
         """A training step is over."""
         self._epochs.step_ended()
         calls = self._calls()
@@ -75,7 +104,7 @@ class Later:
         elif _is_more(made, self._usual):
             self.evaluated = self._just_evaluated = True
 
-    def goes_on(self, place, steps):
+    def goes_on(self, place: Place, steps: int) -> bool:
         """Memory is steady, or will not be, after so many steps. Whether the run goes on all the same."""
         epochs = self._epochs
         if self._part is None:
@@ -93,7 +122,7 @@ class Later:
             self._part, self._steps_in_part = "end", 0
         return self._part != "end" or self._steps_in_part < MORE_STEPS and epochs.feed_training
 
-    def _begin(self, place, steps):
+    def _begin(self, place: Place, steps: int) -> None:
         before = self._intervals[-2:]
         self._usual = tuple(max(it) for it in zip(*before)) if before else (0,) * len(self._calls())
         # The first steps may have had one: `if step % 100 == 0`.
@@ -118,20 +147,20 @@ class Later:
         longest = min(max(2 * so_far, least), most)
         threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
 
-    def _has_time(self, place):
+    def _has_time(self, place: Place) -> bool:
         is_late = self._limit <= time.monotonic() - self._began
         return not is_late and sum(place.allocs) - self._allocations < MOST_ALLOCATIONS
 
-    def _watch(self, longest):
+    def _watch(self, longest: float) -> None:
         time.sleep(longest)
         self._epochs.end_what_runs = True
         time.sleep(LAST_SECONDS)
         self._was_ended = not self._stopping.requested
         self._stopping.request()
 
-    def told(self):
+    def told(self) -> Named | None:
         """For the end of the recording; None if the run did not go on."""
-        if self._part is None:
+        if self._part is None or self._usual is None:
             return None
         calls = self._calls()
         if self._last and _is_more([now - before for now, before in zip(calls, self._last)], self._usual):
@@ -145,5 +174,5 @@ class Later:
         }
 
 
-def _is_more(calls, usual):
+def _is_more(calls: Sequence[int], usual: Sequence[int]) -> bool:
     return any(now > before for now, before in zip(calls, usual))

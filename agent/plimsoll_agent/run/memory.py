@@ -11,44 +11,50 @@ the call "returned NULL without setting an exception". Non-reentrant checkpointi
 recomputation with an exception, so it would crash. Never switch this to "all".
 """
 
+from __future__ import annotations
+
 import gc
 import math
 import os
 import pickle
 import re
-import sys
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Note, Torch
 
 
 class Memory:
     """The allocator's history and counters in this process."""
 
-    def __init__(self, torch, note):
+    def __init__(self, torch: Torch, note: Note, most_events: int) -> None:
         self._torch = torch
         self._c = torch._C
         self._note = note
         self._start_history = torch._C._cuda_record_memory_history
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
-        self._most_events = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
+        self._most_events = most_events
         self.started = False
         # Whether the history stays off until somebody wants to see stacks; then the script's own is left alone, too.
         self.asleep = self._theirs = False
         self.devices = 0
         # What the script's resets took from the counters, by device.
-        self._forgotten = {}
-        self._peaks_before_reset = {}
+        self._forgotten: dict[int, dict[str | tuple[str, str], int]] = {}
+        self._peaks_before_reset: dict[int, dict[str, int]] = {}
 
-    def take_over(self):
+    def take_over(self) -> None:
         """Puts our functions where the script would reach PyTorch's."""
         c = self._c
-        c._cuda_record_memory_history = self._asked_for_history
-        c._cuda_record_memory_history_legacy = self._asked_for_history
-        c._cuda_resetAccumulatedMemoryStats = self._asked_to_reset_counters
-        c._cuda_resetPeakMemoryStats = self._asked_to_reset_peaks
+        patch.put(c, "_cuda_record_memory_history", self._asked_for_history)
+        patch.put(c, "_cuda_record_memory_history_legacy", self._asked_for_history)
+        patch.put(c, "_cuda_resetAccumulatedMemoryStats", self._asked_to_reset_counters)
+        patch.put(c, "_cuda_resetPeakMemoryStats", self._asked_to_reset_peaks)
 
-    def start(self):
+    def start(self) -> None:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
@@ -57,7 +63,7 @@ class Memory:
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
 
-    def keep_stacks(self, kept):
+    def keep_stacks(self, kept: bool) -> None:
         """From now on events come with stacks, or without. Those that were recorded stay: PyTorch empties its ring
         only when the history is switched off or asked to be cleared."""
         if not self.started or self._theirs:
@@ -67,39 +73,44 @@ class Memory:
         else:
             self._set_history(None, on=None)
 
-    def wake(self):
+    def wake(self) -> None:
         """From now on all is recorded."""
         if self.asleep:
             self.asleep = False
             if self.started:
                 self._set_history("alloc")
 
-    def _set_history(self, context, on="all"):
+    def _set_history(self, context: str | None, on: str | None = "all") -> None:
         # What each of PyTorch 2.6-2.7, 2.8-2.10, 2.11 and 2.15 added comes last: all of it off, nothing to leave
         # out, the device's memory and not the host's.
-        arguments = (on, context, "python", self._most_events, False, False, False, [], False, True)
+        arguments: Arguments = (on, context, "python", self._most_events, False, False, False, [], False, True)
         self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
 
-    def limit(self, most):
+    def limit(self, most: int) -> None:
         """What the allocator may reserve on each device, in bytes, as
-        `torch.cuda.set_per_process_memory_fraction` would limit it; nothing or None for no limit."""
+        `torch.cuda.set_per_process_memory_fraction` would limit it; 0 for no limit."""
         if not most:
             return
         for device in range(self.devices):
             total = self._torch.cuda.mem_get_info(device)[1]
-            share = min(1.0, int(most) / total)
-            while int(share * total) < min(int(most), total):
+            share = min(1.0, most / total)
+            while int(share * total) < min(most, total):
                 share = math.nextafter(share, 2.0)
             self._c._cuda_setMemoryFraction(min(share, 1.0), device)
 
-    def forked(self):
+    def note_another_allocator(self) -> None:
+        """Where the script has one: what it does is not seen."""
+        if self._torch.cuda.memory.get_allocator_backend() != "native":
+            self._note("allocator", "the script replaces PyTorch's caching allocator; only the native one can be recorded")
+
+    def forked(self) -> None:
         """In a forked child whose parent had no CUDA yet: everything begins anew."""
         self.started = False
         self.devices = 0
         self._forgotten.clear()
         self._peaks_before_reset.clear()
 
-    def _asked_for_history(self, *args, **kwargs):
+    def _asked_for_history(self, *args: Any, **kwargs: Any) -> Any:
         """The script switches the history on, off or over. Ours is already on and stays."""
         if self.asleep:
             self._theirs = (args[0] if args else kwargs.get("enabled")) is not None
@@ -110,16 +121,16 @@ class Memory:
             "place, and snapshots that the script dumps hold all of it",
         )
 
-    def _asked_to_reset_counters(self, device):
+    def _asked_to_reset_counters(self, device: int) -> Any:
         self._remember_counters(device)
         return self._reset_accumulated(device)
 
-    def _asked_to_reset_peaks(self, device):
+    def _asked_to_reset_peaks(self, device: int) -> Any:
         self._remember_peaks(device)
         return self._reset_peaks(device)
 
     @guarded
-    def _remember_counters(self, device):
+    def _remember_counters(self, device: int) -> None:
         if self.started:
             stats = self._c._cuda_memoryStats(device)
             lost = self._forgotten.setdefault(device, {})
@@ -130,14 +141,14 @@ class Memory:
                 lost[name] = lost.get(name, 0) + stats[name]
 
     @guarded
-    def _remember_peaks(self, device):
+    def _remember_peaks(self, device: int) -> None:
         if self.started:
             stats = self._c._cuda_memoryStats(device)
             kept = self._peaks_before_reset.setdefault(device, {})
             for name in ("allocated_bytes", "reserved_bytes"):
                 kept[name] = max(kept.get(name, 0), stats[name]["all"]["peak"])
 
-    def place(self):
+    def place(self) -> Place:
         """Where the run is now: counters of every device, exact also after resets."""
         place = Place()
         for device in range(self.devices if self.started else 0):
@@ -162,7 +173,7 @@ class Memory:
             )
         return place
 
-    def totals(self):
+    def totals(self) -> list[dict[str, int]]:
         """One dict a device that was used: PyTorch's statistics over the whole run."""
         totals = []
         for device, peaks in enumerate(self.place().peaks):
@@ -185,7 +196,7 @@ class Memory:
             )
         return totals
 
-    def dump(self, path):
+    def dump(self, path: str) -> None:
         """Writes the snapshot in PyTorch's own format.
 
         As `torch.cuda.memory._dump_snapshot` does, but without the cycle collector: building tens of
@@ -210,7 +221,7 @@ class Memory:
                 gc.enable()
 
 
-def _n_arguments(function, most):
+def _n_arguments(function: Function, most: int) -> int:
     """How many arguments a function of PyTorch's own says that it takes, `most` if it does not say."""
     return len(set(re.findall(r"\barg\d+\b", function.__doc__ or ""))) or most
 
@@ -220,16 +231,23 @@ class Place:
 
     __slots__ = ("allocs", "frees", "allocated", "reserved", "live", "bytes_so_far", "peaks", "host")
 
-    def __init__(self):
+    def __init__(self) -> None:
+        self.allocated: list[int]
+        self.frees: list[int]
+        self.allocs: list[int]
+        self.reserved: list[int]
         self.allocs, self.frees, self.allocated, self.reserved = [], [], [], []
+        self.peaks: list[tuple[int, int]]
+        self.bytes_so_far: list[int]
+        self.live: list[tuple[int, int]]
         self.live, self.bytes_so_far, self.peaks = [], [], []
-        self.host = None
+        self.host: dict[str, int | None] | None = None
 
-    def where(self):
+    def where(self) -> dict[str, list[int]]:
         """The place alone, for a line of the recording."""
         return {"allocs": self.allocs, "frees": self.frees}
 
-    def fields(self):
+    def fields(self) -> dict[str, list[int]]:
         """The place and the amounts, for a mark."""
         return {
             "allocs": self.allocs,

@@ -5,10 +5,21 @@ through Python while it counts. It begins when the first step has ended and stop
 alone (loading and drawing its data) is not counted.
 """
 
-import contextlib
+from __future__ import annotations
 
-from plimsoll_agent.run import below, work
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import plimsoll_agent.run.work as work
+from plimsoll_agent import patch
+from plimsoll_agent.run import below
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from plimsoll_agent.kinds import Counts, Function, Named, Nested, Operator, Tensor, Torch, Writes
 
 _ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
 _COPYING = ("copy_", "_to_copy")
@@ -27,19 +38,19 @@ _TAPS = 6
 class LeftOut:
     """What a real run does and this one leaves out, because on a phantom there is nothing to keep: how often, and the bytes together."""
 
-    def __init__(self, op):
+    def __init__(self, op: str) -> None:
         self._op = op
         self.forget()
 
-    def forget(self):
+    def forget(self) -> None:
         self.times, self.bytes = 0, 0
 
-    def add(self, size, times=1):
+    def add(self, size: int, times: int = 1) -> None:
         """For remedies."""
         self.times += times
         self.bytes += size
 
-    def kinds(self):
+    def kinds(self) -> list[Named]:
         if not self.times:
             return []
         return [{"op": self._op, "dtype": "uint8", "count": self.times, "flops": 0, "bytes": self.bytes / self.times}]
@@ -54,20 +65,21 @@ emptied = LeftOut(work.SEGMENT)
 class Meter:
     """Counts one step."""
 
-    def __init__(self, torch, recording):
+    def __init__(self, torch: Torch, recording: Writes) -> None:
         self._torch = torch
         self._recording = recording
-        self._mode = None
-        self._counts = {}
-        self._push = None
+        self._mode: AbstractContextManager[Any] | None = None
+        self._counts: Counts = {}
+        self._counted_hooks: patch.Replacement | None = None
         self._written = contextlib.ExitStack()
 
-    def meets_compiled(self):
+    @guarded
+    def meets_compiled(self) -> None:
         """Before the program compiles something: it runs as it was written. Of what is compiled only the largest operations pass PyTorch's
         dispatcher, and a remedy is there to be compared with what runs in the same way."""
         self._written.enter_context(below.uncompiled(self._torch))
 
-    def step_ended(self, step):
+    def step_ended(self, step: int) -> None:
         """After each step of the program."""
         if step == 1 and self._mode is None:
             self._mode = self._counting()
@@ -78,33 +90,34 @@ class Meter:
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
-            self._torch._C._autograd._push_saved_tensors_default_hooks = self._push
+            if self._counted_hooks is not None:
+                self._counted_hooks.undo()
             kinds = [
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
                 for (op, dtype, flops, size), n in sorted(self._counts.items())
             ]
             self._recording.write("work", ops=kinds + moved.kinds() + emptied.kinds())
 
-    def _count_hooks(self):
+    def _count_hooks(self) -> None:
         """Functions around tensors that autograd keeps, as checkpointing and offloading have them, are the host's work, and
         so is going into and out of the part of a model that has them: random states are kept there."""
         autograd, counts = self._torch._C._autograd, self._counts
-        push = self._push = autograd._push_saved_tensors_default_hooks
+        push = autograd._push_saved_tensors_default_hooks
 
-        def counted(call):
-            def called(tensor):
+        def counted(call: Function) -> Function:
+            def called(tensor: Tensor) -> Any:
                 _add(counts, work.HOOK)
                 return call(tensor)
 
             return called
 
-        def push_counted(pack, unpack):
+        def push_counted(pack: Function, unpack: Function) -> Any:
             _add(counts, work.AROUND)
             return push(counted(pack), counted(unpack))
 
-        autograd._push_saved_tensors_default_hooks = push_counted
+        self._counted_hooks = patch.put(autograd, "_push_saved_tensors_default_hooks", push_counted)
 
-    def _counting(self):
+    def _counting(self) -> AbstractContextManager[Any]:
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.utils.flop_counter import flop_registry
 
@@ -113,7 +126,7 @@ class Meter:
         class Counting(TorchDispatchMode):
             is_plimsolls = True  # What it sees is what the script does, and not something of the script's own.
 
-            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            def __torch_dispatch__(self, function: Operator, types: Any, args: Sequence[Any] = (), kwargs: Named | None = None) -> Any:
                 kwargs = kwargs or {}
                 function, args = _with_lengths_as_numbers(torch, function, args)
                 result = below.goes_on(torch, function, args, kwargs)
@@ -124,13 +137,15 @@ class Meter:
         return Counting()
 
 
-def _add(counts, op, dtype="", flops=0, size=0, times=1):
+def _add(counts: Counts, op: str, dtype: str = "", flops: int = 0, size: int = 0, times: int = 1) -> None:
     key = (op, dtype, flops, size)
     counts[key] = counts.get(key, 0) + times
 
 
 @guarded
-def _count(torch, counts, flop_registry, function, args, kwargs, result):
+def _count(
+    torch: Torch, counts: Counts, flop_registry: dict[Operator, Function], function: Operator, args: Sequence[Any], kwargs: Named, result: Nested
+) -> None:
     """Adds one operation to `counts`. What cannot be counted is left out, and the script never hears of it."""
     from torch.utils._pytree import tree_leaves
 
@@ -174,7 +189,7 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     _add(counts, op, dtype, flops, size, times)
 
 
-def _with_a_key_for_each_query(function, args):
+def _with_a_key_for_each_query(function: Operator, args: Sequence[Any]) -> Sequence[Any]:
     """Attention of grouped queries (`enable_gqa`) has fewer heads of keys and values than of queries, and computes as
     much as with one for each; PyTorch's formulas want one for each."""
     if not function._overloadpacket.__name__.startswith("_scaled_dot_product"):
@@ -182,18 +197,20 @@ def _with_a_key_for_each_query(function, args):
     named = [(it.name, value) for it, value in zip(function._schema.arguments, args)]
     heads = dict(named)["query"].shape[1]
 
-    def shown(it):
+    def shown(it: Tensor) -> Tensor:
         batch, _, length, width = it.shape
         return it.new_empty((batch, heads, length, width), device="meta")
 
     return [shown(value) if name in ("key", "value") else value for name, value in named]
 
 
-def _given(function, args):
+def _given(function: Operator, args: Sequence[Any]) -> Named:
     return {it.name: value for it, value in zip(function._schema.arguments, args)}
 
 
-def _convolution(counts, torch, given, inputs, outputs, size):
+def _convolution(
+    counts: Counts, torch: Torch, given: Named, inputs: list[Tensor], outputs: list[Tensor], size: int
+) -> tuple[str, int]:
     """(kind, arithmetic) of one. cuDNN brings channels that lie in front into another layout and back, which is one more round through its
     bytes. A convolution of each channel by itself is PyTorch's own and not for tensor cores."""
     weight, groups = given["weight"], given.get("groups", 1)
@@ -209,13 +226,13 @@ def _convolution(counts, torch, given, inputs, outputs, size):
     return work.CONVOLUTION, 2 * products * directions
 
 
-def _has_channels_in_front(torch, inputs):
+def _has_channels_in_front(torch: Torch, inputs: list[Tensor]) -> bool:
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     largest = max(inputs, key=lambda it: it.numel())
     return largest.dim() not in formats or not largest.is_contiguous(memory_format=formats[largest.dim()])
 
 
-def _with_lengths_as_numbers(torch, function, args):
+def _with_lengths_as_numbers(torch: Torch, function: Operator, args: Sequence[Any]) -> tuple[Operator, Sequence[Any]]:
     """`ctc_loss` takes its lengths from the host as numbers, but hands them down as tensors when somebody listens, and
     then wants them on the device; it divides by them, too."""
     if function is torch.ops.aten.div.Tensor and len(args) == 2 and all(isinstance(it, torch.Tensor) for it in args):
@@ -228,7 +245,7 @@ def _with_lengths_as_numbers(torch, function, args):
     return function._overloadpacket.default, [value.tolist() if it.name in lengths else value for it, value in named]
 
 
-def _bytes(tensor):
+def _bytes(tensor: Tensor) -> int:
     """Those that are there: an expanded tensor is read once."""
     size = tensor.numel() * tensor.element_size()
     try:
@@ -237,7 +254,7 @@ def _bytes(tensor):
         return size
 
 
-def _sent(torch, name, tensors):
+def _sent(torch: Torch, name: str, tensors: list[Tensor]) -> int:
     """What a rank of a ring sends, and as much comes in."""
     world = torch.distributed.get_world_size()
     size = max(map(_bytes, tensors), default=0)
@@ -246,7 +263,7 @@ def _sent(torch, name, tensors):
     return size * (world - 1) // world * (2 if "allreduce" in name else 1)
 
 
-def _recurrent(function, args):
+def _recurrent(function: Operator, args: Sequence[Any]) -> tuple[int, int]:
     """(arithmetic of one time step of one layer, how many of these one after the other)"""
     given = _given(function, args)
     weights = given["weight"]
@@ -263,7 +280,7 @@ def _recurrent(function, args):
     return flops, steps * layers
 
 
-def _may_be_tf32(torch, op):
+def _may_be_tf32(torch: Torch, op: str) -> bool:
     """Whether products of float32 may use the tensor cores' shorter mantissa: convolutions do, unless told not to."""
     if op in (work.CONVOLUTION, work.RECURRENT):
         return torch.backends.cudnn.allow_tf32

@@ -8,13 +8,25 @@ each event: `m=transformer.h.3.mlp`, empty outside any module.
 Nothing here runs under torch.compile: see `step_aside`.
 """
 
-import functools
-import threading
+from __future__ import annotations
 
+import threading
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.gradients import Gradients
 from plimsoll_agent.run.guard import failed, guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Arguments, Follower, Module, Named, Torch
+    from plimsoll_agent.run.oom import OutOfMemory
+    from plimsoll_agent.run.owners import Owners
+    from plimsoll_agent.run.phases import Phases
+    from plimsoll_agent.run.stopping import Stopping
 
 
 class _Thread(threading.local):
@@ -23,7 +35,7 @@ class _Thread(threading.local):
     path = ""
     depth = 0
 
-    def __init__(self, follower):
+    def __init__(self, follower: Callable[[], Follower]) -> None:
         self.follower = follower()
 
 
@@ -31,7 +43,9 @@ class Modules:
     """Wraps every module's call while it is installed. `follower()` gives what is told of each call on a thread: it has
     `enter(module, depth)` and `leave(depth)`."""
 
-    def __init__(self, torch, owners, phases, steps, stopping, tensors, oom, is_live, follower):
+    def __init__(
+        self, torch: Torch, owners: Owners, phases: Phases, steps: Any, stopping: Stopping, tensors: Any, oom: OutOfMemory, is_live: Callable[[], bool], follower: Callable[[], Follower]
+    ) -> None:
         self._torch = torch
         # Before PyTorch 2.11 an allocation cannot carry the module that made it; its stack names the lines.
         self._set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", lambda path: None)
@@ -44,23 +58,22 @@ class Modules:
         self._is_live = is_live
         self._thread = _Thread(follower)
         self._gradients = Gradients(torch)
-        self._call = self._wrapper = None
+        self._ours: patch.Replacement | None = None
         self._stepped_aside, self._watching = False, True
-        self.call_ended = None
-        self.around_call = None
+        self.call_ended: Callable[[], object] | None = None
+        self.around_call: Callable[[Module], Callable[[], object] | None] | None = None
 
-    def install(self):
+    def install(self) -> None:
         """From now on every call of a module is seen, if nobody said otherwise."""
         from torch.nn.modules import module
 
         module.register_module_module_registration_hook(guarded(self._registered))
-        self._call = original = self._torch.nn.Module.__call__
+        original = self._torch.nn.Module.__call__
         is_live, thread = self._is_live, self._thread
         enter, leave, stop = self._enter, self._leave, self._stop
         around = self.around_call or (lambda module: None)
 
-        @functools.wraps(original)
-        def __call__(self, *args, **kwargs):
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not is_live():
                 return original(self, *args, **kwargs)
             after = None
@@ -80,51 +93,49 @@ class Modules:
             leave(before, None)
             return result
 
-        self._wrapper = __call__
-        if self._watching:
-            self._torch.nn.Module.__call__ = __call__
+        self._ours = patch.put(self._torch.nn.Module, "__call__", __call__)
+        if not self._watching:
+            self._ours.undo()
 
-    def watch_modes(self, changed):
+    def watch_modes(self, changed: Callable[[], object]) -> None:
         """`changed()` is called when a module goes from training to evaluation or back."""
-        train = self._torch.nn.Module.train
+        train, changed = self._torch.nn.Module.train, guarded(changed)
 
-        @functools.wraps(train)
-        def watched(self, mode=True):
+        def watched(self: Any, mode: bool = True) -> Any:
             if self.training != mode:
                 changed()
             return train(self, mode)
 
-        self._torch.nn.Module.train = watched
+        patch.put(self._torch.nn.Module, "train", watched)
 
-    def watch(self, watching):
+    def watch(self, watching: bool) -> None:
         """Sees every call of a module, or none: then a call costs what it costs in PyTorch. Before `install`: from then on."""
         self._watching = watching
-        module = self._torch.nn.Module
-        ours, theirs = (self._wrapper, self._call) if self._call is not None else (None, None)
-        if not self._stepped_aside and module.__dict__.get("__call__") is (theirs if watching else ours):
-            module.__call__ = ours if watching else theirs
+        if self._ours is not None and not self._stepped_aside:
+            self._ours.redo() if watching else self._ours.undo()
 
-    def step_aside(self):
+    def step_aside(self) -> None:
         """Restores PyTorch's own call: torch.compile traces through it and must not meet ours."""
         if not self._stepped_aside:
             self._stepped_aside = True
-            if self._torch.nn.Module.__dict__.get("__call__") is self._wrapper:
-                self._torch.nn.Module.__call__ = self._call
+            if self._ours is not None:
+                self._ours.undo()
 
     @property
-    def has_stepped_aside(self):
+    def has_stepped_aside(self) -> bool:
         """Whether calls of modules are not seen any more."""
         return self._stepped_aside
 
     @guarded
-    def _registered(self, parent, name, child):
+    def _registered(self, parent: Module, name: str, child: Module | None) -> None:
         if not self._torch.compiler.is_compiling():  # Dynamo traces through here, where a program compiles that builds modules.
             self._owners.registered(parent, name, child)
 
-    def _stop(self):
+    @guarded
+    def _stop(self) -> None:
         self._stopping.here(self._phases.thread)
 
-    def _enter(self, module, args, kwargs):
+    def _enter(self, module: Module, args: Arguments, kwargs: Named) -> tuple[str, str | None]:
         """Returns what `_leave` needs: the path outside, and the phase that began here."""
         thread = self._thread
         outside, phase = thread.path, None
@@ -139,7 +150,7 @@ class Modules:
             failed("modules.enter", error)
         return outside, phase
 
-    def _top_level(self, module, args, kwargs):
+    def _top_level(self, module: Module, args: Arguments, kwargs: Named) -> str | None:
         # One without parameters, in training mode, prepares a batch or is a loss.
         prepares = module.training and self._torch.is_grad_enabled()
         phase = FORWARD if prepares or self._gradients.are_wanted(module, (args, kwargs)) else EVALUATION
@@ -151,7 +162,7 @@ class Modules:
         self._tensors.inputs(args, kwargs)
         return phase
 
-    def _leave(self, before, error):
+    def _leave(self, before: tuple[str, str | None], error: BaseException | None) -> None:
         thread = self._thread
         outside, phase = before
         depth = thread.depth

@@ -1,12 +1,20 @@
 """Tensors in what a call is given and what it returns: nested tuples, lists, dictionaries, dataclasses."""
 
+from __future__ import annotations
+
 import copy
 import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Named, Nested, Tensor, Torch
 
 _DEEPEST = 6
 
 
-def tensors_in(torch, value, depth=_DEEPEST):
+def tensors_in(torch: Torch, value: Nested, depth: int = _DEEPEST) -> list[Tensor]:
     """Every tensor in nested containers."""
     if isinstance(value, torch.Tensor):
         return [value]
@@ -19,17 +27,17 @@ def tensors_in(torch, value, depth=_DEEPEST):
     return []
 
 
-def is_record(value):
+def is_record(value: Any) -> bool:
     """Whether it is an instance of a dataclass that is nothing else: Hugging Face's outputs are dicts, too."""
     return dataclasses.is_dataclass(value) and not isinstance(value, (type, dict, list, tuple))
 
 
-def fields_of(record):
+def fields_of(record: Any) -> Named:
     """What each field of a dataclass's instance is."""
     return {it.name: getattr(record, it.name) for it in dataclasses.fields(record) if hasattr(record, it.name)}
 
 
-def with_fields(record, fields):
+def with_fields(record: Any, fields: Named) -> Any:
     """Another one like it that has these; nothing of its own runs."""
     record = copy.copy(record)
     for name, value in fields.items():
@@ -37,7 +45,7 @@ def with_fields(record, fields):
     return record
 
 
-def rebuilt(torch, value, function, depth=_DEEPEST):
+def rebuilt(torch: Torch, value: Nested, function: Callable[[Tensor], Any], depth: int = _DEEPEST) -> Nested:
     """`value` with `function` of each tensor in its place."""
     if isinstance(value, torch.Tensor):
         return function(value)

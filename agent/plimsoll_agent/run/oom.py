@@ -10,13 +10,25 @@ card that is nearly full, only with another algorithm. It is told apart by the e
 constructor: nobody in Python was given one.
 """
 
-import functools
+from __future__ import annotations
+
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Frame, Named, Torch
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.phases import Phases
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.tensors import Tensors
 
 _MODULE = os.path.join("torch", "nn", "modules", "module.py")
 
@@ -27,50 +39,48 @@ MOST_NAMED = 4
 class OutOfMemory:
     """What is known about each time memory ran out."""
 
-    def __init__(self, torch, memory, recording, phases, tensors):
+    def __init__(self, torch: Torch, memory: Memory, recording: Recording, phases: Phases, tensors: Tensors) -> None:
         self._torch = torch
         self._memory = memory
         self._recording = recording
         self._phases = phases
         self._tensors = tensors
-        self._held_back = None
+        self._held_back: Named | None = None
         self._was_raised = False
         self._sees_raising = True
         self._times = 0
-        self._first = None  # What ran out, while it is being done again.
-        self._later = []  # What ran out meanwhile.
-        self.was_raised = None
+        self._first: Named | None = None  # What ran out, while it is being done again.
+        self._later: list[Named] = []  # What ran out meanwhile.
+        self.was_raised: Callable[[], object] | None = None
         """Called when the program gets such an error."""
 
     @property
-    def is_recent(self):
+    def is_recent(self) -> bool:
         """Whether memory ran out and the program has made no step since, nor run out again."""
         return self._held_back is not None or self._first is not None
 
-    def observe(self):
+    def observe(self) -> None:
         """Asks the allocator to tell us. Needs CUDA to be initialised."""
         self._torch._C._cuda_attach_out_of_memory_observer(self._ran_out)
         self._notice_raising()
 
-    def _notice_raising(self):
+    def _notice_raising(self) -> None:
         kind = self._torch.OutOfMemoryError
         make = kind.__init__
-        if getattr(make, "of_plimsoll", False):
+        if patch.is_ours(make):
             return
 
-        @functools.wraps(make)
-        def __init__(error, *args, **kwargs):
+        def __init__(error: BaseException, *args: Any, **kwargs: Any) -> None:
             make(error, *args, **kwargs)
             self._raised(error)
 
-        __init__.of_plimsoll = True
         try:
-            kind.__init__ = __init__
+            patch.put(kind, "__init__", __init__)
         except TypeError:
             self._sees_raising = False
 
     @guarded
-    def _raised(self, error):
+    def _raised(self, error: BaseException) -> None:
         if self._held_back is not None:
             self._was_raised = True
             self._held_back["message"] = str(error)
@@ -78,7 +88,7 @@ class OutOfMemory:
                 self.was_raised()
 
     @guarded
-    def _ran_out(self, device, requested, total, free):
+    def _ran_out(self, device: int, requested: int, total: int, free: int) -> None:
         self.go_on()
         self._was_raised = not self._sees_raising
         stack = frames.stack(sys._getframe(1))
@@ -102,7 +112,7 @@ class OutOfMemory:
         if self._times <= MOST_NAMED:
             self._tensors.all()
 
-    def _phase(self, stack):
+    def _phase(self, stack: list[Frame]) -> str | None:
         phase = self._phases.current
         # Calls of modules are not watched in each step, and never those that are compiled; the stack tells.
         if phase in (None, OPTIMIZER) and any(
@@ -112,19 +122,19 @@ class OutOfMemory:
         return phase
 
     @guarded
-    def passed_by(self, error):
+    def passed_by(self, error: BaseException) -> None:
         """An exception went through one of our hooks; perhaps it is this one."""
         if self._held_back is not None and isinstance(error, self._torch.OutOfMemoryError):
             self._held_back["message"] = str(error)
 
     @guarded
-    def is_done_again(self):
+    def is_done_again(self) -> None:
         """What ran out last is tried in other ways from now on, until `was_done_again` or `was_refused`."""
         if self._first is None:
             self._first, self._held_back = self._held_back, None
 
     @guarded
-    def was_done_again(self):
+    def was_done_again(self) -> None:
         """The program goes on."""
         self.go_on()
         first, self._first = self._first, None
@@ -134,7 +144,7 @@ class OutOfMemory:
                 self._recording.write("oom", **dict(line, caught=True))
 
     @guarded
-    def was_refused(self):
+    def was_refused(self) -> None:
         """No way went: the program gets the error of the first time, and that is the one to be told."""
         self.go_on()
         first, self._first = self._first, None
@@ -145,13 +155,13 @@ class OutOfMemory:
             self._held_back, self._was_raised = first, True
 
     @guarded
-    def go_on(self):
+    def go_on(self) -> None:
         """The program does something else: it caught the exception, if there was one."""
         if self._held_back is not None:
             self._write(caught=True)
 
     @guarded
-    def ended(self, error):
+    def ended(self, error: BaseException | None) -> None:
         """The program is over; `error` is what ended it."""
         if self._first is not None:
             self.was_refused()
@@ -162,8 +172,10 @@ class OutOfMemory:
             self._held_back["message"] = str(error)
         self._write(caught=not fatal)
 
-    def _write(self, caught):
+    def _write(self, caught: bool) -> None:
         line, self._held_back = self._held_back, None
+        if line is None:
+            return
         if caught and not self._was_raised:
             self._recording.note(
                 "algorithm-refused",
@@ -177,7 +189,7 @@ class OutOfMemory:
             return
         self._recording.write("oom", **line)
 
-    def forget(self):
+    def forget(self) -> None:
         """In a forked child."""
         self._held_back = self._first = None
         self._later = []

@@ -6,7 +6,13 @@ gives `encoder.layers.3` and not three unrelated pieces. Wrappers (DDP, FSDP, to
 show in a path.
 """
 
+from __future__ import annotations
+
 import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Module
 
 _WRAPPING_CLASSES = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule"}
 _WRAPPING_NAMES = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
@@ -18,7 +24,7 @@ class Model:
 
     __slots__ = ("reference", "name", "prefix")
 
-    def __init__(self, reference, name, prefix):
+    def __init__(self, reference: weakref.ref[Module], name: str, prefix: str) -> None:
         self.reference = reference
         self.name = name
         self.prefix = prefix
@@ -27,13 +33,13 @@ class Model:
 class Owners:
     """Every module's place in the model that owns it."""
 
-    def __init__(self):
-        self._parents = {}
-        self._paths = {}
-        self._models = {}
-        self._prefixes = set()
+    def __init__(self) -> None:
+        self._parents: dict[int, tuple[weakref.ref[Module], weakref.ref[Module], str]] = {}
+        self._paths: dict[int, tuple[weakref.ref[Module], str]] = {}
+        self._models: dict[int, Model] = {}
+        self._prefixes: set[str] = set()
 
-    def registered(self, parent, name, child):
+    def registered(self, parent: Module, name: str, child: Module | None) -> None:
         """`child` became `parent.name`."""
         if child is None or child is parent:
             return
@@ -43,18 +49,18 @@ class Owners:
         # A path found before is no longer the whole path.
         self._paths.pop(key, None)
 
-    def outermost(self, module):
+    def outermost(self, module: Module) -> Module:
         """The module that `module` is finally a part of; itself if nothing owns it."""
         for _ in range(_DEEPEST):
             entry = self._parents.get(id(module))
             parent = entry[1]() if entry is not None and entry[0]() is module else None
             # A parent may have dropped the child since.
-            if parent is None or _child(parent, entry[2]) is not module:
+            if entry is None or parent is None or _child(parent, entry[2]) is not module:
                 return module
             module = parent
         return module
 
-    def path(self, module):
+    def path(self, module: Module) -> str:
         """`transformer.h.3.mlp` for a part, the class name for a whole model."""
         entry = self._paths.get(id(module))
         if entry is not None and entry[0]() is module:
@@ -65,19 +71,19 @@ class Owners:
             return entry[1]
         return self._remember(module, type(module).__name__)
 
-    def _remember(self, module, path):
+    def _remember(self, module: Module, path: str) -> str:
         key = id(module)
         self._paths[key] = (weakref.ref(module, lambda _: self._paths.pop(key, None)), path)
         return path
 
-    def _name(self, root):
+    def _name(self, root: Module) -> None:
         """Gives every part of `root` its path."""
         model = self._model(root)
         for name, module in root.named_modules():
             path = _without_wrappers(root, name)
             self._remember(module, model.prefix + path if path else model.name)
 
-    def _model(self, root):
+    def _model(self, root: Module) -> Model:
         key = id(root)
         model = self._models.get(key)
         if model is not None and model.reference() is root:
@@ -99,7 +105,7 @@ class Owners:
         self._models[key] = model
         return model
 
-    def models(self):
+    def models(self) -> list[tuple[Module, Model]]:
         """The models that are alive, those never called too: (outermost module, Model)."""
         for reference, _, _ in list(self._parents.values()):
             child = reference()
@@ -113,18 +119,18 @@ class Owners:
                 found.append((root, model))
         return found
 
-    def name_in(self, model, root, name):
+    def name_in(self, model: Model, root: Module, name: str) -> str:
         """A parameter's or buffer's name as people know it."""
         return model.prefix + _without_wrappers(root, name)
 
 
-def _child(module, name):
+def _child(module: Module, name: str) -> Module | None:
     # TorchScript's modules keep theirs in a mapping that has no `get`.
     children = module._modules
-    return children[name] if name in children else None
+    return children[name] if name in children else None  # noqa: SIM401
 
 
-def _unwrapped(root):
+def _unwrapped(root: Module) -> Module:
     for _ in range(_DEEPEST):
         if type(root).__name__ not in _WRAPPING_CLASSES:
             break
@@ -135,7 +141,7 @@ def _unwrapped(root):
     return root
 
 
-def _without_wrappers(root, name):
+def _without_wrappers(root: Module, name: str) -> str:
     parts = name.split(".")
     while parts and type(root).__name__ in _WRAPPING_CLASSES and (parts[0] == "module" or parts[0] in _WRAPPING_NAMES):
         root = _child(root, parts[0])

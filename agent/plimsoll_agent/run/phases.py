@@ -6,10 +6,17 @@ backward and optimizers that step inside backward belong to backward. What other
 phase is open (the autograd engine, DataParallel) belongs to that phase.
 """
 
+from __future__ import annotations
+
 import threading
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import host
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.run.memory import Memory, Place
+    from plimsoll_agent.run.recording import Recording
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 ZERO_GRAD, EVALUATION = "zero_grad", "evaluation"
@@ -21,37 +28,37 @@ MOST_MARKS = 20_000
 class Phases:
     """The phases that are open now, and their marks in the recording."""
 
-    def __init__(self, memory, recording):
+    def __init__(self, memory: Memory, recording: Recording) -> None:
         self._memory = memory
         self._recording = recording
-        self._open = []
+        self._open: list[str] = []
         # Those of `_open` whose begin was marked; their end is, too.
-        self._marked = []
+        self._marked: list[bool] = []
         self.marking = self.keeps_steps = True
-        self._thread = None
+        self._thread: int | None = None
         self._written = 0
         self._trained = False
         self.evaluations = self.forwards = self.forwards_in_evaluation = self.backwards = 0
         self.step = 0
 
     @property
-    def current(self):
+    def current(self) -> str | None:
         """The innermost open phase, None outside."""
         return self._open[-1] if self._open else None
 
     @property
-    def thread(self):
+    def thread(self) -> int | None:
         """The thread that the open phase runs in; its Python stack is the user's."""
         return self._thread
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: no phase is open, whatever the parent was doing."""
         del self._open[:]
         del self._marked[:]
         self._thread = None
 
     @guarded
-    def begin(self, phase, mode=None):
+    def begin(self, phase: str, mode: str | None = None) -> bool:
         """Marks the begin of `phase`; False if it is part of the phase that is already open.
 
         `mode` is the mode of a model in a forward phase: in evaluation mode it is training only if backward comes,
@@ -72,33 +79,33 @@ class Phases:
         self._mark("phase_begin", phase, mode)
         return True
 
-    def _count(self, phase, mode):
+    def _count(self, phase: str, mode: str | None) -> None:
         self.evaluations += phase == EVALUATION
         self.forwards += phase == FORWARD
         self.forwards_in_evaluation += phase == FORWARD and mode == EVALUATION
         self.backwards += phase == BACKWARD
 
-    def calls_beside_training(self):
+    def calls_beside_training(self) -> tuple[int, int, int]:
         """How often so far models were called without a backward pass: (without gradients, in evaluation mode, at all).
         Of the last two, those with a backward pass are the same number in each step."""
         return self.evaluations, self.forwards_in_evaluation, self.forwards - self.backwards
 
     @guarded
-    def end(self, phase):
+    def end(self, phase: str) -> None:
         """Marks the end of `phase`, which `begin` answered True for."""
         if self._open and self._open[-1] == phase:
             self._open.pop()
             if self._marked.pop():
                 self._mark("phase_end", phase)
 
-    def end_of_step(self, step, place, seconds):
+    def end_of_step(self, step: int, place: Place, seconds: float) -> None:
         """A step is over; `place` may lie a little back in time."""
         self.step = step
         if self.keeps_steps:
             of_host = place.host or host.at_step(step)
             self._write("step_end", None, step, place, seconds, **of_host)
 
-    def _mark(self, what, phase, mode=None):
+    def _mark(self, what: str, phase: str | None, mode: str | None = None) -> None:
         self._written += 1
         if self._written > MOST_MARKS:
             if self._written == MOST_MARKS + 1:
@@ -110,5 +117,5 @@ class Phases:
             place, seconds = self._memory.place(), self._recording.seconds()
             self._write(what, phase, self.step, place, seconds, **({"mode": mode} if mode else {}))
 
-    def _write(self, what, phase, step, place, seconds, **more):
+    def _write(self, what: str, phase: str | None, step: int, place: Place, seconds: float, **more: Any) -> None:
         self._recording.write("mark", what=what, step=step, phase=phase, t=seconds, **place.fields(), **more)

@@ -8,36 +8,47 @@ The session's folder is its owner's. It goes with a plimsoll that was killed, wh
 on; nothing here makes it again.
 """
 
+from __future__ import annotations
+
 import collections
 import json
 import os
 import shutil
 import time
 
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from plimsoll_agent.kinds import Named
+
 
 class Recording:
     """Where this process's notes go. Belongs to one process id; see `forked`."""
 
-    def __init__(self, session):
+    seconds_imports: float
+    """From the start of the process until torch and the agent were there."""
+
+    def __init__(self, session: str) -> None:
         self.session = session
         self.pid = os.getpid()
         self.began = time.time()
-        self._fd = None
+        self._fd: int | None = None
         self._broken = False
-        self._ends = collections.deque(maxlen=16)
+        self._ends: collections.deque[int] = collections.deque(maxlen=16)
         """Where the last lines end in the file."""
-        self._notes = set()
+        self._notes: set[tuple[str, str]] = set()
 
     @property
-    def folder(self):
+    def folder(self) -> str:
         """`process-<pid>` of the session; the phantom writes there too."""
         return os.path.join(self.session, "process-%d" % self.pid)
 
     @property
-    def is_open(self):
+    def is_open(self) -> bool:
         return self._fd is not None
 
-    def write(self, kind, **fields):
+    def write(self, kind: str, **fields: Any) -> None:
         """Appends one line. A full disk or a session that is gone ends the recording, not the run."""
         if self._broken or os.getpid() != self.pid:
             return
@@ -54,18 +65,18 @@ class Recording:
             self._broken = True
             self._say_that_it_is_cut(error)
 
-    def make_folder(self):
+    def make_folder(self) -> None:
         """The folder of this process in the session; an `OSError` if that is gone."""
         try:
             os.mkdir(self.folder, 0o700)
         except FileExistsError:
             pass
 
-    def _say_that_it_is_cut(self, error):
+    def _say_that_it_is_cut(self, error: OSError) -> None:
         """In the place of the last lines, so that there is room for it."""
         if self._fd is None:
             return
-        line = _line({"kind": "cut", "why": os.strerror(error.errno)})
+        line = _line({"kind": "cut", "why": os.strerror(error.errno or 0)})
         try:
             size = os.fstat(self._fd).st_size
             begin = max([it for it in self._ends if it + len(line) <= size] or [0])
@@ -74,7 +85,7 @@ class Recording:
         except OSError:
             pass
 
-    def note(self, code, text):
+    def note(self, code: str, text: str) -> bool:
         """A sentence for people. The same one is written once; whether this is it."""
         is_first = (code, text) not in self._notes
         if is_first:
@@ -82,11 +93,11 @@ class Recording:
             self.write("note", code=code, text=text)
         return is_first
 
-    def seconds(self):
+    def seconds(self) -> float:
         """Since the recording began."""
         return round(time.time() - self.began, 6)
 
-    def copied_to(self, folder):
+    def copied_to(self, folder: str) -> Recording:
         """A recording of its own in the session `folder`, which goes on where this one is now."""
         copy = Recording(folder)
         copy.began, copy.seconds_imports = self.began, self.seconds_imports
@@ -94,7 +105,7 @@ class Recording:
         shutil.copyfile(os.path.join(self.folder, "agent.jsonl"), os.path.join(copy.folder, "agent.jsonl"))
         return copy
 
-    def end_copied_to(self, folder, most):
+    def end_copied_to(self, folder: str, most: int) -> Recording:
         """A recording in the session `folder` of what this process is, and the last lines of this one: about `most` bytes."""
         copy = Recording(folder)
         copy.began = self.began
@@ -111,37 +122,37 @@ class Recording:
             file.write(first + last)
         return copy
 
-    def was_asked_to_stop(self):
+    def was_asked_to_stop(self) -> None:
         """For whoever started the run: from now on it has no business but to end."""
         self._leave("asked-to-stop")
 
-    def has_failed(self):
+    def has_failed(self) -> None:
         """For whoever started the run: something of it ended with an error, which others may not hear of."""
         self._leave("failed")
 
-    def _leave(self, name):
+    def _leave(self, name: str) -> None:
         try:
             open(os.path.join(self.session, name), "a").close()
         except OSError:
             pass
 
-    def withdraw(self):
+    def withdraw(self) -> None:
         """This process had nothing to say after all: what it wrote so far goes."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
             os.unlink(os.path.join(self.folder, "agent.jsonl"))
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: forget the parent's file; a first line would open the child's own."""
         if self._fd is not None:
             try:
                 os.close(self._fd)  # The child's copy of the descriptor; the parent keeps its own.
             except OSError:
                 pass
-        self.__init__(self.session)
+        self.__init__(self.session)  # type: ignore[misc]  # Nobody makes a class of this one.
 
 
-def _line(fields):
+def _line(fields: Named) -> bytes:
     line = json.dumps(fields, separators=(",", ":"), default=str) + "\n"
     return line.encode("utf-8", "backslashreplace")

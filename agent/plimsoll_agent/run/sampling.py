@@ -13,12 +13,21 @@ A step is measured by the host's clock between the ends of steps. A host that ru
 it waited for Python; once the device's queue is full it no longer does, and then the cost is seen to be gone.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.modules import Modules
+    from plimsoll_agent.run.phases import Phases
+    from plimsoll_agent.run.recording import Recording
 
 ALL, SAMPLED, NONE = "all", "sampled", "none"
 ASLEEP = "asleep"
@@ -46,7 +55,7 @@ FORWARDS = 3
 class Sampling:
     """Which steps are seen in full."""
 
-    def __init__(self, memory, phases, modules, recording, choice):
+    def __init__(self, memory: Memory, phases: Phases, modules: Modules, recording: Recording, choice: str) -> None:
         self._memory = memory
         self._phases = phases
         self._modules = modules
@@ -55,41 +64,41 @@ class Sampling:
         memory.asleep = self._choice == ASLEEP
         self._begin()
 
-    def _begin(self):
+    def _begin(self) -> None:
         self._full = True
         self._settled = self._choice != SAMPLED
         self._every = SHORTEST
-        self._ended_at = None
+        self._ended_at: float | None = None
         # What the last step lasted, if it was a light one.
-        self._light = None
-        self._costs = deque(maxlen=ROUNDS)
+        self._light: float | None = None
+        self._costs: deque[float] = deque(maxlen=ROUNDS)
         self._out_of_turn = 0
-        self._forwards_left = None
+        self._forwards_left: int | None = None
         self._insists = False
 
-    def install(self):
+    def install(self) -> None:
         """Takes its places in PyTorch, if there is anything to choose."""
         if self._choice == SAMPLED:
             self._modules.call_ended = self._call_ended
             self._modules.watch_modes(self._mode_changed)
 
-    def cuda_started(self):
+    def cuda_started(self) -> None:
         """The history has just begun, with stacks."""
         if self._choice in (NONE, ASLEEP):
             self._see(False)
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: its steps are its own."""
         self._modules.watch(True)
         self._phases.marking = True
         self._begin()
 
     @property
-    def is_full(self):
+    def is_full(self) -> bool:
         """Whether the step that is under way is seen in full."""
         return self._full
 
-    def insist(self, insists):
+    def insist(self, insists: bool) -> None:
         """From now on each step is seen in full, or those again that are worth it; nothing where none is to be."""
         self._insists = insists
         if self._choice == ASLEEP:
@@ -98,7 +107,7 @@ class Sampling:
             self._forwards_left = None
             self._see(True)
 
-    def wake(self):
+    def wake(self) -> None:
         """From now on each step is seen in full: somebody wants a recording."""
         if self._choice == ASLEEP:
             self._choice = ALL
@@ -106,7 +115,7 @@ class Sampling:
             self._see(True)
 
     @guarded
-    def step_ended(self, step):
+    def step_ended(self, step: int) -> None:
         """After each step of the program."""
         if self._insists:
             self._light = self._ended_at = None
@@ -122,7 +131,7 @@ class Sampling:
         self._forwards_left = None
         self._see(self._settled or step < FIRST or (step + 1) % self._every == 0)
 
-    def _measured(self, cost):
+    def _measured(self, cost: float) -> None:
         self._costs.append(cost)
         if len(self._costs) < ROUNDS:
             return
@@ -139,21 +148,21 @@ class Sampling:
         )
 
     @guarded
-    def _mode_changed(self):
+    def _mode_changed(self) -> None:
         """A model goes from training to evaluation or back in the middle of a light step: something new may follow."""
         if not self._full and self._out_of_turn * self._every <= self._phases.step:
             self._out_of_turn += 1
             self._forwards_left = FORWARDS
             self._see(True)
 
-    def _call_ended(self):
+    def _call_ended(self) -> None:
         """A top-level call of a module returned."""
         if self._forwards_left:
             self._forwards_left -= 1
             if self._forwards_left == 0:
                 self._see(False)
 
-    def _see(self, full):
+    def _see(self, full: bool) -> None:
         if full == self._full:
             return
         self._full = full

@@ -7,7 +7,13 @@ Some memory rises for a while and then stays: a cache, a buffer of fixed length,
 ever. Nobody can tell them apart but by seeing more steps, so a run in which memory rises goes on, for a bounded time.
 """
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plimsoll_agent.run.memory import Place
 
 FEWEST_STEPS = 3
 MOST_STEPS = 30
@@ -31,19 +37,23 @@ A_LOOK, SECONDS_OF_A_LOOK = 16, 1.5
 class Steadiness:
     """Judges a run step by step."""
 
-    def __init__(self):
-        self._previous = None
-        self._before = None
+    def __init__(self) -> None:
+        self._previous: Place | None = None
+        self._before: tuple[list[int], list[int], list[tuple[int, int]]] | None = None
         self.steps = 0
         self.steady = False
         self.rises = False
         """Whether more and more lived when the run was given up."""
-        self._third_step_at = None
+        self._third_step_at: float | None = None
+        self._rising_since: float | None
         self._rising_since, self._next_judged = None, 0
         # What lived after each step, the most of it, and the last two steps after which more lived than ever before.
+        self._most: int
+        self._rises: list[int]
+        self._lived: list[int]
         self._lived, self._most, self._rises = [], 0, [0]
 
-    def step_ended(self, place):
+    def step_ended(self, place: Place) -> None:
         """Takes in the end of one more step."""
         self.steps += 1
         made = None
@@ -64,12 +74,12 @@ class Steadiness:
             self._most = lives
         self._lived.append(lives)
 
-    def has_moved(self, place):
+    def has_moved(self, place: Place) -> bool:
         """Whether anything was allocated since the last step."""
         before = self._previous.allocs if self._previous is not None else [0] * len(place.allocs)
         return place.allocs != before
 
-    def gave_up(self):
+    def gave_up(self) -> bool:
         """Whether the run went on for so long without becoming steady that it should end."""
         if self._third_step_at is None:
             return False
@@ -79,7 +89,7 @@ class Steadiness:
             self.rises, self._next_judged = self._rises_on(), self.steps + 16
         return not (self.rises and self._may_go_on())
 
-    def has_settled(self, after_a_look=False):
+    def has_settled(self, after_a_look: bool = False) -> bool:
         """Whether what rose after the first steps, if anything did, has stopped rising, as far as anybody waits for that.
         With `after_a_look`, some steps more are waited for in any case."""
         quiet = self.steps - self._rises[-1]
@@ -87,23 +97,23 @@ class Steadiness:
             return quiet >= max(QUIET, 2 * (self._rises[-1] - self._rises[0])) or not self._may_go_on()
         return not after_a_look or quiet >= A_LOOK or self.seconds_since_third_step() >= SECONDS_OF_A_LOOK
 
-    def _may_go_on(self):
+    def _may_go_on(self) -> bool:
         self._rising_since = self._rising_since or time.monotonic()
         return (
             self.steps < MOST_STEPS_RISING
-            and sum(self._previous.allocs) < MOST_ALLOCATIONS_RISING
+            and (self._previous is None or sum(self._previous.allocs) < MOST_ALLOCATIONS_RISING)
             and time.monotonic() - self._rising_since < MOST_SECONDS_RISING
         )
 
-    def _rises_on(self):
+    def _rises_on(self) -> bool:
         """Whether the least that lived in the last third of the steps is more than in the third before."""
         third = len(self._lived) // 3
         return min(self._lived[-2 * third : -third]) + LITTLE * third <= min(self._lived[-third:])
 
-    def seconds_since_third_step(self):
+    def seconds_since_third_step(self) -> float:
         """0.0 before the third step."""
         return 0.0 if self._third_step_at is None else time.monotonic() - self._third_step_at
 
 
-def _difference(now, before):
+def _difference(now: list[int], before: list[int]) -> list[int]:
     return [a - b for a, b in zip(now, before + [0] * (len(now) - len(before)))]

@@ -13,14 +13,23 @@ it, as they would on a GPU, for ever. Where only the thread that trained has fai
 out, it may go on: it is ended once neither it nor what it has started has computed anything for a while.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import os
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from plimsoll_agent.run import host
+from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.run.recording import Recording
 
 ATTEMPTS = 4
 FAREWELL = 4.0
@@ -46,7 +55,7 @@ LITTLE_WORK = 0.02
 class Stopping:
     """Whether the run is to end, and how often it was told."""
 
-    def __init__(self, finish, recording, is_real):
+    def __init__(self, finish: Callable[[], object], recording: Recording, is_real: bool) -> None:
         self._finish = finish
         self._recording = recording
         self._is_real = is_real
@@ -54,7 +63,7 @@ class Stopping:
         self.requested = self._waits_for_the_script = self._lacks_memory = False
         self._pid = os.getpid()
 
-    def request(self):
+    def request(self) -> None:
         """The run shall end at the next place where it can."""
         if not self.requested:
             self.requested = True
@@ -62,41 +71,41 @@ class Stopping:
                 self._recording.was_asked_to_stop()
             threading.Thread(target=self._watch, name="plimsoll-stopping", daemon=True).start()
 
-    def soon_after_the_script(self):
+    def soon_after_the_script(self) -> None:
         """Memory was steady: a script that comes to its end by itself from now on is not waited for either."""
         if not (self._is_real or self.requested or self._waits_for_the_script):
             self._waits_for_the_script = True
             threading.Thread(target=self._wait_for_the_script, name="plimsoll-script", daemon=True).start()
 
-    def _wait_for_the_script(self):
+    def _wait_for_the_script(self) -> None:
         while threading.main_thread().is_alive():
             time.sleep(PAUSE)
         if not self.requested:
             self._recording.was_asked_to_stop()
             self._watch()
 
-    def after_a_failure(self):
+    def after_a_failure(self) -> None:
         """The program has failed, and is about to end: nobody is waited for long."""
         until = _in(FAREWELL_OF_A_FAILURE)
         self._on_a_thread(lambda: _stood_still(WAITING_AFTER_A_FAILURE, time.process_time, until) or until())
 
-    def after_a_threads_failure(self, goes_on):
+    def after_a_threads_failure(self, goes_on: Callable[[], bool]) -> None:
         """The thread that trained has failed; `goes_on()`: the program trains all the same."""
         self._on_a_thread(lambda: _stood_still(WAITING_FOR_A_THREAD, host.worked, goes_on))
 
-    def after_running_out(self, goes_on):
+    def after_running_out(self, goes_on: Callable[[], bool]) -> None:
         """Memory ran out; `goes_on()`: the program lives with that."""
         if not self._lacks_memory:
             self._lacks_memory = True
             self._on_a_thread(lambda: _stood_still(WAITING_WITHOUT_MEMORY, host.worked, goes_on))
 
-    def _on_a_thread(self, wait):
+    def _on_a_thread(self, wait: Callable[[], bool]) -> None:
         # Whoever has a prompt has all the time.
         is_interactive = sys.flags.interactive or hasattr(sys, "ps1")
         if not (self._is_real or self.requested or is_interactive):
             threading.Thread(target=self._end_a_failure, args=(wait,), name="plimsoll-failed", daemon=True).start()
 
-    def _end_a_failure(self, wait):
+    def _end_a_failure(self, wait: Callable[[], bool]) -> None:
         began = time.monotonic()
         while wait():
             if not _is_debugged():
@@ -105,13 +114,14 @@ class Stopping:
                 self._insist(1)
         self._lacks_memory = False
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: the parent's end is not the child's."""
         self.requested = self._waits_for_the_script = self._lacks_memory = False
         self._told = 0
         self._pid = os.getpid()
 
-    def here(self, thread):
+    @guarded
+    def here(self, thread: int | None) -> None:
         """Ends the run if that was requested; `thread` is the one that trains, None if unknown.
 
         Only that thread can be ended by an exception: one raised inside the autograd engine or in a
@@ -127,7 +137,7 @@ class Stopping:
         self._recording.note("stop-ignored", text)
         self._insist()
 
-    def _watch(self):
+    def _watch(self) -> None:
         """On a thread of its own: waits for the end of the process, and brings it about."""
         if self._is_real:
             time.sleep(FAREWELL_OF_A_REAL_RUN)
@@ -135,7 +145,7 @@ class Stopping:
             _stood_still(WAITING, time.process_time, _in(FAREWELL))
         self._insist()
 
-    def _insist(self, code=0):
+    def _insist(self, code: int = 0) -> None:
         if os.getpid() != self._pid:
             return
         try:
@@ -147,13 +157,13 @@ class Stopping:
             os._exit(code)
 
 
-def _in(seconds):
+def _in(seconds: float) -> Callable[[], bool]:
     """A question that is True from then on."""
     until = time.monotonic() + seconds
     return lambda: until <= time.monotonic()
 
 
-def _stood_still(waiting, work, is_over):
+def _stood_still(waiting: float, work: Callable[[], float], is_over: Callable[[], bool]) -> bool:
     """True when `work()`, in seconds, has hardly grown for `waiting` seconds; False once `is_over()`."""
     before, worked = work(), time.monotonic()
     while not is_over():
@@ -167,7 +177,7 @@ def _stood_still(waiting, work, is_over):
     return False
 
 
-def _give_semaphores_back():
+def _give_semaphores_back() -> None:
     """Those of multiprocessing, whose tracker would say on standard error that they were left."""
     util, synchronize = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.synchronize"))
     if util is None or synchronize is None:
@@ -178,9 +188,9 @@ def _give_semaphores_back():
                 it()
 
 
-def _is_debugged():
+def _is_debugged() -> bool:
     """Whether the main program stands in a debugger, which somebody types into."""
-    frame = sys._current_frames().get(threading.main_thread().ident)
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         if frame.f_globals.get("__name__", "").split(".")[0] in ("bdb", "cmd", "code", "pdb"):
             return True

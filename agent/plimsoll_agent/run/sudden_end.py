@@ -5,10 +5,22 @@ handler that then does what the signal would have done. Signals that others send
 multiprocessing that uses the device: `terminate()` is how its parent ends it.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import signal
 import threading
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from plimsoll_agent.kinds import Function
 
 HARMLESS = {"SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU"}
 """What does not end a process that does not handle it."""
@@ -23,30 +35,29 @@ OF_TIMER = {signal.ITIMER_REAL: signal.SIGALRM, signal.ITIMER_VIRTUAL: signal.SI
 class SuddenEnd:
     """Says the last words of this process; `finish(signal)` writes them, `is_finishing()` is true meanwhile."""
 
-    def __init__(self, finish, is_finishing):
+    def __init__(self, finish: Callable[[int | None], object], is_finishing: Callable[[], bool]) -> None:
         self._finish, self._is_finishing = finish, is_finishing
-        self._kill = os.kill
+        self._kill: Function = os.kill
 
-    def install(self):
+    def install(self) -> None:
         """Takes the place of what ends a process."""
-        os._exit = self._before(os._exit, lambda code: [None])
-        os.kill = self._before(os.kill, self._kills)
-        os.killpg = self._before(os.killpg, lambda group, number: self._kills(-group, number))
-        signal.raise_signal = self._before(signal.raise_signal, lambda number: self._kills(os.getpid(), number))
-        signal.alarm = self._watching_for(signal.alarm, lambda seconds: (signal.SIGALRM, seconds))
-        signal.setitimer = self._watching_for(
-            signal.setitimer, lambda which, seconds, interval=0.0: (OF_TIMER.get(which), seconds)
-        )
+        patch.put(os, "_exit", self._before(os._exit, lambda code: [None]))
+        patch.put(os, "kill", self._before(os.kill, self._kills))
+        patch.put(os, "killpg", self._before(os.killpg, lambda group, number: self._kills(-group, number)))
+        patch.put(signal, "raise_signal", self._before(signal.raise_signal, lambda number: self._kills(os.getpid(), number)))
+        patch.put(signal, "alarm", self._watching_for(signal.alarm, lambda seconds: (signal.SIGALRM, seconds)))
+        timer = self._watching_for(signal.setitimer, lambda which, seconds, interval=0.0: (OF_TIMER.get(which), seconds))
+        patch.put(signal, "setitimer", timer)
 
-    def terminated_by_its_parent(self):
+    def terminated_by_its_parent(self) -> None:
         """From now on SIGTERM says the last words, too."""
         self._handle(signal.SIGTERM)
 
-    def _before(self, call, ends):
+    def _before(self, call: Function, ends: Callable[..., list[int | None]]) -> Function:
         """`call`, with the last words before it where `ends` of its arguments is [the signal, or None]."""
 
         @functools.wraps(call)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             try:
                 how = ends(*args, **kwargs)
             except Exception:  # `call` says what is wrong with them.
@@ -57,16 +68,16 @@ class SuddenEnd:
 
         return wrapped
 
-    def _kills(self, pid, number):
+    def _kills(self, pid: int, number: int) -> list[int | None]:
         is_ours = pid in (os.getpid(), 0, -os.getpgrp())
         if not is_ours or number not in ENDING:
             return []
         is_fatal = number == signal.SIGKILL or signal.getsignal(number) in (signal.SIG_DFL, self._dies)
         return [int(number)] if is_fatal else []
 
-    def _watching_for(self, call, timer):
+    def _watching_for(self, call: Function, timer: Callable[..., tuple[int | None, float]]) -> Function:
         @functools.wraps(call)
-        def wrapped(*args, **kwargs):
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             try:
                 number, seconds = timer(*args, **kwargs)
             except Exception:
@@ -77,12 +88,13 @@ class SuddenEnd:
 
         return wrapped
 
-    def _handle(self, number):
+    @guarded
+    def _handle(self, number: int) -> None:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, self._dies)
 
-    def _dies(self, number, _frame):
+    def _dies(self, number: int, _frame: FrameType | None) -> None:
         if self._is_finishing():
             return
         # Who is terminated did not do it.

@@ -5,7 +5,19 @@ anything alive. A name holds from the place in the trace where the line was writ
 there is freed.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Arguments, Named, Nested, Optimizer, Tensor, Torch
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.owners import Owners
+    from plimsoll_agent.run.recording import Recording
 
 MOST_INPUT_LINES = 200
 MOST_INPUTS = 1000
@@ -16,7 +28,9 @@ _DEEPEST = 4
 class Tensors:
     """Writes down what lives where."""
 
-    def __init__(self, torch, memory, recording, owners, optimizers):
+    def __init__(
+        self, torch: Torch, memory: Memory, recording: Recording, owners: Owners, optimizers: Callable[[], list[Optimizer]]
+    ) -> None:
         self._torch = torch
         self._is_copy_on_write = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
         self._memory = memory
@@ -25,16 +39,16 @@ class Tensors:
         self._optimizers = optimizers
         self._input_lines = 0
         self._models_seen = 0
-        self.first_inputs = []
+        self.first_inputs: list[str] = []
         """What the first forward pass was given, as in `input_ids 8x512 int64`."""
 
     @guarded
-    def all(self):
+    def all(self) -> None:
         """Everything that has a name, as of now."""
         if not self._memory.started:
             return
         entries = _Entries()
-        names = {}
+        names: dict[int, str] = {}
         for root, model in self._owners.models():
             for name, parameter in root.named_parameters():
                 name = self._owners.name_in(model, root, name)
@@ -48,7 +62,7 @@ class Tensors:
             self._optimizer(entries, optimizer, names)
         self._write(entries)
 
-    def _optimizer(self, entries, optimizer, names):
+    def _optimizer(self, entries: _Entries, optimizer: Optimizer, names: dict[int, str]) -> None:
         for g, group in enumerate(optimizer.param_groups):
             for p, parameter in enumerate(group["params"]):
                 if id(parameter) not in names:
@@ -62,7 +76,7 @@ class Tensors:
                     for where, tensor in self._inside(value, str(key), 2):
                         self._add(entries, tensor, "%s.%s" % (owner, where), "optimizer_state", None)
 
-    def models_appeared(self):
+    def models_appeared(self) -> None:
         """Names the models when the first ones are called: a run may not survive its first step."""
         models = len(self._owners.models())
         if models > self._models_seen:
@@ -70,7 +84,7 @@ class Tensors:
             self.all()
 
     @guarded
-    def inputs(self, args, kwargs):
+    def inputs(self, args: Arguments, kwargs: Named) -> None:
         """The tensors given to a top-level forward."""
         if not self._memory.started or self._input_lines >= MOST_INPUT_LINES:
             return
@@ -93,13 +107,14 @@ class Tensors:
             self._input_lines += 1
             self._write(entries)
 
-    def _in_mode_of_others(self):
+    def _in_mode_of_others(self) -> bool:
         c = self._torch._C
         stack = [c._get_dispatch_stack_at(i) for i in range(c._len_torch_dispatch_stack())]
         return any(not getattr(mode, "is_plimsolls", False) for mode in stack)
 
-    def _inside(self, value, name, depth):
+    def _inside(self, value: Nested, name: str, depth: int) -> list[tuple[str, Tensor]]:
         """(name, tensor) for the tensors in nested containers."""
+        found: list[tuple[str, Tensor]]
         found, todo = [], [(name, value, depth)]
         while todo and len(found) < MOST_INPUTS:
             name, value, depth = todo.pop()
@@ -111,7 +126,7 @@ class Tensors:
                 todo += [("%s.%s" % (name, k), v, depth - 1) for k, v in list(value.items())[:MOST_INPUTS]]
         return found
 
-    def _add(self, entries, tensor, name, role, model):
+    def _add(self, entries: _Entries, tensor: Any, name: str, role: str, model: str | None) -> None:
         if tensor is None or not isinstance(tensor, self._torch.Tensor):
             return
         tensor = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part on this device.
@@ -124,13 +139,13 @@ class Tensors:
         except (RuntimeError, NotImplementedError, ValueError):
             pass  # No storage of its own: sparse, functorch, a subclass; or none yet: a parameter of a lazy module.
 
-    def _write(self, entries):
+    def _write(self, entries: _Entries) -> None:
         where = self._memory.place().where()
         for device, found in sorted(entries.by_device.items()):
             self._recording.write("tensors", device=device, entries=found, **where)
 
 
-def _shown(name, tensor):
+def _shown(name: str, tensor: Tensor) -> str:
     try:
         shape = "x".join(map(str, tensor.shape)) or "scalar"
     except RuntimeError:
@@ -141,11 +156,11 @@ def _shown(name, tensor):
 class _Entries:
     """Named storages by device, each once in each role."""
 
-    def __init__(self):
-        self.by_device = {}
-        self._seen = set()
+    def __init__(self) -> None:
+        self.by_device: dict[int, list[Named]] = {}
+        self._seen: set[tuple[int, str]] = set()
 
-    def add(self, device, name, role, address, size, model):
+    def add(self, device: int, name: str, role: str, address: int, size: int, model: str | None) -> None:
         if address == 0 or (address, role) in self._seen:
             return
         self._seen.add((address, role))

@@ -4,13 +4,16 @@ Lightning's decides by the length of a loader, so one that ends early brings no 
 and ends. The one of transformers validates and saves after the step in which it is asked to.
 """
 
+from __future__ import annotations
+
 import gc
 import sys
+from typing import Any
 
 LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
 
-def validate_now():
+def validate_now() -> bool | None:
     """Asks every trainer that is training. None if there is none, else whether one of them validates at all."""
     lightning = tuple(sys.modules[name].Trainer for name in LIGHTNING if hasattr(sys.modules.get(name), "Trainer"))
     transformers = getattr(sys.modules.get("transformers.trainer"), "Trainer", ())
@@ -29,6 +32,6 @@ def validate_now():
     return any(answers) if answers else None
 
 
-def _does(arguments, name):
+def _does(arguments: Any, name: str) -> bool:
     strategy = getattr(arguments, name, "no")
     return getattr(strategy, "value", strategy) != "no"

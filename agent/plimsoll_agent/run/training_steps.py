@@ -10,14 +10,26 @@ top-level forward passes. Those counts are kept aside and written only at the en
 may still come.
 """
 
-import os
+from __future__ import annotations
+
 import threading
 import weakref
 from collections import deque
+from typing import TYPE_CHECKING
 
 from plimsoll_agent.run import host
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Note, Optimizer
+    from plimsoll_agent.run.later import Later
+    from plimsoll_agent.run.memory import Memory, Place
+    from plimsoll_agent.run.phases import Phases
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.stopping import Stopping
 
 PATIENCE = 16
 """How often the first optimizer may step while another never does."""
@@ -32,41 +44,53 @@ ENOUGH_FORWARDS = 200
 """How many forward passes show that a program never trains: it may evaluate before it does."""
 
 
+def goal_of(text: str, note: Note) -> int | str:
+    """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps; "one-validation" is one
+    without a look whether memory rises some steps later."""
+    kind, _, number = text.partition(":")
+    if kind == "steps" and number.isdigit() and int(number) > 0:
+        return int(number)
+    if text in ("steady", "validation", "one-validation", "until-exit"):
+        return text
+    note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
+    return "steady"
+
+
 class Steps:
     """Counts steps and asks for the end of the run when it has seen enough."""
 
-    def __init__(self, memory, phases, recording, stopping, goal):
+    def __init__(self, memory: Memory, phases: Phases, recording: Recording, stopping: Stopping, goal: int | str, hopeless: int) -> None:
         self._memory = memory
         self._phases = phases
         self._recording = recording
         self._stopping = stopping
-        self._most = int(os.environ.get("PLIMSOLL_HOPELESS") or 0)
+        self._most = hopeless
         self.goal = goal
-        self.later = None
-        self._optimizers = {}
+        self.later: Later | None = None
+        self._optimizers: dict[int, weakref.ref[Optimizer]] = {}
         self._made_one = False
-        self._covered = {}
-        self._stepped = {}
-        self._given_up_on = set()
-        self._waiting = []
+        self._covered: dict[int, tuple[int, set[int]]] = {}
+        self._stepped: dict[int, int] = {}
+        self._given_up_on: set[int] = set()
+        self._waiting: list[tuple[Place, float]] = []
         self._stepping = threading.local()
         self._begin_counting()
-        self.before_stop = None
-        self.after_step = None
+        self.before_stop: Callable[[], object] | None = None
+        self.after_step: Callable[[int], object] | None = None
         # Told of each step with its number and its place, whatever counts as a step.
-        self.watching = None
-        self.last = deque(maxlen=4096)
+        self.watching: Callable[[int, Place], object] | None = None
+        self.last: deque[tuple[int, Place, float]] = deque(maxlen=4096)
         """Then the last of the steps whose marks are not written yet."""
 
-    def _begin_counting(self):
+    def _begin_counting(self) -> None:
         self._by_optimizer = Steadiness()
         self._by_backward = Steadiness()
         self._by_forward = Steadiness()
-        self._kept_aside = {id(self._by_backward): [], id(self._by_forward): []}
-        self.why = None
+        self._kept_aside: dict[int, list[tuple[Place, float]]] = {id(self._by_backward): [], id(self._by_forward): []}
+        self.why: str | None = None
         self._was_steady = False
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: its steps are its own."""
         self._begin_counting()
         self._made_one = False
@@ -77,7 +101,7 @@ class Steps:
         del self._waiting[:]
 
     @property
-    def _counted(self):
+    def _counted(self) -> Steadiness:
         # With an optimizer a backward pass is not a step yet: it may have run out before the first.
         awaited = self._made_one and self._by_backward.steps < PATIENCE_WITHOUT_STEP
         if self._by_optimizer.steps or awaited:
@@ -85,47 +109,50 @@ class Steps:
         return self._by_backward if self._by_backward.steps else self._by_forward
 
     @property
-    def done(self):
+    def done(self) -> int:
         """How many steps the run has finished."""
         return self._counted.steps
 
     @property
-    def steady(self):
+    def steady(self) -> bool:
         """Whether memory was steady at the end of the last step, or before what comes later."""
         return self._counted.steady or self._was_steady
 
     @property
-    def has_optimizer(self):
+    def has_optimizer(self) -> bool:
         """Whether `torch.optim` was used at all."""
         return self._made_one
 
-    def optimizers(self):
+    def optimizers(self) -> list[Optimizer]:
         """The optimizers that are alive."""
         return [o for o in (reference() for reference in list(self._optimizers.values())) if o is not None]
 
     @guarded
-    def optimizer_made(self, optimizer):
+    def optimizer_made(self, optimizer: Optimizer) -> None:
         key = id(optimizer)
         self._made_one = True
         if key not in self._optimizers:
             self._optimizers[key] = weakref.ref(optimizer, lambda _: self._forget(key))
 
-    def _forget(self, key):
+    @guarded
+    def _forget(self, key: int) -> None:
         self._optimizers.pop(key, None)
         self._covered.pop(key, None)
 
-    def optimizer_begins(self):
+    @guarded
+    def optimizer_begins(self) -> None:
         """An optimizer's `step` begins; one may call another's."""
         depth = self._stepping
         depth.count = getattr(depth, "count", 0) + 1
 
-    def optimizer_leaves(self):
+    @guarded
+    def optimizer_leaves(self) -> bool:
         """It returned or raised. True for the outermost."""
         self._stepping.count -= 1
         return self._stepping.count == 0
 
     @guarded
-    def optimizer_stepped(self, optimizer, outermost):
+    def optimizer_stepped(self, optimizer: Optimizer, outermost: bool) -> None:
         """An optimizer's `step` returned."""
         self.optimizer_made(optimizer)
         again = id(optimizer) in self._stepped
@@ -148,7 +175,7 @@ class Steps:
         self._stepped.clear()
         self._optimizer_step_ended(place, seconds)
 
-    def _missing(self):
+    def _missing(self) -> list[int]:
         """The optimizers that have not stepped since the last step ended, and have something to do."""
         absent = [
             key for key in self._optimizers if key not in self._stepped and key not in self._given_up_on
@@ -160,7 +187,7 @@ class Steps:
             done |= self._parameters_of(key)
         return [key for key in absent if not self._parameters_of(key) <= done]
 
-    def _parameters_of(self, key):
+    def _parameters_of(self, key: int) -> set[int]:
         reference = self._optimizers.get(key)
         optimizer = reference() if reference is not None else None
         if optimizer is None:
@@ -173,7 +200,7 @@ class Steps:
             self._covered[key] = known
         return known[1]
 
-    def _give_up_on(self, missing):
+    def _give_up_on(self, missing: list[int]) -> None:
         self._given_up_on.update(missing)
         self._recording.note(
             "optimizer-unused",
@@ -185,7 +212,7 @@ class Steps:
         for place, seconds in waiting:
             self._optimizer_step_ended(place, seconds, stop=place is waiting[-1][0])
 
-    def _optimizer_step_ended(self, place, seconds, stop=True):
+    def _optimizer_step_ended(self, place: Place, seconds: float, stop: bool = True) -> None:
         counted = self._by_optimizer
         counted.step_ended(place)
         self._phases.end_of_step(counted.steps, place, seconds)
@@ -199,7 +226,7 @@ class Steps:
         if stop:
             self._stop_if_enough(counted, True)
 
-    def _stop_if_hopeless(self):
+    def _stop_if_hopeless(self) -> None:
         """A candidate that took more than there is does not have to show the rest."""
         if not self._most or self._stopping.requested:
             return
@@ -210,7 +237,7 @@ class Steps:
             self._stopping.request()
 
     @guarded
-    def backward_ended(self):
+    def backward_ended(self) -> None:
         """The outermost backward pass returned."""
         self._stop_if_hopeless()
         if self._by_optimizer.steps:
@@ -225,7 +252,7 @@ class Steps:
             self._stop_if_enough(counted, False)
 
     @guarded
-    def forward_ended(self):
+    def forward_ended(self) -> None:
         """A top-level forward pass returned."""
         if self._by_optimizer.steps or self._by_backward.steps or self._optimizers:
             return
@@ -235,14 +262,14 @@ class Steps:
             self._keep_aside(counted, place)
             self._stop_without_optimizer(counted, ENOUGH_FORWARDS)
 
-    def _stop_without_optimizer(self, counted, enough):
+    def _stop_without_optimizer(self, counted: Steadiness, enough: int) -> None:
         # Steps that are not an optimizer's end the run late: one may still come.
         if counted.steps >= enough:
             self._stop_if_enough(counted, True)
         elif counted.seconds_since_third_step() >= MOST_SECONDS:
             self._stop_if_enough(counted, False)
 
-    def _keep_aside(self, counted, place):
+    def _keep_aside(self, counted: Steadiness, place: Place) -> None:
         counted.step_ended(place)
         kept = self._kept_aside[id(counted)]
         if len(kept) < 10_000:
@@ -252,7 +279,7 @@ class Steps:
             self.last.append((counted.steps, place, self._recording.seconds()))
             self.watching(counted.steps, place)
 
-    def write_kept_aside(self):
+    def write_kept_aside(self) -> None:
         """At the end: the steps of a program without optimizer."""
         counted = self._counted
         for step, (place, seconds) in enumerate(self._kept_aside.get(id(counted), []), start=1):
@@ -264,7 +291,7 @@ class Steps:
             )
         self._kept_aside.clear()
 
-    def _stop_if_enough(self, counted, steady_counts):
+    def _stop_if_enough(self, counted: Steadiness, steady_counts: bool) -> None:
         if self._stopping.requested or self.goal == "until-exit":
             return
         if counted.steady and steady_counts:

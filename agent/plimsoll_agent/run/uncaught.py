@@ -9,21 +9,31 @@ What a program may replace stays its own (`sys.excepthook`, `threading.excepthoo
 Interrupts and `SystemExit` are no errors. Nothing here knows what follows from one.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 import threading
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import failed, guarded
 
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from plimsoll_agent.kinds import Arguments, Function
+
 _NO_ERRORS = (KeyboardInterrupt, SystemExit)
-_of_child = None
+_of_child: Callable[[BaseException], object] | None = None
 
 
-def of_program(act):
+def of_program(act: Callable[[BaseException], object]) -> None:
     """`act(error)` when one is about to be printed, after which the program ends."""
 
-    def hook(event, arguments):
+    def hook(event: str, arguments: Arguments) -> None:
         if event == "sys.excepthook":
             try:
                 error = arguments[2]
@@ -36,57 +46,56 @@ def of_program(act):
     sys.addaudithook(hook)
 
 
-def of_thread(act):
+def of_thread(act: Callable[[BaseException], object]) -> None:
     """`act(error)`, called in the thread, for threads that are made from now on."""
-    make = getattr(threading, "_make_invoke_excepthook", None)
-    if make is None:
-        return
     act = guarded(act)
 
-    @functools.wraps(make)
-    def made():
-        invoke = make()
+    def observing(make: Function) -> Function:
+        def made() -> Function:
+            invoke = make()
 
-        def invoked(thread):
-            error = sys.exc_info()[1]
-            if error is not None and not isinstance(error, _NO_ERRORS):
-                act(error)
-            invoke(thread)
+            def invoked(thread: Any) -> None:
+                error = sys.exc_info()[1]
+                if error is not None and not isinstance(error, _NO_ERRORS):
+                    act(error)
+                invoke(thread)
 
-        return invoked
+            return invoked
 
-    threading._make_invoke_excepthook = made
+        return made
+
+    if hasattr(threading, "_make_invoke_excepthook"):
+        patch.replace(threading, "_make_invoke_excepthook", observing)
 
 
-def of_child(act):
+def of_child(act: Callable[[BaseException], object]) -> None:
     """`act(error)` in a child of multiprocessing, of which this is one or the parent."""
     global _of_child
     _of_child = guarded(act)
 
 
-def watch_children():
+def watch_children() -> None:
     """To be called before multiprocessing is used: one that is spawned is under way when it imports torch."""
     after_import("multiprocessing.process", _observe)
 
 
 @guarded
-def _hide_ours(error):
+def _hide_ours(error: BaseException) -> None:
     from plimsoll_agent.run import frames  # Few children fail, and all Pythons of a run import this module.
 
     frames.hide_ours(error)
 
 
-def _observe(module):
-    bootstrap = module.BaseProcess._bootstrap
-    if getattr(bootstrap, "of_plimsoll", False):
-        return
+def _observe(module: Any) -> None:
+    patch.replace(module.BaseProcess, "_bootstrap", _observing, once=True)
 
-    @functools.wraps(bootstrap)
-    def _bootstrap(process, *args, **kwargs):
+
+def _observing(bootstrap: Function) -> Function:
+    def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> Any:
         run = process.run
 
         @functools.wraps(run)
-        def observed():
+        def observed() -> None:
             try:
                 run()
             except _NO_ERRORS:
@@ -100,5 +109,4 @@ def _observe(module):
         process.run = observed
         return bootstrap(process, *args, **kwargs)
 
-    _bootstrap.of_plimsoll = True
-    module.BaseProcess._bootstrap = _bootstrap
+    return _bootstrap

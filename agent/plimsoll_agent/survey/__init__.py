@@ -1,8 +1,6 @@
-"""What a plain run shows `plimsoll fit` before it tries a remedy, and what a card shows `plimsoll calibrate`.
+"""What a plain run shows `plimsoll fit` before it tries a remedy.
 
-    sites  where a person would change the script
+    sites       where a person would change the script
     frameworks  which switches of its framework it has
-    idle   which remedies have nothing to do in it
-    card   what a card is to PyTorch, and what its libraries want
-    ranks  what NCCL takes on several cards, and how fast they reach each other
+    idle        which remedies have nothing to do in it
 """

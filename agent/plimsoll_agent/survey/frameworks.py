@@ -5,15 +5,23 @@ that: so they are looked at again in a run with other switches, where nothing el
 Values are those that the framework ended up with, wherever they came from. The rest of a framework's settings is one digest.
 """
 
+from __future__ import annotations
+
 import dataclasses
-import functools
 import itertools
 import sys
 import zlib
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from plimsoll_agent.kinds import Function, Library, Torch
 
 OF_TRAINER = ("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim")
 _OF_ONE_RUN = {"output_dir", "logging_dir", "run_name"}
@@ -24,13 +32,13 @@ _PLAIN = (str, int, float, bool, type(None))
 class Frameworks:
     """What was seen, each with the line of the script that made it."""
 
-    def __init__(self):
-        self._seen = []
-        self._loaders = []
-        self._dataset = None
+    def __init__(self) -> None:
+        self._seen: list[Any] = []
+        self._loaders: list[Any] = []
+        self._dataset: int | None = None
         self._accumulates = False
 
-    def install(self, torch):
+    def install(self, torch: Torch) -> None:
         """Looks at what is made; nothing else becomes of it."""
         from torch.utils.data import DataLoader, dataloader
 
@@ -43,16 +51,17 @@ class Frameworks:
         _after(DataLoader, "__init__", self._loader)
         _after(dataloader._BaseDataLoaderIter, "__next__", self._next)
 
-    def backward(self):
+    @guarded
+    def backward(self) -> None:
         """The batch that was last taken from a loader is one of training."""
         for it in self._loaders:
             it["trains"] |= self._dataset is not None and it["dataset"] == self._dataset
 
-    def found(self, place):
+    def found(self, place: Function) -> Any:
         """All of it; `place(file, line, name, span)` describes the call, if it is certain which that is."""
         found, accumulates = [], self._accumulates
         for it in self._seen + [it for it in self._loaders if it["trains"]]:
-            described = place(it["file"], it["line"], it["name"], it["span"]) if it["file"] is not None else None
+            described: Any = place(it["file"], it["line"], it["name"], it["span"]) if it["file"] is not None else None
             if described is None and not it["from_words"]:
                 continue
             values = dict(it["values"], accumulates=accumulates) if it["what"] == "accelerate" else it["values"]
@@ -64,8 +73,8 @@ class Frameworks:
             found.append(dict(known, values=values, site=described))
         return found
 
-    def _saw(self, what, name, values, rest, **more):
-        frame = sys._getframe(2)
+    def _saw(self, what: str, name: str | None, values: Any, rest: Any, **more: Any) -> Any:
+        frame: FrameType | None = sys._getframe(2)
         stack = []
         while frame is not None and (frame.f_code.co_filename.startswith("<") or not frames.is_users(frame.f_code.co_filename)):
             stack.append(frame)
@@ -75,30 +84,30 @@ class Frameworks:
         it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and _span(frame))
         return it
 
-    def _arguments(self, it):
+    def _arguments(self, it: Any) -> None:
         fields = {field.name: getattr(it, field.name, None) for field in dataclasses.fields(it)}
         values = {name: fields.pop(name, None) for name in OF_TRAINER}
         values["optim"] = getattr(values["optim"], "value", values["optim"])
         rest = sorted((name, value) for name, value in fields.items() if name not in _OF_ONE_RUN and isinstance(value, _PLAIN))
         self._seen.append(self._saw("transformers", type(it).__name__, values, rest))
 
-    def _lightning(self, it, *_, **given):
+    def _lightning(self, it: Any, *_: Any, **given: Any) -> None:
         values = {"accumulate_grad_batches": it.accumulate_grad_batches, "precision": str(it.precision)}
         rest = sorted((name, value) for name, value in given.items() if name not in values and isinstance(value, _PLAIN))
         self._seen.append(self._saw("lightning", "Trainer", values, rest))
 
-    def _accelerate(self, module):
-        def made(it, *_, **__):
+    def _accelerate(self, module: Library) -> None:
+        def made(it: Any, *_: Any, **__: Any) -> None:
             values = {"gradient_accumulation_steps": it.gradient_accumulation_steps, "mixed_precision": str(it.mixed_precision)}
             self._seen.append(self._saw("accelerate", "Accelerator", values, ()))
 
-        def accumulates(*_, **__):
+        def accumulates(*_: Any, **__: Any) -> None:
             self._accumulates = True
 
         _after(module.Accelerator, "__init__", made)
         _after(module.Accelerator, "accumulate", accumulates)
 
-    def _generates(self, it, *_, **given):
+    def _generates(self, it: Any, *_: Any, **given: Any) -> None:
         config = given.get("generation_config") or getattr(it, "generation_config", None)
         chosen = given.get("cache_implementation") or getattr(config, "cache_implementation", None)
         uses = given.get("use_cache", getattr(config, "use_cache", True))
@@ -106,13 +115,13 @@ class Frameworks:
             values = {"cache_implementation": chosen, "use_cache": uses is not False}
             self._seen.append(self._saw("generate", "generate", values, ()))
 
-    def _diffusers(self, module):
+    def _diffusers(self, module: Library) -> None:
         placed = {}
 
-        def moved(pipe, *_, **__):
+        def moved(pipe: Any, *_: Any, **__: Any) -> None:
             placed[id(pipe)] = self._saw("pipeline", "to", {}, ())
 
-        def made(pipe):
+        def made(pipe: Any) -> None:
             """Every pipeline ends its pictures with this."""
             parts = [getattr(it, "__class__", None) for it in getattr(getattr(pipe, "unet", None), "attn_processors", {}).values()]
             vae = getattr(pipe, "vae", None)
@@ -128,17 +137,17 @@ class Frameworks:
         _after(module.DiffusionPipeline, "to", moved)
         _after(module.DiffusionPipeline, "maybe_free_model_hooks", made)
 
-    def _loader(self, it, *_, **__):
+    def _loader(self, it: Any, *_: Any, **__: Any) -> None:
         # Who wraps a loader makes another one of the same data.
         if isinstance(it.batch_size, int) and not any(known["dataset"] == id(it.dataset) for known in self._loaders):
             values = {"batch_size": it.batch_size}
             self._loaders.append(self._saw("loader", "DataLoader", values, (), dataset=id(it.dataset), trains=False))
 
-    def _next(self, iterator):
+    def _next(self, iterator: Any) -> None:
         self._dataset = id(iterator._dataset)
 
 
-def _reads_the_command(frame):
+def _reads_the_command(frame: FrameType) -> bool:
     """Whether transformers' parser is given the words of the command in it: not a file, not a list of the script's own, to which
     words that are added to the command would not be added."""
     if frame.f_code.co_name != "parse_args_into_dataclasses":
@@ -147,7 +156,7 @@ def _reads_the_command(frame):
     return given is None or list(given)[-len(words) :] == words if words else not given
 
 
-def _span(frame):
+def _span(frame: FrameType) -> list[Any] | None:
     """Of the call that a frame is in, first and last line and byte; None before Python 3.11, which does not know it."""
     if not hasattr(frame.f_code, "co_positions"):
         return None
@@ -155,15 +164,14 @@ def _span(frame):
     return [first, begin, last, end]
 
 
-def _after(owner, name, look):
+def _after(owner: Any, name: str, look: Function) -> None:
     """`look` sees each call of it, once it is over, and what it was given."""
     original = getattr(owner, name)
     look = guarded(look)
 
-    @functools.wraps(original)
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         look(*args, **kwargs)
         return result
 
-    setattr(owner, name, call)
+    patch.put(owner, name, call)

@@ -5,36 +5,45 @@ runs, by the line that made the call, and then looked up in the file's syntax, s
 a line with two such calls, or a call whose file cannot be read, is left out. Positions are lines from 1 and bytes from 0.
 """
 
+from __future__ import annotations
+
 import ast
-import functools
 import sys
 import weakref
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run import frames, nested
+from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.survey.frameworks import Frameworks
 from plimsoll_agent.survey.idle import Idle
 
+if TYPE_CHECKING:
+    from types import FrameType
 
-def apply(torch, hooks, recording):
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.run.recording import Recording
+
+
+def apply(torch: Torch, hooks: Hooks, recording: Recording) -> Any:
     sites = Sites(torch, recording)
     optimizer_class = torch.optim.Optimizer
     make, zero_grad = optimizer_class.__init__, optimizer_class.zero_grad
 
-    @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         sites.idle.made(self)
         sites.optimizer_made(self)
 
-    @functools.wraps(zero_grad)
-    def zeroed(self, *args, **kwargs):
+    def zeroed(self: Any, *args: Any, **kwargs: Any) -> Any:
         sites.saw("zero_grad", "zero_grad")
         return zero_grad(self, *args, **kwargs)
 
-    optimizer_class.__init__ = __init__
-    optimizer_class.zero_grad = zeroed
+    patch.put(optimizer_class, "__init__", __init__)
+    patch.put(optimizer_class, "zero_grad", zeroed)
 
-    def around_call(module, call, args, kwargs):
+    def around_call(module: Module, call: Any, args: Arguments, kwargs: Named) -> Any:
         if not sites.is_looking:
             return call(*args, **kwargs)
         if not hooks.is_training(module):
@@ -45,7 +54,7 @@ def apply(torch, hooks, recording):
         sites.called(module, result)
         return result
 
-    def around_backward(run, tensors, grad_tensors):
+    def around_backward(run: Function, tensors: Any, grad_tensors: Any) -> Any:
         sites.trains = True
         sites.frameworks.backward()
         sites.saw("backward", "backward")
@@ -53,14 +62,13 @@ def apply(torch, hooks, recording):
 
     compile = torch.compile
 
-    @functools.wraps(compile)
-    def compiled(*args, **kwargs):
+    def compiled(*args: Any, **kwargs: Any) -> Any:
         # Where models are called is then not known, and what is known without it is still said.
         hooks.step_aside()
         sites.idle.compiled()
         return compile(*args, **kwargs)
 
-    torch.compile = compiled
+    patch.put(torch, "compile", compiled)
     hooks.around_call(around_call)
     hooks.around_backward(around_backward)
     from torch.nn.parallel import DistributedDataParallel
@@ -68,14 +76,13 @@ def apply(torch, hooks, recording):
 
     wrap = DistributedDataParallel.__init__
 
-    @functools.wraps(wrap)
-    def wrapped(self, *args, **kwargs):
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
         wrap(self, *args, **kwargs)
         sites.saw("distributed", "DistributedDataParallel")
 
-    DistributedDataParallel.__init__ = wrapped
+    patch.put(DistributedDataParallel, "__init__", wrapped)
 
-    def before_step(*_):
+    def before_step(*_: Any) -> None:
         sites.saw("step", "step")
 
     optimizer.register_optimizer_step_pre_hook(before_step)
@@ -88,27 +95,28 @@ def apply(torch, hooks, recording):
 class Sites:
     """What was seen, until the second step is over."""
 
-    def __init__(self, torch, recording):
+    def __init__(self, torch: Torch, recording: Recording) -> None:
         self._torch = torch
-        self._recording = recording
-        self._seen = {}
+        self._recording: Recording | None = recording
+        self._seen: dict[Any, Any] = {}
         self._steps = 0
         self._root = None
         self.trains = self.keeps_graphs = False
         self.idle = Idle(torch)
         self.frameworks = Frameworks()
-        self._files = {}
+        self._files: dict[str, Any] = {}
 
     @property
-    def is_looking(self):
+    def is_looking(self) -> bool:
         """Until everything was written."""
         return self._recording is not None
 
-    def saw(self, what, name, **more):
+    @guarded
+    def saw(self, what: str, name: str | None, **more: Any) -> Any:
         """A call of something called `name`, by the line of the user's that is running."""
         if self._steps > 1 or self._recording is None:
             return None
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and not frames.is_users(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is None:
@@ -118,7 +126,8 @@ class Sites:
             self._seen[key] = dict(more, name=name)
         return frame
 
-    def optimizer_made(self, optimizer):
+    @guarded
+    def optimizer_made(self, optimizer: Optimizer) -> None:
         """With the expression of the model whose parameters it has, if it says `model.parameters()`; else with the models
         that have a name there, of which the one that is called may be one."""
         name = type(optimizer).__name__
@@ -136,7 +145,7 @@ class Sites:
                 return
         site["named"] = [(name, weakref.ref(it)) for name, it in _named(frame) if isinstance(it, self._torch.nn.Module)]
 
-    def called(self, module, result):
+    def called(self, module: Module, result: Any) -> None:
         """An outermost call of a model, with gradients. In evaluation mode it is an evaluation until backward comes."""
         frame = self.saw("call" if module.training else "evaluation", None)
         if frame is None:
@@ -146,7 +155,7 @@ class Sites:
             self._trains(module)
             return
 
-        def is_training(gradient):
+        def is_training(gradient: Tensor) -> None:
             if self._seen.pop(("evaluation", file, line), None) is not None:
                 self._seen["call", file, line] = {"name": None}
                 self._trains(module)
@@ -155,17 +164,18 @@ class Sites:
             if it.requires_grad:
                 it.register_hook(is_training)
 
-    def _trains(self, module):
+    def _trains(self, module: Module) -> None:
         if self._root is None:
             self._root = module
 
-    def stepped(self):
+    @guarded
+    def stepped(self) -> None:
         """At the end of the second step everything is looked up and written; at the program's where it has no optimizer."""
         self._steps += 1
         if self._steps == 2:
             self._write()
 
-    def _write(self):
+    def _write(self) -> None:
         if self._recording is None:
             return
         try:
@@ -180,7 +190,7 @@ class Sites:
         self._recording = self._root = None
         self._seen.clear()
 
-    def at_end(self):
+    def at_end(self) -> None:
         """The program ends. Without a backward pass there is no second step, and less to look for."""
         if self._recording is None or not self._recording.is_open:
             return
@@ -194,7 +204,7 @@ class Sites:
             self._recording.write("sites", sites=[], files={}, idle=idle, trains=False, switches=switches)
             self._recording = None
 
-    def _site(self, key, seen):
+    def _site(self, key: Any, seen: Any) -> Any:
         what, file, line = key
         tree = self._tree(file)
         statement = _statement(tree, line) if tree is not None else None
@@ -219,7 +229,7 @@ class Sites:
             site["from"] = self._forward_part(tree, file, statement)
         return site
 
-    def _place(self, file, line, name, span):
+    def _place(self, file: str, line: Any, name: str, span: Any) -> Named | None:
         """The call of `name` with this span, else the only one in the statement at this line, as a site; None if that is not certain."""
         call = self._call(file, line, name, span)
         if call is None:
@@ -229,7 +239,7 @@ class Sites:
         described = {"what": name or "call", "file": file, "statement": span, "function": function, "call": _described_call(call)}
         return dict(described, model=_dotted(call.func))
 
-    def _clips(self):
+    def _clips(self) -> Any:
         """Where gradients are clipped, called or not: what is scaled has to be unscaled before."""
         found = []
         for file, tree in self._files.items():
@@ -241,7 +251,7 @@ class Sites:
                         found.append(dict(site, function=_function_of(tree, statement)))
         return found
 
-    def _forward_part(self, tree, file, backward):
+    def _forward_part(self, tree: Any, file: str, backward: Any) -> list[Any] | None:
         """The lines from the first call of a model to what comes before backward, where they are neighbours."""
         body = _body_of(tree, backward)
         first = len(body)
@@ -259,7 +269,7 @@ class Sites:
             return None
         return [body[first].lineno, body[at - 1].end_lineno]
 
-    def _call(self, file, line, name, span=None):
+    def _call(self, file: str, line: Any, name: str, span: Any = None) -> Any:
         """The call of `name` in the statement at this line, the one with this span if there are several; None if it is not certain."""
         tree = self._tree(file)
         statement = _statement(tree, line) if tree is not None else None
@@ -270,7 +280,7 @@ class Sites:
             calls = [it for it in calls if _span(it) == span]
         return calls[0] if len(calls) == 1 else None
 
-    def _tree(self, file):
+    def _tree(self, file: str) -> Any:
         if file not in self._files:
             try:
                 with open(file, "rb") as it:
@@ -279,7 +289,7 @@ class Sites:
                 self._files[file] = None
         return self._files[file]
 
-    def _described(self):
+    def _described(self) -> Any:
         """For each file: where its imports end, and whether `torch` is a name in it."""
         found = {}
         for file, tree in self._files.items():
@@ -287,13 +297,13 @@ class Sites:
                 continue
             imports = [it for it in tree.body if isinstance(it, (ast.Import, ast.ImportFrom))]
             torch = [
-                it.end_lineno
+                it.end_lineno or it.lineno
                 for it in imports
                 if isinstance(it, ast.Import) and any(a.name == "torch" and a.asname is None for a in it.names)
             ]
             # `import torch.nn` gives the name as well, a later import not before its line.
-            more = [
-                it.end_lineno
+            more: list[int] = [
+                it.end_lineno or it.lineno
                 for it in imports
                 if isinstance(it, ast.Import) and any(a.name.startswith("torch.") and a.asname is None for a in it.names)
             ]
@@ -301,7 +311,7 @@ class Sites:
         return found
 
 
-def _statement(tree, line):
+def _statement(tree: Any, line: Any) -> Any:
     """The innermost statement that this line is in; a compound one only where its head is."""
     best = None
     for node in ast.walk(tree):
@@ -311,7 +321,7 @@ def _statement(tree, line):
     return None if best is None or hasattr(best, "body") else best
 
 
-def _body_of(tree, statement):
+def _body_of(tree: Any, statement: Any) -> Any:
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
@@ -320,7 +330,7 @@ def _body_of(tree, statement):
     return [statement]
 
 
-def _function_of(tree, statement):
+def _function_of(tree: Any, statement: Any) -> Any:
     """The line of the innermost function around it, 0 for the module."""
     lines = [
         it.lineno
@@ -330,7 +340,7 @@ def _function_of(tree, statement):
     return max(lines, default=0)
 
 
-def _described_call(call):
+def _described_call(call: Any) -> Named:
     values = call.args + [it.value for it in call.keywords]
     plain = not any(isinstance(it, (ast.Starred, ast.GeneratorExp)) for it in call.args)
     last = max(values, key=lambda it: (it.end_lineno, it.end_col_offset), default=None)
@@ -346,14 +356,14 @@ def _described_call(call):
     }
 
 
-def _blocks(torch, root):
+def _blocks(torch: Torch, root: Module) -> Named:
     from plimsoll_agent.remedies.support.blocks import blocks_of
 
     cache = any(getattr(getattr(it, "config", None), "use_cache", False) is True for it in root.modules())
     return {"blocks": [name for name, _ in blocks_of(torch, root)], "cache": cache and hasattr(root, "config")}
 
 
-def _switch_of(root):
+def _switch_of(root: Module) -> Any:
     """The method by which a model of a library has its own blocks run again in backward; None if it does already, or cannot."""
     on = getattr(root, "is_gradient_checkpointing", False)
     if getattr(root, "supports_gradient_checkpointing", getattr(root, "_supports_gradient_checkpointing", False)) and not on:
@@ -361,15 +371,15 @@ def _switch_of(root):
     return None
 
 
-def _span(node):
+def _span(node: Any) -> list[Any]:
     return [node.lineno, node.col_offset, node.end_lineno, node.end_col_offset]
 
 
-def _last(function):
+def _last(function: Any) -> Any:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
 
 
-def _dotted(node):
+def _dotted(node: Any) -> Any:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -378,7 +388,7 @@ def _dotted(node):
     return None
 
 
-def _named(frame):
+def _named(frame: FrameType) -> Any:
     """What has a name where this frame is, or is an attribute of its `self`."""
     found = list(frame.f_locals.items())
     owner = frame.f_locals.get("self")
@@ -387,7 +397,7 @@ def _named(frame):
     return found + [("self." + name, it) for name, it in parts.items() if name.isidentifier()]
 
 
-def _value(frame, text):
+def _value(frame: FrameType, text: str) -> Any:
     first, *rest = text.split(".")
     value = frame.f_locals.get(first, frame.f_globals.get(first))
     for name in rest:
@@ -395,11 +405,11 @@ def _value(frame, text):
     return value
 
 
-def _is_call_of(statement, name):
+def _is_call_of(statement: Any, name: str) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _last(statement.value.func) == name
 
 
-def _has_long_string(node):
+def _has_long_string(node: Any) -> bool:
     """A string over several lines would change if its lines were indented."""
     return any(
         isinstance(it, (ast.Constant, ast.JoinedStr)) and it.lineno != it.end_lineno

@@ -9,6 +9,8 @@
 What cannot be done again with the same numbers is refused, with a sentence, and the error goes its way.
 """
 
+from __future__ import annotations
+
 
 class CannotRedo(Exception):
     """Doing it again would change the numbers, or is not known how; the sentence says why."""

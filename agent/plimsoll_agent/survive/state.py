@@ -4,11 +4,19 @@ All of it is looked at around the first call of a model. From then on only what 
 buffer that moves is not kept; a call that wrote into one is not made again.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.survive import CannotRedo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plimsoll_agent.kinds import Module, Tensor, Torch
 
 _SMALL = 1 << 20
 """Bytes of a buffer up to which it is kept."""
@@ -24,11 +32,11 @@ _CONTAINERS = (list, dict, set, collections.deque)
 class Places:
     """Where a model may keep something, and which of these places move when it is called."""
 
-    def __init__(self, torch, module):
+    def __init__(self, torch: Torch, module: Module | None) -> None:
         """Of a function that is a loss `module` is None: there are only random numbers."""
         self._torch = torch
         own = set(vars(torch.nn.Module()))
-        self._all = []
+        self._all: list[_Buffer | _Attribute] = []
         for name, part in module.named_modules() if module is not None else ():
             shown = name + "." if name else ""
             self._all += [_Buffer(part, it, shown + it) for it in part._buffers]
@@ -37,17 +45,17 @@ class Places:
                 for it, value in vars(part).items()
                 if it not in own and isinstance(value, (*_PLAIN, *_CONTAINERS, torch.Tensor, torch.Generator))
             ]
-        self._moving = None
+        self._moving: list[_Buffer | _Attribute] | None = None
         self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda}) if module is not None else []
 
-    def now(self):
+    def now(self) -> Then:
         """Everything as it is."""
         devices = self._devices
         if not devices and self._torch.cuda.is_initialized():
             devices = [self._torch.cuda.current_device()]
         return Then(self._torch, self._all if self._moving is None else self._moving, devices)
 
-    def learn(self, then):
+    def learn(self, then: Then) -> None:
         """After the first call, which began at `then`."""
         if self._moving is None:
             self._moving = then.moved()
@@ -56,7 +64,7 @@ class Places:
 class Then:
     """How random numbers and places were at some time."""
 
-    def __init__(self, torch, places, devices):
+    def __init__(self, torch: Torch, places: list[_Buffer | _Attribute], devices: list[int]) -> None:
         self._torch, self._places, self._devices = torch, places, devices
         self._host = HostRandom()
         self._cpu = torch.get_rng_state()
@@ -64,18 +72,18 @@ class Then:
         clones = _clones(torch, [it for it in (place.to_clone() for place in places) if it is not None])
         self._values = [place.get(clones) for place in places]
 
-    def moved(self):
+    def moved(self) -> list[_Buffer | _Attribute]:
         """The places that are otherwise now."""
         return [place for place, value in zip(self._places, self._values) if place.has_moved(value)]
 
-    def drew(self):
+    def drew(self) -> bool:
         """Whether PyTorch's random numbers were used since."""
         torch = self._torch
         if not torch.equal(self._cpu, torch.get_rng_state()):
             return True
         return any(not torch.equal(then, torch.cuda.get_rng_state(it)) for it, then in zip(self._devices, self._cuda))
 
-    def put_random(self):
+    def put_random(self) -> None:
         """Random numbers as they were then."""
         torch = self._torch
         self._host.again()
@@ -83,7 +91,7 @@ class Then:
         for it, state in zip(self._devices, self._cuda):
             torch.cuda.set_rng_state(state, it)
 
-    def put(self):
+    def put(self) -> None:
         """Everything as it was then."""
         self.put_random()
         with self._torch.no_grad():
@@ -92,7 +100,7 @@ class Then:
                     place.put(value)
 
     @contextlib.contextmanager
-    def again(self):
+    def again(self) -> Iterator[None]:
         """Everything as it was then, and afterwards as it is now."""
         now = Then(self._torch, self._places, self._devices)
         self.put()
@@ -105,32 +113,32 @@ class Then:
 class _Buffer:
     """A module's buffer."""
 
-    def __init__(self, owner, name, shown):
+    def __init__(self, owner: Module, name: str, shown: str) -> None:
         self._owner, self._name, self._shown = owner, name, shown
 
-    def to_clone(self):
+    def to_clone(self) -> Tensor | None:
         tensor = self._owner._buffers.get(self._name)
         is_kept = tensor is not None and not tensor.is_inference() and tensor.numel() * tensor.element_size() <= _SMALL
         return tensor if is_kept else None
 
-    def get(self, clones):
+    def get(self, clones: dict[int, Tensor]) -> tuple[Any, Any, Any]:
         tensor = self._owner._buffers.get(self._name)
         if tensor is None or tensor.is_inference():
             return tensor, 0, None
         return tensor, tensor._version, clones.get(id(tensor))
 
-    def has_moved(self, value):
+    def has_moved(self, value: tuple[Any, Any, Any]) -> bool:
         tensor, _, _ = value
         return self._owner._buffers.get(self._name) is not tensor or self._was_written(value)
 
-    def _was_written(self, value):
+    def _was_written(self, value: tuple[Any, Any, Any]) -> bool:
         tensor, version, clone = value
         if tensor is None or tensor.is_inference():
             return False
         # Batch-norm writes its statistics, and no version tells.
         return tensor._version != version or (clone is not None and not tensor.equal(clone))
 
-    def put(self, value):
+    def put(self, value: tuple[Any, Any, Any]) -> None:
         tensor, _, clone = value
         if self._was_written(value):
             if clone is None:
@@ -142,13 +150,13 @@ class _Buffer:
 class _Attribute:
     """What a module keeps in an attribute: a number, a text, a tensor, a generator, a list of anything."""
 
-    def __init__(self, owner, name, shown):
+    def __init__(self, owner: Module, name: str, shown: str) -> None:
         self._owner, self._name, self._shown = owner, name, shown
 
-    def to_clone(self):
+    def to_clone(self) -> None:
         return None
 
-    def get(self, clones):
+    def get(self, clones: dict[int, Tensor]) -> tuple[Any, Any, Any]:
         value = vars(self._owner).get(self._name, _MISSING)
         if isinstance(value, _CONTAINERS):
             return value, len(value), value.copy() if len(value) <= _SHORT else None
@@ -156,7 +164,7 @@ class _Attribute:
             return value, 0, value.get_state()
         return value, getattr(value, "_version", 0), None
 
-    def has_moved(self, value):
+    def has_moved(self, value: tuple[Any, Any, Any]) -> bool:
         then, mark, kept = value
         now = vars(self._owner).get(self._name, _MISSING)
         if isinstance(then, _PLAIN):
@@ -169,7 +177,7 @@ class _Attribute:
             return bool((then.get_state() != kept).any())
         return getattr(now, "_version", 0) != mark
 
-    def put(self, value):
+    def put(self, value: tuple[Any, Any, Any]) -> None:
         then, mark, kept = value
         if isinstance(then, _CONTAINERS):
             if kept is None:
@@ -181,12 +189,12 @@ class _Attribute:
         elif getattr(then, "_version", 0) != mark:
             raise CannotRedo("its tensor `%s` was written into" % self._shown)
         if then is _MISSING:
-            vars(self._owner).pop(self._name, None)
+            self._owner.__dict__.pop(self._name, None)
         else:
-            vars(self._owner)[self._name] = then
+            self._owner.__dict__[self._name] = then
 
 
-def _same_entries(now, kept):
+def _same_entries(now: Any, kept: Any) -> bool:
     if isinstance(now, dict):
         return all(a is b and now[a] is kept[b] for a, b in zip(now, kept))
     if isinstance(now, set):
@@ -194,8 +202,9 @@ def _same_entries(now, kept):
     return all(a is b for a, b in zip(now, kept))
 
 
-def _clones(torch, tensors):
+def _clones(torch: Torch, tensors: list[Tensor]) -> dict[int, Tensor]:
     """Copies by the identity of what was copied; a few kernels for all of them."""
+    found: dict[int, Tensor]
     groups, found = collections.defaultdict(list), {}
     for it in tensors:
         groups[it.dtype, it.device, type(it) is torch.Tensor and it.layout is torch.strided].append(it)

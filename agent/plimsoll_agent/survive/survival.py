@@ -13,6 +13,8 @@ given is kept until backward ends; and what the script itself computes between m
 the script keeps its loss.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import gc
@@ -21,18 +23,30 @@ import sys
 import time
 import traceback
 import weakref
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies import chunked_loss, micro_batches
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.host import Host
 from plimsoll_agent.remedies.support.rerun import without_cache
 from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
-from plimsoll_agent.survive.draws import CannotDraw, Draws
 from plimsoll_agent.survive.call import Call, Pass, Waiting
+from plimsoll_agent.survive.draws import CannotDraw, Draws
 from plimsoll_agent.survive.state import Places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from plimsoll_agent.kinds import Arguments, Backward, Bounds, E, Function, Module, Named, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.run.oom import OutOfMemory
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.survive.state import Then
 
 _PARTS = (2, 4, 8, 16, 32)
 
@@ -45,7 +59,7 @@ _TOGETHER = "several processes train together, and the others would have to do t
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "log_softmax", "softmax")
 
 
-def apply(torch, hooks, recording, oom, step_of):
+def apply(torch: Torch, hooks: Hooks, recording: Recording, oom: OutOfMemory, step_of: Callable[[], int]) -> Survival:
     """Takes hold of calls and backward. `step_of()` is the number of steps that are done."""
     survival = Survival(torch, hooks, recording, oom, step_of)
     hooks.around_call(survival.around_call)
@@ -61,24 +75,24 @@ def apply(torch, hooks, recording, oom, step_of):
 class Survival:
     """What is kept of the step that is under way."""
 
-    def __init__(self, torch, hooks, recording, oom, step_of):
+    def __init__(self, torch: Torch, hooks: Hooks, recording: Recording, oom: OutOfMemory, step_of: Callable[[], int]) -> None:
         self._torch, self._hooks, self._recording, self._step_of = torch, hooks, recording, step_of
         self._oom = oom
         self._host = Host(torch)
-        self._places = weakref.WeakKeyDictionary()
-        self._ways = weakref.WeakKeyDictionary()
-        self._pending = weakref.WeakSet()  # Calls whose graph waits for backward.
+        self._places: weakref.WeakKeyDictionary[Module, Places] = weakref.WeakKeyDictionary()
+        self._ways: weakref.WeakKeyDictionary[Module, Any] = weakref.WeakKeyDictionary()
+        self._pending: weakref.WeakSet[Call] = weakref.WeakSet()  # Calls whose graph waits for backward.
         self._pass = Pass(torch)
-        self._used = []  # Calls whose graph the backward pass that ended last has used up.
-        self._without_hooks = weakref.WeakSet()  # Models that do not bear functions around what autograd saves.
-        self._of_functions = None
+        self._used: list[Call] = []  # Calls whose graph the backward pass that ended last has used up.
+        self._without_hooks: weakref.WeakSet[Module] = weakref.WeakSet()  # Models that do not bear functions around what autograd saves.
+        self._of_functions: Places | None = None
         self._has_cross_entropy = False  # In the call that was made last.
-        self._of_chunks = None  # PyTorch's cross-entropy, some rows at a time.
+        self._of_chunks: Any = None  # PyTorch's cross-entropy, some rows at a time.
         self._in_chunks = False
 
     # Calls of models.
 
-    def around_call(self, module, call, args, kwargs):
+    def around_call(self, module: Module | None, call: Function, args: Arguments, kwargs: Named) -> Any:
         if not self._may_redo(module):
             return self._as_ever(call, args, kwargs)
         if module not in self._places:
@@ -87,7 +101,7 @@ class Survival:
             return self._look_only(self._places[module], call, args, kwargs)
         return self._made(module, self._places[module], call, args, kwargs)
 
-    def _as_ever(self, call, args, kwargs):
+    def _as_ever(self, call: Function, args: Arguments, kwargs: Named) -> Any:
         try:
             return call(*args, **kwargs)
         except RuntimeError as raised:
@@ -95,7 +109,7 @@ class Survival:
                 self._write(refused=_TOGETHER, error=raised, phase="forward")
             raise
 
-    def _made(self, module, places, call, args, kwargs):
+    def _made(self, module: Module | None, places: Places, call: Function, args: Arguments, kwargs: Named) -> Any:
         """The output of a call, which is watched until backward."""
         then = places.now()
         made = Call(self._torch, self._hooks, self._host, self._pass, module, call, args, kwargs, then)
@@ -121,7 +135,7 @@ class Survival:
             self._pending.add(made)
         return output
 
-    def _may_redo(self, module):
+    def _may_redo(self, module: Module | None) -> bool:
         torch = self._torch
         if (module is not None and module in self._without_hooks) or getattr(module, "_is_replica", False) or torch.compiler.is_compiling():
             return False
@@ -129,12 +143,15 @@ class Survival:
             return False
         return not self._has_company()
 
-    def _has_company(self):
+    def _has_company(self) -> bool:
         dist = self._torch.distributed
         return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
-    def _call_again(self, module, made, call, args, kwargs, then, error):
+    def _call_again(
+        self, module: Module | None, made: Call, call: Function, args: Arguments, kwargs: Named, then: Then, error: Exception
+    ) -> tuple[Any, Any]:
         """The call and its output, made in the first way that fits."""
+        why: Any
         began, why, last = time.time(), None, error
         self._oom.is_done_again()
         for way, run in self._ways_forward(module, made, call, args, kwargs, then):
@@ -159,7 +176,9 @@ class Survival:
         self._write(refused=str(why or self._why_no_parts([made])), error=error, phase="forward")
         raise error
 
-    def _ways_forward(self, module, made, call, args, kwargs, then):
+    def _ways_forward(
+        self, module: Module | None, made: Call, call: Function, args: Arguments, kwargs: Named, then: Then
+    ) -> Iterator[Any]:
         yield "again", lambda it: it.run()
         yield "host", lambda it: it.run(on_host=True)
         if self._has_cross_entropy:
@@ -174,15 +193,17 @@ class Survival:
                     recomputed = functools.partial(self._recomputed, module, (whole, along), bounds, way, then)
                     yield "parts:%d" % parts, lambda it, run=recomputed: it.run_as(run)
 
-    def _run_in_chunks(self, again):
+    def _run_in_chunks(self, again: Call) -> Any:
         again.around = self._chunks
         return again.run(on_host=True)
 
-    def _recomputed(self, module, batch, bounds, way, then, call, args, kwargs):
+    def _recomputed(
+        self, module: Module | None, batch: Any, bounds: list[tuple[int, int]], way: Any, then: Then, call: Function, args: Arguments, kwargs: Named
+    ) -> Any:
         draws = Draws(self._torch)
 
         @contextlib.contextmanager
-        def around(start, end):
+        def around(start: int, end: int) -> Iterator[None]:
             then.put_random()
             with draws.of_part(batch[0], start, end):
                 yield
@@ -192,7 +213,7 @@ class Survival:
         draws.check()
         return output
 
-    def _look_only(self, places, call, args, kwargs):
+    def _look_only(self, places: Places, call: Function, args: Arguments, kwargs: Named) -> Any:
         """A call without gradients."""
         then = places.now()
         try:
@@ -222,7 +243,7 @@ class Survival:
 
     # Losses, and other calls without parameters.
 
-    def around_loss(self, module, call, args, kwargs):
+    def around_loss(self, module: Module | None, call: Function, args: Arguments, kwargs: Named) -> Any:
         """A call of a module without parameters or, with None, of a function: what it is given has gradients of its own."""
         torch = self._torch
         if self._hooks.is_inside or torch._C._current_graph_task_id() != -1 or not torch.is_grad_enabled():
@@ -236,7 +257,7 @@ class Survival:
         with self._hooks.as_one_call():
             return self._made(module, places, call, args, kwargs)
 
-    def watch_losses(self):
+    def watch_losses(self) -> None:
         """PyTorch's functions that are losses, by whatever way they are called."""
         torch = self._torch
         functional = torch.nn.functional
@@ -244,41 +265,37 @@ class Survival:
         names = [it for it in dir(functional) if (it.endswith("_loss") or it in _LOSSES) and not it.startswith("_")]
         originals = {it: getattr(functional, it) for it in names}
 
-        def wrapped(name, function):
+        def wrapped(name: str, function: Function) -> Function:
             call = functools.partial(self._cross_entropy, function) if name == "cross_entropy" else function
 
             @functools.wraps(function)
-            def loss(*args, **kwargs):
+            def loss(*args: Any, **kwargs: Any) -> Any:
                 if torch.compiler.is_compiling():
                     return function(*args, **kwargs)
                 return self.around_loss(None, call, args, kwargs)
 
             return loss
 
-        for name, function in originals.items():
-            setattr(functional, name, wrapped(name, function))
-        replaced = {it: getattr(functional, it) for it in names}
+        ours = [patch.put(functional, name, wrapped(name, function)) for name, function in originals.items()]
         script = torch.jit.script
 
-        @functools.wraps(script)
-        def scripted(*args, **kwargs):
+        def scripted(*args: Any, **kwargs: Any) -> Any:
             # It compiles what it finds by these names.
-            for name, function in originals.items():
-                setattr(functional, name, function)
+            away = [it for it in ours if it.undo()]
             try:
                 return script(*args, **kwargs)
             finally:
-                for name, function in replaced.items():
-                    setattr(functional, name, function)
+                for it in away:
+                    it.redo()
 
-        torch.jit.script = scripted
+        patch.put(torch.jit, "script", scripted)
 
-    def _cross_entropy(self, original, *args, **kwargs):
+    def _cross_entropy(self, original: Function, *args: Any, **kwargs: Any) -> Any:
         self._has_cross_entropy = True
         return (self._of_chunks if self._in_chunks else original)(*args, **kwargs)
 
     @contextlib.contextmanager
-    def _chunks(self):
+    def _chunks(self) -> Iterator[None]:
         """Cross-entropies inside are computed some rows at a time."""
         self._in_chunks = True
         try:
@@ -288,11 +305,11 @@ class Survival:
 
     # Backward.
 
-    def keeps_graph(self):
+    def keeps_graph(self) -> bool:
         """Whether PyTorch is to keep the graph of the backward pass that begins, so that it can be made again."""
         return self._pass.is_kept_by_us
 
-    def around_backward(self, run, tensors, grad_tensors):
+    def around_backward(self, run: Backward, tensors: Any, grad_tensors: Any) -> Any:
         torch, pending = self._torch, list(self._pending)
         # One inside another is a checkpoint's.
         if not pending or torch._C._current_graph_task_id() != -1:
@@ -310,7 +327,7 @@ class Survival:
             self._used = list(self._pass.calls) if is_over else []
             self._pass.end()
 
-    def _one_pass(self, run, tensors, grad_tensors, before):
+    def _one_pass(self, run: Backward, tensors: Any, grad_tensors: Any, before: Any) -> Any:
         try:
             return run(tensors, grad_tensors)
         except RuntimeError as raised:
@@ -331,7 +348,7 @@ class Survival:
             raise error
         self._write(way=way, error=error, seconds=time.time() - began, phase="backward")
 
-    def graph_is_used_up(self, tensors):
+    def graph_is_used_up(self, tensors: Any) -> None:
         """After a backward pass whose graph the script does not keep."""
         if self._torch._C._current_graph_task_id() == -1:
             for call in self._used:
@@ -339,7 +356,7 @@ class Survival:
                 call.is_done_with()
             self._used = []
 
-    def _backward_again(self, tensors, grad_tensors, before):
+    def _backward_again(self, tensors: Any, grad_tensors: Any, before: Any) -> Any:
         """Makes the pass again for what has no gradient yet. Its graph is whole; calls are made again for what they let go of."""
         torch, options = self._torch, self._hooks.backward_options
         if options["create_graph"] or options["others"]:
@@ -384,7 +401,7 @@ class Survival:
             self._pass.calls[call] = None
         return way
 
-    def _in_parts_again(self, tensors, grad_tensors, calls, leaves, left):
+    def _in_parts_again(self, tensors: Any, grad_tensors: Any, calls: list[Call], leaves: Any, left: _Left) -> Any:
         """The same, call by call: in parts of its batch where that can be, else with its cross-entropy some rows at a time.
         Returns in how many parts the largest was."""
         torch = self._torch
@@ -441,9 +458,10 @@ class Survival:
             if not roots:
                 return parts
 
-    def _call_again_in_parts(self, call, gradients, left, batch):
+    def _call_again_in_parts(self, call: Call, gradients: Any, left: _Left, batch: Any) -> tuple[Any, ...]:
         """The gradients of its inputs, and in how many parts it was made."""
         self._make_room()
+        inputs: dict[int, Any]
         inputs, counted = {}, [0]
         try:
             if batch is not None:
@@ -458,7 +476,9 @@ class Survival:
             batch[-1].check()
         return inputs, counted[0]
 
-    def _part_again(self, call, gradients, left, batch, start, end, inputs, counted):
+    def _part_again(
+        self, call: Call, gradients: Any, left: _Left, batch: Any, start: int, end: int, inputs: Any, counted: Any
+    ) -> None:
         """Samples `start..end`, in halves if they do not fit: what got its gradient of all of them gets none of a half."""
         whole, along, way, draws = batch
         if end - start < whole:  # The whole has been tried.
@@ -486,7 +506,7 @@ class Survival:
 
     # What both need.
 
-    def _batch_of(self, made, call, args, kwargs):
+    def _batch_of(self, made: Call, call: Function, args: Arguments, kwargs: Named) -> tuple[Any, ...] | None:
         """The batch's size, along what each input has it, how parts belong together, and what they draw; None if parts give other numbers."""
         module, torch = made.module(), self._torch
         if module is None or next(module.parameters(), None) is None or _has_batch_norm(torch, module):
@@ -506,12 +526,12 @@ class Survival:
         draws = Draws(torch) if made.drew or not is_exact(torch, module) else None
         return None if way is None else (*way.batch_of(torch, args, kwargs, whole), way, draws)
 
-    def _why_no_parts(self, calls):
+    def _why_no_parts(self, calls: Iterable[Call]) -> str:
         if any(it.module() is not None and _has_batch_norm(self._torch, it.module()) for it in calls):
             return "it does not fit with all that backward needs on the host, and its batch-norm would see other numbers in parts of the batch"
         return "it does not fit with all that backward needs on the host, nor in parts of the batch"
 
-    def _make_room(self, but=None):
+    def _make_room(self, but: Any = None) -> None:
         """Calls that wait for backward let go of what they saved, and the allocator's cache goes."""
         for it in list(self._pending):
             if it is not but and it.can_be_made_again():
@@ -520,15 +540,16 @@ class Survival:
         if self._torch.cuda.is_initialized():
             self._torch.cuda.empty_cache()
 
-    def _ran_out(self, error):
+    def _ran_out(self, error: BaseException) -> bool:
         return isinstance(error, self._torch.OutOfMemoryError) or any(it in str(error) for it in _LIKE_RUNNING_OUT)
 
-    def optimizer_failed(self, error):
+    @guarded
+    def optimizer_failed(self, error: BaseException) -> None:
         """An optimizer's step raised."""
         if self._ran_out(error):
             self._write(refused="the optimizer's step may be half applied", error=error, phase="optimizer")
 
-    def _write(self, error=None, **fields):
+    def _write(self, error: BaseException | None = None, **fields: Any) -> None:
         if "refused" in fields:
             self._oom.was_refused()
         else:
@@ -538,7 +559,7 @@ class Survival:
         self._recording.write("redone", step=self._step_of(), user_frame=place, asked=asked.group(1) if asked else "", **fields)
 
 
-def _without_donated_buffers():
+def _without_donated_buffers() -> None:
     """Compiled models write over what they saved, unless they are told that a graph may be kept. They then refuse to keep it."""
     from torch._functorch import config
 
@@ -546,17 +567,17 @@ def _without_donated_buffers():
         config.donated_buffer = False
 
 
-def _marks(calls, others):
+def _marks(calls: Iterable[Call], others: Any) -> Any:
     """Of every parameter whose gradient is to come: which one it has."""
     leaves = {id(it): it for it in (*(leaf for call in calls for leaf in call.leaves()), *others)}
     return {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, it in leaves.items()}
 
 
-def _has_batch_norm(torch, module):
+def _has_batch_norm(torch: Torch, module: Module) -> bool:
     return any(isinstance(it, torch.nn.modules.batchnorm._NormBase) for it in module.modules())
 
 
-def _uneven(bounds):
+def _uneven(bounds: Bounds) -> Bounds:
     """The same number of parts, not all of one size."""
     ends = [end for _, end in bounds]
     if len({end - start for start, end in bounds}) == 1 and 1 < len(bounds) and 1 < ends[0]:
@@ -564,7 +585,7 @@ def _uneven(bounds):
     return list(zip([0, *ends], ends))
 
 
-def _are_mixed(reached):
+def _are_mixed(reached: Any) -> bool:
     """Whether a backward pass from one of these calls goes through another one, or from one of its outputs through another."""
     for call, edges in reached.calls.items():
         nodes = {it.node for it in edges.values()}
@@ -575,7 +596,7 @@ def _are_mixed(reached):
     return False
 
 
-def _gather(gradients, number, part, dimension, whole, start):
+def _gather(gradients: Any, number: int, part: Tensor, dimension: int, whole: int, start: int) -> None:
     """Adds to the gradients of a call's inputs what one of them, or samples of it, got."""
     if dimension is None:
         gradients[number] = part if number not in gradients else gradients[number] + part
@@ -593,20 +614,20 @@ class _Shared:
     What they get from beside the calls comes from the nodes that use them there.
     """
 
-    def __init__(self, reached, wanted, theirs):
+    def __init__(self, reached: graph.Reached, wanted: Any, theirs: Any) -> None:
         of_calls = {id(it.variable) for it in theirs if hasattr(it, "variable")}
         self._ids = {id(it) for it in wanted if id(it) in of_calls}
         self.nodes = [it for it in reached.uses if any(self._is_shared(below) for below, _ in it.next_functions)] if self._ids else []
         if any(it in theirs or reached.uses[it] != {0} for it in self.nodes):
             raise CannotRedo("its loss uses parameters beside the model's call")
 
-    def __contains__(self, leaf):
+    def __contains__(self, leaf: object) -> bool:
         return id(leaf) in self._ids
 
-    def _is_shared(self, node):
+    def _is_shared(self, node: Any) -> bool:
         return hasattr(node, "variable") and id(node.variable) in self._ids
 
-    def accumulate(self, torch, gradients):
+    def accumulate(self, torch: Torch, gradients: Any) -> None:
         """Runs these nodes, with the gradient of what each returned."""
         for node, gradient in zip(self.nodes, gradients):
             if gradient is None:
@@ -620,19 +641,19 @@ class _Shared:
 class _Left:
     """Which parameters have not got their gradient since `before`."""
 
-    def __init__(self, before, ids=None, is_undone=False):
+    def __init__(self, before: dict[Tensor, Any], ids: set[int] | None = None, is_undone: bool = False) -> None:
         self._before = before
         self.is_undone = is_undone  # Gradients came in several parts each, and have been taken back.
         if ids is None:
             ids = {key for key, (it, grad, version) in before.items() if _is_same(it, grad, version)}
         self._ids = ids
 
-    def has(self, parameter):
+    def has(self, parameter: Tensor) -> bool:
         if id(parameter) not in self._before:
             raise CannotRedo("a gradient goes to a parameter that is in none of its models")
         return id(parameter) in self._ids
 
-    def undo(self):
+    def undo(self) -> None:
         """Takes back what came since: then all of them are left."""
         for it, grad, version in self._before.values():
             if not _is_same(it, grad, version):
@@ -641,27 +662,27 @@ class _Left:
                 it.grad = None
         self._ids, self.is_undone = set(self._before), True
 
-    def has_moved(self):
+    def has_moved(self) -> bool:
         """Whether any of them got a gradient."""
         return any(not _is_same(*self._before[key]) for key in self._ids)
 
-    def as_they_are(self):
+    def as_they_are(self) -> _Left:
         """The same, to be asked later which of them got a gradient from now on."""
         now = {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, (it, _, _) in self._before.items()}
         return _Left(now, self._ids, self.is_undone)
 
-    def of_these(self):
+    def of_these(self) -> _Left:
         """Those of them that have still not got one."""
         return _Left(self._before, {key for key in self._ids if _is_same(*self._before[key])}, self.is_undone)
 
 
-def _is_same(parameter, gradient, version):
+def _is_same(parameter: Tensor, gradient: Tensor | None, version: int | None) -> bool:
     return parameter.grad is gradient and (gradient is None or gradient._version == version)
 
 
-def _without_frames(error):
+def _without_frames(error: E) -> E:
     """The same error; what it ran through is let go of, and with it the tensors there."""
-    seen = error
+    seen: BaseException | None = error
     while seen is not None:
         traceback.clear_frames(seen.__traceback__)
         seen.__traceback__ = None

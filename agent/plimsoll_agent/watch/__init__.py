@@ -6,8 +6,11 @@
     device    one device: its room, its neighbours, what grows on it
     trackers  what W&B, MLflow and TensorBoard get, where the script uses them
     watcher   all devices, step by step; each alarm once
+    watching  starts a watcher and ends it; at most one at a time
     status    the file by which others see this run
 
 It reads counters of the allocator that are kept anyway, at the end of each step, and asks the driver at most once a
 second. Only where something grows is more looked at, once: the line that keeps it.
 """
+
+from __future__ import annotations

@@ -4,14 +4,20 @@ A `collections.deque` says how long it may get. Nothing else in Python does, so 
 is only seen once it has stopped growing.
 """
 
+from __future__ import annotations
+
 import collections
 import gc
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
 
 LOOKED_AT = 4
 """Elements of a queue that are looked into."""
 
 
-def still_to_come(torch):
+def still_to_come(torch: Torch) -> int:
     """Bytes of device memory that queues of fixed length will hold more than they do now, once they are full."""
     more = 0
     for it in gc.get_objects():
@@ -21,7 +27,7 @@ def still_to_come(torch):
     return more
 
 
-def _bytes(torch, element, depth=2):
+def _bytes(torch: Torch, element: Any, depth: int = 2) -> int:
     if isinstance(element, torch.Tensor):
         return element.untyped_storage().nbytes() if element.is_cuda else 0
     if depth == 0:

@@ -1,6 +1,15 @@
 """One device: its room, its neighbours, what grows on it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from plimsoll_agent.watch.trend import Trend
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.run.memory import Place
+    from plimsoll_agent.watch.trend import Rise
 
 SKIPPED = 2
 """Steps at the beginning that say nothing: gradients and the state of an optimizer are made in them."""
@@ -32,16 +41,17 @@ fragmentation."""
 class Device:
     """What is known of one device of this process."""
 
-    def __init__(self, index):
+    def __init__(self, index: int) -> None:
         self.index = index
         self.lives, self.reserved_trend, self.needs = Trend(SKIPPED), Trend(SKIPPED), Trend(SKIPPED)
-        self.limit = self.total = self.free = self.in_reach = None
-        self.others = self.others_at_first = self.free_at_first = None
+        # What the driver and the allocator say, once they were asked.
+        self.limit = self.total = self.free = self.in_reach = self.others = self.free_at_first = 0
+        self.others_at_first: int | None = None
         self.split = self.retries = self.ooms = 0
         self.allocated = self.reserved = self.active = self.peak_allocated = self.peak_reserved = 0
-        self.retries_before = None
+        self.retries_before: int | None = None
 
-    def ask(self, torch):
+    def ask(self, torch: Torch) -> None:
         """Asks the driver and the allocator. Not in each step."""
         c = torch._C
         stats = c._cuda_memoryStats(self.index)
@@ -58,16 +68,16 @@ class Device:
         self.others = self.total - self.free - reserved
 
     @property
-    def room_is_unknown(self):
+    def room_is_unknown(self) -> bool:
         """Whether nobody has asked yet."""
-        return self.limit is None
+        return self.total == 0
 
     @property
-    def room(self):
+    def room(self) -> int:
         """The most that can be reserved: what PyTorch may take, or what is free beside what it has."""
         return min(self.limit, self.in_reach)
 
-    def step_ended(self, step, place):
+    def step_ended(self, step: int, place: Place) -> bool:
         """Takes in the counters at the end of a step. True if it is time to look for what grows."""
         i = self.index
         self.allocated, self.reserved = place.allocated[i], place.reserved[i]
@@ -78,7 +88,7 @@ class Device:
         self.needs.add(step, self.peak_allocated, count, self.peak_allocated)
         return is_time
 
-    def growth(self):
+    def growth(self) -> Rise | None:
         """The rise of what lives, if it is one that goes on; None."""
         found = self.lives.rise(lambda peak: BLOCKS_GROW * max(self.room - peak, 0), self.room)
         if found is None or NEEDS_MORE * found.amount < found.needed:
@@ -87,21 +97,21 @@ class Device:
             return self.lives.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
         return found
 
-    def pace(self):
+    def pace(self) -> int | None:
         """Bytes more that live after each step; 0 if it is no more, None while that is not known."""
         return self.lives.pace()
 
-    def runs_out_in(self, rise):
+    def runs_out_in(self, rise: Rise) -> int:
         """Steps from now until there is no room for what a step takes."""
         return int(max(self.room - self.peak_allocated, 0) / rise.per_step)
 
-    def drift(self):
+    def drift(self) -> Rise | None:
         """The rise of what steps need at most, if it is one that goes on and will soon be all there is; None."""
         if self.peak_allocated < NEARLY_ALL * self.room:
             return None
         return self.needs.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
 
-    def fragmentation(self):
+    def fragmentation(self) -> int | None:
         """The bytes that are free and of no use, when that is why memory was given back or is reserved more and more."""
         before, self.retries_before = self.retries_before, self.retries
         if before is not None and before < self.retries and SPLIT * self.room <= self.split:
@@ -111,11 +121,11 @@ class Device:
             return self.reserved - self.allocated
         return None
 
-    def over(self, expected):
+    def over(self, expected: int | None) -> bool:
         """Whether more is reserved than was expected."""
         return expected is not None and expected * MORE + SLACK < self.peak_reserved
 
-    def neighbour(self, expected):
+    def neighbour(self, expected: int | None) -> int | None:
         """What others took since the first steps, if too little is left for what this run takes; None."""
         if self.others_at_first is None:
             self.others_at_first, self.free_at_first = self.others, self.free

@@ -1,7 +1,13 @@
 """The largest free piece of what is reserved on each device."""
 
+from __future__ import annotations
+
 import inspect
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Torch
 
 SHARE = 0.001
 """Of the time, at most so much goes into looking."""
@@ -14,18 +20,19 @@ class Holes:
     """What was seen at the last look. There are looks only where PyTorch can list its blocks without the history of each (2.11
     can): with the history, a look takes seconds."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
         parameters = inspect.signature(torch.cuda.memory_snapshot).parameters
         self._can_look = "include_traces" in parameters
         self._next = 0.0
-        self._largest = {}
+        self._largest: dict[int, int] = {}
 
-    def look(self):
+    def look(self) -> None:
         """Now and then: the larger the heap, the less often."""
         began = time.perf_counter()
         if not self._can_look or began < self._next:
             return
+        found: dict[int, int]
         self._largest = found = {}
         for segment in self._torch.cuda.memory_snapshot(include_traces=False):
             device = segment["device"]
@@ -36,6 +43,6 @@ class Holes:
         ended = time.perf_counter()
         self._next = ended + max(SELDOM, (ended - began) / SHARE)
 
-    def largest(self, device):
+    def largest(self, device: int) -> int | None:
         """Bytes of the largest on this device; None if nobody has looked."""
         return self._largest.get(device)

@@ -4,21 +4,26 @@ One file a process, `<pid>.json`, in a folder that only its user can read. It is
 process; one that was left behind says itself that it is old: by the time at which its process began.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 import stat
 import sys
 import tempfile
+from typing import Any
+
+from plimsoll_agent import settings
 
 _BEGIN = b'{"format": 1, "pid": '
 """How every file of ours begins. The folder may be one of the user's, with files of theirs that are called by numbers."""
 
 
-def folder():
+def folder() -> str | None:
     """Where the files are; None if that is not ours alone."""
-    given = os.environ.get("PLIMSOLL_RUNNING")
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    given = settings.running()
+    runtime = settings.runtime_folder()
     if given:
         path = given
     elif runtime and _is_ours(runtime):
@@ -33,7 +38,7 @@ def folder():
     return path if all(_is_ours(it) for it in places) else None
 
 
-def _is_ours(path):
+def _is_ours(path: str) -> bool:
     try:
         found = os.lstat(path)
     except OSError:
@@ -44,7 +49,7 @@ def _is_ours(path):
 class Status:
     """The file of this process."""
 
-    def __init__(self, label):
+    def __init__(self, label: str | None) -> None:
         self.pid = os.getpid()
         self._folder = folder()
         if self._folder is not None:
@@ -58,10 +63,10 @@ class Status:
             "started": _started(),
             "label": label or _script(),
             "command": list(getattr(sys, "orig_argv", sys.argv)),
-            "rank": _number("RANK"),
+            "rank": settings.number("RANK"),
         }
 
-    def write(self, **fields):
+    def write(self, **fields: Any) -> None:
         """Writes the whole of it; a disk that is full is no matter of training."""
         if self._folder is None or os.getpid() != self.pid:
             return
@@ -73,7 +78,7 @@ class Status:
         except OSError:
             self.remove()
 
-    def remove(self):
+    def remove(self) -> None:
         """At the end of the process."""
         if self._folder is None or os.getpid() != self.pid:
             return
@@ -84,7 +89,7 @@ class Status:
                 os.unlink(it)
 
 
-def _beginning(path):
+def _beginning(path: str) -> bytes | None:
     """None if nothing is there; no bytes of ours if it cannot be read, or is no file."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
@@ -95,7 +100,7 @@ def _beginning(path):
         return b"?"
 
 
-def _started():
+def _started() -> int | None:
     try:
         with open("/proc/self/stat") as file:
             return int(file.read().rpartition(")")[2].split()[19])
@@ -103,11 +108,6 @@ def _started():
         return None
 
 
-def _script():
+def _script() -> str:
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     return os.path.basename(main) if main else "python"
-
-
-def _number(variable):
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdigit() else None

@@ -4,13 +4,20 @@ None of them is imported or started for that. A run of W&B gets the numbers with
 not moved; MLflow gets them without waiting; TensorBoard through a writer that the script has made.
 """
 
-import functools
+from __future__ import annotations
+
 import gc
 import sys
 import time
 import weakref
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Named
+    from plimsoll_agent.watch.device import Device
 
 EVERY = 10.0
 """Seconds between two times."""
@@ -26,12 +33,12 @@ _KNOWN = "_plimsoll_writers"
 class Trackers:
     """Those of this process."""
 
-    def __init__(self):
-        self._told_at = None
+    def __init__(self) -> None:
+        self._told_at: float | None = None
         self._writers = Writers()
 
     @guarded
-    def tell(self, step, devices, alarms):
+    def tell(self, step: int, devices: list[Device], alarms: list[Named]) -> None:
         """Every few seconds."""
         now = time.monotonic()
         if self._told_at is not None and now - self._told_at < EVERY:
@@ -49,11 +56,11 @@ class Trackers:
 class Writers:
     """TensorBoard's that the script has made and not closed."""
 
-    def __init__(self):
-        self._known = {}
+    def __init__(self) -> None:
+        self._known: dict[type[Any], weakref.WeakSet[Any]] = {}
 
     @guarded
-    def tell(self, numbers, step):
+    def tell(self, numbers: dict[str, float], step: int) -> None:
         """To each of them. One that is closed would open a file again if it were written to."""
         for module, name in WRITERS.items():
             kind = getattr(sys.modules.get(module), name, None)
@@ -64,27 +71,26 @@ class Writers:
                 for name, value in numbers.items():
                     writer.add_scalar(name, value, step)
 
-    def _find(self, kind):
+    def _find(self, kind: type[Any]) -> None:
         """Those that are there, by a look at everything that Python has, once a process; later ones say so themselves."""
         made = kind.__init__
         known = getattr(made, _KNOWN, None)
         if known is None:
             known = weakref.WeakSet()
 
-            @functools.wraps(made)
-            def init(writer, *args, **kwargs):
+            def init(writer: Any, *args: Any, **kwargs: Any) -> None:
                 made(writer, *args, **kwargs)
                 known.add(writer)
 
             setattr(init, _KNOWN, known)
-            kind.__init__ = init
+            patch.put(kind, "__init__", init)
             # Not `isinstance`, which asks an object for its class: some answer with a warning.
             known.update(it for it in gc.get_objects() if issubclass(type(it), kind))
         self._known[kind] = known
 
 
-def _numbers(devices, alarms):
-    found = {}
+def _numbers(devices: list[Device], alarms: list[Named]) -> dict[str, float]:
+    found: dict[str, float] = {}
     for device in devices:
         if device.room_is_unknown:
             continue
@@ -101,15 +107,15 @@ def _numbers(devices, alarms):
 
 
 @guarded
-def _wandb(numbers):
+def _wandb(numbers: dict[str, float]) -> None:
     run = getattr(sys.modules.get("wandb"), "run", None)
     if run is not None:
         run.log(numbers, commit=False)
 
 
 @guarded
-def _mlflow(numbers, step):
-    mlflow = sys.modules.get("mlflow")
+def _mlflow(numbers: dict[str, float], step: int) -> None:
+    mlflow: Any = sys.modules.get("mlflow")
     active = getattr(mlflow, "active_run", None)
     if active is not None and active() is not None:
         mlflow.log_metrics(numbers, step=step, synchronous=False)

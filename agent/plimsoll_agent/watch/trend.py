@@ -8,7 +8,13 @@ average of weights) moves it once. What fills up (a cache of shapes) moves it le
 Steps are kept in buckets, each twice as long once there are many, so that a run of any length is a hundred numbers.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MOST = 96
 """Buckets; half as many are left when neighbours are joined."""
@@ -34,7 +40,7 @@ class Rise:
 
     __slots__ = ("first", "steps", "amount", "per_step", "blocks", "needed", "floor", "to_come")
 
-    def __init__(self, first, steps, per_step, blocks, needed, floor, to_come):
+    def __init__(self, first: int, steps: int, per_step: float, blocks: int, needed: int, floor: int, to_come: float) -> None:
         self.first, self.steps, self.per_step = first, steps, per_step
         self.amount = int(per_step * steps)
         # How many blocks more there are, and by how much the most that a step took rose meanwhile.
@@ -47,10 +53,10 @@ class Rise:
 class _Bucket:
     __slots__ = ("first", "floor", "count", "peak")
 
-    def __init__(self, first, floor, count, peak):
+    def __init__(self, first: int, floor: int, count: int, peak: int) -> None:
         self.first, self.floor, self.count, self.peak = first, floor, count, peak
 
-    def take(self, floor, count, peak):
+    def take(self, floor: int, count: int, peak: int) -> None:
         if floor < self.floor:
             self.floor = floor
         if count < self.count:
@@ -62,17 +68,19 @@ class _Bucket:
 class Trend:
     """The ends of a run's steps, and what rises in them."""
 
-    def __init__(self, skip):
+    def __init__(self, skip: int) -> None:
         """`skip`: steps at the beginning that say nothing."""
         self._skip = skip
         self._width = 1
-        self._buckets = []
+        self._buckets: list[_Bucket] = []
+        self._open: _Bucket | None
         self._open, self._n_open = None, 0
         self._step = 0
         # The last step after which more lived than ever before, and the longest time between two such.
+        self._gaps: list[int]
         self._most, self._rose_at, self._gaps = 0, 0, []
 
-    def add(self, step, lives, count, peak):
+    def add(self, step: int, lives: int, count: int, peak: int) -> bool:
         """Takes in the end of one more step: bytes and blocks that live, and the most bytes so far. True when a
         bucket is full: then it is time to look."""
         if step <= self._skip:
@@ -95,7 +103,7 @@ class Trend:
             self._join()
         return True
 
-    def _join(self):
+    def _join(self) -> None:
         joined = []
         for left, right in zip(self._buckets[::2], self._buckets[1::2]):
             left.take(right.floor, right.count, right.peak)
@@ -103,11 +111,11 @@ class Trend:
         self._buckets, self._width = joined, 2 * self._width
 
     @property
-    def between_rises(self):
+    def between_rises(self) -> int:
         """Steps from one rise to the next, at most, of late."""
         return max(self._gaps, default=1)
 
-    def pace(self):
+    def pace(self) -> int | None:
         """By how much the floor rises with each step: 0 if it does not, None if there were too few steps."""
         n = len(self._buckets)
         if n < AT_ONCE:
@@ -115,7 +123,7 @@ class Trend:
         found = self._of(self._buckets[n // 2 :] if 2 * FEWEST <= n else self._buckets)
         return int(found.per_step) if found is not None else 0
 
-    def rise(self, enough, room):
+    def rise(self, enough: Callable[[int], float], room: int) -> Rise | None:
         """The longest stretch of steps up to now in which the floor rises, by more than `enough(peak)` where `peak` is
         the most that was needed before; None if there is none, or if it slows down so much that it will fit into `room`."""
         buckets = self._buckets
@@ -136,7 +144,7 @@ class Trend:
                 return found
         return None
 
-    def _of(self, buckets):
+    def _of(self, buckets: list[_Bucket]) -> Rise | None:
         n = len(buckets)
         if n < AT_ONCE:
             return None
@@ -159,7 +167,7 @@ class Trend:
         whole = self._width * len(tail)
         return self._found(tail, whole, amount / steps, counts[-1] - counts[0], floors[-1], to_come)
 
-    def _at_once(self, buckets):
+    def _at_once(self, buckets: list[_Bucket]) -> Rise | None:
         """Few steps: then each has to rise, about as much as the others."""
         rises = [b.floor - a.floor for a, b in zip(buckets, buckets[1:])]
         if min(rises) <= 0 or min(rises) < EVEN * max(rises) or rises[-1] < GOES_ON * max(rises):
@@ -169,6 +177,6 @@ class Trend:
         steps = self._width * len(rises)
         return self._found(buckets, steps, amount / steps, more, buckets[-1].floor, math.inf)
 
-    def _found(self, buckets, steps, per_step, blocks, floor, to_come):
+    def _found(self, buckets: list[_Bucket], steps: int, per_step: float, blocks: int, floor: int, to_come: float) -> Rise:
         needed = buckets[-1].peak - buckets[0].peak
         return Rise(buckets[0].first, steps, per_step, blocks, needed, floor, to_come)

@@ -5,11 +5,14 @@ in a file of the session, for the status file. Where something grows, the record
 a recording of them beside the alarm, which has the line that keeps it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import statistics
 import time
 from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.watch import bounds
@@ -17,6 +20,15 @@ from plimsoll_agent.watch.device import Device
 from plimsoll_agent.watch.holes import Holes
 from plimsoll_agent.watch.status import Status
 from plimsoll_agent.watch.trackers import Trackers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Named, Optimizer, Tensor, Torch
+    from plimsoll_agent.run.memory import Place
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.sampling import Sampling
+    from plimsoll_agent.watch.trend import Rise
 
 A_WHILE = 1.0
 """Seconds between two looks at what is not in the counters, and between two writes of the status file."""
@@ -39,7 +51,9 @@ MOST_ALARMS = 20
 class Watcher:
     """Watches one process."""
 
-    def __init__(self, torch, recording, sampling, optimizers, leave, label=None, expected=None, is_quiet=False):
+    def __init__(
+        self, torch: Torch, recording: Recording, sampling: Sampling, optimizers: Callable[[], list[Optimizer]], leave: Callable[[str], bool], label: str | None = None, expected: int | None = None, is_quiet: bool = False
+    ) -> None:
         """`leave(folder)` leaves a recording of the last steps there. `expected`: bytes that are reserved at most. A quiet one
         only leaves the file by which others see the run."""
         self.is_quiet = is_quiet
@@ -51,42 +65,44 @@ class Watcher:
         self._label = label
         self._expected = expected
         # Told what was said of each alarm.
-        self.hearers = []
+        self.hearers: list[Callable[[Named], object]] = []
         self._begin()
 
-    def _begin(self):
-        self._devices = []
+    def _begin(self) -> None:
+        self._devices: list[Device] = []
         self._step = 0
-        self._said = set()
+        self._said: set[tuple[str, int]] = set()
+        self._told: list[Named]
         self._told, self._n_told = [], 0
         # An earlier watch of this process has read what is there.
         self._read_to = self._size_of_told()
         self._asked_at = 0.0
-        self._seconds = deque(maxlen=32)
-        self._ended_at = None
+        self._seconds: deque[float] = deque(maxlen=32)
+        self._ended_at: float | None = None
         self._looked_at = 0.0
-        self._grows = None
+        self._grows: tuple[Device, Rise, int, float] | None = None
+        self._to_come: int | None
         self._to_come, self._filling_until = None, 0
-        self._categories = {}
+        self._categories: dict[int, dict[str, int]] = {}
         self._named_at = 0
         self._status = Status(self._label)
         self._holes = Holes(self._torch)
         self._trackers = Trackers()
 
-    def forked(self):
+    def forked(self) -> None:
         """In a forked child: a run of its own."""
         self._begin()
 
-    def start(self):
+    def start(self) -> None:
         """The process uses a device."""
         self._write_status()
 
-    def finish(self):
+    def finish(self) -> None:
         """The process ends."""
         self._status.remove()
 
     @guarded
-    def step_ended(self, step, place):
+    def step_ended(self, step: int, place: Place) -> None:
         """After each step; `place` has the counters."""
         now = time.perf_counter()
         if step <= self._step:
@@ -118,7 +134,7 @@ class Watcher:
             self._looked_at = now
             self._look_around()
 
-    def _look_around(self):
+    def _look_around(self) -> None:
         for device in self._devices:
             if device.room_is_unknown:
                 continue
@@ -136,7 +152,7 @@ class Watcher:
         if not self.is_quiet:
             self._trackers.tell(self._step, self._devices, self._told)
 
-    def _look_for_growth(self, device):
+    def _look_for_growth(self, device: Device) -> None:
         if ("watch/growth", device.index) in self._said:
             return
         rise = device.growth()
@@ -149,7 +165,7 @@ class Watcher:
         self._grows = (device, rise, self._step + steps, time.perf_counter() + SECONDS_SEEN)
         self._sampling.insist(True)
 
-    def _look_for_drift(self, device):
+    def _look_for_drift(self, device: Device) -> None:
         if not self._said.isdisjoint([("watch/growth", device.index), ("watch/drift", device.index)]):
             return
         rise = device.drift() if self._grows is None else None
@@ -163,7 +179,7 @@ class Watcher:
                 runs_out_at=self._step + device.runs_out_in(rise),
             )
 
-    def _is_filling(self, device, rise):
+    def _is_filling(self, device: Device, rise: Rise) -> bool:
         """Whether queues that will be full explain it, and there is room for that. Asked now and then: it takes a look at
         everything that Python has."""
         if self._step < self._filling_until:
@@ -181,7 +197,9 @@ class Watcher:
         self._filling_until = self._step + max(steps, A_FEW)
         return True
 
-    def _see_growth(self, now):
+    def _see_growth(self, now: float) -> None:
+        if self._grows is None:
+            return
         device, rise, until, latest = self._grows
         if self._step < until and now < latest:
             return
@@ -204,7 +222,7 @@ class Watcher:
         )
         self._ended_at = None  # What that took is no step's.
 
-    def _alarm(self, code, device, **fields):
+    def _alarm(self, code: str, device: Device, **fields: Any) -> None:
         if self.is_quiet or (code, device.index) in self._said:
             return
         self._said.add((code, device.index))
@@ -220,15 +238,15 @@ class Watcher:
             **fields
         )
 
-    def _name_categories(self):
+    def _name_categories(self) -> None:
         """What parameters, gradients and states take: at steps that are ever further apart."""
         if self._step < 2 * self._named_at:
             return
         self._named_at = self._step
-        found = {}
-        seen = set()
+        found: dict[int, dict[str, int]] = {}
+        seen: set[int] = set()
 
-        def add(kind, tensor):
+        def add(kind: str, tensor: Tensor | None) -> None:
             if isinstance(tensor, self._torch.Tensor) and tensor.is_cuda and id(tensor) not in seen:
                 seen.add(id(tensor))
                 of = found.setdefault(tensor.get_device(), dict.fromkeys(("parameters", "gradients", "optimizer"), 0))
@@ -244,14 +262,14 @@ class Watcher:
                     add("optimizer", value)
         self._categories = found
 
-    def _size_of_told(self):
+    def _size_of_told(self) -> int:
         try:
             return os.path.getsize(os.path.join(self._recording.session, "told.jsonl"))
         except OSError:
             return 0
 
     @guarded
-    def read_told(self):
+    def read_told(self) -> None:
         """What was made of our alarms."""
         try:
             with open(os.path.join(self._recording.session, "told.jsonl"), "rb") as file:
@@ -269,7 +287,7 @@ class Watcher:
                     heard(alarm)
         del self._told[:-MOST_ALARMS]
 
-    def _write_status(self):
+    def _write_status(self) -> None:
         self._status.write(
             updated=time.time(),
             step=self._step,
@@ -280,11 +298,11 @@ class Watcher:
             raises_alarms=not self.is_quiet,
         )
 
-    def _uuid(self, device):
+    def _uuid(self, device: Device) -> str | None:
         uuid = getattr(self._torch.cuda.get_device_properties(device.index), "uuid", None)
         return "GPU-%s" % uuid if uuid is not None else None
 
-    def _device(self, device):
+    def _device(self, device: Device) -> Named:
         categories = self._categories.get(device.index, {})
         if categories:
             categories = dict(categories, other=max(device.allocated - sum(categories.values()), 0))

@@ -50,6 +50,6 @@ seconds = {"on": [], "off": []}
 agent = sys.modules["plimsoll_agent.agent"].current() if toggles else None
 for i in range(blocks * (2 if toggles else 1)):
     if agent is not None:
-        agent._steps.watching = agent._watcher.step_ended if i % 2 == 0 else None
+        agent._steps.watching = agent.watching._watcher.step_ended if i % 2 == 0 else None
     seconds["on" if i % 2 == 0 or not toggles else "off"].append(block())
 print(json.dumps({"what": what, **seconds}))

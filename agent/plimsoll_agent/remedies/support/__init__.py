@@ -17,3 +17,5 @@
     optimizers       those that the script makes, with other options or in chunks
     other_optimizer  another optimizer in the place of the script's
 """
+
+from __future__ import annotations

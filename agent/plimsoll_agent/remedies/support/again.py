@@ -5,13 +5,20 @@ second run is another program: torch.compile makes a new one when sizes change, 
 first run leaves no graph. A gradient of a gradient cannot be had from it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support import rerun
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Module, Named, Torch
 
 _WITHOUT_CUDA_GRAPHS = {"reduce-overhead": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
@@ -19,13 +26,13 @@ _WITHOUT_CUDA_GRAPHS = {"reduce-overhead": None, "max-autotune": "max-autotune-n
 class Again:
     """`run`, a call of `module` or of a part of it, with everything as it is now: random numbers, precision."""
 
-    def __init__(self, torch, module, run):
+    def __init__(self, torch: Torch, module: Module, run: Function) -> None:
         self._torch, self._module, self._run = torch, module, run
         self._choices, self._autocast = HostRandom(), rerun.autocast_of(torch)
         self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda})
         self._states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(it) for it in self._devices)]
 
-    def __call__(self):
+    def __call__(self) -> Any:
         torch = self._torch
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng(devices=self._devices))
@@ -38,13 +45,15 @@ class Again:
             return self._run()
 
 
-def without_graph(torch, remedy, module, run, inputs, leaves, around=contextlib.nullcontext):
+def without_graph(
+    torch: Torch, remedy: str, module: Module, run: Function, inputs: Any, leaves: Any, around: Any = contextlib.nullcontext
+) -> Any:
     """What `run(inputs)` returns. It runs again when backward comes, for the gradients of `leaves` and of what in `inputs` wants
     one."""
     given = tensors_in(torch, inputs)
     leaves = list({id(it): it for it in (*leaves, *(it for it in given if it.requires_grad))}.values())
 
-    def run_again():
+    def run_again() -> tuple[Any, list[Any]]:
         # What comes from before must not be gone through from here.
         fresh = {id(it): it.detach().requires_grad_() for it in leaves if it.grad_fn is not None}
         instead = rebuilt(torch, inputs, lambda it: fresh.get(id(it), it))
@@ -64,7 +73,7 @@ def without_graph(torch, remedy, module, run, inputs, leaves, around=contextlib.
         is_made.append((it.is_floating_point() or it.is_complex()) and id(it) not in known)
         known.add(id(it))
 
-    def gradients_of(gradients):
+    def gradients_of(gradients: Any) -> Any:
         if [it._version for it in given if not it.is_inference()] != versions:
             raise unsuited(remedy, "%s: something is written into what it was given, before it runs again from that" % type(module).__name__)
         with torch.enable_grad(), around():
@@ -77,7 +86,7 @@ def without_graph(torch, remedy, module, run, inputs, leaves, around=contextlib.
     return rebuilt(torch, output, lambda it: handed.get(id(it), it))
 
 
-def gradients_at(torch, outputs, gradients, leaves):
+def gradients_at(torch: Torch, outputs: Any, gradients: Any, leaves: Any) -> Any:
     """The gradients of `leaves`, where `outputs` have these; None where there is none."""
     pairs = [(it, gradient) for it, gradient in zip(outputs, gradients) if gradient is not None and it.requires_grad]
     wanted = [it for it in leaves if it.requires_grad]
@@ -87,19 +96,17 @@ def gradients_at(torch, outputs, gradients, leaves):
     return [next(found) if it.requires_grad else None for it in leaves]
 
 
-def with_gradients(torch, remedy, tensors, leaves, gradients_of):
+def with_gradients(torch: Torch, remedy: str, tensors: Any, leaves: Any, gradients_of: Function) -> Any:
     """These tensors, which have no graph, with one: backward asks `gradients_of(gradients)` for the gradients of `leaves`, given
     those of the tensors, None where there is none."""
     return _function(torch).apply(remedy, gradients_of, len(tensors), *tensors, *leaves) if tensors else ()
 
 
-def _function(torch, made={}):
-    if torch in made:
-        return made[torch]
-
+@functools.cache
+def _function(torch: Torch) -> Any:
     class WithGradients(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, remedy, gradients_of, n, *tensors):
+        def forward(ctx: Any, remedy: str, gradients_of: Function, n: int, *tensors: Any) -> Any:
             ctx.set_materialize_grads(False)
             ctx.remedy, ctx.gradients_of, ctx.n = remedy, gradients_of, n
             # Said to be written into, they are handed on as they are, and not as views that nobody may write into.
@@ -107,7 +114,7 @@ def _function(torch, made={}):
             return tensors[:n]
 
         @staticmethod
-        def backward(ctx, *gradients):
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, Any, Any, Any, Any]:
             gradients_of, ctx.gradients_of = ctx.gradients_of, None
             if gradients_of is None:
                 raise unsuited(ctx.remedy, "this script: it runs backward twice through the same loss")
@@ -115,30 +122,28 @@ def _function(torch, made={}):
                 raise unsuited(ctx.remedy, "this script: it wants the gradient of a gradient")
             return (None, None, None, *[None] * ctx.n, *gradients_of(gradients))
 
-    made[torch] = WithGradients
     return WithGradients
 
 
-def without_cuda_graphs(torch):
+def without_cuda_graphs(torch: Torch) -> None:
     """From here on `torch.compile` records nothing in CUDA graphs. The memory of what a graph returns is written again when the graph runs
     again, for the next part; and what runs again in backward would be recorded in a thread in which no library was started, which CUDA forbids."""
     compile = torch.compile
 
-    @functools.wraps(compile)
-    def unrecorded(*args, mode=None, options=None, **kwargs):
+    def unrecorded(*args: Any, mode: Any = None, options: Named | None = None, **kwargs: Any) -> Any:
         if options and options.get("triton.cudagraphs"):
             options = {**options, "triton.cudagraphs": False}
         return compile(*args, mode=_WITHOUT_CUDA_GRAPHS.get(mode, mode), options=options, **kwargs)
 
-    torch.compile = unrecorded
+    patch.put(torch, "compile", unrecorded)
 
 
-def is_compiled(torch, module):
+def is_compiled(torch: Torch, module: Module) -> bool:
     """Whether the module, or a part of it, was given to torch.compile."""
     return any(is_compiled_itself(it) for it in module.modules())
 
 
-def is_compiled_itself(module):
+def is_compiled_itself(module: Module) -> bool:
     """Whether it was given to torch.compile, and not only a part of it."""
     is_one = type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
     return is_one or hasattr(module.forward, "_torchdynamo_orig_callable")

@@ -6,21 +6,30 @@ themselves (stages), the blocks are inside them. A model without such lists (a U
 the children of the same class of one module, outermost first.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Arguments, Module, Tensor, Torch
+
 FEWEST = 2
 
 
-def blocks_of(torch, root):
+def blocks_of(torch: Torch, root: Module) -> list[tuple[str, Module]]:
     """The blocks of `root` in the order of `named_modules`: `(name, module)`."""
     containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
     found = _search(root, containers, lambda parent: _kind(parent) in containers)
     return found or _search(root, containers, lambda parent: True)
 
 
-def own_parameters(root, blocks):
+def own_parameters(root: Module, blocks: list[Module]) -> list[tuple[Module, list[Tensor]]]:
     """(block, its parameters that no other block and nothing outside has)."""
     inside = {id(block): {id(it) for it in block.modules()} for block in blocks}
     anywhere = set().union(*inside.values())
-    counts = {}
+    counts: dict[Any, int] = {}
     for block in blocks:
         for it in block.parameters():
             counts[id(it)] = counts.get(id(it), 0) + 1
@@ -31,12 +40,12 @@ def own_parameters(root, blocks):
     return [(block, [it for it in block.parameters() if counts[id(it)] == 1]) for block in blocks]
 
 
-def _search(root, containers, may_hold):
+def _search(root: Module, containers: Arguments, may_hold: Callable[[Module], bool]) -> Any:
     found, todo, seen = [], [("", root)], set()
     while todo:
         name, parent = todo.pop(0)
         children = [(n, c) for n, c in parent.named_children() if id(c) not in seen]
-        counts = {}
+        counts: dict[Any, int] = {}
         for _, child in children:
             if _is_block(child, containers):
                 counts[_kind(child)] = counts.get(_kind(child), 0) + 1
@@ -52,13 +61,13 @@ def _search(root, containers, may_hold):
     return found
 
 
-def _is_block(module, containers):
+def _is_block(module: Module, containers: Arguments) -> bool:
     if _kind(module) in containers:
         return False
     return next(module.children(), None) is not None and next(module.parameters(), None) is not None
 
 
-def _kind(module):
+def _kind(module: Module) -> type[Any]:
     """Its class as it was written: `fully_shard` gives a module a class of its own."""
     kind = type(module)
     return kind.__mro__[2] if any(it.__name__ == "FSDPModule" for it in kind.__bases__) else kind

@@ -5,35 +5,45 @@ That a function calls a model is believed of what it can reach: its arguments, w
 reaches a model and calls none runs as it was written, too.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import threading
+from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import patch
 from plimsoll_agent.remedies.support.again import is_compiled_itself
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
 
-def reach_into(torch, hooks):
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
+
+
+def reach_into(torch: Torch, hooks: Hooks) -> None:
     """What is compiled from here on. PyTorch before 2.2 cannot compile a model in place."""
     if not hasattr(torch.nn.Module, "compile"):
         return
     compile, thread = torch.compile, threading.local()
 
-    def around(module, call, args, kwargs):
+    def around(module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         options = getattr(thread, "options", None)
         if options is not None and not is_compiled_itself(module):
             module.compile(**options)
         return call(*args, **kwargs)
 
-    @functools.wraps(compile)
-    def compiled(*args, **options):
+    def compiled(*args: Any, **options: Any) -> Any:
         result = compile(*args, **options)
-        function = options.pop("model", None) or (args[0] if args else None)
+        function: Any = options.pop("model", None) or (args[0] if args else None)
         if options.get("disable") or not _is_function(torch, function):
             return result
-        calls_model = []
+        calls_model: list[bool] = []
 
         @functools.wraps(result)
-        def either(*args, **kwargs):
+        def either(*args: Any, **kwargs: Any) -> Any:
             if hooks.is_inside or torch.compiler.is_compiling():
                 return result(*args, **kwargs)
             if not calls_model:
@@ -48,15 +58,15 @@ def reach_into(torch, hooks):
 
         return either
 
-    torch.compile = compiled
+    patch.put(torch, "compile", compiled)
     hooks.around_call(around, outermost=True)
 
 
-def _is_function(torch, it):
+def _is_function(torch: Torch, it: Any) -> bool:
     return inspect.isfunction(it) or inspect.ismethod(it) and not isinstance(it.__self__, torch.nn.Module)
 
 
-def _reached(function, args, kwargs):
+def _reached(function: Any, args: Arguments, kwargs: Named) -> Iterator[Any]:
     """The values that it can reach."""
     yield from (*args, *kwargs.values())
     if inspect.ismethod(function):
@@ -70,14 +80,14 @@ def _reached(function, args, kwargs):
     yield from (function.__globals__[it] for it in _names(function.__code__) if it in function.__globals__)
 
 
-def _names(code):
+def _names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for it in code.co_consts:
         if inspect.iscode(it):
             yield from _names(it)
 
 
-def _has_model(torch, value):
+def _has_model(torch: Torch, value: Any) -> bool:
     """Itself, or one of those in a list or a dictionary."""
     values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
     return any(isinstance(it, torch.nn.Module) and next(it.parameters(), None) is not None for it in values)

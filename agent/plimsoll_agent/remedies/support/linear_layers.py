@@ -1,7 +1,14 @@
 """The linear layers of a model, PyTorch's and transformers' own."""
 
+from __future__ import annotations
 
-def linear_layers(torch, model):
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Module, Torch
+
+
+def linear_layers(torch: Torch, model: Module) -> Any:
     """(layer, inputs, outputs) of the linear layers but the last one, which is the model's head."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     found = []
@@ -15,6 +22,6 @@ def linear_layers(torch, model):
     return [it for it in found if it[0] is not head]
 
 
-def is_transposed_linear(layer):
+def is_transposed_linear(layer: Module) -> bool:
     """Whether it is transformers' own linear layer, whose weight is the other way around."""
     return type(layer).__name__ == "Conv1D" and getattr(getattr(layer, "weight", None), "dim", int)() == 2

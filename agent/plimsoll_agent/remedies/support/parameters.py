@@ -1,11 +1,18 @@
 """Whether what a plan gives a remedy is what the remedy takes. Which that is, is in `remedies.table`."""
 
+from __future__ import annotations
+
 import difflib
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run.refusal import CannotApply
 
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Named
+    from plimsoll_agent.remedies.table import Takes
 
-def check(id, given, takes):
+
+def check(id: str, given: Named, takes: dict[str, Takes]) -> None:
     """Raises where a parameter in `given` is none of `takes`, has a value that is not allowed, or is missing."""
     for name, value in given.items():
         if name not in takes:
@@ -20,7 +27,7 @@ def check(id, given, takes):
             raise CannotApply("plimsoll: the plan has %s without %r: %s" % (id, name, it.expected))
 
 
-def _is_allowed(value, takes):
+def _is_allowed(value: Any, takes: Takes) -> bool:
     if takes.kind == "number":
         return _is_number(value, takes)
     if takes.kind == "numbers":
@@ -28,6 +35,6 @@ def _is_allowed(value, takes):
     return type(value) is str and (value in takes.words if takes.kind == "word" else value != "")
 
 
-def _is_number(value, takes):
+def _is_number(value: Any, takes: Takes) -> bool:
     # `True` is an `int`, too.
     return type(value) is int and takes.least <= value and (takes.most is None or value <= takes.most)

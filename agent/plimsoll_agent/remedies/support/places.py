@@ -10,12 +10,20 @@ that follows from the batch, or where numbers that are not cut with it go into a
 (attention over packed sequences, CTC over joined targets).
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import below
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from plimsoll_agent.kinds import Arguments, Module, Named, Operator, Tensor, Torch
 
 _READS = {"index_select", "gather", "take_along_dim"}
 _WRITES = {"scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "index_add", "index_add_", "index_copy",
@@ -27,7 +35,7 @@ _HARMLESS = {"bucketize", "searchsorted", "isin", "equal", "lift_fresh", "embedd
 
 
 @contextlib.contextmanager
-def looked_at(torch, remedy, module, given, along, axis=0):
+def looked_at(torch: Torch, remedy: str, module: Module, given: Any, along: Any, axis: int = 0) -> Iterator[None]:
     """While a call of `module` runs inside of it, refuses `remedy` before the first operation that takes samples by their number.
     `given`: what the call is given, of a part; `along`: of each of its tensors where the batch is, or None; `axis`: the batch's dimension."""
     below.entered(torch)
@@ -36,14 +44,14 @@ def looked_at(torch, remedy, module, given, along, axis=0):
 
 
 @functools.lru_cache(maxsize=1)
-def _mode_of(torch):
+def _mode_of(torch: Torch) -> type[Any]:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.weak import WeakIdKeyDictionary
 
     class Looking(TorchDispatchMode):
         is_plimsolls = True
 
-        def __init__(self, remedy, name, tensors, along, axis):
+        def __init__(self, remedy: str, name: str, tensors: Any, along: Any, axis: int) -> None:
             super().__init__()
             self._remedy, self._name, self._axis = remedy, name, axis
             self._made = WeakIdKeyDictionary()
@@ -52,7 +60,7 @@ def _mode_of(torch):
                 if dimension is not None:
                     self._of_batch[tensor] = True
 
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        def __torch_dispatch__(self, function: Operator, types: Any, args: Arguments = (), kwargs: Named | None = None) -> Any:
             kwargs = kwargs or {}
             given = [it for it in _tensors(torch, args, kwargs)]
             from_outside = [it for it in given if self._is_from_outside(it)]
@@ -70,12 +78,12 @@ def _mode_of(torch):
                 self._made[output] = True
             return output
 
-        def _is_from_outside(self, it):
+        def _is_from_outside(self, it: Any) -> bool:
             return _is_number(torch, it) and it not in self._made
 
-        def _look(self, function, args, kwargs, from_outside):
+        def _look(self, function: Operator, args: Arguments, kwargs: Named, from_outside: Any) -> None:
             name = _name(function) if function.namespace == "aten" else None
-            named = {it.name: kwargs.get(it.name, args[i] if i < len(args) else None) for i, it in enumerate(function._schema.arguments)}
+            named: Named = {it.name: kwargs.get(it.name, args[i] if i < len(args) else None) for i, it in enumerate(function._schema.arguments)}
             if name in _BY_LIST:
                 changed = [named["self"], named.get("values")]
                 for dimension, index in enumerate(named["indices"]):
@@ -88,11 +96,11 @@ def _mode_of(torch):
             elif not _keeps(torch, function) and name not in _HARMLESS and any(it not in self._of_batch and it.dim() for it in from_outside):
                 self._refuse()
 
-        def _refuse_if(self, dimension, tensor, changed):
+        def _refuse_if(self, dimension: int, tensor: Tensor, changed: Sequence[Any]) -> None:
             if dimension in (0, self._axis) and any(isinstance(it, torch.Tensor) and it in self._of_batch for it in changed):
                 self._refuse()
 
-        def _refuse(self):
+        def _refuse(self) -> None:
             raise unsuited(
                 self._remedy,
                 "%s: it takes samples by their number in the whole batch, as a graph does by its edges, and a part of the batch "
@@ -102,27 +110,27 @@ def _mode_of(torch):
     return Looking
 
 
-def _tensors(torch, args, kwargs):
+def _tensors(torch: Torch, args: Arguments, kwargs: Named) -> Any:
     return tensors_in(torch, (args, kwargs))
 
 
-def _is_number(torch, it):
+def _is_number(torch: Torch, it: Any) -> bool:
     """Whole numbers that could be places. Single bytes are masks."""
     return it.dtype in (torch.int16, torch.int32, torch.int64)
 
 
-def _name(function):
+def _name(function: Operator) -> str:
     return function._schema.name.removeprefix("aten::")
 
 
-def _keeps(torch, function):
+def _keeps(torch: Torch, function: Operator) -> bool:
     """Whether the numbers that come out are those that went in, or follow from each of them alone."""
     if function.namespace not in ("aten", "prims"):
         return False
     return torch.Tag.pointwise in function.tags or _is_view(function) or _name(function) in _KEEPS
 
 
-@functools.lru_cache(maxsize=None)
-def _is_view(function):
+@functools.cache
+def _is_view(function: Operator) -> bool:
     """Whether what comes out is a view of what goes in."""
     return any(it.alias_info is not None and not it.alias_info.is_write for it in function._schema.returns)

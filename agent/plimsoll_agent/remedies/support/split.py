@@ -6,7 +6,10 @@ whose first dimension is not the batch (in older code that is time), losses that
 a loss averages.
 """
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support import rerun
 from plimsoll_agent.remedies.support.rerun import statistics_kept
@@ -15,32 +18,37 @@ from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
-def batch_size(torch, args, kwargs, axis=0):
+    from plimsoll_agent.kinds import Arguments, Bounds, Function, Module, Named, Tensor, Torch
+
+
+def batch_size(torch: Torch, args: Arguments, kwargs: Named, axis: int = 0) -> int | None:
     """The size of the first dimension, or of another one, that the inputs have in common; None if there is no such thing."""
     sizes = [t.size(axis) for t in tensors_in(torch, (args, kwargs)) if t.dim() > axis]
     return max(set(sizes), key=lambda it: (sizes.count(it), -sizes.index(it))) if sizes else None
 
 
-def kind_of(torch, args, kwargs, whole):
+def kind_of(torch: Torch, args: Arguments, kwargs: Named, whole: int) -> Any:
     """What kind of call it is: of each tensor how many dimensions it has, and whether it is batched."""
     return tuple((t.dim(), t.dim() >= 1 and t.size(0) == whole) for t in tensors_in(torch, (args, kwargs)))
 
 
-def dimensions(torch, args, kwargs, whole, axis=0):
+def dimensions(torch: Torch, args: Arguments, kwargs: Named, whole: int, axis: int = 0) -> list[int | None]:
     """Along which dimension each of a call's tensors has the batch: `axis`, or the first one; None if it has none."""
 
-    def of(tensor):
+    def of(tensor: Tensor) -> int | None:
         return next((it for it in (axis, 0) if tensor.dim() > it and tensor.size(it) == whole), None)
 
     return [of(it) for it in tensors_in(torch, (args, kwargs))]
 
 
-def part_of(torch, args, kwargs, whole, start, end, along=None):
+def part_of(torch: Torch, args: Arguments, kwargs: Named, whole: int, start: int, end: int, along: Any = None) -> tuple[Arguments, Named]:
     """Samples `start..end` of every batched input; the others as they are. `along`: see `dimensions`."""
     along = iter(dimensions(torch, args, kwargs, whole) if along is None else along)
 
-    def cut(tensor):
+    def cut(tensor: Tensor) -> Tensor:
         dimension = next(along)
         if dimension is None:
             return tensor
@@ -50,17 +58,17 @@ def part_of(torch, args, kwargs, whole, start, end, along=None):
     return nested.rebuilt(torch, args, cut), nested.rebuilt(torch, dict(kwargs), cut)
 
 
-def bounds_of(whole, parts):
+def bounds_of(whole: int, parts: int) -> Bounds:
     """Where parts begin and end: their sizes differ by one at most, and the first ones are the larger."""
     size, more = divmod(whole, parts)
     ends = [size * i + min(i, more) for i in range(parts + 1)]
     return list(zip(ends, ends[1:]))
 
 
-def loss_in(torch, output):
+def loss_in(torch: Torch, output: Any) -> Any:
     """(key, loss) of an output that carries its own loss; (None, output) if it is one; None if there is none."""
 
-    def is_loss(value):
+    def is_loss(value: Any) -> bool:
         return isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
 
     if is_loss(output):
@@ -77,11 +85,11 @@ def loss_in(torch, output):
     return None
 
 
-def together(torch, outputs, sizes, axis=0):
+def together(torch: Torch, outputs: Any, sizes: Sequence[int], axis: int = 0) -> Any:
     """The outputs of the parts as one output of the whole batch, whose samples are along `axis` or the first dimension."""
     first = outputs[0]
 
-    def has_samples(dimension):
+    def has_samples(dimension: int) -> bool:
         return first.dim() > dimension and all(it.size(dimension) == size for it, size in zip(outputs, sizes))
 
     if isinstance(first, torch.Tensor):
@@ -119,11 +127,13 @@ def together(torch, outputs, sizes, axis=0):
 class Whole:
     """The output of a whole batch, filled part by part: no part waits for the last one."""
 
-    def __init__(self, torch, n_samples, axis):
+    def __init__(self, torch: Torch, n_samples: int, axis: int) -> None:
         self._torch, self._n, self._axis = torch, n_samples, axis
+        self._places: Any
+        self._first: Any
         self._first, self._places = None, None
 
-    def take(self, output, start, end, weight):
+    def take(self, output: Any, start: int, end: int, weight: float | None) -> bool:
         """Takes in the output of samples `start..end`; false if it is none that can be put together. `weight` is that of its
         loss; none if it has none."""
         torch, n = self._torch, end - start
@@ -143,15 +153,15 @@ class Whole:
                 whole.narrow(dimension, start * rows, n * rows).copy_(it.unflatten(0, (-1, n)) if it.dim() < whole.dim() else it)
         return True
 
-    def output(self):
+    def output(self) -> Any:
         """All of it."""
         wholes = iter(it.flatten(0, 1) if it.dim() > dims else it for (it, _, _), dims in zip(self._places, self._dims()))
         return nested.rebuilt(self._torch, self._first, lambda _: next(wholes))
 
-    def _dims(self):
+    def _dims(self) -> list[Any]:
         return [it.dim() for it in tensors_in(self._torch, self._first)]
 
-    def _place(self, it, n, weight):
+    def _place(self, it: Any, n: int, weight: Tensor) -> Any:
         """A tensor for all samples, along which dimension they are, and how many rows each has there."""
         shape = list(it.shape)
         if not shape:
@@ -168,12 +178,12 @@ class Whole:
         return it.new_empty([rows, self._n, *shape[1:]]), 1, 1
 
 
-def _beside(place):
+def _beside(place: Any) -> Any:
     """What all parts of a tensor have in common."""
     return place and (place[0].shape, *place[1:])
 
 
-def _is_plain(torch, output):
+def _is_plain(torch: Torch, output: Any) -> bool:
     """Nothing in it hides tensors, as a cache does, and no number is of a part only."""
     if output is None or isinstance(output, (torch.Tensor, str, bool)):
         return True
@@ -184,14 +194,14 @@ def _is_plain(torch, output):
     return nested.is_record(output) and all(_is_plain(torch, it) for it in nested.fields_of(output).values())
 
 
-def _is_flat(outputs, sizes):
+def _is_flat(outputs: Any, sizes: Sequence[int]) -> bool:
     """Whether each has equally many rows for each sample: time and batch in one dimension, as a loss wants them."""
     rows = [it.size(0) if it.dim() else 0 for it in outputs]
     return rows[0] > 0 and all(n % size == 0 and n // size == rows[0] // sizes[0] for n, size in zip(rows, sizes))
 
 
 @contextlib.contextmanager
-def undisturbed(torch, module):
+def undisturbed(torch: Torch, module: Module) -> Iterator[None]:
     """Nothing of what runs inside is seen afterwards: no gradient, no statistics, no random number used."""
     training, choices = [it for it in module.modules() if it.training], HostRandom()
     devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
@@ -206,12 +216,12 @@ def undisturbed(torch, module):
         choices.again()
 
 
-def is_cut_elsewhere(torch, module, size, run):
+def is_cut_elsewhere(torch: Torch, module: Module, size: int, run: Function) -> bool:
     """Whether layers that know which of their dimensions is the batch (recurrent ones, attention) see, while `run` calls
     the module with so many samples, another number of them, and that size where time should be."""
     found = []
 
-    def look(layer, given):
+    def look(layer: Module, given: Any) -> None:
         x = given[0] if given else None
         if isinstance(x, torch.Tensor) and x.dim() == 3:
             batch, time = (0, 1) if layer.batch_first else (1, 0)
@@ -227,7 +237,7 @@ def is_cut_elsewhere(torch, module, size, run):
     return any(found)
 
 
-def written_by(torch, module, run):
+def written_by(torch: Torch, module: Module, run: Function) -> str | None:
     """The name of the first of a module's own tensors that `run`, a call of it in the mode that it is in, writes into;
     None if there is none. Batch-norm's statistics and the vectors of spectral norms are not meant. Buffers are put back."""
     before = [(name, it, it._version, it.detach().clone()) for name, it in _buffers(torch, module)]
@@ -246,7 +256,7 @@ def written_by(torch, module, run):
     return found[0][0] if found else None
 
 
-def _buffers(torch, module):
+def _buffers(torch: Torch, module: Module) -> Iterator[Any]:
     norm = torch.nn.modules.batchnorm._NormBase
     for prefix, part in module.named_modules():
         for name, it in () if isinstance(part, norm) or rerun.is_spectral(torch, part) else part._buffers.items():
@@ -255,7 +265,7 @@ def _buffers(torch, module):
 
 
 @contextlib.contextmanager
-def _exact(torch):
+def _exact(torch: Torch) -> Iterator[None]:
     """Without TF32, whose rounding differs with the size of the batch by more than what is looked for."""
     before = []
     for place in (torch.backends.cudnn, torch.backends.cuda.matmul):
@@ -274,7 +284,7 @@ def _exact(torch):
             setattr(place, name, value)
 
 
-def close(torch, a, b):
+def close(torch: Torch, a: Any, b: Any) -> bool:
     """Equal up to what the number format can tell. NaN is equal to nothing."""
     low = torch.is_autocast_enabled(a.device.type) or a.dtype in (torch.bfloat16, torch.float16)
     tolerance = 3e-2 if low else 1e-3

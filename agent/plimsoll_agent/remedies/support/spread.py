@@ -16,35 +16,45 @@ A remedy that spreads gives `Spread` the parameters of an optimizer when the scr
 their place.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
-import functools
 import gc
 import os
 import random
 import sys
 import weakref
 import zlib
+from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.imitate import phantom, ranks
+from plimsoll_agent import patch
+from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.values import phantom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Note, Optimizer, Tensor, Torch
+    from plimsoll_agent.remedies.support.hooks import Hooks
 
 BUCKET = 25 << 20
 """Gradients of so many bytes are sent together."""
 _LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-def spread(torch, remedy, parameters, hooks, note):
+def spread(torch: Torch, remedy: str, parameters: Named, hooks: Hooks, note: Note) -> Spread | None:
     """The `Spread` of this process; None if it is no rank: a helper that the script started."""
     place = _place(parameters["gpus"])
     return Spread(torch, remedy, place, hooks, note) if place is not None else None
 
 
-def _place(world):
+def _place(world: int) -> tuple[int, int, str] | None:
     """(rank, world, address); None where nothing says which rank this is.
 
     A script must not take itself for a launcher's: what says so is taken away. Its device is the only one that it sees.
@@ -71,17 +81,19 @@ def _place(world):
 class Spread:
     """What this process has to do with the others."""
 
-    def __init__(self, torch, remedy, place, hooks, note):
+    def __init__(self, torch: Torch, remedy: str, place: tuple[int, int, str], hooks: Hooks, note: Note) -> None:
         self.torch, self.remedy, self.note = torch, remedy, note
         self.rank, self.world, self._address = place
         self._hooks = hooks
         hooks.on_shares = True
+        self._were_trained: weakref.WeakSet[Module]
+        self._ways: weakref.WeakKeyDictionary[Module, Any]
         self._ways, self._were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
-        self._spread = weakref.WeakKeyDictionary()
-        self._mine = set()
-        self._instead = {}
-        self._averaged = []
-        self._fresh = set()
+        self._spread: weakref.WeakKeyDictionary[Module, bool] = weakref.WeakKeyDictionary()
+        self._mine: set[int] = set()
+        self._instead: dict[int, Tensor] = {}
+        self._averaged: list[Tensor] = []
+        self._fresh: set[int] = set()
         self._n_calls = 0
         self._share, self._whole_of, self._together, self._added = _functions(torch, self)
         _same_random_numbers(torch, self._address)
@@ -90,14 +102,13 @@ class Spread:
         self._wrap_grad()
         self._wrap_save()
 
-    def before_optimizers(self, prepare):
+    def before_optimizers(self, prepare: Callable[[list[Module]], Any]) -> None:
         """`prepare(roots)` is called with the modules whose parameters an optimizer is made for, before it is; it
         answers what stands in the place of a parameter, by its `id`, and which are to be averaged by us."""
         optimizer_class = self.torch.optim.Optimizer
         make = optimizer_class.__init__
 
-        @functools.wraps(make)
-        def __init__(optimizer, params, defaults):
+        def __init__(optimizer: Optimizer, params: Any, defaults: Named) -> None:
             groups = [self._group(it) for it in params]
             given = [_bare(p) for it in groups for p in (it["params"] if isinstance(it, dict) else [it])]
             fresh = [p for p in given if id(p) not in self._mine]
@@ -109,15 +120,15 @@ class Spread:
             del fresh, given  # Whole parameters, which nobody else holds any more.
             make(optimizer, groups, defaults)
 
-        optimizer_class.__init__ = __init__
+        patch.put(optimizer_class, "__init__", __init__)
 
-    def _group(self, it):
+    def _group(self, it: Any) -> Any:
         if isinstance(it, dict):
             params = [it["params"]] if isinstance(it["params"], self.torch.Tensor) else it["params"]
             return dict(it, params=[self._group(p) for p in params])
         return (it[0], self.current(it[1])) if isinstance(it, tuple) else self.current(it)
 
-    def start(self):
+    def start(self) -> None:
         """Meets the others."""
         dist = self.torch.distributed
         if not dist.is_initialized():
@@ -126,7 +137,7 @@ class Spread:
             # Registered after what takes tensors apart, so it comes before.
             atexit.register(self._leave)
 
-    def _leave(self):
+    def _leave(self) -> None:
         """A group that Python's end takes apart ends the process with a signal instead of its code."""
         dist = self.torch.distributed
         # With an error the others may be in the middle of something, which NCCL would wait for.
@@ -134,7 +145,7 @@ class Spread:
         if dist.is_initialized() and not has_failed:
             dist.destroy_process_group()
 
-    def same_from_the_start(self, module):
+    def same_from_the_start(self, module: Module) -> None:
         """Weights that were drawn from numbers of a process's own become those of the first one."""
         with self.torch.no_grad():
             for it in [*module.parameters(), *module.buffers()]:
@@ -143,12 +154,12 @@ class Spread:
                 if sent.data_ptr() != it.data_ptr():
                     it.copy_(sent)
 
-    def current(self, parameter):
+    def current(self, parameter: Tensor) -> Any:
         """What stands in the place of a parameter that the script may have put into a list before it was spread."""
         reference, instead = self._instead.get(id(parameter), (None, parameter))
         return instead if reference is None or reference() is parameter else parameter
 
-    def _take(self, fresh, instead, averaged):
+    def _take(self, fresh: Any, instead: Any, averaged: Any) -> None:
         for parameter in fresh:
             replaced = instead.get(id(parameter), parameter)
             self._mine.add(id(replaced))
@@ -158,14 +169,14 @@ class Spread:
             self._averaged.append(parameter)
             parameter.register_post_accumulate_grad_hook(lambda it: self._fresh.add(id(it)))
 
-    def _is_spread(self, module):
+    def _is_spread(self, module: Module) -> bool:
         if not self._spread.get(module):
             self._spread[module] = any(id(p) in self._mine for p in module.parameters())
         return self._spread[module]
 
     # --- Calls of a model --------------------------------------------------------------------------------
 
-    def _around(self, module, call, args, kwargs):
+    def _around(self, module: Module, call: Function, args: Arguments, kwargs: Named) -> Any:
         torch = self.torch
         if not self._hooks.is_training(module) or not self._is_spread(module):
             return call(*args, **kwargs)
@@ -207,8 +218,8 @@ class Spread:
                 return nested.rebuilt(torch, output, lambda it: self._gathered(it, whole))
             return self._with_whole_loss(output, way.weights(kwargs, whole, start, end), whole, may_be_evaluation)
 
-    def _part(self, value, whole):
-        def cut(tensor):
+    def _part(self, value: Any, whole: int) -> Any:
+        def cut(tensor: Tensor) -> Any:
             is_batched = tensor.dim() >= 1 and tensor.size(0) == whole
             if tensor.requires_grad:
                 return self._share(tensor) if is_batched else self._whole_of(tensor)
@@ -217,7 +228,7 @@ class Spread:
 
         return nested.rebuilt(self.torch, value, cut)
 
-    def _gathered(self, tensor, whole):
+    def _gathered(self, tensor: Tensor, whole: int) -> Any:
         start, end = bounds(whole, self.world, self.rank)
         if tensor.dim() == 0 or tensor.size(0) != end - start:
             raise unsuited(
@@ -227,7 +238,7 @@ class Spread:
             )
         return self._together(tensor, whole)
 
-    def _with_whole_loss(self, output, weight, whole, keeps_all):
+    def _with_whole_loss(self, output: Any, weight: Tensor, whole: int, keeps_all: bool) -> Any:
         torch = self.torch
         key, loss = split.loss_in(torch, output)
         total = self._added(loss * weight)
@@ -236,7 +247,7 @@ class Spread:
         start, end = bounds(whole, self.world, self.rank)
         large = sum(t.numel() * t.element_size() for t in nested.tensors_in(torch, output)) * self.world > KEPT_BYTES
 
-        def whole_of(tensor):
+        def whole_of(tensor: Tensor) -> Any:
             is_batched = tensor.dim() and tensor.size(0) == end - start
             return self._together(tensor.detach(), whole) if is_batched and (keeps_all or not large) else None
 
@@ -250,14 +261,14 @@ class Spread:
         return type(output)(total if i == key else nested.rebuilt(torch, v, whole_of) for i, v in enumerate(output))
 
     @contextlib.contextmanager
-    def _own_random_numbers(self):
+    def _own_random_numbers(self) -> Iterator[None]:
         torch = self.torch
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(torch.initial_seed() + 1 + self._n_calls * self.world + self.rank)
             yield
 
-    def _compare(self, args, kwargs):
+    def _compare(self, args: Arguments, kwargs: Named) -> None:
         """That every process has the same batch."""
         torch = self.torch
         tensors = [t.detach() for t in nested.tensors_in(torch, (args, kwargs)) if t.numel()]
@@ -274,7 +285,7 @@ class Spread:
                 "seeded; seed them (torch.manual_seed, random.seed, numpy.random.default_rng(0))"
             )
 
-    def _say(self, module):
+    def _say(self, module: Module) -> None:
         modules = list(module.modules())
         if any(isinstance(it, self.torch.nn.modules.batchnorm._NormBase) and it.training for it in modules):
             self.note(
@@ -287,19 +298,20 @@ class Spread:
 
     # --- Gradients ---------------------------------------------------------------------------------------
 
-    def _around_backward(self, run, tensors, grad_tensors):
+    def _around_backward(self, run: Function, tensors: Any, grad_tensors: Any) -> Any:
         result = run(tensors, grad_tensors)
         if self._averaged:
             self._average()
         return result
 
-    def _average(self):
+    def _average(self) -> None:
         """What a backward pass has added to, in any process, is averaged over them."""
         torch, fresh = self.torch, self._fresh
         device = self._averaged[0].device
         flags = torch.tensor([id(it) in fresh for it in self._averaged], dtype=torch.int32, device=device)
         torch.distributed.all_reduce(flags, torch.distributed.ReduceOp.MAX)
         fresh.clear()
+        bucket: list[Tensor]
         bucket, size = [], 0
         for parameter, is_fresh in zip(self._averaged, flags.tolist()):
             if not is_fresh:
@@ -316,7 +328,7 @@ class Spread:
         if bucket:
             self._average_of(bucket)
 
-    def _average_of(self, gradients):
+    def _average_of(self, gradients: Any) -> None:
         torch = self.torch
         if len(gradients) == 1 and gradients[0].is_contiguous():
             torch.distributed.all_reduce(gradients[0].div_(self.world))
@@ -326,12 +338,11 @@ class Spread:
         for gradient, part in zip(gradients, flat.split([it.numel() for it in gradients])):
             gradient.copy_(part.view_as(gradient))
 
-    def _wrap_grad(self):
+    def _wrap_grad(self) -> None:
         autograd = self.torch.autograd
         grad = autograd.grad
 
-        @functools.wraps(grad)
-        def wrapped(outputs, inputs, *args, **kwargs):
+        def wrapped(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             asked = [inputs] if isinstance(inputs, self.torch.Tensor) else list(inputs)
             if any(id(it) in self._mine for it in asked):
                 raise unsuited(
@@ -341,49 +352,49 @@ class Spread:
                 )
             return grad(outputs, asked, *args, **kwargs)
 
-        autograd.grad = wrapped
+        patch.put(autograd, "grad", wrapped)
 
     # --- What a script saves -----------------------------------------------------------------------------
 
-    def _wrap_save(self):
+    def _wrap_save(self) -> None:
         """One file, written by the first process, with whole tensors in it."""
         torch = self.torch
         save = torch.save
 
-        @functools.wraps(save)
-        def wrapped(obj, f, *args, **kwargs):
+        def wrapped(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             is_on_disk = isinstance(f, (str, os.PathLike)) or isinstance(getattr(f, "name", None), str)
             if not is_on_disk:  # A pickle of a tensor, on its way to another process.
                 return save(obj, f, *args, **kwargs)
             obj = nested.rebuilt(torch, obj, whole_tensor)
             return save(obj, f, *args, **kwargs) if self.rank == 0 else None
 
-        torch.save = wrapped
+        patch.put(torch, "save", wrapped)
 
 
-def whole_tensor(tensor):
+def whole_tensor(tensor: Tensor) -> Any:
     """Of a tensor that is spread over the processes, all of it."""
     return tensor.full_tensor().cpu() if hasattr(tensor, "full_tensor") else tensor
 
 
-def bounds(whole, world, rank):
+def bounds(whole: int, world: int, rank: int) -> tuple[int, int]:
     """The samples of `rank`: shares differ by one at most, and the first ones are the larger."""
     size, more = divmod(whole, world)
     start = rank * size + min(rank, more)
     return start, start + size + (rank < more)
 
 
-def roots_of(torch, parameters):
+def roots_of(torch: Torch, parameters: list[Tensor]) -> list[Module]:
     """The smallest modules that hold these parameters and whose calls use them."""
     wanted = {id(it) for it in parameters}
     module_class = torch.nn.Module
     modules = [it for it in gc.get_objects() if issubclass(type(it), module_class) and "_modules" in it.__dict__]
     inner = {id(child) for it in modules for child in it._modules.values() if child is not None}
 
-    def holds(module):
+    def holds(module: Module) -> bool:
         return any(id(p) in wanted for p in module.parameters())
 
     containers = (torch.nn.ModuleList, torch.nn.ModuleDict)
+    roots: list[Module]
     todo, roots = [it for it in modules if id(it) not in inner and holds(it)], []
     while todo:
         module = todo.pop(0)
@@ -396,12 +407,12 @@ def roots_of(torch, parameters):
     return roots
 
 
-def _bare(parameter):
+def _bare(parameter: Tensor) -> Any:
     """Without its name."""
     return parameter[1] if isinstance(parameter, tuple) else parameter
 
 
-def _same_random_numbers(torch, address):
+def _same_random_numbers(torch: Torch, address: str) -> None:
     """What is not seeded begins with other numbers in each process: here with the same, other ones in the next run."""
     if phantom.is_here():
         return
@@ -412,13 +423,13 @@ def _same_random_numbers(torch, address):
         sys.modules["numpy"].random.seed(seed)
 
 
-def _functions(torch, spread):
+def _functions(torch: Torch, spread: Spread) -> tuple[Function, Function, Function, Function]:
     """`share`, `whole_of`, `together` and `added`: between what is the same everywhere and what is a process's own.
     Each is the backward of another, so that gradients of gradients are right too."""
     dist = torch.distributed
     world, rank = spread.world, spread.rank
 
-    def gather(tensor, whole):
+    def gather(tensor: Tensor, whole: int) -> Any:
         sizes = [end - start for start, end in (bounds(whole, world, it) for it in range(world))]
         longest = sizes[0]
         if tensor.size(0) < longest:
@@ -430,47 +441,47 @@ def _functions(torch, spread):
             return all
         return torch.cat([it[:size] for it, size in zip(all.chunk(world), sizes)])
 
-    def own(tensor):
+    def own(tensor: Tensor) -> Any:
         start, end = bounds(tensor.size(0), world, rank)
         return tensor[start:end]
 
     class Share(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, tensor):
+        def forward(ctx: Any, tensor: Tensor) -> Any:
             ctx.whole = tensor.size(0)
             return own(tensor).clone()
 
         @staticmethod
-        def backward(ctx, grad):
+        def backward(ctx: Any, grad: Any) -> Any:
             return Together.apply(grad, ctx.whole) / world
 
     class Together(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, tensor, whole):
+        def forward(ctx: Any, tensor: Tensor, whole: int) -> Any:
             return gather(tensor, whole)
 
         @staticmethod
-        def backward(ctx, grad):
+        def backward(ctx: Any, grad: Any) -> tuple[Any, Any]:
             return Share.apply(grad) * world, None
 
     class WholeOf(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, tensor):
+        def forward(ctx: Any, tensor: Tensor) -> Any:
             return tensor.clone()
 
         @staticmethod
-        def backward(ctx, grad):
+        def backward(ctx: Any, grad: Any) -> Any:
             return Added.apply(grad) / world
 
     class Added(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, tensor):
+        def forward(ctx: Any, tensor: Tensor) -> Any:
             total = tensor.clone()
             dist.all_reduce(total)
             return total
 
         @staticmethod
-        def backward(ctx, grad):
+        def backward(ctx: Any, grad: Any) -> Any:
             return WholeOf.apply(grad) * world
 
     return Share.apply, WholeOf.apply, Together.apply, Added.apply

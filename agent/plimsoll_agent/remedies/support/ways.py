@@ -1,9 +1,16 @@
 """How the parts of a model's batch belong together: found by trying, on two of its samples, apart and together."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from plimsoll_agent.remedies.support import places, split
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Torch
 
 KEPT_BYTES = 64 << 20
 """Outputs beside the loss are handed out if they are no larger."""
@@ -12,7 +19,7 @@ KEPT_BYTES = 64 << 20
 class Way:
     """How the parts of a model's batch belong together."""
 
-    def __init__(self, has_loss, weights=None, along=None):
+    def __init__(self, has_loss: bool, weights: Any = None, along: Any = None) -> None:
         self.has_loss = has_loss
         self.weights = weights
         self._along = along  # Where the first dimension is not the batch: of each tensor which one is.
@@ -20,10 +27,10 @@ class Way:
         self.is_alone = True  # The loss: no more of what the model returns has a part in what backward begins from.
 
     @property
-    def axis(self):
+    def axis(self) -> int:
         return 0 if self._along is None else 1
 
-    def batch_of(self, torch, args, kwargs, whole):
+    def batch_of(self, torch: Torch, args: Arguments, kwargs: Named, whole: int) -> tuple[Any, Any]:
         """How many samples the inputs of a call have, and along which dimension each has them."""
         if self._along is None:
             return whole, split.dimensions(torch, args, kwargs, whole)
@@ -31,7 +38,9 @@ class Way:
         return next(it.size(1) for it, dimension in pairs if dimension == 1), self._along
 
 
-def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
+def way_of(
+    torch: Torch, remedy: str, module: Module, call: Function, args: Arguments, kwargs: Named, whole: int, along: Any = None
+) -> Way:
     """Tries the model on two of its samples, apart and together. `along`: see `split.dimensions`."""
 
     choices = HostRandom()
@@ -39,7 +48,7 @@ def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
 
     cut = split.dimensions(torch, args, kwargs, whole) if along is None else along
 
-    def run(start, end):
+    def run(start: int, end: int) -> tuple[Any, Any]:
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         if axis == 0:
@@ -86,7 +95,7 @@ def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
     )
 
 
-def _with_uneven_labels(torch, kwargs, start):
+def _with_uneven_labels(torch: Torch, kwargs: Named, start: int) -> Any:
     """Half of the first sample's labels that count do not here: only so an average over labels shows."""
     labels = kwargs.get("labels")
     if not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point() or labels.size(1) < 4:
@@ -99,7 +108,7 @@ def _with_uneven_labels(torch, kwargs, start):
     return dict(kwargs, labels=labels)
 
 
-def with_one_label(torch, way, kwargs):
+def with_one_label(torch: Torch, way: Way, kwargs: Named) -> Any:
     """Of a part without a label that counts the loss is 0/0. It weighs nothing, but it is no number: one label counts."""
     if way.weights not in (_by_labels, _by_shifted_labels):
         return kwargs
@@ -110,15 +119,15 @@ def with_one_label(torch, way, kwargs):
     return dict(kwargs, labels=torch.where(last & has_none, 0, labels))
 
 
-def _by_shifted_labels(kwargs, whole, start, end):
+def _by_shifted_labels(kwargs: Named, whole: int, start: int, end: int) -> Any:
     return _share_of_labels(kwargs, whole, start, end, 1)
 
 
-def _by_labels(kwargs, whole, start, end):
+def _by_labels(kwargs: Named, whole: int, start: int, end: int) -> Any:
     return _share_of_labels(kwargs, whole, start, end, 0)
 
 
-def _share_of_labels(kwargs, whole, start, end, shift):
+def _share_of_labels(kwargs: Named, whole: int, start: int, end: int, shift: Any) -> Any:
     labels = kwargs.get("labels")
     if labels is None or getattr(labels, "ndim", 0) != 2 or labels.is_floating_point() or labels.size(0) != whole:
         return None
@@ -127,15 +136,15 @@ def _share_of_labels(kwargs, whole, start, end, shift):
     return counts[start:end].sum() / counts.sum()
 
 
-def _by_samples(kwargs, whole, start, end):
+def _by_samples(kwargs: Named, whole: int, start: int, end: int) -> Any:
     return (end - start) / whole
 
 
-def _as_a_sum(kwargs, whole, start, end):
+def _as_a_sum(kwargs: Named, whole: int, start: int, end: int) -> float:
     return 1.0
 
 
-def is_exact(torch, module):
+def is_exact(torch: Torch, module: Module) -> bool:
     """Whether parts of a batch give the very numbers of the whole."""
     modules = list(module.modules())
     dropout = any(isinstance(it, torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules)

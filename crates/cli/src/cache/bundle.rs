@@ -80,7 +80,7 @@ impl Bundle {
         self.root.join("lib")
     }
 
-    /// Where Python's bytecode of installed packages is kept from run to run.
+    /// Where Python's bytecode of installed packages and of the agent is kept from run to run.
     pub(crate) fn bytecode(&self) -> PathBuf {
         self.root.join("bytecode")
     }

@@ -25,8 +25,8 @@ use crate::{
 };
 
 /// The agent's modules that ask, one card and several.
-const QUESTIONS: &str = "plimsoll_agent.survey.card";
-const OF_SEVERAL: &str = "plimsoll_agent.survey.ranks";
+const QUESTIONS: &str = "plimsoll_agent.calibrate.card";
+const OF_SEVERAL: &str = "plimsoll_agent.calibrate.ranks";
 /// How the source of a card begins that this wrote.
 const WRITTEN_BY: &str = "measured here by plimsoll calibrate";
 /// The parts of a context may add up to so much more or less than a training held, and still tell the same.

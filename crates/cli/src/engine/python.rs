@@ -61,11 +61,11 @@ if spec is not None:
     if sys.argv[1:]:
         sys.path.insert(0, sys.argv[1])
         sys.dont_write_bytecode = True
-        from plimsoll_agent import support
+        from plimsoll_agent import torch_builds
         conda = os.path.join(sys.prefix, 'conda-meta')
         names = os.listdir(conda) if os.path.isdir(conda) else []
         torch['is_condas'] = any(it.startswith(('pytorch-', 'libtorch-')) for it in names)
-        torch['standing'], torch['why'] = support.verdict(spec.origin)
+        torch['standing'], torch['why'] = torch_builds.verdict(spec.origin)
 print()
 print(json.dumps({'executable': sys.executable, 'version': platform.python_version(),
                   'implementation': platform.python_implementation(), 'libc': ' '.join(platform.libc_ver()),
@@ -104,7 +104,7 @@ pub(crate) struct Support {
     pub(crate) why: String,
 }
 
-/// The agent's four words for it (`support.py`).
+/// The agent's four words for it (`torch_builds.py`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Standing {
     /// Predictions have been compared with GPUs.

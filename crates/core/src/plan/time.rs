@@ -81,7 +81,7 @@ fn speed(op: Op) -> Speed {
     }
 }
 
-/// Microseconds of the host for the small training step of `plimsoll calibrate` (`host_step` of `survey/card.py`), by the table: a test has
+/// Microseconds of the host for the small training step of `plimsoll calibrate` (`host_step` of `calibrate/card.py`), by the table: a test has
 /// what that step does.
 const HOST_STEP: f64 = 4130.0;
 /// Share of a link's or of NVLink's data sheet that copies reach.

@@ -72,7 +72,7 @@ impl Ranks {
     }
 
     /// What the script's environment has for it: what `torchrun` would have set, and the agent's own
-    /// (`agent/plimsoll_agent/imitate/ranks.py`).
+    /// (`agent/plimsoll_agent/ranks/imagined.py`).
     pub(crate) fn environment(self) -> Vec<Setting> {
         let number = |it: u32| OsString::from(it.to_string());
         match self {

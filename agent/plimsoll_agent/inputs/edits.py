@@ -1,0 +1,23 @@
+"""Files of the script's have another text: another number, as `plimsoll fit --find-max train.py:14=1..64` wants it, or the switches
+of a framework that are tried.
+
+What is asked for, `PLIMSOLL_EDITS`, lists the file, the byte, what stands there and what is to stand there. A file is written anew before
+the program reads it, into the layer that takes all its writes: the user's own stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+
+
+def write(asked: str) -> None:
+    """Called before the script is read; in a process that it starts the files are so already."""
+    for it in json.loads(asked):
+        path, start, was, new = it["file"], it["start"], it["was"].encode(), str(it["is"]).encode()
+        with open(path, "rb") as file:
+            text = file.read()
+        if len(text) == it["size"] and text[start : start + len(was)] == was:
+            with open(path, "wb") as file:
+                file.write(text[:start] + new + text[start + len(was) :])
+        elif text[start : start + len(new)] != new:  # Else a process before this one wrote it.
+            raise SystemExit("plimsoll: %r is not as it was when it was read; start again" % path)

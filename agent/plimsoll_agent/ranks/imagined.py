@@ -1,0 +1,417 @@
+"""One rank of a job whose other ranks are imagined.
+
+A launcher that would start many processes (`torchrun`, `accelerate launch`, `mp.spawn`) starts one of
+them, in the environment that it would have had among the others; and in that one the rendezvous is
+answered without them. Everything else is PyTorch's: its `ProcessGroupNCCL` with its streams and its
+bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, the store) is answered as
+if every other rank said what this one says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import sys
+import time
+import types
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.ranks import consolidation
+from plimsoll_agent.ranks.imagined_store import store_class
+from plimsoll_agent.ranks.object_collectives import Objects
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.values.phantom import finding_all, function, group_of, tell_group_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plimsoll_agent.kinds import Arguments, Function, Library, Named, Tensor, Torch
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.values.phantom import Phantom
+
+WORLD = "PLIMSOLL_WORLD"
+"""How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
+RANK = "PLIMSOLL_RANK"
+"""Which one runs; the first if it is not set."""
+ALL = "PLIMSOLL_ALL_RANKS"
+"""Set if every rank shall be a process."""
+DEVICES = "PLIMSOLL_DEVICES"
+"""How many devices the phantom has, if a launcher asks for more than the command line."""
+
+_imagine: Any = None
+"""Makes this process the one rank, if it is not yet: for one that was forked, or that goes on as a rank."""
+
+_C10D = "torch.distributed.distributed_c10d"
+_LAUNCHER = "torch.distributed.launcher.api"
+_CHECKPOINT = "torch.distributed.checkpoint."
+_RPC = "torch.distributed.rpc"
+
+
+def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
+    """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
+    # `torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports.
+    after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
+    after_import(consolidation.MODULE, consolidation.wrap)
+    _wrap_spawn(torch)
+    if not torch.distributed.is_available():
+        return
+    objects = Objects(sys.modules[_C10D], lambda: bool(os.environ.get(WORLD)), recording.note)
+    for name, by in objects.replacements().items():
+        _replace(torch, name, by)
+    _wrap_destroy(torch, phantom)
+    _tell_group_sizes(torch)
+    _wrap_reducer(torch)
+    _wrap_sync_batch_norm()
+    global _imagine
+    _imagine = functools.lru_cache(maxsize=None)(_Imagined(torch, recording).install)
+    if os.environ.get(WORLD):
+        _imagine()
+
+
+def _replace(torch: Torch, name: str, by: Any) -> None:
+    """In the module that defines it and in the one that people import it from."""
+    c10d = sys.modules[_C10D]
+    before = getattr(c10d, name)
+    patch.put(c10d, name, by)
+    if getattr(torch.distributed, name, None) is before:
+        patch.put(torch.distributed, name, by)
+
+
+def has_company(torch: Torch) -> bool:
+    """Whether other processes train together with this one: ranks that are not imagined."""
+    dist = torch.distributed
+    is_one_of_several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return is_one_of_several and not os.environ.get(WORLD)
+
+
+WATCHED_STEPS = 20
+"""After which what a step leaves to the watchdog has been seen often enough."""
+
+
+def wait_for_watchdog(step: int) -> None:
+    """PyTorch's thread looks every 100 ms for collectives that are done, and lets go of what they hold.
+
+    That it has looked after a step, and not in the middle of the next one, makes every run the same.
+    """
+    unseen = function("plimsoll_phantom_unseen")
+    if unseen is None or step > WATCHED_STEPS:
+        return
+    unseen.argtypes, unseen.restype = [], ctypes.c_size_t
+    end = time.monotonic() + 1.0
+    looked = False
+    while unseen() and time.monotonic() < end:
+        looked = True
+        time.sleep(0.005)
+    if looked:
+        time.sleep(0.005)  # It has our answer, and needs a moment to act on it.
+
+
+def _wrap_reducer(torch: Torch) -> None:
+    """DDP's reducer waits for futures, not for works, so its buckets are held until the watchdog has looked."""
+    make = getattr(torch.distributed, "Reducer", None)
+    holds = function("plimsoll_phantom_watchdog_holds")
+    if make is None or holds is None:
+        return
+
+    @functools.wraps(make, updated=())
+    def Reducer(*args: Any, **kwargs: Any) -> Any:
+        holds()
+        return make(*args, **kwargs)
+
+    patch.put(torch.distributed, "Reducer", Reducer)
+
+
+def _wrap_sync_batch_norm() -> None:
+    """It keeps the statistics of the ranks that have an input, by a mask; ours has one, and so have the others."""
+    batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
+    real = batch_norm.forward
+
+    def forward(ctx: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        with finding_all() if input.numel() else contextlib.nullcontext():
+            return real(ctx, input, *args, **kwargs)
+
+    patch.put(batch_norm, "forward", staticmethod(forward))
+
+
+def _wrap_destroy(torch: Torch, phantom: Phantom) -> None:
+    """Ending a group waits for PyTorch's watchdog thread, which the phantom lets wait for steps."""
+    destroy = sys.modules[_C10D].destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        phantom.finish()
+        return destroy(*args, **kwargs)
+
+    _replace(torch, "destroy_process_group", destroy_process_group)
+
+
+def _tell_group_sizes(torch: Torch) -> None:
+    """The phantom's NCCL cannot ask how many ranks a part of a group has. `new_group` names a part by its ranks
+    in Python, and a mesh (since PyTorch 2.10) in C++."""
+    color = sys.modules[_C10D]._process_group_color
+
+    @functools.wraps(color)
+    def _process_group_color(ranks: Any) -> Any:
+        result = color(ranks)
+        tell_group_size(result, len(list(ranks)))
+        return result
+
+    _replace(torch, "_process_group_color", _process_group_color)
+    group = torch._C._distributed_c10d.ProcessGroup
+    split = getattr(group, "split_group", None)
+    if split is None:
+        return
+
+    def split_group(self: Any, new_ranks: Any, *args: Any, **kwargs: Any) -> Any:
+        with group_of(len(list(new_ranks))):
+            return split(self, new_ranks, *args, **kwargs)
+
+    patch.put(group, "split_group", split_group)
+
+
+def chosen(world: int) -> Any:
+    """The number of the rank that runs, of `world`."""
+    text = os.environ.get(RANK, "")
+    return min(int(text), world - 1) if text.isdigit() else 0
+
+
+def environment(world: int, local_world: Any, rank: int) -> Named:
+    """What `torchrun` gives a rank, of `world` on machines of `local_world` devices."""
+    n_machines = -(-world // local_world)
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": rank % local_world,
+        "GROUP_RANK": rank // local_world,
+        "ROLE_RANK": rank,
+        "ROLE_NAME": "default",
+        "WORLD_SIZE": world,
+        "LOCAL_WORLD_SIZE": min(world, local_world),
+        "GROUP_WORLD_SIZE": n_machines,
+        "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_RUN_ID": "plimsoll",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
+        WORLD: world,
+        RANK: rank,
+        DEVICES: max(min(world, local_world), _devices()),
+    }
+
+
+def need_devices(count: int) -> None:
+    """The phantom has so many, before it is asked for the first time."""
+    os.environ[DEVICES] = str(count)
+
+
+def _devices() -> int:
+    text = os.environ.get(DEVICES, "")
+    return int(text) if text.isdigit() else 1
+
+
+# --- Launchers -------------------------------------------------------------------------------------
+
+
+def _wrap_launcher(module: Library, recording: Recording) -> None:
+    launch = module.elastic_launch.__call__
+
+    def __call__(self: Any, *args: Any) -> Any:
+        config, entry = self._config, self._entrypoint
+        local_world = config.nproc_per_node
+        given = os.environ.get(WORLD, "")
+        world = int(given) if given.isdigit() else config.min_nodes * local_world
+        if os.environ.get(ALL) or world < 2:
+            need_devices(max(local_world, _devices()))
+            return launch(self, *args)
+        rank = chosen(world)
+        if os.environ.get(RANK, "0") != str(rank):
+            sys.exit("there is no --rank %s among the %d ranks of this launch" % (os.environ[RANK], world))
+        mine = {name: str(value) for name, value in environment(world, local_world, rank).items()}
+        os.environ.update(mine)
+        if not isinstance(entry, str):
+            _imagine()
+            return {rank: entry(*args)}
+        # The launcher's process becomes the rank: nothing is left to supervise.
+        recording.withdraw()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execvp(entry, [entry, *args])
+
+    patch.put(module.elastic_launch, "__call__", __call__)
+
+
+def _wrap_spawn(torch: Torch) -> None:
+    """`mp.spawn` of one process for each device is a job of ranks; any other number may be anything."""
+    spawn: Any = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
+    start = spawn.start_processes
+
+    def start_processes(fn: Function, args: Arguments = (), nprocs: int = 1, *more: Any, **options: Any) -> Any:
+        if nprocs < 2 or os.environ.get(ALL) or nprocs != torch.cuda.device_count():
+            return start(fn, args, nprocs, *more, **options)
+        mine = {WORLD: str(nprocs), RANK: str(chosen(nprocs)), DEVICES: str(max(nprocs, _devices()))}
+        before = {name: os.environ.get(name) for name in mine}
+        os.environ.update(mine)
+        try:
+            return start(_Rank(fn, chosen(nprocs)), args, 1, *more, **options)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    patch.put(spawn, "start_processes", start_processes)
+    patch.put(torch.multiprocessing, "start_processes", start_processes)
+
+
+class _Rank:
+    """A spawned function that is told it is the process with number `rank`."""
+
+    def __init__(self, function: Function, rank: int) -> None:
+        self._function, self._rank = function, rank
+
+    def __call__(self, _index: Any, *args: Any) -> Any:
+        _imagine()
+        return self._function(self._rank, *args)
+
+
+# --- The one rank ------------------------------------------------------------------------------------
+
+
+class _Imagined:
+    """What `torch.distributed` is given instead of other ranks."""
+
+    def __init__(self, torch: Torch, recording: Recording) -> None:
+        self._torch = torch
+        self._dist = torch.distributed
+        self._c10d: Any = sys.modules[_C10D]
+        self._recording = recording
+        # C++ holds a store without holding its Python half.
+        self._stores: list[Any] = []
+
+    def install(self) -> None:
+        # These threads only look for other ranks that hang, through the store and so through Python.
+        for name in ("ENABLE_MONITORING", "DUMP_ON_TIMEOUT", "PROPAGATE_ERROR"):
+            os.environ.setdefault("TORCH_NCCL_" + name, "0")
+        self._store_class = store_class(self._dist)
+        self._replace("rendezvous", self._rendezvous)
+        patch.put(self._dist, "TCPStore", self._store_of_the_script())
+        self._replace("ProcessGroupGloo", self._gloo(self._c10d.ProcessGroupGloo))
+        self._replace("monitored_barrier", lambda *_, **__: None)
+        self._wrap_init(self._c10d.init_process_group)
+        after_import(_RPC, self._refuse_calls)
+        after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
+        after_import(_CHECKPOINT + "default_planner", self._believe_checkpoints)
+
+    def _replace(self, name: str, by: Any) -> None:
+        _replace(self._torch, name, by)
+
+    def _wrap_init(self, init: Any) -> None:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            try:
+                result = init(*args, **kwargs)
+            except BaseException as error:
+                frames.hide_ours(error)
+                raise
+            world, rank = self._c10d.get_world_size(), self._c10d.get_rank()
+            if 1 < world:
+                self._recording.note(
+                    "imagined-ranks",
+                    "this is rank %d of %d; the other ranks were imagined, and taken to send what this one sends "
+                    "(--rank for another one, --all-ranks to run every rank of this machine)" % (rank, world),
+                )
+            return result
+
+        patch.put(self._c10d, "init_process_group", init_process_group)
+        patch.put(self._dist, "init_process_group", init_process_group)
+
+    def _refuse_calls(self, module: Library) -> None:
+        """Functions that run in another process: what they compute there, an imagined one cannot."""
+
+        def init_rpc(*_: Any, **__: Any) -> None:
+            raise RuntimeError(
+                "torch.distributed.rpc calls functions in other ranks, and those of this run are imagined: "
+                "give plimsoll predict --all-ranks, which starts every rank of this machine"
+            )
+
+        patch.put(module, "init_rpc", init_rpc)
+
+    def _coordinate_checkpoints(self, module: Library) -> None:
+        """One rank plans what each saves, and tells it: here the one that runs."""
+        dist, wrapper = self._dist, module._DistWrapper
+        make = wrapper.__init__
+
+        def __init__(it: Any, group: Any, use_dist: Any, coordinator_rank: Any) -> None:
+            make(it, group, use_dist, dist.get_rank(group) if use_dist else coordinator_rank)
+
+        patch.put(wrapper, "__init__", __init__)
+
+    def _believe_checkpoints(self, module: Library) -> None:
+        """Each imagined rank says that it saves what this one does, which leaves parts of every tensor unsaved."""
+        patch.put(module, "_validate_global_plan", lambda *_: True)
+
+    def _rendezvous(self, url: Any, rank: int = -1, world_size: Any = -1, **_options: Any) -> Iterator[Any]:
+        """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""
+        from urllib.parse import parse_qsl, urlparse
+
+        query = dict(parse_qsl(urlparse(url).query))
+
+        def number(given: Any, name: str, variable: str) -> int:
+            for text in (given if given is not None and given >= 0 else None, query.get(name), os.environ.get(variable)):
+                if text is not None:
+                    return int(text)
+            raise ValueError("Error initializing torch.distributed using env:// rendezvous: environment variable "
+                             "%s expected, but not set" % variable)
+
+        rank, world_size = number(rank, "rank", "RANK"), number(world_size, "world_size", "WORLD_SIZE")
+        if not 0 <= rank < world_size:
+            raise ValueError("rank %d is not one of %d ranks" % (rank, world_size))
+        yield self._new_store(), rank, world_size
+
+    def _new_store(self) -> Any:
+        store = self._store_class()
+        self._stores.append(store)
+        return store
+
+    def _store_of_the_script(self) -> type:
+        """For scripts that make the store themselves; the real one waits for the others to connect."""
+        real: Any
+        imagined, real = self, self._dist.TCPStore
+
+        class TCPStore(real):
+            def __new__(cls, *_: Any, **__: Any) -> Any:
+                return imagined._new_store()
+
+        TCPStore.__qualname__ = real.__qualname__
+        TCPStore.__module__ = real.__module__
+        return TCPStore
+
+    def _gloo(self, real: Any) -> type:
+        """A group on the host. PyTorch's own fake one returns to each rank what it sent."""
+        fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
+
+        # It counts no collectives, which only other ranks would look at.
+        patch.put(fake, "_set_sequence_number_for_group", lambda _: None)
+        if not hasattr(fake, "options"):
+            # PyTorch 2.8 writes the group's name and ranks into them, for its log.
+            patch.put(fake, "options", types.SimpleNamespace())
+
+        class Check(type):
+            def __instancecheck__(cls, it: Any) -> bool:
+                return isinstance(it, (real, fake))
+
+        class ProcessGroupGloo(metaclass=Check):
+            def __new__(cls, _store: Any, rank: int, size: int, *_: Any, **__: Any) -> Any:
+                if hasattr(fake, "_create_internal"):
+                    return fake._create_internal(rank, size, fake.Options())
+                return fake(rank, size)  # Before PyTorch 2.10.
+
+        for name in ("_Options", "create_device", "create_default_device", "Options"):
+            if hasattr(real, name):
+                setattr(ProcessGroupGloo, name, getattr(real, name))
+        return ProcessGroupGloo

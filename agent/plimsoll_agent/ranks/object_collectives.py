@@ -1,0 +1,179 @@
+"""Python objects that ranks send each other over NCCL.
+
+On a phantom no bytes arrive at another rank, and an object that is half pickled cannot be read. Where
+the other ranks are processes, objects go through the group's store, which is real; where they are
+imagined, the list of who would have received stays as it is, and the report says so. Groups on the host
+(gloo) need this for imagined ranks only.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Named, Note, Torch
+
+
+class Objects:
+    """The object collectives of `torch.distributed`, in this process."""
+
+    def __init__(self, c10d: Torch, imagined: Any, note: Note) -> None:
+        self._c10d = c10d
+        self._imagined = imagined
+        self._note = note
+        self._counts: dict[Any, Any] = {}
+        # What this process sent last, and so what an imagined rank is taken to send.
+        self._sent: bytes | None = None
+
+    def replacements(self) -> Named:
+        """The functions, by name."""
+        names = (
+            "broadcast_object_list",
+            "send_object_list",
+            "recv_object_list",
+            "scatter_object_list",
+            "all_gather_object",
+            "gather_object",
+        )
+        return {name: self._instead_of(getattr(self._c10d, name), getattr(self, "_" + name)) for name in names}
+
+    def _instead_of(self, real: Function, ours: Any) -> Function:
+        @functools.wraps(real)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                given = signature.bind(*args, **kwargs)
+            except TypeError:
+                return real(*args, **kwargs)
+            group = self._group(given)
+            if group is None or not (self._imagined() or self._is_on_device(group)):
+                return real(*args, **kwargs)
+            # By position: the names of the arguments are PyTorch's affair.
+            given.apply_defaults()
+            return ours(real, *given.args)
+
+        signature = inspect.signature(real)
+        return call
+
+    def _group(self, given: Any) -> Any:
+        """The group of a call; None if this process is in none, which is the real function's affair."""
+        group = given.arguments.get("group") or (self._c10d._get_default_group() if self._c10d.is_initialized() else None)
+        is_in_it = group is not None and not self._c10d._rank_not_in_group(group)
+        return group if is_in_it else None
+
+    def _is_on_device(self, group: Any) -> bool:
+        # A host backend may be wanted all the same, and between processes that one is real.
+        return "cuda" in str(self._c10d._get_object_coll_device(group))
+
+    # Each has the arguments of the real function, after that function itself.
+
+    def _broadcast_object_list(
+        self, real: Function, object_list: Any, src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
+    ) -> Any:
+        group, source = self._with(group, src, group_src)
+        if self._imagined():
+            if group.rank() == source:
+                return real(object_list, src=src, group=group, device=device, group_src=group_src)
+            return self._unknown("broadcast_object_list")
+        key = self._key(group, "broadcast", source)
+        if group.rank() == source:
+            self._put(group, key, list(object_list))
+        else:
+            object_list[:] = self._take(group, key)
+
+    def _send_object_list(
+        self, real: Function, object_list: Any, dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, use_batch: bool = False
+    ) -> None:
+        group, target = self._with(group, dst, group_dst)
+        if self._imagined():
+            self._sent = pickle.dumps(list(object_list))
+        else:
+            self._put(group, self._key(group, "send", group.rank(), target), list(object_list))
+
+    def _recv_object_list(
+        self, real: Function, object_list: Any, src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, use_batch: bool = False
+    ) -> Any:
+        group, source = self._with(group, src, group_src)
+        if self._imagined():
+            sent: list[Any] = [] if self._sent is None else pickle.loads(self._sent)
+            if len(sent) == len(object_list):
+                object_list[:] = sent
+            else:
+                self._unknown("recv_object_list")
+        else:
+            object_list[:] = self._take(group, self._key(group, "send", source, group.rank()))
+        return self._c10d.get_global_rank(group, source)
+
+    def _scatter_object_list(
+        self, real: Function, out: Any, inputs: Any = None, src: Any = None, group: Any = None, group_src: Any = None
+    ) -> None:
+        group, source = self._with(group, src, group_src)
+        self._message(group, self._c10d.scatter, source, group_src=source)
+        key = self._key(group, "scatter", source)
+        if group.rank() == source:
+            out[0] = inputs[source]
+            if not self._imagined():
+                self._put(group, key, list(inputs))
+        elif self._imagined():
+            self._unknown("scatter_object_list")
+        else:
+            out[0] = self._take(group, key)[group.rank()]
+
+    def _all_gather_object(self, real: Function, object_list: Any, obj: Any, group: Any = None) -> None:
+        group, _ = self._with(group, None, 0)
+        if self._imagined():
+            # Not the real one: it would compare sizes on the device, which computes nothing.
+            data = pickle.dumps(obj)
+            object_list[:] = [pickle.loads(data) for _ in range(group.size())]
+            return
+        keys = [self._key(group, "gather", rank) for rank in range(group.size())]
+        self._put(group, keys[group.rank()], obj)
+        for rank, key in enumerate(keys):
+            object_list[rank] = self._take(group, key)
+
+    def _gather_object(
+        self, real: Function, obj: Any, object_gather_list: Any = None, dst: Any = None, group: Any = None, group_dst: Any = None
+    ) -> None:
+        group, target = self._with(group, dst, group_dst)
+        self._message(group, self._c10d.gather, target, group_dst=target)
+        everybody = [None] * group.size()
+        self._all_gather_object(real, everybody, obj, group)
+        if group.rank() == target:
+            object_gather_list[:] = everybody
+
+    def _message(self, group: Any, collective: Any, root: int, **to: Any) -> None:
+        """A byte goes the way that the objects would have gone: NCCL takes memory for it."""
+        torch = sys.modules["torch"]
+        device = self._c10d._get_object_coll_device(group)
+        byte = functools.partial(torch.zeros, 1, dtype=torch.uint8, device=device)
+        everybody = [byte() for _ in range(group.size())] if group.rank() == root else None
+        collective(byte(), everybody, group=group, **to)
+
+    def _with(self, group: Any, rank: Any, group_rank: Any) -> tuple[Any, Any]:
+        """The group, and the number in it of the rank that was named in one way or the other."""
+        group = group or self._c10d._get_default_group()
+        if group_rank is not None:
+            return group, group_rank
+        return group, self._c10d.get_group_rank(group, 0 if rank is None else rank)
+
+    def _key(self, group: Any, *what: Any) -> str:
+        """A name that both sides of this call, and of no other, arrive at."""
+        name = "/".join(map(str, ("plimsoll",) + what))
+        count = self._counts[id(group), name] = self._counts.get((id(group), name), 0) + 1
+        return "%s/%d" % (name, count)
+
+    def _put(self, group: Any, key: Any, value: Any) -> None:
+        self._c10d._get_process_group_store(group).set(key, pickle.dumps(value))
+
+    def _take(self, group: Any, key: Any) -> Any:
+        return pickle.loads(self._c10d._get_process_group_store(group).get(key))
+
+    def _unknown(self, name: str) -> None:
+        self._note(
+            "unknown-objects",
+            "%s was to bring Python objects from a rank that is imagined, and brought none; --all-ranks runs every "
+            "rank of this machine" % name,
+        )

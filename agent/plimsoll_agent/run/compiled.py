@@ -1,0 +1,49 @@
+"""The first call of `torch.compile`: from then on calls of modules are not seen, which it would trace through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.run.modules import Modules
+    from plimsoll_agent.run.recording import Recording
+
+
+class Compiled:
+    """Steps aside for what is compiled."""
+
+    def __init__(self, torch: Torch, modules: Modules, recording: Recording, is_live: Callable[[], bool]) -> None:
+        self._torch, self._modules, self._recording, self._is_live = torch, modules, recording, is_live
+        self.after: Callable[[], object] = lambda: None
+        """Called after each call, whatever it was asked."""
+
+    def install(self) -> None:
+        """Takes its place in PyTorch."""
+        compile, after = self._torch.compile, self.after
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs.get("disable"):
+                self._step_aside()
+            res = compile(*args, **kwargs)
+            after()
+            return res
+
+        patch.put(self._torch, "compile", wrapped)
+
+    @guarded
+    def _step_aside(self) -> None:
+        if self._is_live():
+            self._modules.step_aside()
+            is_first = self._recording.note(
+                "torch-compile",
+                "the script uses torch.compile: from there on the recording has no module paths and no "
+                "forward phases",
+            )
+            if is_first:
+                self._recording.write("compiles")

@@ -1,0 +1,98 @@
+"""What follows from an error that nobody caught, and from memory that ran out: what is left of the process may wait for ever.
+
+`uncaught` notices them. On a phantom the process is ended then, unless it goes on; on the machine's own device it is left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.run import uncaught
+from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function, Torch
+    from plimsoll_agent.run.ending import Ending
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.oom import OutOfMemory
+    from plimsoll_agent.run.phases import Phases
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.stopping import Stopping
+    from plimsoll_agent.run.sudden_end import SuddenEnd
+
+
+class Failures:
+    """Tells the end of the process, and whoever waits for it, what failed."""
+
+    def __init__(
+        self,
+        torch: Torch,
+        memory: Memory,
+        recording: Recording,
+        phases: Phases,
+        oom: OutOfMemory,
+        ending: Ending,
+        sudden_end: SuddenEnd,
+        stopping: Stopping,
+    ) -> None:
+        self._torch, self._memory, self._recording, self._phases = torch, memory, recording, phases
+        self._oom, self._ending, self._sudden_end, self._stopping = oom, ending, sudden_end, stopping
+
+    def watch(self) -> None:
+        """From now on: in the program, in its threads, in its children."""
+        self._oom.was_raised = self._memory_ran_out
+        uncaught.of_program(self.of_program)
+        uncaught.of_thread(self._of_thread)
+        uncaught.of_child(self._of_child)
+        uncaught.watch_children()
+
+    def watch_spawned(self) -> None:
+        """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""
+        spawn: Any = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
+        run = spawn._wrap
+
+        def _wrap(function: Function, *args: Any) -> Any:
+            @functools.wraps(function)
+            def observed(*args: Any) -> Any:
+                try:
+                    return function(*args)
+                except Exception as error:
+                    self._of_child(error)
+                    raise
+
+            return run(observed, *args)
+
+        patch.put(spawn, "_wrap", _wrap)
+
+    @guarded
+    def of_program(self, error: BaseException) -> None:
+        """The main program of this process ends with an error, which is about to be printed."""
+        self._is_over(error)
+        # From here on a request to end finds the last words.
+        self._sudden_end.terminated_by_its_parent()
+        self._stopping.after_a_failure()
+
+    @guarded
+    def _of_child(self, error: BaseException) -> None:
+        self._ending.error = error
+        self._is_over(error)
+        self._stopping.after_a_failure()
+
+    def _of_thread(self, error: BaseException) -> None:
+        is_training = self._phases.thread == threading.get_ident()
+        if is_training or isinstance(error, self._torch.OutOfMemoryError):
+            self._ending.training_failed(error)
+            self._is_over(error)
+            self._stopping.after_a_threads_failure(self._ending.trains_again)
+
+    def _memory_ran_out(self) -> None:
+        self._stopping.after_running_out(lambda: not self._oom.is_recent)
+
+    def _is_over(self, error: BaseException) -> None:
+        """For whoever started the run, where this process matters to its memory."""
+        if self._memory.started or isinstance(error, self._torch.OutOfMemoryError):
+            self._recording.has_failed()

@@ -1,0 +1,110 @@
+"""What this run of the agent is asked for: the variables of the environment, read here and nowhere else.
+
+`read` has what the agent is told when it starts, once. A nursery's child has another environment than its parent, and its agent reads it
+anew. What stands beside it is asked by few, some of them without an agent. `tests/agent/test_doors.py` has the files that read or write the
+environment themselves, each with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked of this process."""
+
+    is_real: bool
+    """Somebody's training on the machine's own devices, with ranks that are there."""
+    stop: str
+    """Where the run ends: "steady", "validation", "one-validation", "until-exit", or "steps:" and a number."""
+    plan: str
+    """JSON; empty for none."""
+    sites: bool
+    """Whether places in the script are looked for where something could be changed."""
+    meter: bool
+    measure: bool
+    survive: bool
+    hopeless: int
+    """Bytes after which a candidate need not go on; 0 for none."""
+    ghost_weights: str
+    """When weights have no values: "on" from the start; "off" never; "stand-ins" never, and large random fills repeat a few numbers; anything
+    else when the weights on the host become many."""
+    batch_length: str
+    image_size: str
+    half: str
+    unhurried: bool
+    own_batches: bool
+    """Whether batches are not shared with other runs of a search."""
+    most_reserved: int
+    """Bytes that the allocator may reserve on each device; 0 for no limit."""
+    most_events: int
+    """Events of the allocator that are kept."""
+    stacks: str
+    """In which steps stacks are taken: "all", "sampled", "none", or "asleep" until somebody asks."""
+    watch: str
+    """Whether the run is watched; "status" if only for `plimsoll top`."""
+    label: str | None
+    expected: int | None
+    """Bytes that PyTorch is to reserve at most."""
+
+
+def read() -> Settings:
+    """Those of the environment as it is now."""
+    of = os.environ.get
+    expected = of("PLIMSOLL_EXPECTED", "")
+    return Settings(
+        is_real=mode() == "run",
+        stop=of("PLIMSOLL_STOP") or "steady",
+        plan=of("PLIMSOLL_PLAN", ""),
+        sites=bool(of("PLIMSOLL_SITES")),
+        meter=bool(of("PLIMSOLL_METER")),
+        measure=bool(of("PLIMSOLL_MEASURE")),
+        survive=bool(of("PLIMSOLL_SURVIVE")),
+        hopeless=int(of("PLIMSOLL_HOPELESS") or 0),
+        ghost_weights=of("PLIMSOLL_GHOST_WEIGHTS", ""),
+        batch_length=of("PLIMSOLL_BATCH_LENGTH", ""),
+        image_size=of("PLIMSOLL_IMAGE_SIZE", ""),
+        half=of("PLIMSOLL_HALF", ""),
+        unhurried=bool(of("PLIMSOLL_UNHURRIED")),
+        own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
+        most_reserved=int(of("PLIMSOLL_LIMIT_RESERVED") or 0),
+        most_events=int(of("PLIMSOLL_EVENTS") or sys.maxsize),
+        stacks=of("PLIMSOLL_STACKS", ""),
+        watch=of("PLIMSOLL_WATCH", ""),
+        label=of("PLIMSOLL_LABEL"),
+        expected=int(expected) if expected.isdigit() else None,
+    )
+
+
+def session() -> str | None:
+    """The folder in which what is seen is left; None where nobody asked for an agent."""
+    return os.environ.get("PLIMSOLL_SESSION")
+
+
+def mode() -> str:
+    """"predict", "run" or "nursery"."""
+    return os.environ.get("PLIMSOLL_MODE", "")
+
+
+def has_plan() -> bool:
+    """Whether the program is to be changed, without which it must not run."""
+    return bool(os.environ.get("PLIMSOLL_PLAN"))
+
+
+def number(variable: str) -> int | None:
+    """What a launcher says of a rank (`RANK`, `WORLD_SIZE`); None if there is no number."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else None
+
+
+def running() -> str | None:
+    """Where the files of runs that are under way are to be, if somebody said so: `plimsoll watch`, a test."""
+    return os.environ.get("PLIMSOLL_RUNNING")
+
+
+def runtime_folder() -> str | None:
+    """The user's own folder for what lasts as long as a session of the machine; None where there is none."""
+    return os.environ.get("XDG_RUNTIME_DIR")

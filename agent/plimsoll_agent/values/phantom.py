@@ -1,0 +1,267 @@
+"""What only the phantom GPU knows, asked through its own few functions.
+
+On anything else (a real GPU) the functions are missing and this module does nothing.
+
+The allocator's GPU trace (`torch._C._activate_gpu_trace`) could tell the phantom about each block.
+It must not be used: it runs Python on every free, also while an exception is on its way out of C++,
+and that exception is lost. See `memory` for the same fault in another place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import settings
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.values.lines import AS_BEFORE, SAID, Lines
+from plimsoll_agent.values.sizes import becomes_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.run.recording import Recording
+
+MOST_READS = 50
+MOST_SAMPLES = 50_000
+"""Reads looked at one by one; the phantom's report counts them all."""
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
+
+
+def is_here() -> bool:
+    """Whether this process runs on the phantom."""
+    return _library() is not None
+
+
+class Phantom:
+    """The phantom in this process, if there is one."""
+
+    def __init__(self, torch: Torch, recording: Recording) -> None:
+        self._torch = torch
+        self._recording = recording
+        self._library = _library()
+        self._reads: dict[Any, Any] = {}
+        self._samples = 0
+        self._lines: Any = None
+        self._as_before: dict[Any, Any] = {}
+        self._has_trained = False
+        self._callback = _CALLBACK(self._read)  # Kept: C holds only the pointer.
+
+    def watch_reads(self) -> None:
+        """From now on, reads of device values that nobody computed are counted by line, or answered."""
+        register = _function(self._library, "plimsoll_phantom_on_read")
+        if register is not None:
+            self._lines = Lines(self._torch, _said_reads())
+            register.argtypes, register.restype = [_CALLBACK], None
+            register(self._callback)
+            # Deterministic algorithms fill each new tensor with the largest number, which would be taken for its result.
+            leave = getattr(self._torch._C, "_set_deterministic_fill_uninitialized_memory", None)
+            if leave is not None:
+                leave(False)
+
+    def step(self, steps: int = 1) -> None:
+        """The program has finished that many training steps."""
+        if self._tell(steps):
+            self._has_trained = True
+
+    def finish(self) -> None:
+        """Nothing waits for a step any more."""
+        self._tell(1 << 40)
+
+    def _tell(self, steps: int) -> bool:
+        told = _function(self._library, "plimsoll_phantom_steps")
+        if told is None:
+            return False
+        told.argtypes, told.restype = [ctypes.c_uint64], None
+        told(steps)
+        return True
+
+    def forget_reads(self) -> None:
+        """In a forked child."""
+        self._reads.clear()
+        self._as_before.clear()
+        self._samples = 0
+
+    def stop_watching(self) -> None:
+        """Before Python goes away, C must not call it any more."""
+        register = _function(self._library, "plimsoll_phantom_on_read")
+        if register is not None:
+            register.argtypes, register.restype = [ctypes.c_void_p], None
+            register(None)
+
+    def _read(self, at: Any, size: int, unknown: Any, is_answer: bool) -> Any:
+        return self._look(at, size, unknown, is_answer) or 0
+
+    @guarded
+    def _look(self, at: Any, size: int, unknown: Any, is_answer: bool) -> Any:
+        if self._samples > MOST_SAMPLES and not self._lines.matter:
+            return 0
+        first = frame = _outside_ours(sys._getframe(1))
+        while frame is not None and not frames.is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        frame = frame or first
+        if frame is None:
+            key = ("?", 0, "?")
+        else:
+            key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        # A line of the user's that calls a library stands for many of the library's.
+        place = (first and (first.f_code.co_filename, first.f_lineno), key)
+        if not unknown:
+            self._lines.learn(place, at)
+            return 0
+        answer = self._lines.answer(first, place, at, size, is_answer)
+        if answer == SAID:
+            return answer
+        self._samples += 1
+        kept = self._as_before if answer == AS_BEFORE else self._reads
+        count, total, sizes = kept.get(key, (0, 0, 0))
+        kept[key] = (count + 1, total + unknown, sizes + (size == 8 and not is_answer))
+        return answer
+
+    def write_reads(self) -> None:
+        """One line for each place, the most frequent first."""
+        ordered = sorted(self._reads.items(), key=lambda item: (-item[1][0], item[0]))
+        for (file, line, function), (count, size, sizes) in ordered[:MOST_READS]:
+            frame = frames.with_text({"file": file, "line": line, "function": function})
+            decides = becomes_size(file, line) or False
+            self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
+        for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
+            place = "%s:%d" % (os.path.basename(file), line)
+            text = "%d times %s read a number that nobody computed, and got the one that it had read before; say another with --assume %s=NUMBER"
+            self._recording.note("read-as-before", text % (count, place, place))
+        if self._lines is not None and self._has_trained:
+            for place in self._lines.unused():
+                text = "--assume %s was not used: that line read no number that nobody had computed; the report names the lines that did"
+                self._recording.note("assumed-unused", text % place)
+
+    def write_report(self) -> None:
+        """The phantom's own account of this process."""
+        report = _function(self._library, "plimsoll_phantom_report")
+        if report is None:
+            return
+        report.argtypes, report.restype = [ctypes.c_char_p, ctypes.c_size_t], ctypes.c_size_t
+        size = report(None, 0)
+        for _ in range(3):  # It may grow between the two calls.
+            buffer = ctypes.create_string_buffer(size + 1)
+            size = report(buffer, len(buffer))
+            if size < len(buffer):
+                break
+        self._recording.write("phantom", **json.loads(buffer.raw[:size].decode("utf-8", "replace")))
+
+
+def function(name: str) -> Any:
+    """A function that the phantom has for the agent; None without a phantom."""
+    return _function(_library(), name)
+
+
+def tell_group_size(color: Any, size: int) -> None:
+    """The phantom's NCCL cannot ask the other ranks how many of them chose `color`."""
+    learn = function("plimsoll_phantom_group")
+    if learn is not None:
+        learn.argtypes, learn.restype = [ctypes.c_int, ctypes.c_int], None
+        learn(color, size)
+
+
+@contextlib.contextmanager
+def group_of(size: int) -> Iterator[None]:
+    """The part of a communicator that is made meanwhile, on this thread, is of so many ranks."""
+    expect = function("plimsoll_phantom_next_group")
+    if expect is None:
+        yield
+        return
+    expect.argtypes, expect.restype = [ctypes.c_int], None
+    expect(size)
+    try:
+        yield
+    finally:
+        expect(0)
+
+
+@functools.cache
+def assumed(what: str) -> int | None:
+    """How many of these the user said to assume (`--assume`); None for the usual."""
+    with contextlib.suppress(OSError, ValueError), open(os.path.join(settings.session() or os.devnull, "phantom.conf")) as conf:
+        for line in conf:
+            key, _, value = line.partition("=")
+            if key.strip() == f"assumed_{what}":
+                return int(value)
+    return None
+
+
+def _said_reads() -> Any:
+    """What the user said of lines, as triples of a file, a line and a number."""
+    said = []
+    with contextlib.suppress(OSError), open(os.path.join(settings.session() or os.devnull, "phantom.conf")) as conf:
+        for key, _, value in (it.partition(" = ") for it in conf):
+            if key == "assumed_read":
+                place, _, number = value.strip().rpartition("=")
+                file, _, line = place.rpartition(":")
+                said.append((file, int(line), number))
+    return said
+
+
+def keep(share: Any) -> None:
+    """What share filters of values that nobody computed let through, on this thread; None for the usual."""
+    _keep(-1 if share is None else round(share * 1_000_000))
+
+
+@contextlib.contextmanager
+def finding_all() -> Iterator[None]:
+    """Filters are known to let everything through meanwhile, on this thread."""
+    before = _keep(-2)
+    try:
+        yield
+    finally:
+        _keep(before)
+
+
+def _keep(millionths: int) -> Any:
+    tell = function("plimsoll_phantom_keep")
+    if tell is None:
+        return -1
+    tell.argtypes, tell.restype = [ctypes.c_int], ctypes.c_int
+    return tell(millionths)
+
+
+@guarded
+def descends(width: int, still: bool = False) -> None:
+    """Something is minimized on this thread, whose losses have so many bytes, until it is `still`; 0 when it is over."""
+    tell = function("plimsoll_phantom_descends")
+    if tell is not None:
+        tell.argtypes, tell.restype = [ctypes.c_int, ctypes.c_int], None
+        tell(width, still)
+
+
+def _outside_ours(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frames.is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _library() -> Any:
+    """The phantom's functions, None if the process runs on no phantom that we know."""
+    library = ctypes.CDLL(None)
+    abi = _function(library, "plimsoll_phantom_abi")
+    if abi is None:
+        return None
+    abi.argtypes, abi.restype = [], ctypes.c_int
+    return library if abi() == 1 else None
+
+
+def _function(library: Any, name: str) -> Any:
+    """A fresh handle, so that setting its types disturbs nobody."""
+    if library is None:
+        return None
+    try:
+        return library[name]
+    except AttributeError:
+        return None
