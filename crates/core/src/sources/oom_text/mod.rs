@@ -21,6 +21,7 @@ use crate::{
     failures::{Failure, Kind},
     sources::{
         lines::{self, Line, MESSAGE_LINES, Stream},
+        log::Log,
         oom_text::form::Form,
     },
     units::Bytes,
@@ -35,9 +36,12 @@ const MOST: usize = 1_000;
 
 /// Every failure that `text` tells of, in its order, the same one once.
 pub fn read(text: &str) -> Vec<Failure> {
+    of_streams(&lines::streams(&Log::of(text)))
+}
+
+pub(super) fn of_streams(streams: &[Stream<'_>]) -> Vec<Failure> {
     let mut res: Vec<Failure> = Vec::new();
-    let streams = lines::streams(text);
-    for stream in &streams {
+    for stream in streams {
         of_stream(stream, &mut res);
     }
     // Progress bars are the launcher's, and have no rank.
@@ -53,7 +57,7 @@ pub fn read(text: &str) -> Vec<Failure> {
 fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
     let mut at = 0;
     while at < stream.lines.len() && res.len() < MOST {
-        if !forms::is_worth(&stream.lines[at].text.to_ascii_lowercase()) {
+        if !forms::is_worth(&stream.lines[at].text) {
             at += 1;
             continue;
         }

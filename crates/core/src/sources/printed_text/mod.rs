@@ -15,7 +15,10 @@ mod torch;
 use crate::{
     failures::Failure,
     printed::{Kind, Printed, PrintedText},
-    sources::lines::{self, Stream},
+    sources::{
+        lines::{self, Stream},
+        log::Log,
+    },
 };
 
 /// Tables and series that are kept.
@@ -23,8 +26,12 @@ const MOST: usize = 256;
 
 /// What `text` says beside `failures`, which were found in it.
 pub fn read(text: &str, failures: &[Failure]) -> PrintedText {
+    of_streams(&lines::streams(&Log::of(text)), failures)
+}
+
+pub(super) fn of_streams(streams: &[Stream<'_>], failures: &[Failure]) -> PrintedText {
     let mut res = PrintedText::default();
-    for stream in &lines::streams(text) {
+    for stream in streams {
         let errors: Vec<usize> = failures.iter().map(|it| it.at).collect();
         let mut found = of_stream(stream, &errors);
         for it in &mut found {
