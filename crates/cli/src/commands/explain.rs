@@ -16,7 +16,7 @@ use plimsoll_core::{
     recording::Recording,
     replay::Ahead,
     sources::{
-        self, chrome_trace,
+        self, chrome_trace, oom_text, printed_text,
         snapshot::{self, Whole},
     },
     spelling,
@@ -240,7 +240,8 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
         "it is neither a memory snapshot, nor a recording, nor a text; expected what torch.cuda.memory._dump_snapshot or `plimsoll predict --record` writes, a log, or a profiler's Chrome trace"
     );
     let log = stream.log()?;
-    let (failures, printed) = log.said();
+    let failures = oom_text::of_log(&log);
+    let printed = printed_text::of_log(&log, &failures);
     let mut res = explanation::of_text(name, failures, printed);
     res.notes.extend(log.left_out());
     Ok(res)

@@ -9,12 +9,7 @@ use std::{
 
 use aho_corasick::{AhoCorasick, Input};
 
-use crate::{
-    failures::Failure,
-    printed::PrintedText,
-    sources::{lines, oom_text, printed_text},
-    units::Bytes,
-};
+use crate::units::Bytes;
 
 /// A log that is read whole.
 const WHOLE: usize = 4 << 20;
@@ -106,14 +101,6 @@ impl Log {
         drop(units);
         let (first, rest) = text.split_at(text.len().min(WHOLE));
         condensed(first.to_vec(), rest)
-    }
-
-    /// Every failure that it tells of, and what else people print.
-    pub fn said(&self) -> (Vec<Failure>, PrintedText) {
-        let streams = lines::streams(self);
-        let failures = oom_text::of_streams(&streams);
-        let printed = printed_text::of_streams(&streams, &failures);
-        (failures, printed)
     }
 
     /// A sentence if not all of it was read.
@@ -255,6 +242,7 @@ fn n_lines(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::{oom_text, printed_text};
 
     const OOM: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1.12 GiB is free.\n";
 
@@ -287,7 +275,8 @@ mod tests {
         assert!(log.left_out().unwrap().starts_with("the log has 21.7 MiB: its first 1.0 MiB"));
         let kept: usize = log.pieces.iter().map(|it| it.text.len()).sum();
         assert!(kept < WHOLE, "{kept}");
-        let (failures, printed) = log.said();
+        let failures = oom_text::of_log(&log);
+        let printed = printed_text::of_log(&log, &failures);
         let at: Vec<usize> = failures.iter().map(|it| it.at).collect();
         assert_eq!(at, [200_005, 400_009]);
         assert!(failures.iter().all(|it| it.user_frame.as_ref().is_some_and(|it| it.line == 12)));

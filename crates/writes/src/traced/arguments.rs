@@ -9,7 +9,11 @@ use std::{
 use libc::user_regs_struct;
 use nix::{errno::Errno, unistd::Pid};
 
-use super::{memory, place::Found, scratch::Scratch, view::View};
+use super::{
+    memory::{self, Scratch},
+    place::Found,
+    view::View,
+};
 use crate::sys::Kind;
 
 /// What the kernel is to do.

@@ -14,9 +14,24 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{place::path_of, scratch::Scratch};
+use super::place::path_of;
 
 const PAGE: usize = 4096;
+
+/// The address of a task's memory that is ours, see `scratch`: room for two paths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scratch(pub(super) u64);
+
+impl Scratch {
+    /// The bytes of a path, its zero byte included.
+    pub(super) const PATH: usize = 4096;
+    pub(super) const SIZE: u64 = 2 * Scratch::PATH as u64;
+
+    /// Where a second path goes.
+    pub(super) fn second(self) -> Scratch {
+        Scratch(self.0 + Scratch::SIZE / 2)
+    }
+}
 
 /// The path at `address`, without its zero byte.
 pub(super) fn read_path(task: Pid, address: u64) -> Result<PathBuf, Errno> {

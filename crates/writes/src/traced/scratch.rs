@@ -5,29 +5,15 @@
 use libc::{c_long, user_regs_struct};
 use nix::errno::Errno;
 
-use super::arguments::{Verdict, low_half};
+use super::{
+    arguments::{Verdict, low_half},
+    memory::Scratch,
+};
 
 /// Four GiB of addresses, where the kernel puts nothing by itself, by their upper half. The gate lies below.
 pub(super) const UPPER_HALF: u32 = 0x2F5F;
 const BEGIN: u64 = (UPPER_HALF as u64) << 32;
 const END: u64 = BEGIN + (1 << 32);
-
-/// A task's own: room for two paths.
-const SIZE: u64 = 2 * Scratch::PATH as u64;
-
-/// The address of a task's memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scratch(pub(super) u64);
-
-impl Scratch {
-    /// The bytes of a path, its zero byte included.
-    pub(super) const PATH: usize = 4096;
-
-    /// Where a second path goes.
-    pub(super) fn second(self) -> Scratch {
-        Scratch(self.0 + SIZE / 2)
-    }
-}
 
 /// Gives each task another place, so that tasks which share their memory have different ones.
 #[derive(Debug)]
@@ -47,10 +33,10 @@ impl Places {
         let mut res = *registers;
         let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         res.orig_rax = libc::SYS_mmap.unsigned_abs();
-        (res.rdi, res.rsi) = (self.next, SIZE);
+        (res.rdi, res.rsi) = (self.next, Scratch::SIZE);
         (res.rdx, res.r10) = (libc::PROT_READ.unsigned_abs().into(), how.unsigned_abs().into());
         (res.r8, res.r9) = (u64::MAX, 0);
-        self.next = if self.next + SIZE < END { self.next + SIZE } else { BEGIN };
+        self.next = if self.next + Scratch::SIZE < END { self.next + Scratch::SIZE } else { BEGIN };
         res
     }
 }

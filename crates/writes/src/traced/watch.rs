@@ -20,10 +20,11 @@ use super::{
     after::finish,
     arguments::{After, Call, Names, Verdict},
     calls::only_looks,
+    memory::Scratch,
     objects::Objects,
     renames::Disks,
     report::write_report,
-    scratch::{self, Places, Scratch},
+    scratch::{self, Places},
     strangers,
     view::View,
 };

@@ -36,12 +36,14 @@ const MOST: usize = 1_000;
 
 /// Every failure that `text` tells of, in its order, the same one once.
 pub fn read(text: &str) -> Vec<Failure> {
-    of_streams(&lines::streams(&Log::of(text)))
+    of_log(&Log::of(text))
 }
 
-pub(super) fn of_streams(streams: &[Stream<'_>]) -> Vec<Failure> {
+/// The same of a log, as far as it was read.
+pub fn of_log(log: &Log) -> Vec<Failure> {
     let mut res: Vec<Failure> = Vec::new();
-    for stream in streams {
+    let streams = lines::streams(log);
+    for stream in &streams {
         of_stream(stream, &mut res);
     }
     // Progress bars are the launcher's, and have no rank.

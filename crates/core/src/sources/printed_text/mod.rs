@@ -26,12 +26,13 @@ const MOST: usize = 256;
 
 /// What `text` says beside `failures`, which were found in it.
 pub fn read(text: &str, failures: &[Failure]) -> PrintedText {
-    of_streams(&lines::streams(&Log::of(text)), failures)
+    of_log(&Log::of(text), failures)
 }
 
-pub(super) fn of_streams(streams: &[Stream<'_>], failures: &[Failure]) -> PrintedText {
+/// The same of a log, as far as it was read.
+pub fn of_log(log: &Log, failures: &[Failure]) -> PrintedText {
     let mut res = PrintedText::default();
-    for stream in streams {
+    for stream in &lines::streams(log) {
         let errors: Vec<usize> = failures.iter().map(|it| it.at).collect();
         let mut found = of_stream(stream, &errors);
         for it in &mut found {
