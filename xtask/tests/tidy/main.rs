@@ -6,6 +6,7 @@ mod circles;
 mod codes;
 mod contract;
 mod modules;
+mod readers;
 
 use std::{
     fs,
