@@ -98,7 +98,7 @@ pub(crate) fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 #[cfg(feature = "phantom")]
 pub(crate) fn lines_since(path: &Path, read_to: &mut u64) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
-    file.seek(SeekFrom::Start(*read_to))?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(*read_to))?;
     let mut res = Vec::new();
     file.take(AT_ONCE).read_to_end(&mut res)?;
     res.truncate(res.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1));
