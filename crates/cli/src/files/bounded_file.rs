@@ -95,7 +95,6 @@ pub(crate) fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The whole lines that were written to a regular file behind `read_to`, which moves on; not more than [`AT_ONCE`] at a time.
-#[cfg(feature = "phantom")]
 pub(crate) fn lines_since(path: &Path, read_to: &mut u64) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
     io::Seek::seek(&mut file, io::SeekFrom::Start(*read_to))?;
