@@ -19,7 +19,6 @@ pub(crate) const SOURCE: u64 = 4 << 20;
 /// A report as JSON, or a notebook with its pictures.
 pub(crate) const REPORT: u64 = 64 << 20;
 /// What a run has noted since somebody looked.
-#[cfg(feature = "phantom")]
 const AT_ONCE: u64 = 64 << 20;
 /// What a run of ours leaves or makes: a snapshot has some gigabytes at most.
 pub(crate) const RECORDING: u64 = 32 << 30;
