@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::{
     plan::{Places, Plan},
     prediction::{
-        CategoryShare, LineShare, Note, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks,
+        CategoryShare, LineShare, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction,
+        StepGrowth, StepPeaks,
     },
     recording::{FirstStep, Reading, Split, Spread, Work},
     units::Bytes,
@@ -318,7 +319,8 @@ impl Failed {
 impl Took {
     /// What a search has to know of a prediction.
     pub fn of(it: Prediction) -> Took {
-        let Prediction { peak, with_allowance: safe, seen, steps, growth, .. } = it;
+        let it = it.into_parts();
+        let Predicted { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
         let (held, lines) = (it.categories, it.top_lines);
         let depends = it.notes.iter().find(|it| matches!(it, Note::SizesUnknown { .. }));
