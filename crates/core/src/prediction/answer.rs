@@ -262,11 +262,11 @@ pub struct StepGrowth {
     /// It did run out.
     pub has_run_out: bool,
     /// What the device has to have more for each step: with pieces that no tensor fits into.
-    pub(crate) taken: Bytes,
+    pub taken: Bytes,
     /// What it had to have in the last step.
-    pub(crate) needs: Bytes,
+    pub needs: Bytes,
     /// By how much it had grown by then.
-    pub(crate) grown: Bytes,
+    pub grown: Bytes,
 }
 
 /// A place in the run.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use plimsoll_core::plan::search::Until;
+use crate::search::Until;
 
 use super::{
     outcome::{EARLY, Trial},

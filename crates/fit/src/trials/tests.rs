@@ -3,7 +3,9 @@
 use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _, rc::Rc};
 
 use expect_test::{Expect, expect};
-use plimsoll_core::{plan::search::Until, units::Bytes};
+use plimsoll_core::units::Bytes;
+
+use crate::search::Until;
 
 use super::*;
 

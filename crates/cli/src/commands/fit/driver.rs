@@ -4,12 +4,14 @@ use std::{ffi::OsString, rc::Rc, thread, time::Instant};
 
 use plimsoll_core::{
     cards::Card,
-    plan::search::{Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps},
     prediction,
     recording::{Reached, Recording},
     units::Bytes,
 };
-use plimsoll_fit::trials::{Order, Purpose, Trials, ValuesMatter};
+use plimsoll_fit::{
+    search::{Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps},
+    trials::{Order, Purpose, Trials, ValuesMatter},
+};
 use serde_json::{Value, json};
 
 use super::{

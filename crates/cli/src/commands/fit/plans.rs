@@ -3,15 +3,11 @@
 use std::time::Instant;
 
 use anyhow::Context as _;
-use plimsoll_core::{
-    plan::{
-        self, Plan,
-        search::{self, Candidate, Found, Rules},
-    },
-    views::{
-        glossary,
-        plan::{self as view, Proposal, Shown},
-    },
+use plimsoll_core::{plan::Plan, views::glossary};
+use plimsoll_fit::{
+    change::change,
+    search::{self, Candidate, Found, Rules},
+    views::plan::{self as view, Proposal, Shown},
 };
 
 use super::{Template, driver::Driver, kept::Kept, template};
@@ -62,7 +58,7 @@ pub(super) fn run(
     let folder = folder.to_string_lossy();
     let best = plans.first();
     let leads = best.or(Some(plain).filter(|it| it.fits));
-    let change = best.map(|it| plan::change(&it.plan, places, &folder)).unwrap_or_default();
+    let change = best.map(|it| change(&it.plan, places, &folder)).unwrap_or_default();
     let recipes = recipes.iter().map(|it| Shown::of(it, places, &folder)).collect();
     let proposal = Proposal {
         patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
