@@ -3,7 +3,7 @@
 
 use plimsoll_core::{
     plan::{Numbers, Plan},
-    prediction::{CategoryShare, OtherEnd, Peaks, Tuned},
+    prediction::{OtherEnd, Peaks, Tuned},
     recording::Work,
     units::Bytes,
 };
@@ -69,25 +69,6 @@ pub enum IfFound {
     RunsOut,
 }
 
-/// One plan that was run, as a table shows it.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// The plan.
-    pub plan: Plan,
-    /// What it took.
-    pub peak: Peaks,
-    /// What it held then, by what that is for, largest first.
-    pub held: Vec<CategoryShare>,
-    /// What of the limit it needs, allowance included.
-    pub needs: Bytes,
-    /// What it does to the numbers.
-    pub numbers: Numbers,
-    /// What it costs in time; none if that was not counted.
-    pub time: Option<Factor>,
-    /// What its steps took on a real device; none if that was not measured.
-    pub measured: Option<Measured>,
-}
-
 /// Steps on a real device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
@@ -108,7 +89,7 @@ fn class(time: f64) -> u32 {
 
 impl Candidate {
     /// One of which nothing is known yet.
-    pub(super) fn not_run(plan: Plan, numbers: Numbers) -> Candidate {
+    pub(crate) fn not_run(plan: Plan, numbers: Numbers) -> Candidate {
         Candidate {
             plan,
             took: Took::default(),
@@ -136,18 +117,5 @@ impl Candidate {
         let (added, whole) = (class(factor - 1.0), class(factor));
         let first = if prefers_speed { whole } else { added };
         (first, self.numbers, whole, self.plan.remedies.len(), self.needs)
-    }
-
-    /// What the table shows of it.
-    pub fn row(&self) -> Row {
-        Row {
-            plan: self.plan.clone(),
-            peak: self.took.peak,
-            held: self.took.held.clone(),
-            needs: self.needs,
-            numbers: self.numbers,
-            time: self.time,
-            measured: self.measured,
-        }
     }
 }

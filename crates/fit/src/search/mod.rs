@@ -10,6 +10,7 @@
 //! program                    the script: runs plans of it once each, and remembers what they told
 //! free tuning weakest fewest_blocks proof recipes measure nearest left advice    one question about it each
 //! plans largest_value by_remedies                                   the searches, put together from these
+//! found                      what came of the first of these
 //! ```
 
 mod advice;
@@ -18,6 +19,7 @@ mod by_remedies;
 mod candidate;
 mod dialogue;
 mod fewest_blocks;
+mod found;
 mod free;
 mod ladder;
 pub mod largest;
@@ -45,11 +47,12 @@ pub use self::{
         Until,
     },
     by_remedies::WithRemedies,
-    candidate::{Candidate, IfFound, Measured, Row},
+    candidate::{Candidate, IfFound, Measured},
     dialogue::{Next, Said, Search, Waiting},
+    found::Found,
     largest_value::{FoundValue, IfAllFound, largest_value},
     left::{Fate, Left},
-    plans::{Found, plans},
+    plans::plans,
     proof::Seen,
     recipes::Tried,
     rules::Rules,

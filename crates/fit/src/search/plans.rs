@@ -1,6 +1,8 @@
 //! The search for a plan: candidates from the mildest to the strongest, each run on the phantom, until some fit; then as
 //! little of each as is needed.
 
+use std::mem;
+
 use plimsoll_core::{
     plan::{Numbers, Plan, Remedy, remedies},
     prediction::StepPeaks,
@@ -9,15 +11,15 @@ use plimsoll_core::{
 };
 
 use super::{
-    advice::{self, Advice},
-    ask::{Failed, Grows, Run, Took, Until},
+    advice,
+    ask::{Failed, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
     fewest_blocks::fewest_blocks,
+    found::Found,
     free::{self, free},
     ladder::{are_same, is_free, rungs, settled, without},
-    left::{self, Left},
-    measure, nearest,
+    left, measure, nearest,
     program::Program,
     proof::{self, Seen},
     recipes::{self, Tried},
@@ -26,10 +28,7 @@ use super::{
     tuning::tuned,
     weakest::weakest,
 };
-use crate::{
-    change::Places,
-    cost::{Factor, factor},
-};
+use crate::cost::{Factor, factor};
 
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
@@ -39,34 +38,6 @@ const ENOUGH: usize = 3;
 const FEW_PARTS: u64 = 2;
 /// The best one is mostly among so many that were found first.
 const LIKELY: usize = 2;
-
-/// What came of a search for a plan.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The script as it is, and whether it fits.
-    pub plain: Candidate,
-    /// It gets through on the card as it is, and PyTorch gave back what it kept for later so many times; none if it does not, or that
-    /// was not needed.
-    pub retries: Option<u64>,
-    /// Plans that fit, the best first.
-    pub plans: Vec<Candidate>,
-    /// What came nearest, if nothing fits.
-    pub closest: Option<Candidate>,
-    /// What is left in that, and what was tried against it.
-    pub left: Vec<Left>,
-    /// What only a person can decide.
-    pub advice: Vec<Advice>,
-    /// The same in the switches of the script's own framework, as they ran.
-    pub recipes: Vec<Tried>,
-    /// Where a person would change something.
-    pub places: Places,
-    /// What the last run of what is proposed went through.
-    pub seen: Seen,
-    /// The script leaves more behind with each step: no plan mends that.
-    pub grows: Option<Grows>,
-    /// Somebody stopped the search before its end.
-    pub interrupted: bool,
-}
 
 /// The search for the cheapest plan that fits; or for why the script as it is does not run.
 pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
@@ -109,35 +80,27 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         program.known.plain_needs = on_card.needs;
         (plain, seen) = (on_card, what);
     }
-    if let Some(growth) = program.known.growth.clone() {
-        plain.fits = false;
-        let grows = Some(program.grows(growth, &plain));
-        let interrupted = program.interrupted;
-        let (plans, closest, advice, recipes) = (Vec::new(), None, Vec::new(), Vec::new());
-        let places = Places::default();
-        return Ok(Found {
-            plain,
-            retries: None,
-            plans,
-            closest,
-            left: Vec::new(),
-            advice,
-            recipes,
-            places,
-            seen,
-            grows,
-            interrupted,
-        });
+    let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
+    plain.fits &= grows.is_none();
+    let mut found = Found::as_it_is(plain, seen, grows);
+    if found.grows.is_none() {
+        mend(program, &mut found).await;
     }
-    let (mut plans, mut recipes, mut retries) = (Vec::new(), Vec::new(), None);
+    found.interrupted = program.interrupted;
+    Ok(found)
+}
+
+/// Looks for what makes the script fit, if it does not; measures that, and says what is left where nothing does.
+async fn mend(program: &mut Program, found: &mut Found) {
+    let Found { plain, retries, plans, closest, left, advice, recipes, places, seen, .. } = found;
     if !plain.fits {
         if let Some(it) = program.what_is_left_out() {
             program.line.say(it);
         }
         let proven;
-        let on_card = proof::with_retries(program, &plain);
-        (plans, recipes, proven) = proven_plans(program, on_card.as_ref()).await;
-        seen = proven.unwrap_or(seen);
+        let on_card = proof::with_retries(program, plain);
+        (*plans, *recipes, proven) = proven_plans(program, on_card.as_ref()).await;
+        *seen = proven.unwrap_or_else(|| mem::take(seen));
         if let Some(run) = on_card {
             let mut ran = program.trial(run.clone()).await;
             let failed = Failed::of(&ran);
@@ -146,39 +109,25 @@ async fn find(program: &mut Program) -> Result<Found, String> {
             }
             // One that was seen to grow here gets through for now only.
             let gets_through = ran.fits() && ran.took.growth.is_none();
-            retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
+            *retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
             if retries.is_some() && plans.is_empty() {
                 let until_exit = program.rules.until_exit && failed.is_none();
                 let on_card = proof::seen(&ran);
-                seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+                *seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
             }
         }
     }
     if let Some(free) = program.rules.measure_in {
-        measure::measure(program, free, &mut plain, &mut plans, &mut seen).await;
+        measure::measure(program, free, plain, plans, seen).await;
     }
     seen.trains_nothing = program.known.trains_nothing;
     let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none();
-    let closest = if nothing_fits { nearest::nearest(program).await } else { None };
-    let left = closest.as_ref().map(|it| left::left(program, &plain, it)).unwrap_or_default();
-    let is_wanted = program.rules.advice || nothing_fits;
-    let advice = if is_wanted { advice::advice(program).await } else { Vec::new() };
-    let interrupted = program.interrupted;
-    let places = std::mem::take(&mut program.known.places);
-    let grows = None;
-    Ok(Found {
-        plain,
-        retries,
-        plans,
-        closest,
-        left,
-        advice,
-        recipes,
-        places,
-        seen,
-        grows,
-        interrupted,
-    })
+    *closest = if nothing_fits { nearest::nearest(program).await } else { None };
+    *left = closest.as_ref().map(|it| left::left(program, plain, it)).unwrap_or_default();
+    if program.rules.advice || nothing_fits {
+        *advice = advice::advice(program).await;
+    }
+    *places = mem::take(&mut program.known.places);
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us

@@ -14,8 +14,8 @@ use plimsoll_core::{
 use serde_json::json;
 
 use crate::{
-    change::{Change, Places},
-    search::{Advice, Failed, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
+    change::{Change, Places, change},
+    search::{Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Left, Measured, Seen, Tried},
 };
 
 /// The version of the JSON.
@@ -27,44 +27,18 @@ const LARGE_SHARE: u64 = 10;
 /// and of the others so many.
 const MOST_LINES: usize = 4;
 
-/// What came of a search.
+/// What is said beside what was found.
 #[derive(Clone, Debug)]
-pub struct Proposal {
+pub struct Beside {
     /// The card, as its driver calls it.
     pub card: String,
     /// What is limited: "on the device" or "reserved".
     pub what: &'static str,
     /// How much of it there is.
     pub limit: Bytes,
-    /// The script without any remedy.
-    pub as_it_is: Row,
-    /// It fits without any.
-    pub fits_as_it_is: bool,
-    /// It does not, but gets through: PyTorch gave back what it kept for later so many times.
-    pub retries: Option<u64>,
-    /// What all of it depends on and nobody computed, in a sentence.
-    pub depends: Option<String>,
-    /// What the best plan, or the script that fits as it is, needs where the masks of that find everything; none if neither is.
-    pub if_found: Option<IfFound>,
-    /// It leaves more behind with each step.
-    pub grows: Option<Grows>,
-    /// Plans that fit, the best first.
-    pub plans: Vec<Row>,
-    /// What only a person can decide, with what it would take.
-    pub advice: Vec<Advice>,
-    /// What does the same in the switches of the script's own framework.
-    pub recipes: Vec<Shown>,
-    /// What came nearest,
-    pub closest: Option<Row>,
-    /// what is left in it, and what was tried against that.
-    pub left: Vec<Left>,
-    /// The lines that hold most of that, the largest first.
-    pub left_at: Vec<LineShare>,
     /// How to run the best one.
     pub run_line: String,
-    /// What a person would change for it instead.
-    pub change: Change,
-    /// The command that makes the part of that change which is certain.
+    /// The command that makes the part of the change which is certain.
     pub patch_line: String,
     /// Runs on the phantom.
     pub runs: u64,
@@ -72,12 +46,19 @@ pub struct Proposal {
     pub seconds: f64,
     /// Whom the script reached outside of its own processes, in all runs.
     pub reached: Reached,
-    /// Somebody stopped the search before its end.
-    pub interrupted: bool,
-    /// What the last run of what is proposed went through.
-    pub seen: Seen,
     /// The device that steps were measured on, as its driver calls it; none if nobody asked for that.
     pub measured_on: Option<String>,
+}
+
+/// What came of a search, with what a person would change for it.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    found: Found,
+    beside: Beside,
+    /// What a person would change for the best plan instead.
+    change: Change,
+    /// What does the same in the switches of the script's own framework.
+    recipes: Vec<Shown>,
 }
 
 /// A recipe that ran and fits.
@@ -167,8 +148,8 @@ fn failed(seen: &Seen) -> String {
 
 /// What it comes to where masks of values that nobody computed find everything: a line, or nothing.
 fn if_found(it: &Proposal) -> String {
-    let is = if it.plans.is_empty() { "it" } else { "the first plan" };
-    match it.if_found {
+    let is = if it.found.plans.is_empty() { "it" } else { "the first plan" };
+    match it.found.if_found() {
         None => String::new(),
         Some(IfFound::Needs(bytes)) => {
             format!("! if boolean masks find everything, {is} needs {bytes}, and fits\n")
@@ -181,19 +162,27 @@ fn if_found(it: &Proposal) -> String {
 }
 
 impl Proposal {
-    /// Whether the script fails by itself after the steps that were seen, with a plan as without.
-    pub fn fails_by_itself(&self) -> bool {
-        self.seen.failed.as_ref().is_some_and(|it| !it.was_hurried)
+    /// Of what was `found`; names of files are relative to `folder`.
+    pub fn new(found: Found, beside: Beside, folder: &str) -> Proposal {
+        let best = found.plans.first();
+        let change = best.map(|it| change(&it.plan, &found.places, folder)).unwrap_or_default();
+        let recipes = found.recipes.iter().map(|it| Shown::of(it, &found.places, folder)).collect();
+        Proposal { found, beside, change, recipes }
     }
 
-    /// Whether what was found fits only by how much masks find, and nobody computed that.
-    pub fn runs_out_if_found(&self) -> bool {
-        self.if_found == Some(IfFound::RunsOut)
+    /// What was found.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The part of the change in the script that is certain, for `patch -p0`.
+    pub fn diff(&self) -> &str {
+        &self.change.diff
     }
 }
 
 /// Measured or estimated, for a table.
-fn step_time(row: &Row) -> String {
+fn step_time(row: &Candidate) -> String {
     match (row.measured, row.time) {
         (Some(Measured { factor: Some(factor), .. }), _) => format!("{factor:.2}x measured"),
         (Some(it), _) => format!("{:.4} s", it.seconds),
@@ -204,7 +193,7 @@ fn step_time(row: &Row) -> String {
 
 /// For people.
 pub fn text(it: &Proposal) -> String {
-    report(it) + &whom(&it.reached)
+    report(it) + &whom(&it.beside.reached)
 }
 
 /// A line about whom the script reached, if it reached somebody.
@@ -214,31 +203,31 @@ pub(super) fn whom(reached: &Reached) -> String {
 
 fn report(it: &Proposal) -> String {
     let mut res = String::new();
-    let Proposal { card, what, limit, as_it_is, .. } = it;
-    if it.fits_as_it_is {
+    let (Beside { card, what, limit, .. }, as_it_is) = (&it.beside, &it.found.plain);
+    if it.found.plain.fits {
         let spare = limit.saturating_sub(as_it_is.needs);
         let _ = writeln!(
             res,
             "FITS as it is{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
              no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
-            match (it.runs_out_if_found(), it.fails_by_itself()) {
+            match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
                 (true, _) => " if boolean masks find nothing",
                 (false, true) => " until it fails",
                 (false, false) => "",
             },
             as_it_is.needs,
-            failed(&it.seen) + &depends(it.depends.as_deref()) + &if_found(it),
-            shown(&it.seen),
-            it.run_line,
+            failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
+            shown(&it.found.seen),
+            it.beside.run_line,
         );
         if let Some(sentence) = measured(it) {
             let _ = writeln!(res, "\n{sentence}");
         }
-        advice(&mut res, &it.advice);
+        advice(&mut res, &it.found.advice);
         return res;
     }
-    if let Some(Grows { growth, runs_out_at }) = &it.grows {
+    if let Some(Grows { growth, runs_out_at }) = &it.found.grows {
         let at = growth.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
         let (per_step, one) = (growth.per_step, growth.counted.one());
         let _ = writeln!(
@@ -248,24 +237,24 @@ fn report(it: &Proposal) -> String {
              same command says what it is\nseen: {}\n{}",
             style::grouped(*runs_out_at),
             growth.counted.times(growth.seen),
-            effort(it.runs, it.seconds),
+            effort(it.beside.runs, it.beside.seconds),
         );
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
-    if let Some(n) = it.retries {
+    if let Some(n) = it.found.retries {
         let _ = writeln!(res, "on the card itself {}", was_full(n));
     }
-    res += &failed(&it.seen);
-    res += &depends(it.depends.as_deref());
-    let Some(best) = it.plans.first() else {
-        let headline = match (it.recipes.first(), it.interrupted) {
+    res += &failed(&it.found.seen);
+    res += &depends(it.found.depends());
+    let Some(best) = it.found.plans.first() else {
+        let headline = match (it.recipes.first(), it.found.interrupted) {
             (Some(first), _) => format!(
                 "FITS by a switch of {} in your script: {}. No plan that changes nothing there was found, so none is \
                  written",
                 first.tried.recipe.framework, first.tried.needs
             ),
-            (None, _) if it.retries.is_some() => {
+            (None, _) if it.found.retries.is_some() => {
                 "FITS as it is, in that way; no plan that avoids that was found".to_owned()
             }
             (None, true) => "INTERRUPTED before anything that fits was found".to_owned(),
@@ -274,19 +263,19 @@ fn report(it: &Proposal) -> String {
             }
         };
         let _ = writeln!(res, "{headline}");
-        if it.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", shown(&it.seen));
+        if it.found.retries.is_some() && it.recipes.is_empty() {
+            let _ = writeln!(res, "{}", shown(&it.found.seen));
         }
-        if let (Some(row), true) = (&it.closest, it.recipes.is_empty()) {
+        if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
             let _ = writeln!(res, "nearest: {plan} needs {}, {over} more than there is", row.needs);
-            left(&mut res, &it.left);
-            left_at(&mut res, &it.left, &it.left_at);
+            left(&mut res, &it.found.left);
+            left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
         recipes(&mut res, "The change", &it.recipes);
-        advice(&mut res, &it.advice);
-        let _ = writeln!(res, "{}", effort(it.runs, it.seconds));
+        advice(&mut res, &it.found.advice);
+        let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     };
     let _ = writeln!(
@@ -294,7 +283,7 @@ fn report(it: &Proposal) -> String {
         "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
         "needs", "spare", "step time", "numbers"
     );
-    for row in &it.plans {
+    for row in &it.found.plans {
         let spare = limit.saturating_sub(row.needs);
         let time = step_time(row);
         let (needs, spare) = (row.needs.to_string(), spare.to_string());
@@ -309,10 +298,11 @@ fn report(it: &Proposal) -> String {
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
-    let _ = writeln!(res, "\n{}", shown(&it.seen));
-    let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
+    let _ = writeln!(res, "\n{}", shown(&it.found.seen));
+    let _ =
+        writeln!(res, "\nThe first one, without touching the script:\n    {}", it.beside.run_line);
     if !it.change.diff.is_empty() {
-        let _ = writeln!(res, "\nOr in the script ({}):", it.patch_line);
+        let _ = writeln!(res, "\nOr in the script ({}):", it.beside.patch_line);
         for line in it.change.diff.lines() {
             let _ = writeln!(res, "    {line}");
         }
@@ -330,15 +320,15 @@ fn report(it: &Proposal) -> String {
         }
     }
     recipes(&mut res, "Or", &it.recipes);
-    advice(&mut res, &it.advice);
-    if it.interrupted {
+    advice(&mut res, &it.found.advice);
+    if it.found.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
-    let _ = write!(res, "\n{}", effort(it.runs, it.seconds));
-    let is_rough = |it: &Row| it.time.is_some_and(|it| it.high.is_infinite());
-    let estimated = if it.measured_on.is_some() {
+    let _ = write!(res, "\n{}", effort(it.beside.runs, it.beside.seconds));
+    let is_rough = |it: &Candidate| it.time.is_some_and(|it| it.high.is_infinite());
+    let estimated = if it.beside.measured_on.is_some() {
         ""
-    } else if it.plans.iter().any(is_rough) {
+    } else if it.found.plans.iter().any(is_rough) {
         "; the script is compiled, and its step times are rough: seven that we measured took 0.4 to 2.5 times what was told (on a machine with the GPU, --measure measures them)"
     } else {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
@@ -349,13 +339,17 @@ fn report(it: &Proposal) -> String {
 
 /// What was measured, and where, in a sentence.
 fn measured(it: &Proposal) -> Option<String> {
-    let device = it.measured_on.as_ref()?;
-    let on = if *device == it.card { String::new() } else { format!(", not on {}", it.card) };
-    let plain = match it.as_it_is.measured {
+    let device = it.beside.measured_on.as_ref()?;
+    let on = if *device == it.beside.card {
+        String::new()
+    } else {
+        format!(", not on {}", it.beside.card)
+    };
+    let plain = match it.found.plain.measured {
         Some(Measured { seconds, low, high, .. }) => format!(
             "a step of the script as it is takes {seconds:.4} s (four fifths take {low:.4} to {high:.4} s)"
         ),
-        None if it.plans.iter().any(|it| it.measured.is_some()) => {
+        None if it.found.plans.iter().any(|it| it.measured.is_some()) => {
             "the script as it is was not measured: it needs more than is free there".to_owned()
         }
         None => return Some(format!("Nothing could be measured on {device}.")),
@@ -440,6 +434,11 @@ fn left(res: &mut String, all: &[Left]) {
     }
 }
 
+/// The lines that hold most of what came nearest, the largest first.
+fn left_lines(found: &Found) -> &[LineShare] {
+    found.closest.as_ref().map_or(&[], |it| &it.took.lines)
+}
+
 /// Which lines hold that, for people: those that matter.
 fn left_at(res: &mut String, left: &[Left], lines: &[LineShare]) {
     let sum: u64 = left.iter().map(|it| it.bytes.0).sum();
@@ -456,7 +455,7 @@ fn left_at(res: &mut String, left: &[Left], lines: &[LineShare]) {
 }
 
 /// The lines at the head of the plan's file.
-pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
+pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
     let time = match (row.measured.and_then(|it| it.factor), row.time) {
         (Some(factor), _) => format!(", {factor:.2} times the step time (measured)"),
         (None, Some(it)) => format!(
@@ -466,19 +465,22 @@ pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
         ),
         (None, None) => String::new(),
     };
-    let without = if it.fits_as_it_is {
+    let without = if it.found.plain.fits {
         "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
     } else {
-        format!("Without it the script takes {} of the device.", it.as_it_is.peak.device)
+        format!("Without it the script takes {} of the device.", it.found.plain.took.peak.device)
     };
     let mut res = vec![
-        format!("Made by `plimsoll fit` for {} with {} {}.", it.card, it.limit, it.what),
+        format!(
+            "Made by `plimsoll fit` for {} with {} {}.",
+            it.beside.card, it.beside.limit, it.beside.what
+        ),
         format!(
             "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
-            row.peak.allocated, row.peak.reserved, row.peak.device
+            row.took.peak.allocated, row.took.peak.reserved, row.took.peak.device
         ),
     ];
-    res.extend(it.if_found.map(|it| match it {
+    res.extend(it.found.if_found().map(|it| match it {
         IfFound::Needs(bytes) => format!(
             "That is with boolean masks that find nothing; if they find everything, it needs {bytes}."
         ),
@@ -488,24 +490,24 @@ pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
         }
     }));
     res.push(without);
-    res.push(format!("    {}", it.run_line));
+    res.push(format!("    {}", it.beside.run_line));
     res
 }
 
 /// For programs: one JSON object.
 pub fn json(it: &Proposal) -> String {
-    let row = |row: &Row| {
+    let row = |row: &Candidate| {
         let remedies: serde_json::Value = serde_json::Value::from(
             row.plan.remedies.iter().map(|it| it.shown()).collect::<Vec<_>>(),
         );
         json!({
             "remedies": remedies,
-            "peak_allocated_bytes": row.peak.allocated.0,
-            "peak_reserved_bytes": row.peak.reserved.0,
-            "peak_device_bytes": row.peak.device.0,
-            "at_peak_bytes": row.held.iter().map(|it| (it.category.name(), it.bytes.0)).collect::<BTreeMap<_, _>>(),
+            "peak_allocated_bytes": row.took.peak.allocated.0,
+            "peak_reserved_bytes": row.took.peak.reserved.0,
+            "peak_device_bytes": row.took.peak.device.0,
+            "at_peak_bytes": row.took.held.iter().map(|it| (it.category.name(), it.bytes.0)).collect::<BTreeMap<_, _>>(),
             "needs_bytes": row.needs.0,
-            "spare_bytes": it.limit.saturating_sub(row.needs).0,
+            "spare_bytes": it.beside.limit.saturating_sub(row.needs).0,
             "numbers": row.numbers.shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
@@ -516,13 +518,13 @@ pub fn json(it: &Proposal) -> String {
             })),
         })
     };
-    let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
+    let outcome = match (it.found.plain.fits, it.found.plans.is_empty(), it.found.interrupted) {
         (false, true, _) if !it.recipes.is_empty() => FitCode::FitsWithRecipe,
-        _ if it.grows.is_some() => FitCode::Grows,
-        _ if it.runs_out_if_found() => FitCode::Depends,
-        _ if it.fails_by_itself() => FitCode::ScriptFailed,
+        _ if it.found.grows.is_some() => FitCode::Grows,
+        _ if it.found.runs_out_if_found() => FitCode::Depends,
+        _ if it.found.fails_by_itself() => FitCode::ScriptFailed,
         (true, ..) => FitCode::Fits,
-        (false, true, _) if it.retries.is_some() => FitCode::Fits,
+        (false, true, _) if it.found.retries.is_some() => FitCode::Fits,
         (false, false, _) => FitCode::FitsWithPlan,
         (false, true, true) => FitCode::Interrupted,
         (false, true, false) => FitCode::DoesNotFit,
@@ -530,17 +532,17 @@ pub fn json(it: &Proposal) -> String {
     let res = json!({
         "version": VERSION,
         "outcome": outcome.word(),
-        "gpu": it.card,
-        "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
-        "as_it_is": row(&it.as_it_is),
-        "as_it_is_retries": it.retries,
-        "depends_on": it.depends,
-        "if_everything_is_found": it.if_found.map(|it| match it {
+        "gpu": it.beside.card,
+        "limit": { "what": if it.beside.what == "reserved" { "reserved" } else { "device" }, "bytes": it.beside.limit.0 },
+        "as_it_is": row(&it.found.plain),
+        "as_it_is_retries": it.found.retries,
+        "depends_on": it.found.depends(),
+        "if_everything_is_found": it.found.if_found().map(|it| match it {
             IfFound::Needs(bytes) => json!({ "fits": true, "needs_bytes": bytes.0 }),
             IfFound::RunsOut => json!({ "fits": false, "needs_bytes": null }),
         }),
-        "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
-        "advice": it.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
+        "plans": it.found.plans.iter().map(row).collect::<Vec<_>>(),
+        "advice": it.found.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
         "recipes": it.recipes.iter().map(|it| json!({
             "framework": it.tried.recipe.framework,
             "lines": it.lines,
@@ -549,11 +551,11 @@ pub fn json(it: &Proposal) -> String {
             "needs_bytes": it.tried.needs.0,
             "numbers": it.tried.recipe.numbers.shown(),
         })).collect::<Vec<_>>(),
-        "growth_bytes_per_step": it.grows.as_ref().map(|it| it.growth.per_step.0),
-        "growth_at": it.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
-        "runs_out_at_step": it.grows.as_ref().map(|it| it.runs_out_at),
-        "closest": it.closest.as_ref().map(row),
-        "left": it.left.iter().map(|it| {
+        "growth_bytes_per_step": it.found.grows.as_ref().map(|it| it.growth.per_step.0),
+        "growth_at": it.found.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
+        "runs_out_at_step": it.found.grows.as_ref().map(|it| it.runs_out_at),
+        "closest": it.found.closest.as_ref().map(row),
+        "left": it.found.left.iter().map(|it| {
             let with = |fate| it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
             json!({
                 "category": it.category.name(),
@@ -565,16 +567,16 @@ pub fn json(it: &Proposal) -> String {
                 "not_tried": with(Fate::NotTried),
             })
         }).collect::<Vec<_>>(),
-        "left_at": it.left_at.iter().map(wire::LineWire::from).collect::<Vec<_>>(),
-        "run": it.run_line,
+        "left_at": left_lines(&it.found).iter().map(wire::LineWire::from).collect::<Vec<_>>(),
+        "run": it.beside.run_line,
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
-        "runs": it.runs,
-        "seconds": it.seconds,
-        "connections": wire::connections(&it.reached),
-        "interrupted": it.interrupted,
-        "measured_on": it.measured_on,
-        "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit,
-            "failed": it.seen.failed.as_ref().map(|it| json!({ "why": it.why, "epochs_cut": it.was_hurried })),
+        "runs": it.beside.runs,
+        "seconds": it.beside.seconds,
+        "connections": wire::connections(&it.beside.reached),
+        "interrupted": it.found.interrupted,
+        "measured_on": it.beside.measured_on,
+        "seen": { "steps": it.found.seen.steps, "evaluation": it.found.seen.evaluation, "until_exit": it.found.seen.until_exit,
+            "failed": it.found.seen.failed.as_ref().map(|it| json!({ "why": it.why, "epochs_cut": it.was_hurried })),
         },
     });
     format!("{res:#}\n")
@@ -585,46 +587,37 @@ mod tests {
     use expect_test::expect;
     use plimsoll_core::{
         plan::{Numbers, Plan},
-        prediction::{Origin, Peaks},
+        prediction::Origin,
         recording::CodeLine,
     };
 
     use super::*;
     use crate::{change::Recipe, cost::Factor};
 
-    fn row(plan: Plan, measured: Option<Measured>) -> Row {
-        let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
-        let (peak, needs) = (Peaks::default(), Bytes::gib(20));
-        Row { plan, peak, held: Vec::new(), needs, numbers: Numbers::Same, time, measured }
+    fn row(plan: Plan, measured: Option<Measured>) -> Candidate {
+        let mut it = Candidate::not_run(plan, Numbers::Same);
+        it.time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
+        (it.needs, it.measured) = (Bytes::gib(20), measured);
+        it
     }
 
     fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {
-        Proposal {
+        let mut plain = row(Plan::default(), as_it_is);
+        plain.fits = false;
+        let mut found = Found::as_it_is(plain, Seen::default(), None);
+        found.plans = vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)];
+        let beside = Beside {
             card: "NVIDIA L4".to_owned(),
             what: "on the device",
             limit: Bytes::gib(22),
-            as_it_is: row(Plan::default(), as_it_is),
-            fits_as_it_is: false,
-            retries: None,
-            depends: None,
-            if_found: None,
-            grows: None,
-            plans: vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)],
-            advice: Vec::new(),
-            recipes: Vec::new(),
-            closest: None,
-            left: Vec::new(),
-            left_at: Vec::new(),
             run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
-            change: Change::default(),
             patch_line: String::new(),
             runs: 9,
             seconds: 20.0,
             reached: Reached::default(),
-            interrupted: false,
-            seen: Seen::default(),
             measured_on: of_plan.map(|_| "NVIDIA H200".to_owned()),
-        }
+        };
+        Proposal::new(found, beside, "/me")
     }
 
     #[test]
@@ -650,7 +643,7 @@ mod tests {
             "{shown}"
         );
         assert!(!shown.contains("estimates"), "{shown}");
-        let head = file_head(&measured, &measured.plans[0]).join("\n");
+        let head = file_head(&measured, &measured.found.plans[0]).join("\n");
         assert!(head.contains(", 1.30 times the step time (measured)"), "{head}");
 
         // The script as it is did not fit there.
@@ -664,15 +657,15 @@ mod tests {
         let failed =
             |was_hurried| Failed { why: "the script raised KeyError".to_owned(), was_hurried };
         let mut it = proposal(None, None);
-        it.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
+        it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
         expect![[r#"
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
             ! the script raised KeyError; nothing was seen of what comes after that"#]]
         .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
-        assert!(it.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
-        it.seen.failed = Some(failed(true));
+        assert!(it.found.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
+        it.found.seen.failed = Some(failed(true));
         expect!["! the script raised KeyError. An epoch may have been ended early before that, to see what comes after one; not every loop bears that"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
-        assert!(!it.fails_by_itself());
+        assert!(!it.found.fails_by_itself());
     }
 
     fn held(
@@ -697,35 +690,32 @@ mod tests {
     #[test]
     fn where_nothing_fits_what_is_left_and_what_was_tried_are_said() {
         let offload = ("parameter-offload", Fate::Tried);
-        let it = Proposal {
-            plans: Vec::new(),
-            closest: Some(Row {
-                needs: Bytes::gib(24),
-                ..row(Plan::of(vec![Remedy::plain("checkpoint")]), None)
-            }),
-            left: vec![
-                held(
-                    Category::Parameters,
-                    15_000,
-                    15_000,
-                    vec![offload, ("pure-bf16", Fate::NotTried)],
-                ),
-                held(
-                    Category::Activations,
-                    8_000,
-                    30_000,
-                    vec![("checkpoint", Fate::InIt), ("attention", Fate::Unsuited)],
-                ),
-                held(Category::Inputs, 600, 600, Vec::new()),
-                held(Category::Gradients, 1, 1, Vec::new()),
-            ],
-            left_at: vec![
-                share(line("/me/train.py", 14), 15_000, Category::Parameters),
-                share(Origin::Backward, 5_000, Category::Activations),
-                share(Origin::NoStack, 600, Category::Inputs),
-            ],
-            ..proposal(None, None)
-        };
+        let mut nearest = row(Plan::of(vec![Remedy::plain("checkpoint")]), None);
+        nearest.needs = Bytes::gib(24);
+        nearest.took.lines = vec![
+            share(line("/me/train.py", 14), 15_000, Category::Parameters),
+            share(Origin::Backward, 5_000, Category::Activations),
+            share(Origin::NoStack, 600, Category::Inputs),
+        ];
+        let mut it = proposal(None, None);
+        it.found.plans.clear();
+        it.found.closest = Some(nearest);
+        it.found.left = vec![
+            held(
+                Category::Parameters,
+                15_000,
+                15_000,
+                vec![offload, ("pure-bf16", Fate::NotTried)],
+            ),
+            held(
+                Category::Activations,
+                8_000,
+                30_000,
+                vec![("checkpoint", Fate::InIt), ("attention", Fate::Unsuited)],
+            ),
+            held(Category::Inputs, 600, 600, Vec::new()),
+            held(Category::Gradients, 1, 1, Vec::new()),
+        ];
         expect![[r#"
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
             DOES NOT FIT with any combination of remedies that was tried
@@ -749,7 +739,11 @@ mod tests {
 
     #[test]
     fn what_gets_through_by_giving_memory_back_fits_and_that_is_said() {
-        let with = |plans| Proposal { retries: Some(14), plans, ..proposal(None, None) };
+        let with = |plans| {
+            let mut it = proposal(None, None);
+            (it.found.retries, it.found.plans) = (Some(14), plans);
+            it
+        };
         let lines = |it: &Proposal| {
             let text = text(it);
             let outcome = json(it).lines().find(|it| it.contains("outcome")).map(str::to_owned);
@@ -757,7 +751,7 @@ mod tests {
                 + "\n"
                 + &outcome.unwrap_or_default()
         };
-        let found = proposal(None, None).plans;
+        let found = proposal(None, None).found.plans;
         expect![[r#"
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
             on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
@@ -781,7 +775,9 @@ mod tests {
         (recipe.framework, recipe.lines) = ("transformers", vec![line]);
         let tried = Tried { recipe, needs: Bytes::gib(9) };
         let shown = Shown::of(&tried, &Places::default(), "/me");
-        let it = Proposal { plans: Vec::new(), recipes: vec![shown], ..proposal(None, None) };
+        let mut it = proposal(None, None);
+        it.found.plans.clear();
+        it.recipes = vec![shown];
         expect![[r#"
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
             FITS by a switch of transformers in your script: 9.00 GiB. No plan that changes nothing there was found, so none is written
