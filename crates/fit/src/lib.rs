@@ -13,5 +13,6 @@
 pub mod change;
 pub mod cost;
 pub mod search;
+pub mod speculate;
 pub mod trials;
 pub mod views;

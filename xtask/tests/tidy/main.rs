@@ -80,10 +80,11 @@ const MAY_USE: [(&str, &[&str]); 18] = [
 ];
 
 /// What each folder of `plimsoll-fit` may use of the others.
-const FIT_MAY_USE: [(&str, &[&str]); 5] = [
+const FIT_MAY_USE: [(&str, &[&str]); 6] = [
     ("change", &[]),
     ("cost", &[]),
     ("search", &["change", "cost"]),
+    ("speculate", &["search"]),
     ("trials", &["search"]),
     ("views", &["change", "cost", "search"]),
 ];

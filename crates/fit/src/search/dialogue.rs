@@ -28,8 +28,6 @@ pub struct Search<T> {
 pub enum Next<T> {
     /// To tell a person how it goes.
     Say(Said, Search<T>),
-    /// Nothing yet: this run is likely to be wanted soon, and who has a core to spare may begin it.
-    Soon(Run, Search<T>),
     /// To know what comes of a run.
     Run(Run, Waiting<T, Ran>),
     /// To know what would have let the last run through.
@@ -63,7 +61,6 @@ pub(super) struct Line(Rc<Shared>);
 #[derive(Default)]
 struct Shared {
     said: RefCell<VecDeque<Said>>,
-    soon: RefCell<VecDeque<Run>>,
     asked: Cell<Option<Asked>>,
     ran: Cell<Option<Ran>>,
     replayed: Cell<Option<Vec<Tuned>>>,
@@ -93,10 +90,6 @@ impl<T> Search<T> {
             }
             if let Some(found) = self.found.take() {
                 return Next::Found(found);
-            }
-            let soon = self.line.0.soon.borrow_mut().pop_front();
-            if let Some(run) = soon {
-                return Next::Soon(run, self);
             }
             match self.line.0.asked.take() {
                 Some(Asked::Run(it)) => return Next::Run(it, self.waits_for(|it| &it.ran)),
@@ -138,11 +131,6 @@ impl Line {
     /// The same of something that took time to compute.
     pub(super) fn say_computed(&self, sentence: String) {
         self.0.said.borrow_mut().push_back(Said::Computed(sentence));
-    }
-
-    /// This run is likely to be asked for, or one of several that are.
-    pub(super) fn soon(&self, it: Run) {
-        self.0.soon.borrow_mut().push_back(it);
     }
 
     /// What comes of this run.

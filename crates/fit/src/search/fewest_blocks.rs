@@ -74,14 +74,6 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
         let run = if numbers.len() == blocks.len() {
             Some(everything.clone()) // Which was run.
         } else {
-            // If it fits the next choice is mostly this one; see below.
-            let bolder = beside.saturating_sub(a_little);
-            if let Some(next) = blocks.cheapest(most.saturating_sub(bolder)) {
-                let numbers = numbers_of(&next);
-                if !seen.contains(&numbers) && numbers.len() < blocks.len() {
-                    program.run_through_soon(&with_blocks(&everything.plan, numbers));
-                }
-            }
             program.run_through(&with_blocks(&everything.plan, numbers)).await
         };
         let Some(it) = run else { break };
@@ -107,7 +99,6 @@ fn numbers_of(choice: &Choice) -> Vec<u64> {
 async fn measured(program: &mut Program, plan: &Plan) -> Option<Blocks> {
     let nothing = measuring(program, plan, Some(Vec::new()), 3);
     let everything = measuring(program, plan, None, 2);
-    program.line.soon(everything.clone());
     let nothing = program.trial(nothing).await.noted;
     let everything = program.trial(everything).await.noted;
     let card = &program.rules.card;

@@ -20,10 +20,6 @@ pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
     let mut saves_in_place = false;
     if uses(program, remedies::INPLACE_ACTIVATIONS) {
         let alone = Plan::of(vec![Remedy::plain(remedies::INPLACE_ACTIVATIONS)]);
-        // Mostly it saves nothing.
-        let others = all.into_iter().filter(|it| *it != remedies::INPLACE_ACTIVATIONS);
-        let others = others.filter(|it| uses(program, it)).map(Remedy::plain).collect();
-        program.soon(&Plan::of(others));
         let alone = program.run_through(&alone).await;
         saves_in_place = alone.is_some_and(|it| it.needs < program.known.plain_needs);
     }
@@ -76,14 +72,6 @@ fn usual(program: &Program) -> [&'static str; 6] {
         remedies::INPLACE_ACTIVATIONS,
         remedies::BUCKET_VIEW,
     ]
-}
-
-/// What is tried first of what is compiled is likely to be wanted.
-pub(super) fn soon(program: &Program) {
-    if !program.known.compiles {
-        return;
-    }
-    program.run_through_soon(&together(program));
 }
 
 /// All that suits it.

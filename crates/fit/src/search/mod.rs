@@ -35,7 +35,7 @@ mod recipes;
 mod rules;
 mod scouts;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tuning;
 mod values;
 mod weakest;

@@ -34,10 +34,6 @@ use crate::cost::{Factor, factor};
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
-/// So many parts of a batch take next to no time.
-const FEW_PARTS: u64 = 2;
-/// The best one is mostly among so many that were found first.
-const LIKELY: usize = 2;
 
 /// The search for the cheapest plan that fits; or for why the script as it is does not run.
 pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
@@ -99,7 +95,7 @@ async fn mend(program: &mut Program, found: &mut Found) {
         }
         let proven;
         let on_card = proof::with_retries(program, plain);
-        (*plans, *recipes, proven) = proven_plans(program, on_card.as_ref()).await;
+        (*plans, *recipes, proven) = proven_plans(program).await;
         *seen = proven.unwrap_or_else(|| mem::take(seen));
         if let Some(run) = on_card {
             let mut ran = program.trial(run.clone()).await;
@@ -131,11 +127,8 @@ async fn mend(program: &mut Program, found: &mut Found) {
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
-/// to stop. And what does the same in the script's own framework. `beside` may begin when no more plans are looked for.
-async fn proven_plans(
-    program: &mut Program,
-    beside: Option<&Run>,
-) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
+/// to stop. And what does the same in the script's own framework.
+async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
     loop {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
@@ -145,24 +138,14 @@ async fn proven_plans(
         if !all_fit_once_more(program, &mut found).await {
             continue;
         }
-        if let Some(run) = beside {
-            program.line.soon(run.clone());
-        }
         estimate_time(program, &mut found).await;
         let prefers_speed = program.rules.prefers_speed;
         found.sort_by_key(|it| it.rank(prefers_speed));
-        if let Some(best) = found.first() {
-            proof::soon(program, best);
-        }
         // Before the proof: a run of its own ends what makes runs cheap.
         let recipes = recipes::recipes(program, &found).await;
         let n_left_out = program.known.left_out.len();
-        while let (false, [best, rest @ ..]) = (program.interrupted, found.as_mut_slice()) {
+        while let (false, [best, ..]) = (program.interrupted, found.as_mut_slice()) {
             let saw = program.pace.until == Until::Validation;
-            // One that just fits is refuted now and then, and beside its proof there is nothing else to do.
-            if let Some(next) = rest.first().filter(|_| just_fits(program, best)) {
-                proof::soon(program, next);
-            }
             if let Some(seen) = proof::proves(program, best).await {
                 return (found, recipes, Some(seen));
             }
@@ -214,7 +197,6 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
-    parts_soon(program);
     let mut free = free(program).await;
     let mut found = from_the_mildest(program, &free).await;
     if found.is_empty() && program.known.raised && !free.is_empty() {
@@ -253,7 +235,7 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
         let stronger = stronger.iter().map(|id| Remedy::plain(id));
         Plan::of(free.iter().cloned().chain(stronger).collect())
     };
-    for (at, rung) in rungs.iter().enumerate() {
+    for rung in &rungs {
         // Without what refused meanwhile.
         let stronger = without(rung, |it| program.suits(it));
         let is_enough = ENOUGH <= found.len()
@@ -275,32 +257,11 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
             continue;
         }
         let plan = with_free(&stronger);
-        let next = rungs.get(at + 1).map(|it| settled(&with_free(it), 2, program.rules.gpus));
-        match next {
-            // What is compiled is not begun in vain.
-            Some(next) if program.written_least().is_some() => program.scout_soon(&next),
-            // Most rungs are not enough; once one is, the next one mostly is too, and without what costs nothing.
-            _ if !found.is_empty() => {
-                let alone = stronger.iter().map(|id| Remedy::plain(id)).collect();
-                program.run_soon(&settled(&Plan::of(alone), 2, program.rules.gpus));
-            }
-            Some(next) => program.soon(&next),
-            None => {}
-        }
         while let Some(it) = strong_enough(program, &plan).await {
-            if found.is_empty() && program.known.plain_work.is_none() {
-                // What every step time is measured by.
-                program.line.soon(program.metered(&Plan::default()));
-            }
             let mut it = weakest(program, it).await;
             // Two rungs may end at the same one, without what neither needs.
             let is_new = !found.iter().any(|other| other.plan == it.plan);
             if is_new && proof::fits_again(program, &mut it).await {
-                // What comes of these is asked for when no more plans are looked for.
-                recipes::soon(program, &it, &found);
-                if found.len() < LIKELY && is_likely_best(&it) {
-                    proof::soon(program, &it);
-                }
                 found.push(it);
             } else if is_new && !program.interrupted && has_later_steps_from_now_on(program) {
                 continue;
@@ -364,7 +325,6 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
             parts *= 2;
             continue;
         }
-        after_parts_soon(program, plan, &settled, parts);
         let run = if program.may_be_cut(&settled) {
             program.run(&settled).await
         } else {
@@ -395,45 +355,6 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
     None
 }
 
-/// Of what is compiled, parts of a batch without what is free are likely to be wanted, and take so long that they begin beside that.
-fn parts_soon(program: &Program) {
-    let suits = program.may(remedies::MICRO_BATCHES) && program.suits(remedies::MICRO_BATCHES);
-    if program.known.compiles && suits && program.written_least().is_none() {
-        let plan = Plan::of(vec![Remedy::plain(remedies::MICRO_BATCHES)]);
-        for parts in [2, 4] {
-            program.soon(&settled(&plan, parts, program.rules.gpus));
-        }
-    }
-}
-
-/// What is likely to be wanted after a run of `plan` with so many `parts`: mostly two are enough where the script needs little more than
-/// there is, else four, and then what is free is not needed.
-fn after_parts_soon(program: &Program, plan: &Plan, settled_plan: &Plan, parts: u64) {
-    let is_likely_to_fit =
-        2 < parts || program.known.plain_needs.0 / 100 * 65 < program.rules.most().0;
-    if !is_likely_to_fit {
-        program.soon(&settled(plan, 2 * parts, program.rules.gpus));
-        return;
-    }
-    let strong = settled_plan.remedies.iter().filter(|it| !is_free(it.id)).cloned().collect();
-    let alone = Plan::of(strong);
-    if alone != *settled_plan {
-        program.run_soon(&alone);
-    }
-}
-
-/// Whether it may be the best of those that will be found: many parts take time, and what comes after them on the ladder mostly takes less.
-fn is_likely_best(it: &Candidate) -> bool {
-    let parts = it.plan.remedies.iter().find(|it| it.id == remedies::MICRO_BATCHES);
-    let parts = parts.and_then(|it| it.parts());
-    it.numbers == Numbers::Same || parts.is_none_or(|it| it <= FEW_PARTS)
-}
-
-/// Whether so little is left that a validation, or another order of what is freed, may be too much.
-fn just_fits(program: &Program, it: &Candidate) -> bool {
-    program.rules.most().0 / 100 * 95 < it.needs.0
-}
-
 /// By one metered step each.
 async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     if found.is_empty() || program.interrupted {
@@ -441,9 +362,6 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     }
     for it in found.iter_mut().filter(|it| it.work.is_none()) {
         it.work = program.scouted_work(&it.plan);
-    }
-    for it in found.iter().filter(|it| it.work.is_none()) {
-        program.line.soon(program.metered(&it.plan));
     }
     let plain = match &program.known.plain_work {
         Some(work) => work.clone(),

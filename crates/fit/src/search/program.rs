@@ -134,7 +134,6 @@ impl Program {
     /// is known of it yet.
     pub(super) async fn as_it_is_written(&mut self) {
         let run = self.roomy(&Plan::default(), Until::Steady);
-        self.line.soon(run.clone());
         let mut ran = self.trial(Run { look: Some(Look::SitesAndWork), ..run }).await;
         if ran.fits() {
             let work = std::mem::take(&mut ran.noted.work);
@@ -166,13 +165,6 @@ impl Program {
             self.known.scouted.push(Scouted { plan: plan.clone(), least, work });
         }
         least
-    }
-
-    /// [`Program::scout`] of `plan` is likely to be wanted, unless it was made.
-    pub(super) fn scout_soon(&self, plan: &Plan) {
-        if !plan.remedies.is_empty() && !self.known.scouted.iter().any(|it| it.plan == *plan) {
-            self.line.soon(self.metered(plan));
-        }
     }
 
     /// The operations of a step with `plan`, if they were counted in such a run.
@@ -229,28 +221,6 @@ impl Program {
     pub(super) async fn run_through(&mut self, plan: &Plan) -> Option<Candidate> {
         self.tried.retain(|it| it.plan != *plan || it.cut_after.is_none());
         self.run_up_to(plan, None).await
-    }
-
-    /// `plan` is likely to be tried for whether it is strong enough, unless it was.
-    pub(super) fn soon(&self, plan: &Plan) {
-        self.soon_up_to(plan, Some(self.most_allocated()).filter(|_| self.may_be_cut(plan)));
-    }
-
-    /// [`Program::run`] of `plan` is likely to be wanted, unless it was made.
-    pub(super) fn run_soon(&self, plan: &Plan) {
-        self.soon_up_to(plan, Some(self.most_allocated()));
-    }
-
-    /// [`Program::run_through`] of `plan` is likely to be wanted, unless it was made.
-    pub(super) fn run_through_soon(&self, plan: &Plan) {
-        self.soon_up_to(plan, None);
-    }
-
-    fn soon_up_to(&self, plan: &Plan, most: Option<Bytes>) {
-        let is_wanted = !plan.remedies.is_empty() && !self.seems_hopeless(plan);
-        if is_wanted && !self.tried.iter().any(|it| it.plan == *plan) {
-            self.line.soon(self.of_candidate(plan, most).0);
-        }
     }
 
     /// Whether a run of `plan` may end where it took too much. How much more parts save is seen only in a run that goes on.

@@ -83,9 +83,6 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     // What is compiled is counted as it was written, which takes other memory: in a run of its own.
     let look = if program.known.compiles { None } else { Some(Look::Work) };
     let last = last.map(|(_, run, _)| Run { look, ..run });
-    for run in all.iter().map(|(_, run, _)| run).chain(&last) {
-        program.line.soon(run.clone());
-    }
     let mut before = Peaks::default();
     for (rank, run, with_room) in all {
         let ran = program.trial(run).await;
@@ -99,10 +96,6 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
             }
             return false;
         }
-    }
-    if let Some(run) = last.as_ref().filter(|_| it.fits && program.known.compiles) {
-        // The same as the one before it, so it was not begun beside that.
-        program.line.soon(run.clone());
     }
     it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
     it.fits
@@ -135,18 +128,6 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
 fn are_like(one: Peaks, other: Peaks) -> bool {
     let (a, b) = (one.allocated.0, other.allocated.0);
     (one.reserved, one.device) == (other.reserved, other.device) && a.abs_diff(b) <= a / 1000
-}
-
-/// The runs that are to prove this plan may begin beside others.
-pub(super) fn soon(program: &Program, it: &Candidate) {
-    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let limit_reserved = program.limit_of_proof();
-    let may_find_compiled = it.compiled_anew;
-    let run = |on: On| Run { limit_reserved, ..Run::of(&it.plan, until, on) };
-    for end in &it.ends {
-        program.line.soon(Run { end: Some(*end), ..run(On::Card) });
-    }
-    program.line.soon(Run { may_find_compiled, ..run(On::CardAlone) });
 }
 
 /// Runs the plan on the card itself, as a process of its own, and at the other end of what a phantom decides by itself.

@@ -95,18 +95,6 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
     res
 }
 
-/// The recipe that does what this plan does is likely to be tried, if there is one, and none was for the plans `before` it: its
-/// run may begin beside others.
-pub(super) fn soon(program: &Program, it: &Candidate, before: &[Candidate]) {
-    let recipe = |it: &Candidate| of(program, &Switch::of(&it.plan));
-    if before.iter().any(|it| recipe(it).is_some()) {
-        return;
-    }
-    if let Some(run) = recipe(it).and_then(|it| with(program, &it)) {
-        program.line.soon(run);
-    }
-}
-
 /// The recipe that does this in the script, if there is one and it may be tried.
 fn of(program: &Program, switches: &[Switch]) -> Option<Recipe> {
     let may_edit = program.rules.may_edit && program.rules.gpus == 1 && !switches.is_empty();

@@ -37,7 +37,7 @@ pub(super) fn run(
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
     let highest = range.highest;
     let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
-    let result = driver.drive(begin)?;
+    let result = driver.drive(&rules, begin)?;
     let seconds = started.elapsed().as_secs_f64();
     let reached = driver.reached();
     let found =

@@ -37,8 +37,9 @@ pub(super) fn run(
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let rules = Rules { speaks_of_compile: driver.speaks_of_compile()?, ..rules };
-    let found =
-        driver.drive(|| search::plans(rules.clone()))?.map_err(|why| anyhow::anyhow!("{why}"))?;
+    let found = driver
+        .drive(&rules, || search::plans(rules.clone()))?
+        .map_err(|why| anyhow::anyhow!("{why}"))?;
     let folder = std::env::current_dir().unwrap_or_default();
     let beside = Beside {
         card,

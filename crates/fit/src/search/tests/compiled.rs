@@ -50,33 +50,23 @@ fn compiled_on(
 #[test]
 fn it_is_looked_at_as_it_is_written_while_it_compiles() {
     expect![[r#"
-          soon: the script as it is, steady
         the script as it is, steady, sites, work -> 16.89 GiB
         chunked-loss, 2 steps, work -> 16.89 GiB
         micro-batches (2 parts), 2 steps, work -> 10.06 GiB
         micro-batches (4 parts), 2 steps, work -> 6.64 GiB
-          soon: micro-batches (4 parts), steady
         the script as it is, steady -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
-          soon: checkpoint, 2 steps, work
-          soon: micro-batches (4 parts), steady
         micro-batches (2 parts), steady -> 7.32 GiB
-          soon: micro-batches (2 parts), steady, reserves up to 7.32 GiB
-          soon: micro-batches (2 parts), steady, reserves up to 7.32 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
-          soon: micro-batches (2 parts), steady, reserves up to 7.32 GiB
-          soon: micro-batches (2 parts), a validation, alone on the card, with what is compiled
-          soon: micro-batches (2 parts) + checkpoint, 2 steps, work
         checkpoint, 2 steps, work -> 15.53 GiB
         " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
-          soon: micro-batches (2 parts), a validation, alone on the card, with what is compiled
         micro-batches (2 parts), a validation, alone on the card, with what is compiled -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 7.32 GiB, dropout, batch-norm, 1.00x
         seen: 3 steps
     "#]]
-    .assert_eq(&compiled(0, |_| true).with_soon().plans());
+    .assert_eq(&compiled(0, |_| true).plans());
 }
 
 /// What is free and saves nothing would be compiled in each plan, and again without it.

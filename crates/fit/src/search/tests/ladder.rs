@@ -462,37 +462,3 @@ fn who_prefers_speed_gets_the_fastest_first() {
     "#]]
     .assert_eq(&format!("{:?}\n{:?}\n", first(false), first(true)));
 }
-
-#[test]
-fn what_is_likely_to_be_wanted_is_said_before() {
-    let made = Made::new(8_000, |run| {
-        let it = match () {
-            () if run.has("checkpoint") => 5_000,
-            () if run.has("autocast") => 9_000,
-            () => 12_000,
-        };
-        Ran { noted: Noted { idle: Some(BTreeMap::new()), ..Noted::default() }, ..takes(it) }
-    });
-    expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
-          soon: autocast, 2 steps
-          soon: checkpoint, 2 steps
-        autocast, 2 steps -> cut
-          soon: autocast + checkpoint, 2 steps
-        checkpoint, 2 steps -> 5.37 GiB
-          soon: the script as it is, 2 steps, work
-          soon: checkpoint, steady, reserves up to 7.32 GiB
-          soon: checkpoint, steady, reserves up to 7.32 GiB, work
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-          soon: checkpoint, a validation, alone on the card
-        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
-          soon: checkpoint, a validation, alone on the card
-        checkpoint, a validation, alone on the card -> 5.37 GiB
-        as it is: does not fit, needs 12.21 GiB
-        plan: checkpoint, needs 5.37 GiB, same
-        seen: 3 steps
-    "#]]
-    .assert_eq(&made.allow(&["autocast", "checkpoint"]).with_soon().plans());
-}

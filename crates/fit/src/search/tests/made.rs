@@ -21,8 +21,8 @@ const CONTEXT: Bytes = Bytes::mib(500);
 type Told<Asked, Answer> = dyn Fn(&Asked) -> Answer;
 
 /// A program on a card.
-pub(super) struct Made {
-    pub(super) rules: Rules,
+pub(crate) struct Made {
+    pub(crate) rules: Rules,
     /// What a run comes to where there is room.
     ran: Box<Told<Run, Ran>>,
     tunings: Box<Told<Run, Vec<Tuned>>>,
@@ -33,12 +33,11 @@ pub(super) struct Made {
     with_advice: bool,
     /// And the sentences that repeat what a run came to.
     with_all_said: bool,
-    with_soon: bool,
 }
 
 impl Made {
     /// One on an A100 with so many MiB for the process.
-    pub(super) fn new(mib: u64, ran: impl Fn(&Run) -> Ran + 'static) -> Made {
+    pub(crate) fn new(mib: u64, ran: impl Fn(&Run) -> Ran + 'static) -> Made {
         let mut card = cards::find("a100-40g").unwrap().clone().with_total(Bytes::mib(mib));
         card.context = CONTEXT;
         let rules = Rules {
@@ -64,22 +63,21 @@ impl Made {
             interrupted: None,
             with_advice: false,
             with_all_said: false,
-            with_soon: false,
         }
     }
 
     /// The same where only these remedies may be used.
-    pub(super) fn allow(mut self, ids: &[&str]) -> Made {
+    pub(crate) fn allow(mut self, ids: &[&str]) -> Made {
         self.rules.allow = known(ids);
         self
     }
 
-    pub(super) fn forbid(mut self, ids: &[&str]) -> Made {
+    pub(crate) fn forbid(mut self, ids: &[&str]) -> Made {
         self.rules.forbid = known(ids);
         self
     }
 
-    pub(super) fn rules(mut self, change: impl FnOnce(&mut Rules)) -> Made {
+    pub(crate) fn rules(mut self, change: impl FnOnce(&mut Rules)) -> Made {
         change(&mut self.rules);
         self
     }
@@ -97,12 +95,6 @@ impl Made {
     /// The picture has what only a person can decide, too; it is the same each time that nothing fits.
     pub(super) fn with_advice(mut self) -> Made {
         self.with_advice = true;
-        self
-    }
-
-    /// With what is likely to be wanted, too.
-    pub(super) fn with_soon(mut self) -> Made {
-        self.with_soon = true;
         self
     }
 
@@ -205,12 +197,6 @@ impl Made {
                     }
                     search
                 }
-                Next::Soon(run, search) => {
-                    if self.with_soon {
-                        writeln!(res, "  soon: {}", asked(&run)).unwrap();
-                    }
-                    search
-                }
                 Next::Run(run, waiting) => {
                     let is_stopped = self.interrupted == Some(n_runs);
                     let ran = if is_stopped { interrupted() } else { self.on_a_card(&run) };
@@ -245,7 +231,7 @@ impl Made {
     }
 
     /// What a card makes of it: it ends where there is no more, or where it was said that more can never fit.
-    fn on_a_card(&self, run: &Run) -> Ran {
+    pub(crate) fn on_a_card(&self, run: &Run) -> Ran {
         let mut ran = (self.ran)(run);
         if ran.failure.is_some() || ran.n_ooms != 0 {
             return ran;
@@ -268,7 +254,7 @@ impl Made {
 }
 
 /// A run that allocates and reserves so many MiB at most, from its second step on.
-pub(super) fn takes(mib: u64) -> Ran {
+pub(crate) fn takes(mib: u64) -> Ran {
     Ran {
         took: took(mib),
         outcome: Outcome::Fits,
@@ -344,18 +330,18 @@ fn interrupted() -> Ran {
 
 impl Run {
     /// Whether its plan has this remedy.
-    pub(super) fn has(&self, id: &str) -> bool {
+    pub(crate) fn has(&self, id: &str) -> bool {
         assert!(find(id).is_some(), "{id}");
         self.plan.remedies.iter().any(|it| it.id == id)
     }
 
     /// Whether what each block keeps is written down.
-    pub(super) fn is_measured(&self) -> bool {
+    pub(crate) fn is_measured(&self) -> bool {
         self.plan.remedies.iter().any(|it| it.parameters.contains(&Parameter::Measure))
     }
 
     /// This remedy of its plan.
-    pub(super) fn remedy(&self, id: &str) -> Option<&Remedy> {
+    pub(crate) fn remedy(&self, id: &str) -> Option<&Remedy> {
         self.plan.remedies.iter().find(|it| it.id == id)
     }
 }
@@ -371,7 +357,8 @@ fn is_advice(run: &Run) -> bool {
     run.half.is_some() || run.plan.remedies.iter().any(|it| by_hand(it.id))
 }
 
-fn asked(run: &Run) -> String {
+/// In words.
+pub(crate) fn asked(run: &Run) -> String {
     let Run { value, plan, until, on, end, limit_reserved, rank, look, half, words, .. } = run;
     let value = value.map_or_else(String::new, |it| format!("batch={it}, "));
     let until = match until {
@@ -424,7 +411,7 @@ fn asked(run: &Run) -> String {
     res
 }
 
-fn came_to(ran: &Ran) -> String {
+pub(crate) fn came_to(ran: &Ran) -> String {
     match &ran.failure {
         Some(why) => why.clone(),
         None if ran.n_ooms != 0 => "out of memory".to_owned(),

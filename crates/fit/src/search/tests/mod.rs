@@ -8,7 +8,7 @@ mod compiled;
 mod free;
 mod interrupted;
 mod ladder;
-mod made;
+pub(crate) mod made;
 mod measured;
 mod nothing_fits;
 mod parts;
