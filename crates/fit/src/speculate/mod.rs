@@ -169,7 +169,7 @@ impl<'a, T> Speculation<'a, T> {
             return Some(Ran { n_ooms: 1, outcome: Outcome::OutOfMemory, ..blank() });
         }
         let runs = || self.runs().chain(guessed.iter().map(|(run, ran)| (run, ran)));
-        let compiles = runs().any(|(_, ran)| ran.noted.compiles);
+        let compiles = self.runs().any(|(_, ran)| ran.noted.compiles);
         // What is compiled takes other memory than the same as it is written, and nothing better may be known.
         let is_written = |it: &Run| compiles && counts(it) != counts(run);
         let has_like = runs().any(|(it, ran)| !is_written(it) && tells(ran));
