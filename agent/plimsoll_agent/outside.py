@@ -77,7 +77,7 @@ def _off(name: str) -> Any:
 
 
 def _say(name: str) -> None:
-    _tell("kept-off", "%s was kept off: nothing was sent" % name)
+    _tell("kept-off", "plimsoll turned %s off: it sent nothing" % name)
 
 
 class _Finder:
@@ -118,7 +118,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
             self._change(module)
         except Exception as error:
             # A version that we do not know: without it the script would write outside.
-            raise ImportError("plimsoll cannot keep %s off: %r" % (module.__name__, error)) from error
+            raise ImportError("plimsoll cannot turn %s off: %r" % (module.__name__, error)) from error
 
 
 def _with(function: Function, name: str, **settings: Any) -> Function:
@@ -211,7 +211,7 @@ def _mlflow_requests(module: Library) -> None:
     def http_request(host_creds: Any, endpoint: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
         if method.upper() != "GET":
             _off("mlflow")
-            raise ConnectionError("plimsoll keeps mlflow off: %s %s was not sent" % (method, endpoint))
+            raise ConnectionError("plimsoll turned mlflow off: %s %s was not sent" % (method, endpoint))
         return own(host_creds, endpoint, method, *args, **kwargs)
 
     patch.put(module, "http_request", http_request)

@@ -114,7 +114,7 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
     if not (_has_glibc() if has_glibc is None else has_glibc):
         return "no-glibc", "this Python's C library is not glibc (musl, as on Alpine?); %s" % _EXPECTED
     if version is None:
-        return "version", "the installed PyTorch does not say its version; %s: %s" % (_EXPECTED, _INSTALL)
+        return "version", "the installed PyTorch reports no version; %s: %s" % (_EXPECTED, _INSTALL)
     if build.hip is not None:
         return (
             "rocm-build",
@@ -128,7 +128,7 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
         )
     found = "the installed PyTorch is %s (CUDA %s)" % (version, cuda)
     if build.release is None:
-        return "version", "%s, which is no version that can be read; %s: %s" % (found, _EXPECTED, _INSTALL)
+        return "version", "%s, a version that plimsoll cannot read; %s: %s" % (found, _EXPECTED, _INSTALL)
     if build.release < _OLDEST:
         return (
             "version",
@@ -143,7 +143,7 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
     if build.links_runtime is False:
         return (
             "static-runtime",
-            "%s and holds CUDA's runtime in itself, so the phantom cannot take its place; build it without "
+            "%s and contains CUDA's runtime, so the phantom cannot replace the runtime; build it without "
             "CAFFE2_STATIC_LINK_CUDA, or install a wheel: %s" % (found, _INSTALL),
         )
     missing = [] if _pythons(build) or build.libraries is None else imports.unanswered(build.libraries)
@@ -151,8 +151,8 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
         named = ", ".join(missing[:_NAMED]) + (", ..." if _NAMED < len(missing) else "")
         return (
             "entry-points",
-            "%s, which nobody has tried with plimsoll, and the phantom has no answer to %d of the functions that it asks "
-            "CUDA for: %s; a newer plimsoll may have, or install a release that is known: %s"
+            "%s, which is untested with plimsoll, and the phantom lacks %d of the CUDA functions that it calls: %s; "
+            "a newer plimsoll may have them; or install a tested release: %s"
             % (found, len(missing), named, _INSTALL),
         )
     return None
@@ -177,20 +177,20 @@ def remark(build: Any, has_lock: bool | None = None) -> Any:
     its = standing(build)
     said = []
     if not build.is_release:
-        said.append("PyTorch %s is not a release, and nobody has tried it" % build.version)
+        said.append("PyTorch %s is not a release, and is untested" % build.version)
     elif its == UNKNOWN:
         others = known(build.release) is not None
-        said.append("nobody has tried %s with plimsoll%s" % (of, ", only other builds of it" if others else ""))
+        said.append("%s is untested with plimsoll%s" % (of, ", other builds of it are tested" if others else ""))
     if its == UNKNOWN:
-        said.append("the phantom answers all that it asks CUDA for, and no more is known of it")
+        said.append("the phantom has every CUDA function that it calls; whether its predictions are right is unknown")
     elif its == EXPERIMENTAL:
         said.append("predictions for %s have not been compared with a GPU" % of)
     if build.release < _NAMES_MODULES:
         said.append(
-            "it does not record which module asked for a block, so lines of code are named, and modules for parameters only"
+            "it does not record which module allocated a block, so reports name lines of code, and modules for parameters only"
         )
     if not (_has_lock() if has_lock is None else has_lock):
-        said.append("this Python runs without the global lock, and nobody has tried that")
+        said.append("this Python runs without the global interpreter lock, which is untested")
     return "; ".join(said) or None
 
 

@@ -54,7 +54,7 @@ def _job(world: int) -> list[Any] | None:
     try:
         answers = [rank.communicate(timeout=SECONDS)[0] for rank in ranks]
     except subprocess.TimeoutExpired:
-        print("plimsoll calibrate: the cards did not find each other through NCCL within %d s" % SECONDS, file=sys.stderr)
+        print("plimsoll calibrate: NCCL did not connect the cards within %d s" % SECONDS, file=sys.stderr)
     finally:
         for rank in ranks:
             rank.kill()

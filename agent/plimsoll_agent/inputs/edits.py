@@ -20,4 +20,4 @@ def write(asked: str) -> None:
             with open(path, "wb") as file:
                 file.write(text[:start] + new + text[start + len(was) :])
         elif text[start : start + len(new)] != new:  # Else a process before this one wrote it.
-            raise SystemExit("plimsoll: %r is not as it was when it was read; start again" % path)
+            raise SystemExit("plimsoll: %r changed after plimsoll read it; start again" % path)

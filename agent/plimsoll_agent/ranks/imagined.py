@@ -322,8 +322,8 @@ class _Imagined:
             if 1 < world:
                 self._recording.note(
                     "imagined-ranks",
-                    "this is rank %d of %d; the other ranks were imagined, and taken to send what this one sends "
-                    "(--rank for another one, --all-ranks to run every rank of this machine)" % (rank, world),
+                    "plimsoll ran rank %d of %d and imagined the others, which are assumed to send what this rank sends "
+                    "(--rank runs another one, --all-ranks runs every rank of this machine)" % (rank, world),
                 )
             return result
 
@@ -335,8 +335,8 @@ class _Imagined:
 
         def init_rpc(*_: Any, **__: Any) -> None:
             raise RuntimeError(
-                "torch.distributed.rpc calls functions in other ranks, and those of this run are imagined: "
-                "give plimsoll predict --all-ranks, which starts every rank of this machine"
+                "torch.distributed.rpc calls functions in other ranks, and plimsoll imagines these: "
+                "run plimsoll predict --all-ranks, which starts every rank of this machine"
             )
 
         patch.put(module, "init_rpc", init_rpc)

@@ -37,7 +37,7 @@ def apply(torch: Torch, plan: Any, hooks: Hooks) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error) from error
     if version != VERSION:
-        raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
+        raise CannotApply("plimsoll: the plan has version %r; this plimsoll reads version %d" % (version, VERSION))
     unknown = [it for it in ids if it not in REMEDIES]
     if unknown:
         raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)

@@ -40,14 +40,13 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
             if not switched and hooks.is_training(module):
                 raise unsuited(
                     "attention",
-                    '%s: nothing in it is a model of transformers with attn_implementation="eager" that can be switched to "sdpa"; '
-                    "in code of your own, call torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
+                    '%s: it contains no transformers model with attn_implementation="eager" that can switch to "sdpa"; '
+                    "in your own code, call torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
                 )
         if kwargs.get("output_attentions"):
             raise unsuited(
                 "attention",
-                "this script: it asks for the attention's weights (output_attentions), which only the written-out one "
-                "has"
+                "this script: it asks for attention weights (output_attentions), which only eager attention returns"
             )
         return call(*args, **kwargs)
 

@@ -39,7 +39,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
             if not chosen:
                 raise unsuited(
                     "inplace-activations",
-                    "%s: it has no activation of its own module whose input nobody reads afterwards" % type(module).__name__
+                    "%s: it has no activation module whose input is unused afterwards" % type(module).__name__
                 )
             for it in chosen:
                 it.inplace = True

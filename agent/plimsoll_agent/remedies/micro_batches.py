@@ -389,12 +389,12 @@ def _refuse_writers(torch: Torch, module: Module, call: Function, args: Argument
     if any(it._version != version for it, version in inputs):
         raise unsuited(
             "micro-batches",
-            "%s: it writes into its input, from which parts of it would run again" % type(module).__name__
+            "%s: it writes into its input, and micro-batches would run again from the changed input" % type(module).__name__
         )
     if name is not None:
         raise unsuited(
             "micro-batches",
-            "%s: each call of it writes into its `%s`, and parts would do so more often than the whole batch"
+            "%s: each call of it writes into its `%s`, and micro-batches would do so more often than the whole batch"
             % (type(module).__name__, name)
         )
 
@@ -407,6 +407,6 @@ def _warn_of_batch_norm(torch: Torch, module: Module, note: Note) -> None:
     if _has_batch_norm(torch, module):
         note(
             "micro-batches-batch-norm",
-            "the model has batch-norm, which sees micro-batches one by one: its statistics, and with them the numbers, "
-            "are those of the smaller batch",
+            "the model has batch-norm, which normalizes each micro-batch by itself: its statistics and the results are "
+            "those of the smaller batch",
         )

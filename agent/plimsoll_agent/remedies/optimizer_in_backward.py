@@ -43,8 +43,8 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
         if id(parameter) in stepped_since:
             raise unsuited(
                 "optimizer-in-backward",
-                "this script: it runs backward more than once before a step (accumulation, or parameters used by "
-                "several losses)"
+                "this script: it runs backward more than once before a step (gradient accumulation, or several losses "
+                "that use the same parameters)"
             )
         stepped_since.add(id(parameter))
         everything = optimizer.param_groups

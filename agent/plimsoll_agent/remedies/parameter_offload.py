@@ -34,11 +34,11 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
     def prepare(module: Module) -> None:
         if any(again.is_compiled_itself(it) and blocks_of(torch, it) for it in module.modules()):
-            raise unsuited("parameter-offload", "%s: torch.compile makes one program of its blocks" % type(module).__name__)
+            raise unsuited("parameter-offload", "%s: torch.compile compiles its blocks into one program" % type(module).__name__)
         blocks = blocks_of(torch, module)
         hooks.recording.write("blocks", names=[name for name, _ in blocks])
         if not blocks and hooks.is_training(module):
-            raise unsuited("parameter-offload", "%s: no repeated blocks were found in it" % type(module).__name__)
+            raise unsuited("parameter-offload", "%s: plimsoll found no repeated blocks in it" % type(module).__name__)
         for block, its_own in own_parameters(module, [block for _, block in blocks]):
             away.add(block, its_own)
 

@@ -68,7 +68,7 @@ def _share_steps(torch: Torch, it: Spread) -> None:
         @functools.wraps(step)
         def stepped(optimizer: Optimizer, closure: Any = None) -> Any:
             if isinstance(optimizer, torch.optim.LBFGS):
-                raise unsuited("zero1", "L-BFGS, whose state is one whole")
+                raise unsuited("zero1", "L-BFGS, whose state cannot be split")
             loss = None
             if closure is not None:
                 with torch.enable_grad():

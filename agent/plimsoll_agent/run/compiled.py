@@ -42,8 +42,8 @@ class Compiled:
             self._modules.step_aside()
             is_first = self._recording.note(
                 "torch-compile",
-                "the script uses torch.compile: from there on the recording has no module paths and no "
-                "forward phases",
+                "torch.compile is in use, by the script or by a library: from there on the recording has no module "
+                "paths and no forward phases",
             )
             if is_first:
                 self._recording.write("compiles")

@@ -101,7 +101,7 @@ class Memory:
     def note_another_allocator(self) -> None:
         """Where the script has one: what it does is not seen."""
         if self._torch.cuda.memory.get_allocator_backend() != "native":
-            self._note("allocator", "the script replaces PyTorch's caching allocator; only the native one can be recorded")
+            self._note("allocator", "the script replaces PyTorch's caching allocator; plimsoll can record only the native one")
 
     def forked(self) -> None:
         """In a forked child whose parent had no CUDA yet: everything begins anew."""
@@ -117,8 +117,8 @@ class Memory:
             return self._start_history(*args, **kwargs)
         self._note(
             "memory-history",
-            "the script sets up PyTorch's memory history itself; plimsoll's own recording stays on in its "
-            "place, and snapshots that the script dumps hold all of it",
+            "the script records PyTorch's memory history itself; plimsoll's recording stays on instead, and "
+            "snapshots that the script dumps contain all of it",
         )
 
     def _asked_to_reset_counters(self, device: int) -> Any:

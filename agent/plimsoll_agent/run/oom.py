@@ -179,8 +179,8 @@ class OutOfMemory:
         if caught and not self._was_raised:
             self._recording.note(
                 "algorithm-refused",
-                "there was no room for the workspace of cuDNN's first choice at times, and PyTorch took another "
-                "algorithm: it fits, but may be slower",
+                "at times too little memory was free for the workspace of cuDNN's first choice, and PyTorch took "
+                "another algorithm: the script fits, but may be slower",
             )
             return
         line["caught"] = caught

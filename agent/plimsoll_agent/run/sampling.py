@@ -143,8 +143,8 @@ class Sampling:
         self._every = min(max(wanted, SHORTEST), LONGEST)
         self._recording.note(
             "sampled-stacks",
-            "stacks would have slowed each step down, so they were taken in some of the steps only (--stacks all takes "
-            "them in all); other steps that allocated in the same order show the lines and phases of the nearest of these",
+            "plimsoll recorded stacks in some steps only, because they slow each step down (--stacks all records them in every "
+            "step); other steps that allocated in the same order show the lines and phases of the nearest recorded step",
         )
 
     @guarded

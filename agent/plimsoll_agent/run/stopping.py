@@ -133,7 +133,7 @@ class Stopping:
         if self._told < ATTEMPTS:
             # Not a subclass: a thread is silent about `SystemExit` itself only.
             raise SystemExit(0)
-        text = "the script caught plimsoll's request to end %d times, so it was ended" % (ATTEMPTS - 1)
+        text = "the script caught plimsoll's request to end %d times, so plimsoll ended it" % (ATTEMPTS - 1)
         self._recording.note("stop-ignored", text)
         self._insist()
 

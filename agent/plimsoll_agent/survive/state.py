@@ -142,7 +142,7 @@ class _Buffer:
         tensor, _, clone = value
         if self._was_written(value):
             if clone is None:
-                raise CannotRedo("its buffer `%s` was written into, and is too large to be kept for each call" % self._shown)
+                raise CannotRedo("its buffer `%s` was written into, and is too large to store for each call" % self._shown)
             tensor.copy_(clone)
         self._owner._buffers[self._name] = tensor
 
@@ -181,7 +181,7 @@ class _Attribute:
         then, mark, kept = value
         if isinstance(then, _CONTAINERS):
             if kept is None:
-                raise CannotRedo("its `%s` was changed, and is too long to be kept for each call" % self._shown)
+                raise CannotRedo("its `%s` was changed, and is too long to store for each call" % self._shown)
             then.clear()
             then.extend(kept) if isinstance(then, (list, collections.deque)) else then.update(kept)
         elif hasattr(then, "set_state"):

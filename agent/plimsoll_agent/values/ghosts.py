@@ -99,7 +99,7 @@ class Ghosts:
         """So many more bytes of weights on the host."""
         self._real += size
         if self._limit < self._real:
-            self._begin("the model's weights passed %.1f GiB" % (self._limit / 2**30))
+            self._begin("the model's weights are larger than %.1f GiB" % (self._limit / 2**30))
 
     def _begin(self, why: str) -> None:
         if self._mode is not None or threading.current_thread() is not threading.main_thread():
@@ -113,8 +113,8 @@ class Ghosts:
         self._mode.__enter__()
         self._recording.note(
             "ghost-weights",
-            "%s: from there on, large tensors on the CPU have no values and take no memory of this machine "
-            "(--ghost-weights=off keeps them)" % why,
+            "%s: from there on, large tensors on the CPU are placeholders without values, which spares the memory of this machine "
+            "(--ghost-weights=off turns this off)" % why,
         )
 
     def _new_mode(self) -> Any:

@@ -136,11 +136,11 @@ class Phantom:
             self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
         for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
             place = "%s:%d" % (os.path.basename(file), line)
-            text = "%d times %s read a number that nobody computed, and got the one that it had read before; say another with --assume %s=NUMBER"
+            text = "%d times %s read a number that was not computed, and got the number that it had read before; --assume %s=NUMBER sets another"
             self._recording.note("read-as-before", text % (count, place, place))
         if self._lines is not None and self._has_trained:
             for place in self._lines.unused():
-                text = "--assume %s was not used: that line read no number that nobody had computed; the report names the lines that did"
+                text = "--assume %s was not used: that line read no number that is unknown on the phantom; the report names the lines that did"
                 self._recording.note("assumed-unused", text % place)
 
     def write_report(self) -> None:

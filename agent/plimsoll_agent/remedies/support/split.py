@@ -101,7 +101,7 @@ def together(torch: Torch, outputs: Any, sizes: Sequence[int], axis: int = 0) ->
         if dimension is None:
             raise unsuited(
                 "micro-batches",
-                "this model: an output of shape %s has not one entry for each of %d samples"
+                "this model: an output of shape %s does not have one entry for each of %d samples"
                 % (tuple(first.shape), sizes[0])
             )
         return torch.cat(outputs, dimension)
@@ -118,7 +118,7 @@ def together(torch: Torch, outputs: Any, sizes: Sequence[int], axis: int = 0) ->
     if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
         raise unsuited(
             "micro-batches",
-            "this model: its output is a %s, and plimsoll does not know how to join the parts of a batch in it"
+            "this model: its output is a %s, and plimsoll cannot join the parts of a batch in it"
             % type(first).__name__
         )
     return first

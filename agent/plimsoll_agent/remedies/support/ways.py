@@ -68,7 +68,7 @@ def way_of(
                 if a.is_floating_point() and not split.close(torch, a, b):
                     raise unsuited(
                         remedy,
-                        "%s: two samples of its input give something else together than apart; is their first "
+                        "%s: two samples of its input give other results together than one by one; is their first "
                         "dimension the batch?" % type(module).__name__
                     )
             way = Way(False, along=along if axis else None)
