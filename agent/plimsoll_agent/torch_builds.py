@@ -1,9 +1,9 @@
-"""Is this a torch that we know? Read from its files, before any of it runs.
+"""Decides from the files of a torch, before any of it runs, whether plimsoll supports it.
 
-A torch without CUDA, or one that asks CUDA for what the phantom does not answer, would not fail cleanly there: it
-would crash or silently train on the CPU. So the answer has to come before the import. `plimsoll doctor`
-asks here, too. What is known of a release is a file of its own in `releases/`, which `cargo xtask torch` writes; a
-release without one is looked at here.
+A torch without CUDA, or one that calls CUDA functions that the phantom lacks, would not fail cleanly there: it
+would crash or silently train on the CPU. So the answer has to come before the import. `plimsoll doctor` uses this
+module, too. `releases/` has one file for each tested release, which `cargo xtask torch` writes; for other releases this
+module reads the libraries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMED = 5
 
 
 def known(release: Any) -> Any:
-    """What `releases/` says of (2, 14); None for a release that nobody has looked at."""
+    """The file in `releases/` of (2, 14); None for an untested release."""
     try:
         with open(os.path.join(_RELEASES, "%d.%d.json" % release), encoding="utf-8") as file:
             return json.load(file)
@@ -71,7 +71,7 @@ class Build:
 
     @property
     def is_release(self) -> bool:
-        """Not a night's, a container's or somebody's own, such as 2.12.0.dev20260401 and 2.11.0a0+git1234567."""
+        """Not a nightly build, a container's build or an own build, such as 2.12.0.dev20260401 and 2.11.0a0+git1234567."""
         return re.match(r"\d+\.\d+\.\d+(\.post\d+)?(\+|$)", self.version or "") is not None
 
 
@@ -103,7 +103,7 @@ def _links_runtime(library: Any) -> bool | None:
 
 
 def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: bool | None = None) -> tuple[str, str] | None:
-    """Why we cannot work with that torch, as (reason, sentence); None if we can."""
+    """Why plimsoll cannot work with that torch, as (reason, sentence); None if it can."""
     platform = platform or sys.platform
     machine = machine or os.uname().machine
     version, cuda = build.version, build.cuda
@@ -159,20 +159,20 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
 
 
 def _pythons(build: Any) -> Any:
-    """The Pythons that this build was tried with; empty if nobody tried it."""
+    """The Pythons that this build was tried with; empty if it is untested."""
     about = build.is_release and known(build.release)
     return about["tried"].get(build.cuda, []) if about else []
 
 
 def standing(build: Any) -> Any:
-    """How far a torch to which there is no objection is known."""
+    """How well a torch without an objection is tested."""
     if not _pythons(build):
         return UNKNOWN
     return SUPPORTED if build.cuda in known(build.release)["compared"] else EXPERIMENTAL
 
 
 def remark(build: Any, has_lock: bool | None = None) -> Any:
-    """What users of that torch, to which there is no objection, have to know of its predictions; None for nothing."""
+    """What limits predictions for a torch without an objection; None if nothing does."""
     of = "PyTorch %s for CUDA %s" % (build.version.split("+")[0], build.cuda)
     its = standing(build)
     said = []

@@ -1,8 +1,8 @@
-"""Files of the script's have another text: another number, as `plimsoll fit --find-max train.py:14=1..64` wants it, or the switches
-of a framework that are tried.
+"""Changes the text of files of the script: another number, for `plimsoll fit --find-max train.py:14=1..64`, or switches of a
+framework that a search tries.
 
-What is asked for, `PLIMSOLL_EDITS`, lists the file, the byte, what stands there and what is to stand there. A file is written anew before
-the program reads it, into the layer that takes all its writes: the user's own stays as it is.
+`PLIMSOLL_EDITS` lists the file, the byte offset, the old text and the new text. The agent writes the changed file before the program
+reads it, into the layer that takes all writes of the program: the user's file stays unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every batch as long as the longest one that may come: a run is judged by its worst batch, not by those it met.
+"""Makes every batch as long as the longest one that may come, so that a prediction covers the worst batch, not only those of the run.
 
 `PLIMSOLL_BATCH_LENGTH` says how long: a number, or `longest` for the longest that the data loader shows. (`half` is for advice:
 half as long as the longest of the first batches.) Batches are made

@@ -1,4 +1,4 @@
-"""Every image as large as the largest one that may come: a run is judged by its worst batch, not by those it met.
+"""Makes every image as large as the largest one that may come, so that a prediction covers the worst batch, not only those of the run.
 
 `PLIMSOLL_IMAGE_SIZE` says how large, as in `800x1333`: height and width. Images are made larger where they come from, in the
 `DataLoader`: rows and columns are repeated. What has their height and width goes with them, masks for example, and so does what has a
@@ -60,7 +60,7 @@ class WorstSize:
     def before_step(self, optimizer: Optimizer, args: Arguments, kwargs: Named) -> None:
         """The first step is about to end: where no image has come by now, none will."""
         if not self._is_found:
-            self._is_found = True  # What catches it and goes on has been told.
+            self._is_found = True  # A program that catches the error and goes on gets it once.
             raise CannotApply("plimsoll: %s; set the size with the script's own arguments" % self._nothing())
 
     def at_end(self) -> None:

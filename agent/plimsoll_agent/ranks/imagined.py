@@ -4,7 +4,7 @@ A launcher that would start many processes (`torchrun`, `accelerate launch`, `mp
 them, in the environment that it would have had among the others; and in that one the rendezvous is
 answered without them. Everything else is PyTorch's: its `ProcessGroupNCCL` with its streams and its
 bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, the store) is answered as
-if every other rank said what this one says.
+if every other rank sent what this one sends.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _wrap_reducer(torch: Torch) -> None:
 
 
 def _wrap_sync_batch_norm() -> None:
-    """It keeps the statistics of the ranks that have an input, by a mask; ours has one, and so have the others."""
+    """It selects the statistics of ranks that have an input, by a mask; this rank has one, and so have the imagined ones."""
     batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
     real = batch_norm.forward
 
@@ -270,7 +270,7 @@ def _wrap_spawn(torch: Torch) -> None:
 
 
 class _Rank:
-    """A spawned function that is told it is the process with number `rank`."""
+    """A spawned function that gets `rank` as the number of its process."""
 
     def __init__(self, function: Function, rank: int) -> None:
         self._function, self._rank = function, rank
@@ -342,7 +342,7 @@ class _Imagined:
         patch.put(module, "init_rpc", init_rpc)
 
     def _coordinate_checkpoints(self, module: Library) -> None:
-        """One rank plans what each saves, and tells it: here the one that runs."""
+        """One rank plans what each rank saves, and sends the plan: here the rank that runs."""
         dist, wrapper = self._dist, module._DistWrapper
         make = wrapper.__init__
 

@@ -1,9 +1,8 @@
-"""Attention of transformers' models is PyTorch's fused one: the matrix of every token with every other is never kept.
+"""Switches transformers models to PyTorch's fused attention, which never stores the matrix of all pairs of tokens.
 
-For models whose attention is written out (`attn_implementation="eager"`) and that know the fused one, where it can be switched
-behind the model's making. It is switched in
-the model's configuration at its first call. The numbers are the same up to rounding; with dropout in attention other
-random numbers are drawn.
+For models with `attn_implementation="eager"` that also support "sdpa" and can switch after they are built. The remedy switches
+the model's configuration at its first call. The results are the same up to rounding; with dropout in attention the random
+numbers differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activation checkpointing: blocks keep their input only, and run again when backward reaches them.
+"""Activation checkpointing: a block saves only its input for backward, and runs again when backward reaches it.
 
 Saves the activations inside the blocks, costs their forward pass once more. The numbers are the same: the
 random state is kept for dropout, and batch-norm counts its running statistics once. Non-reentrant, so hooks,
@@ -61,7 +61,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
 class Checkpointed:
     """The modules whose `forward` is checkpointed. The class is changed, not the object, so that a copy of a
-    model (an average of its weights) or a pickle of it holds nothing of ours."""
+    model (an average of its weights) or a pickle of it holds nothing of the agent."""
 
     def __init__(self, torch: Torch, chosen: weakref.WeakSet[Module]) -> None:
         self._torch = torch

@@ -1,4 +1,4 @@
-"""Micro-batches: each call of the model works on a part of the batch at a time, and the script never knows.
+"""Micro-batches: each call of the model works on a part of the batch at a time, and the script does not change.
 
 Saves the activations of all parts but one. The loop stays as it is: one loss, one backward, one clipping, one step
 of optimizer and scheduler for the whole batch, the last, smaller batch included. Two ways, by what the model returns:
@@ -133,7 +133,7 @@ class Evaluation:
             except Exception:
                 ways[kind] = None
             else:
-                if not self.largest:  # Nothing is drawn, and nothing kept; what training does counts more.
+                if not self.largest:  # An evaluation draws and saves nothing; the result of the training counts more.
                     samples, _ = ways[kind].batch_of(torch, args, kwargs, whole)
                     self._recording.write("split", samples=samples, loss=False, exact=True)
         way = ways[kind]
@@ -298,7 +298,7 @@ class _Kept:
         return nested.rebuilt(torch, self.shape, of)
 
     def beside(self, torch: Torch, output: Any) -> list[Any]:
-        """Of what the part returns when it runs again: what had a graph and was kept."""
+        """Of the results of a part that runs again: those that had a graph and were saved."""
         kept = [it for it, is_kept in zip(nested.tensors_in(torch, output), self._is_kept) if is_kept]
         return [it for it, shape in zip(kept, nested.tensors_in(torch, self.shape)) if shape.requires_grad]
 

@@ -42,7 +42,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
                 % (type(module).__name__, given, len(blocks), world, world - 1)
             )
         if home.type == "cuda":
-            # Before devices are counted, so that the phantom is told in time.
+            # Before devices are counted, so that the phantom knows their number in time.
             if torch.cuda.device_count() < world:
                 raise CannotApply(
                     "plimsoll: the plan needs %d devices, and there are %d" % (world, torch.cuda.device_count())

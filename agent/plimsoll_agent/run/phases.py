@@ -52,7 +52,7 @@ class Phases:
         return self._thread
 
     def forked(self) -> None:
-        """In a forked child: no phase is open, whatever the parent was doing."""
+        """In a forked child: no phase is open, also if the parent was in one."""
         del self._open[:]
         del self._marked[:]
         self._thread = None

@@ -77,7 +77,7 @@ class Steps:
         self._begin_counting()
         self.before_stop: Callable[[], object] | None = None
         self.after_step: Callable[[int], object] | None = None
-        # Told of each step with its number and its place, whatever counts as a step.
+        # Called for each step with its number and its place, for each way of counting steps.
         self.watching: Callable[[int, Place], object] | None = None
         self.last: deque[tuple[int, Place, float]] = deque(maxlen=4096)
         """Then the last of the steps whose marks are not written yet."""
@@ -310,7 +310,7 @@ class Steps:
         elif counted.gave_up():
             self.why = "steps"
             if counted.rises:
-                later = None  # That is the answer, whatever comes later.
+                later = None  # Growth is the answer; later code does not change it.
         else:
             return
         if later is not None and later.goes_on(self._memory.place(), counted.steps):

@@ -1,7 +1,7 @@
-"""One call of a model in training, which can be made again.
+"""One call of a model in training, which can be repeated.
 
-What autograd saves for backward goes through cells, so that a call can let go of it: it is then made once more when backward
-asks, as PyTorch's checkpoints do, and what it saves waits on the host. Nothing of a call outlives autograd's graph of it: the
+The tensors that autograd saves for backward go through cells, so that a call can free them. The call is then repeated when
+backward asks for them, as PyTorch's checkpoints do, and the saved tensors wait in host memory. Nothing of a call outlives autograd's graph of it: the
 graph holds the cells, the cells hold the call.
 """
 
@@ -84,7 +84,7 @@ class Call:
         return tensor.requires_grad and not is_others and tensor.grad_fn.metadata.get(graph.KEY, (self,))[0] is self
 
     def is_done_with(self) -> None:
-        """Its graph was used up: nothing of the call is needed any more, and a loss that somebody keeps must not keep it."""
+        """The graph was used up: the call is no longer needed, and a loss that the script stores must not hold it."""
         self._args, self._kwargs, self._call, self._then, self._weights = (), {}, None, None, []
 
     def let_go(self) -> None:
@@ -143,7 +143,7 @@ class Call:
     def fill_again(self) -> None:
         """Makes the call again for what it let go of, which then waits on the host."""
         if self._call is None:
-            # PyTorch would have said so, had the graph not been kept.
+            # PyTorch would have raised this, if the graph had not been retained.
             raise RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed).")
         try:
             self.check(for_backward=True)
@@ -342,7 +342,7 @@ class _Cell:
                 self._call.fill_again()
             tensor = self._call._fetch(self._packed)  # type: ignore[arg-type]  # It is filled by now.
         elif _version(tensor) != self._version:
-            # PyTorch's own check, which it leaves out where somebody else keeps what is saved.
+            # PyTorch's own check, which it leaves out where hooks store what is saved.
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of "
                 "shape %s" % (list(tensor.shape),)

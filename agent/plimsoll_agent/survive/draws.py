@@ -1,4 +1,4 @@
-"""Random numbers that a part of a batch draws are those that the whole batch would have drawn for it.
+"""Makes a part of a batch draw the random numbers that the whole batch would have drawn for it.
 
 A part draws for the whole batch and takes its samples. So the generator goes on as in a call that is made at once, and each
 sample gets what it would have got. That a draw's first dimension is the batch is known by its size. Parts of two sizes have to agree on

@@ -1,4 +1,4 @@
-"""Training goes on when memory runs out: where this takes hold, and what it tries.
+"""Training goes on when memory runs out: where the agent hooks in, and what it tries.
 
 In a call of a model: the call is made again as it is, once what was left of it is gone; then with what backward needs on the
 host; then in parts of the batch. In backward: PyTorch keeps the graph of each pass, so the pass is made again for those parameters
@@ -73,7 +73,7 @@ def apply(torch: Torch, hooks: Hooks, recording: Recording, oom: OutOfMemory, st
 
 
 class Survival:
-    """What is kept of the step that is under way."""
+    """What is stored about the current step."""
 
     def __init__(self, torch: Torch, hooks: Hooks, recording: Recording, oom: OutOfMemory, step_of: Callable[[], int]) -> None:
         self._torch, self._hooks, self._recording, self._step_of = torch, hooks, recording, step_of
@@ -258,7 +258,7 @@ class Survival:
             return self._made(module, places, call, args, kwargs)
 
     def watch_losses(self) -> None:
-        """PyTorch's functions that are losses, by whatever way they are called."""
+        """PyTorch's functions that are losses, under each of their names."""
         torch = self._torch
         functional = torch.nn.functional
         self._of_chunks = chunked_loss.in_chunks(torch, functional.cross_entropy)
@@ -361,7 +361,7 @@ class Survival:
         torch, options = self._torch, self._hooks.backward_options
         if options["create_graph"] or options["others"]:
             raise CannotRedo("it asked backward for more than the gradients of all parameters (`create_graph`, `inputs`)")
-        nodes, left = graph.below(it.node for it in graph.edges_of(torch, tensors)), _Left(before)
+        nodes, left = graph.below(it.node for it in graph.edges_of(torch, tensors)), _WithoutGradient(before)
         leaves = [it.variable for it in nodes if hasattr(it, "variable")]
         calls = list(dict.fromkeys(it.metadata[graph.KEY][0] for it in nodes if graph.KEY in it.metadata))
         theirs = graph.outside_of_calls(torch, tensors).of_the_script
@@ -401,7 +401,7 @@ class Survival:
             self._pass.calls[call] = None
         return way
 
-    def _in_parts_again(self, tensors: Any, grad_tensors: Any, calls: list[Call], leaves: Any, left: _Left) -> Any:
+    def _in_parts_again(self, tensors: Any, grad_tensors: Any, calls: list[Call], leaves: Any, left: _WithoutGradient) -> Any:
         """The same, call by call: in parts of its batch where that can be, else with its cross-entropy some rows at a time.
         Returns in how many parts the largest was."""
         torch = self._torch
@@ -458,7 +458,7 @@ class Survival:
             if not roots:
                 return parts
 
-    def _call_again_in_parts(self, call: Call, gradients: Any, left: _Left, batch: Any) -> tuple[Any, ...]:
+    def _call_again_in_parts(self, call: Call, gradients: Any, left: _WithoutGradient, batch: Any) -> tuple[Any, ...]:
         """The gradients of its inputs, and in how many parts it was made."""
         self._make_room()
         inputs: dict[int, Any]
@@ -477,7 +477,7 @@ class Survival:
         return inputs, counted[0]
 
     def _part_again(
-        self, call: Call, gradients: Any, left: _Left, batch: Any, start: int, end: int, inputs: Any, counted: Any
+        self, call: Call, gradients: Any, left: _WithoutGradient, batch: Any, start: int, end: int, inputs: Any, counted: Any
     ) -> None:
         """Samples `start..end`, in halves if they do not fit: what got its gradient of all of them gets none of a half."""
         whole, along, way, draws = batch
@@ -560,7 +560,7 @@ class Survival:
 
 
 def _without_donated_buffers() -> None:
-    """Compiled models write over what they saved, unless they are told that a graph may be kept. They then refuse to keep it."""
+    """Compiled models overwrite what they saved, unless an option says that a graph may be retained. With it they refuse to retain it."""
     from torch._functorch import config
 
     if hasattr(config, "donated_buffer"):
@@ -638,8 +638,8 @@ class _Shared:
                     torch.autograd.backward(below.variable, it)
 
 
-class _Left:
-    """Which parameters have not got their gradient since `before`."""
+class _WithoutGradient:
+    """The parameters that have got no gradient since `before`."""
 
     def __init__(self, before: dict[Tensor, Any], ids: set[int] | None = None, is_undone: bool = False) -> None:
         self._before = before
@@ -654,7 +654,7 @@ class _Left:
         return id(parameter) in self._ids
 
     def undo(self) -> None:
-        """Takes back what came since: then all of them are left."""
+        """Removes the gradients that came since: then all of them are without one."""
         for it, grad, version in self._before.values():
             if not _is_same(it, grad, version):
                 if grad is not None:
@@ -666,14 +666,14 @@ class _Left:
         """Whether any of them got a gradient."""
         return any(not _is_same(*self._before[key]) for key in self._ids)
 
-    def as_they_are(self) -> _Left:
+    def as_they_are(self) -> _WithoutGradient:
         """The same, to be asked later which of them got a gradient from now on."""
         now = {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, (it, _, _) in self._before.items()}
-        return _Left(now, self._ids, self.is_undone)
+        return _WithoutGradient(now, self._ids, self.is_undone)
 
-    def of_these(self) -> _Left:
+    def of_these(self) -> _WithoutGradient:
         """Those of them that have still not got one."""
-        return _Left(self._before, {key for key in self._ids if _is_same(*self._before[key])}, self.is_undone)
+        return _WithoutGradient(self._before, {key for key in self._ids if _is_same(*self._before[key])}, self.is_undone)
 
 
 def _is_same(parameter: Tensor, gradient: Tensor | None, version: int | None) -> bool:

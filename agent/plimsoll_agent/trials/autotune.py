@@ -149,7 +149,7 @@ def _fewer_timed(module: Library, say: Function) -> None:
     def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "_plimsoll_timed", 0) >= ENOUGH:
             say()
-            return [math.inf] * 3  # As of one that the card has no room for.
+            return [math.inf] * 3  # As of a configuration that does not fit the card.
         timings = bench(self, *args, **kwargs)
         if timings is not None and (timings[0] if isinstance(timings, (list, tuple)) else timings) != math.inf:
             self._plimsoll_timed = getattr(self, "_plimsoll_timed", 0) + 1

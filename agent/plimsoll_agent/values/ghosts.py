@@ -1,7 +1,7 @@
-"""Weights on the host that take no memory and no time.
+"""Weights on the host that need no memory and no time.
 
-A model is usually built on the CPU and moved to the GPU later. On a phantom nobody ever needs the values,
-so once the host is about to carry more than it should, large floating-point tensors there become ghosts:
+A model is usually built on the CPU and moved to the GPU later. A phantom never needs the values,
+so once the weights would need too much host memory, large floating-point tensors there become ghosts:
 they have shapes, dtypes and addresses (the phantom maps the same few pages behind all of them), and
 operations that would only fill, convert or copy them do nothing. What crosses to the device crosses as it
 would have, temporaries included. Small tensors, and whole numbers of any size, stay real.
@@ -92,7 +92,7 @@ class Ghosts:
     def _registered(self, _module: Module, _name: Any, parameter: Tensor) -> None:
         if self._mode is None and parameter is not None and parameter.device.type == "cpu":
             if self._torch.nn.parameter.is_lazy(parameter):
-                return  # Nobody knows how large it will be.
+                return  # Its size is unknown.
             self._count(parameter.numel() * parameter.element_size())
 
     def _count(self, size: int) -> None:
@@ -105,7 +105,7 @@ class Ghosts:
         if self._mode is not None or threading.current_thread() is not threading.main_thread():
             return
         if self._torch._C._len_torch_dispatch_stack():
-            return  # In somebody's mode; the next parameter may come outside it.
+            return  # Inside a dispatch mode of the program; the next parameter may come outside it.
         if self._hook is not None:
             self._hook.remove()
             self._hook = None

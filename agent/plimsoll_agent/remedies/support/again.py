@@ -1,4 +1,4 @@
-"""A call that is made again in backward as a whole, and has its gradients from there.
+"""Runs a whole call again in backward, and takes the gradients from this second run.
 
 PyTorch's checkpoints put what they compute again into the graph of the first run, tensor by tensor. That cannot be where the
 second run is another program: torch.compile makes a new one when sizes change, which serves the first sizes, too. Here the

@@ -55,7 +55,7 @@ def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> N
 
 
 class _Told:
-    """What a call of `generate` says of a setting, or the model's configuration."""
+    """The value of a setting in a call of `generate`, or else in the model's configuration."""
 
     def __init__(self, model: Module, kwargs: Named) -> None:
         config = kwargs.get("generation_config") or getattr(model, "generation_config", None)

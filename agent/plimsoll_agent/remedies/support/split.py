@@ -1,7 +1,7 @@
 """A batch in parts: which of a call's tensors are batched, and how the parts' results belong together.
 
-Whether a model treats the samples of a batch separately is not believed but tried, once for each model, on two
-of its samples: apart and together must give the same, in evaluation mode and without gradients. That finds inputs
+The agent tests once for each model whether it treats the samples of a batch separately: two samples, one by one and together,
+must give the same results, in evaluation mode and without gradients. That finds inputs
 whose first dimension is not the batch (in older code that is time), losses that compare samples with each other, and how
 a loss averages.
 """

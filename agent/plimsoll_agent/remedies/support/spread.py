@@ -1,4 +1,4 @@
-"""One process of several that run the same script, each on its share of every batch.
+"""One rank of several that run the same script, each on its share of every batch.
 
 Outside of the calls of a model everything is the same in every process: the batch, the loss, what a script does
 with it. At a call each process runs its own samples, and what comes out is put together again: outputs are gathered,
@@ -117,7 +117,7 @@ class Spread:
                 instead, averaged = prepare(roots_of(self.torch, fresh))
                 self._take(fresh, instead, averaged)
                 groups = [self._group(it) for it in groups]
-            del fresh, given  # Whole parameters, which nobody else holds any more.
+            del fresh, given  # Whole parameters, without other references.
             make(optimizer, groups, defaults)
 
         patch.put(optimizer_class, "__init__", __init__)

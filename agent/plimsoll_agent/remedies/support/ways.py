@@ -1,4 +1,4 @@
-"""How the parts of a model's batch belong together: found by trying, on two of its samples, apart and together."""
+"""How to combine the results of the parts of a batch: found by trying two of its samples, one by one and together."""
 
 from __future__ import annotations
 
