@@ -230,6 +230,6 @@ def answer(path: Path) -> Any:
 
 
 if __name__ == "__main__":
-    from plimsoll._calls import run as _run  # Not `__main__`'s: a pickle of ours names the module.
+    from plimsoll._calls import run as _run  # Not `__main__`'s: the pickle names the module.
 
     _run(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

@@ -315,7 +315,7 @@ class _Session:
                         storage = it.untyped_storage()
                         res[(it.get_device(), storage.data_ptr())] = storage.nbytes()
                     except (RuntimeError, NotImplementedError):
-                        pass  # One without a storage: a subclass of somebody's.
+                        pass  # One without a storage: a subclass of a library.
                 if it.is_leaf and it.grad is not None:
                     waiting.append(it.grad)
             else:

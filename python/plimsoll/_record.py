@@ -71,7 +71,7 @@ class Recorder:
             "signal": None,
             "seconds": round(time.time() - self._began, 6),
         }
-        # A name that nobody else has.
+        # A unique name.
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
             with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
