@@ -38,7 +38,7 @@ def of(path: str) -> Any:
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # The last two: too deep.
         return Statements(imports_first=False, is_quiet=False)
     found = Statements()
     for it in _at_once(tree.body):

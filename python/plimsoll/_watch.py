@@ -24,6 +24,8 @@ from plimsoll._results import Prediction
 from plimsoll._sizes import Size
 
 _EVENTS = 200_000
+# Of a plan or a prediction's JSON; no more of a file is read.
+_MOST_BYTES = 64 << 20
 # How long the last alarms may take, once the watch is over.
 _AT_THE_END = 15.0
 
@@ -217,7 +219,8 @@ def _bytes_of(expected: Expected | None) -> int | None:
             raise PlimsollError(
                 f"expected={str(expected)!r} is neither a file nor a size; give a plan, a prediction's JSON, or a size such as '20GiB'"
             ) from None
-    text = path.read_text(encoding="utf-8")
+    with open(path, "rb") as file:
+        text = file.read(_MOST_BYTES).decode("utf-8", "replace")
     # A plan is TOML, a prediction JSON.
     found = re.search(r"^predicted_reserved_bytes *= *([0-9_]+)", text, re.MULTILINE)
     if found is not None:

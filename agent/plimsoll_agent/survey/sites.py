@@ -285,7 +285,7 @@ class Sites:
             try:
                 with open(file, "rb") as it:
                     self._files[file] = ast.parse(it.read())
-            except (OSError, SyntaxError, ValueError):
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # The last two: too deep.
                 self._files[file] = None
         return self._files[file]
 

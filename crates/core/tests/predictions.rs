@@ -16,16 +16,18 @@ use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
     prediction::{
-        CardFit, Carries, Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, Verdict,
-        predict,
+        CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, Prediction, RunFacts,
+        ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
         Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
-        PhantomDevice, PhantomReport, Phase, Place, Recording, Role, Tensors,
+        PhantomDevice, PhantomReport, Phase, Place, Reached, Recording, Role, Tensors, Transport,
     },
     trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
     units::Bytes,
 };
+
+const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
 
 fn check(program: &str, expect: Expect) {
     let prediction = predicted(&[recording(program)], 0);
@@ -33,9 +35,13 @@ fn check(program: &str, expect: Expect) {
 }
 
 fn predicted(recordings: &[Recording], code: i32) -> Prediction {
+    predicted_with(recordings, code, None)
+}
+
+fn predicted_with(recordings: &[Recording], code: i32, max: Option<Bytes>) -> Prediction {
     let card = cards::find("h200").unwrap();
-    let facts =
-        RunFacts { exit: ScriptExit::Code(code), seconds: 1.0, max: None, waited_in_vain: false };
+    let exit = ScriptExit::Code(code);
+    let facts = RunFacts { exit, seconds: 1.0, max, waited_in_vain: false };
     let prediction = predict(recordings, card, facts);
     let sum: Bytes = prediction.categories.iter().map(|it| it.bytes).sum();
     assert_eq!(sum, prediction.shown, "every byte is in exactly one category");
@@ -619,7 +625,7 @@ fn devices_of_the_users_machine_are_remarked() {
             visible_devices: Some(variable.to_owned()),
             ..PhantomReport::default()
         });
-        let notes = predicted(&[it], 0).notes;
+        let notes = predicted(&[it], 0).into_parts().notes;
         notes.iter().find(|it| it.code() == "visible-devices").unwrap().to_string()
     };
     assert_eq!(note("3", 1), "CUDA_VISIBLE_DEVICES is \"3\": the phantom stands for that GPU");
@@ -639,24 +645,34 @@ fn nothing_recorded_says_what_to_look_for() {
     );
 }
 
+/// The prediction of `first`, completed by runs at other ends.
+fn covered(first: &Prediction, others: &[(OtherEnd, &Prediction)]) -> Prediction {
+    let ends = others.iter().map(|it| it.0).collect();
+    let mut inquiry = Inquiry::new(first.clone(), Observed { ends, ..Observed::default() });
+    for (end, other) in others {
+        assert_eq!(inquiry.wanted(), Some(Wanted::OtherEnd(*end)));
+        inquiry.came(Wanted::OtherEnd(*end), Some(other)).unwrap();
+    }
+    inquiry.prediction(None)
+}
+
 /// A race on a real device: buckets that a thread lets go of before the next step, or in it.
 #[test]
 fn whatever_order_takes_more_decides_the_safe_number() {
     let soon = "alloc weights 20MiB\nalloc first 40MiB\nstep\nfree first\nalloc second 40MiB\nstep";
     let late = "alloc weights 20MiB\nalloc first 40MiB\nstep\nalloc second 40MiB\nfree first\nstep";
-    let mut prediction = predicted(&[recording(soon)], 0);
+    let first = predicted(&[recording(soon)], 0);
     let late = predicted(&[recording(late)], 0);
-    let before = (prediction.peak, prediction.with_allowance);
-    prediction.cover(OtherEnd::Late, &late);
-    assert_eq!(prediction.peak, before.0, "what is shown is one run");
+    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
+    assert_eq!(prediction.peak, first.peak, "what is shown is one run");
     assert_eq!(prediction.with_allowance, late.with_allowance);
-    assert!(before.1 < prediction.with_allowance);
+    assert!(first.with_allowance < prediction.with_allowance);
     let note = prediction.notes.last().unwrap();
     assert_eq!(note.code(), "order");
     expect!["what the process takes depends on when PyTorch's threads and the GPU are done, which differs from run to run: 820.0 MiB if soon, 860.0 MiB if late; the safe number covers both"].assert_eq(&note.to_string());
 
     let safe = prediction.with_allowance;
-    prediction.cover(OtherEnd::Late, &predicted(&[recording(soon)], 0));
+    let prediction = covered(&prediction, &[(OtherEnd::Late, &first)]);
     assert_eq!(
         (prediction.with_allowance, prediction.notes.last().unwrap().code()),
         (safe, "order")
@@ -668,13 +684,14 @@ fn whatever_order_takes_more_decides_the_safe_number() {
 fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     let nothing = "alloc weights 20MiB\nstep\nstep";
     let everything = "alloc weights 20MiB\nalloc found 9000MiB\nstep\nstep";
-    let mut prediction = predicted(&[recording(nothing)], 0);
+    let first = predicted(&[recording(nothing)], 0);
     let carried = |it: &Prediction| {
         let carries = |it: &&CardFit| it.carries == Carries::Yes;
         it.cards.iter().filter(carries).map(|it| it.card.total).min().unwrap_or_default()
     };
-    let before = carried(&prediction);
-    prediction.cover(OtherEnd::Found, &predicted(&[recording(everything)], 0));
+    let before = carried(&first);
+    let found = predicted(&[recording(everything)], 0);
+    let prediction = covered(&first, &[(OtherEnd::Found, &found)]);
     assert_eq!(prediction.verdict(), Verdict::Fits);
     assert!(prediction.needs() + Bytes::mib(9000) <= prediction.if_found().unwrap());
     assert!(
@@ -682,24 +699,23 @@ fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
             && prediction.if_found().unwrap() <= carried(&prediction)
     );
     assert_eq!(prediction.notes.last().unwrap().code(), "everything-found");
-    prediction.max = Some(Bytes::gib(1));
-    assert_eq!(prediction.verdict(), Verdict::Depends);
+    let limited = predicted_with(&[recording(nothing)], 0, Some(Bytes::gib(1)));
+    assert_eq!(covered(&limited, &[(OtherEnd::Found, &found)]).verdict(), Verdict::Depends);
 
-    let mut prediction = predicted(&[recording(nothing)], 0);
-    let mut ran_out = predicted(&[recording(everything)], 0);
-    ran_out.outcome = Outcome::OutOfMemory;
-    prediction.cover(OtherEnd::Found, &ran_out);
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let prediction = covered(&first, &[(OtherEnd::Found, &ran_out)]);
     assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
     assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
 }
 
 #[test]
 fn another_end_that_did_not_get_as_far_is_no_alternative() {
-    let mut prediction = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
     for other in ["alloc weights 20MiB", "alloc weights 20MiB\nstep"] {
-        let before = (prediction.others.len(), prediction.with_allowance);
-        prediction.cover(OtherEnd::Overflow, &predicted(&[recording(other)], 0));
-        assert_eq!((prediction.others.len(), prediction.with_allowance), before);
+        let other = predicted(&[recording(other)], 0);
+        let prediction = covered(&first, &[(OtherEnd::Overflow, &other)]);
+        assert_eq!(prediction.others, []);
+        assert_eq!(prediction.with_allowance, first.with_allowance);
         assert_eq!(prediction.notes.last().unwrap().code(), "other-end-unseen");
     }
 }
@@ -808,9 +824,9 @@ fn the_moment_it_died_in_is_broken_down() {
 
 #[test]
 fn what_runs_out_in_one_order_does_not_fit() {
-    let mut prediction = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
+    let first = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
     let late = predicted(&[recording("alloc weights 20MiB\noom 200GiB")], 1);
-    prediction.cover(OtherEnd::Late, &late);
+    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
     assert_eq!(prediction.outcome, Outcome::OutOfMemory);
     assert_eq!(prediction.oom, late.oom);
 }
@@ -830,4 +846,78 @@ fn only_answers_that_could_be_others_ask_for_another_run() {
         ..PhantomReport::default()
     });
     assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
+}
+
+#[test]
+fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
+    let cards = ["h200", "a100-80g", "l4"].map(|it| cards::find(it).unwrap());
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let observed = || Observed { cards: cards.to_vec(), ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let mut ran_on = Vec::new();
+    while let Some(wanted) = inquiry.wanted() {
+        let Wanted::Named(card) = wanted else { panic!("{wanted:?}") };
+        ran_on.push(&*card.id);
+        inquiry.came(wanted, Some(if card.id == "l4" { &ran_out } else { &first })).unwrap();
+    }
+    let prediction = inquiry.prediction(None);
+    let others: Vec<&str> =
+        cards.iter().map(|it| &*it.id).filter(|it| *it != first.card.id).collect();
+    assert_eq!(ran_on, others);
+    assert_eq!(prediction.cards.len(), 3);
+    let l4 = prediction.cards.iter().find(|it| it.card.id == "l4").unwrap();
+    assert_eq!(l4.carries, Carries::No);
+    assert_eq!(prediction.notes.last().unwrap().code(), "cards");
+
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let wanted = inquiry.wanted().unwrap();
+    let error = inquiry.came(wanted, None).unwrap_err().to_string();
+    assert!(error.starts_with("interrupted: the script had run once"), "{error}");
+    let mut inquiry = Inquiry::new(ran_out, observed());
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None, "that it does not fit is known");
+    let codes: Vec<String> =
+        inquiry.prediction(None).notes.iter().map(|it| it.code().to_owned()).collect();
+    assert!(codes.ends_with(&["interrupted".to_owned(), "cards".to_owned()]), "{codes:?}");
+}
+
+#[test]
+fn who_knows_why_a_script_failed_says_so_first() {
+    let failed = |code| {
+        let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], code);
+        let failure = Some("it was ended".to_owned());
+        Inquiry::new(first, Observed { failure, ..Observed::default() }).prediction(None)
+    };
+    let it = failed(0);
+    assert_eq!(it.outcome, Outcome::ScriptFailed);
+    let note = it.failure().unwrap();
+    assert_eq!(note.code(), "script-failed");
+    assert!(note.to_string().starts_with("it was ended; until then it took "), "{note}");
+}
+
+#[test]
+fn whoever_ends_the_first_run_gets_what_it_showed_and_no_other_is_made() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let ends = vec![OtherEnd::Late];
+    let cards = vec![cards::find("l4").unwrap()];
+    let observed = Observed { interrupted: true, ends, cards, ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let observed = Observed { interrupted: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(ran_out, observed).wanted(), None);
+}
+
+#[test]
+fn whom_all_runs_reached_is_said() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let mut reached = Reached::default();
+    reached.count("localhost:5432", Transport::Tcp, 1);
+    let prediction = Inquiry::new(first, Observed::default()).prediction(Some(reached));
+    assert_eq!(prediction.notes.last().unwrap().code(), "network");
+    assert!(prediction.reached.is_some());
 }

@@ -3,7 +3,7 @@
 //! Told here once, in [`CATALOGUE`]. The search in `plimsoll-core` reads it; the build of the binary writes it into the
 //! agent as `plimsoll_agent/remedies/table.py`. How a remedy is applied inside a process is a module of the agent, what a
 //! person would write for it is its page in `pages/` (and, by a link, in `docs/remedies/`), and which edits of a script that makes, where they are
-//! certain, is in `plimsoll-core`, `plan/change/edits.rs`.
+//! certain, is in `plimsoll-fit`, `change/edits.rs`.
 //!
 //! A new remedy is a row in `table.rs`, a page, a module of the agent, and a test of what it does.
 

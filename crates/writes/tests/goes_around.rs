@@ -423,3 +423,45 @@ fn processes_of(program: &Path) -> usize {
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter(|it| fs::read_link(it.path().join("exe")).is_ok_and(|it| it == program)).count()
 }
+
+/// Between the tracer's look at a name and the kernel's, another thread of the program puts another name there: where the tracer
+/// writes its own, by every call that changes memory, and where the program's own stands.
+#[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
+fn a_thread_puts_no_other_name_under_the_tracer() {
+    const HOW: [&str; 12] = [
+        "write",
+        "protect",
+        "protect-far",
+        "map",
+        "unmap",
+        "move",
+        "move-away",
+        "attach",
+        "forget",
+        "file",
+        "call",
+        "name",
+    ];
+    let mut wrong = Vec::new();
+    for (user, way) in all().into_iter().filter(|it| it.1 == "traced") {
+        let place = Place::new(user);
+        let program = place.path().join("bin/attacks").display().to_string();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attacks.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-w", "-pthread", "-o", &program, source]);
+        assert!(compiler.status().unwrap().success());
+        let other = place.tree().join("a").display().to_string();
+        for how in HOW {
+            let before = place.picture();
+            // Where names are changed, one that is written in truth.
+            let own = if how == "name" { "/dev/null" } else { "new" };
+            let (out, err) = place.run(user, way, &[&program, how, own, &other, "3000"]);
+            if place.picture() != before || out != "did\n" {
+                wrong.push(format!("{user:?}, {how}: {out:?} {err}"));
+                fs::write(&other, "one\n").unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -41,14 +41,9 @@ impl News {
 
     fn read(&mut self, folder: &Path) -> io::Result<Notes> {
         let path = folder.join(ProcessFile::Notes.name());
-        let mut file = bounded_file::open(&path)?;
-        let read_to = self.read_to.entry(path).or_default();
-        file.seek(SeekFrom::Start(*read_to))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        let end = bytes.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
-        *read_to += end as u64;
-        let ours = agent::only(&bytes[..end], &OURS);
+        let lines =
+            bounded_file::lines_since(&path, self.read_to.entry(path.clone()).or_default())?;
+        let ours = agent::only(&lines, &OURS);
         let files = ProcessFiles { pid: 0, notes: &ours, snapshot: None, phantom_log: None };
         Ok(sources::read_process(files).recording.notes)
     }

@@ -153,7 +153,8 @@ fn keep_bytecode(upper: &Path, folder: &Path) -> io::Result<()> {
         // Where the layer lies on another disk.
         if fs::hard_link(&new, &kept).is_err() {
             let mut copy = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
-            io::copy(&mut fs::File::open(&new)?, &mut copy)?;
+            let file = bounded_file::open_unlinked(&new)?;
+            copy.write_all(&bounded_file::all(file, bounded_file::REPORT)?)?;
             copy.persist(&kept)?;
         }
     }

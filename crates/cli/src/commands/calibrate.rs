@@ -109,7 +109,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut Output) -> anyhow::Result<Exit
 
 /// Refuses the file of a card that somebody wrote by hand, or was sent. One of an earlier calibration is replaced.
 fn check_what_is_there(path: &Path) -> anyhow::Result<()> {
-    match fs::read(path) {
+    match bounded_file::bytes(path, bounded_file::WRITTEN_BY_HAND) {
         Ok(text) => ensure!(
             String::from_utf8_lossy(&text).contains(WRITTEN_BY),
             "{} is there already, and is not what `plimsoll calibrate` wrote; move it away, or give --output FILE",

@@ -237,28 +237,23 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
         heed(&mut res, &warnings);
         return Ok(res);
     }
-    let text = text(&stream.bytes()?)?;
-    let failures = oom_text::read(&text);
-    let printed = printed_text::read(&text, &failures);
-    Ok(explanation::of_text(name, failures, printed))
-}
-
-/// A log: UTF-8 mostly, UTF-16 where PowerShell wrote it.
-fn text(bytes: &[u8]) -> anyhow::Result<String> {
-    let utf16 = |pair: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = bytes[2..].chunks_exact(2).map(|it| pair([it[0], it[1]])).collect();
-        String::from_utf16_lossy(&units)
-    };
-    match bytes {
-        [0xff, 0xfe, ..] => return Ok(utf16(u16::from_le_bytes)),
-        [0xfe, 0xff, ..] => return Ok(utf16(u16::from_be_bytes)),
-        _ => {}
-    }
-    let start = &bytes[..bytes.len().min(4096)];
-    let n_controls = start.iter().filter(|it| matches!(it, 0..=6 | 14..=26)).count();
     anyhow::ensure!(
-        n_controls * 20 <= start.len(),
+        is_text(stream.head()),
         "it is neither a memory snapshot, nor a recording, nor a text; expected what torch.cuda.memory._dump_snapshot or `plimsoll predict --record` writes, a log, or a profiler's Chrome trace"
     );
-    Ok(String::from_utf8_lossy(bytes).into_owned())
+    let log = stream.log()?;
+    let failures = oom_text::of_log(&log);
+    let printed = printed_text::of_log(&log, &failures);
+    let mut res = explanation::of_text(name, failures, printed);
+    res.notes.extend(log.left_out());
+    Ok(res)
+}
+
+/// Whether it may be a log, by how it begins. PowerShell writes UTF-16.
+fn is_text(head: &[u8]) -> bool {
+    let start = &head[..head.len().min(4096)];
+    let n_controls = start.iter().filter(|it| matches!(it, 0..=6 | 14..=26)).count();
+    n_controls * 20 <= start.len()
+        || head.starts_with(&[0xff, 0xfe])
+        || head.starts_with(&[0xfe, 0xff])
 }

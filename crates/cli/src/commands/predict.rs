@@ -5,11 +5,9 @@ use std::{env, path::Path};
 use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
-    codes::NoteCode,
     findings,
-    prediction::{self, CardFit, Carries, Host, Note, Outcome, Prediction, Runs, Verdict},
-    recording::Recording,
-    units::Bytes,
+    prediction::{self, Inquiry, Observed, Prediction, Runs, Verdict, Wanted},
+    recording::{Reached, Recording},
     views::{answer::Answer, glossary, schedulers, text, wire},
 };
 
@@ -40,13 +38,8 @@ use crate::{
 /// Widths that a report is made for; a terminal between them gets its own.
 const NARROW: u16 = 60;
 const WIDE: u16 = 100;
-/// What is assumed of masks once a script has failed because they find nothing, and what the report says then.
+/// What is assumed of masks once a script has failed because they find nothing.
 const HALF_IS_FOUND: &str = "assumed_nonzero_millionths = 500000\n";
-const MASKS_HALF: &str = "the script failed where boolean masks found nothing, because nobody computed their values. So it \
-     ran again with half of each mask true; give the true share with --assume nonzero=0.25";
-/// What the report says of `--cards`.
-const RAN_ON_EACH: &str =
-    "the script ran on each card of --cards; the numbers above are those of one";
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
@@ -82,36 +75,26 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         Writes::Layer | Writes::Through => None,
     };
     let writes = left.wrote(keep)?;
-    let Read { mut prediction, recordings, ended, unread } = script.read(left);
+    let Read { prediction, recordings, ended, unread } = script.read(left);
     let findings = findings::of_runs(&Runs::of(&recordings, &script.card));
-    prediction.notes.extend(unread);
-    prediction.notes.extend(about_writes(&writes));
-    prediction.writes = Some(writes);
-    prediction.host = Some(ended.host);
-    let total = recordings.iter().find_map(|it| it.notes.host?.total);
-    prediction.notes.extend(about_host(ended.host, total));
-    if !told.is_empty() {
-        prediction.notes.push(said(NoteCode::MasksHalf, MASKS_HALF));
-    }
-    // Who pressed Ctrl-C gets what is known.
-    if ended.interrupted.is_none() {
-        script.look_at_other_ends(&mut prediction, &recordings, &told)?;
-        script.look_at_larger_cards(&mut prediction, &told)?;
-        script.look_at_cards(&mut prediction, &given, &told)?;
-    }
-    let reached = script.runner.reached();
-    let whom = reached.sentence();
-    prediction.notes.extend(whom.clone().map(Note::Reached));
-    prediction.reached = Some(reached);
-    if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
-        prediction.notes.push(said(NoteCode::NoGpuChosen, text));
-    }
+    let chosen = match &how {
+        Some(How::OfThisMachine(text) | How::Largest(text)) => Some(text.clone()),
+        _ => None,
+    };
     let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
-    let failure = failure.map(|it| diagnosis::with_kernels(it, &script.card));
-    let failure = failure.map(|it| tell_failure(&mut prediction, it));
-    let unclear =
-        || (prediction.outcome == Outcome::ScriptFailed).then_some(prediction.notes.first());
-    let failure = failure.or_else(|| unclear().flatten().map(ToString::to_string));
+    let observed = Observed {
+        interrupted: ended.interrupted.is_some(),
+        unread,
+        writes: Some(writes),
+        host: Some(ended.host),
+        host_total: recordings.iter().find_map(|it| it.notes.host?.total),
+        half_of_masks: !told.is_empty(),
+        chosen,
+        failure: failure.map(|it| diagnosis::with_kernels(it, &script.card)),
+        ends: phantom_run::left_open(&recordings, &args.assume),
+        cards: given,
+    };
+    let prediction = script.complete(Inquiry::new(prediction, observed), &told)?;
     let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));
     let answer =
@@ -120,10 +103,10 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     if let Some(sink) = json {
         sink.json(&wire::prediction(answer), out)?;
     }
-    if let Some(sentence) = failure {
-        say(&sentence);
+    if let Some(sentence) = prediction.failure() {
+        say(&sentence.to_string());
         // There is no report to say it.
-        whom.iter().for_each(|it| say(it));
+        prediction.reached.iter().filter_map(Reached::sentence).for_each(|whom| say(&whom));
     } else if !args.quiet && !json_on_stdout {
         show(answer, out)?;
     }
@@ -163,7 +146,7 @@ struct Read {
     recordings: Vec<Recording>,
     ended: Ended,
     /// What could not be read.
-    unread: Vec<Note>,
+    unread: Vec<String>,
 }
 
 impl Script<'_> {
@@ -208,71 +191,18 @@ impl Script<'_> {
         !is_said && failed(&left.ended) && found_nothing()
     }
 
-    /// Runs it at the other end of what the phantom decided by itself, as long as it fits.
-    fn look_at_other_ends(
-        &self,
-        prediction: &mut Prediction,
-        recordings: &[Recording],
-        told: &str,
-    ) -> anyhow::Result<()> {
-        for end in phantom_run::left_open(recordings, &self.args.assume) {
-            if prediction.outcome != Outcome::Fits {
-                break;
-            }
-            let told = told.to_owned() + phantom_run::conf_line(end);
-            let other = self.again(&self.card, &told)?;
-            let other = other.ok_or_else(|| interrupted(prediction, &self.card))?;
-            prediction.cover(end, &other);
-        }
-        Ok(())
-    }
-
-    /// Where it ran out: runs it on the largest of the cards of which that says nothing, which says something of all of them.
-    fn look_at_larger_cards(&self, prediction: &mut Prediction, told: &str) -> anyhow::Result<()> {
-        let is_unknown = |it: &&CardFit| it.carries == Carries::Unknown;
-        let unknown = prediction.cards.iter().filter(is_unknown).map(|it| it.card);
-        let Some(largest) = unknown.max_by_key(|it| it.total) else { return Ok(()) };
-        if prediction.outcome == Outcome::OutOfMemory && self.args.cards.is_empty() {
-            match self.again(largest, told)? {
-                Some(larger) => prediction.learn_of_larger(&larger),
-                // That it does not fit is known already.
-                None => prediction.notes.push(only_of_its_card(largest)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs it on each of `--cards`.
-    fn look_at_cards(
-        &self,
-        prediction: &mut Prediction,
-        given: &[&'static Card],
-        told: &str,
-    ) -> anyhow::Result<()> {
-        if given.is_empty() || prediction.outcome == Outcome::ScriptFailed {
-            return Ok(());
-        }
-        let mut cards: Vec<CardFit> = Vec::new();
-        for card in given {
-            if card.id == self.card.id {
-                cards.push(prediction.on_its_card(card));
-                continue;
-            }
-            match self.again(card, told)? {
-                Some(there) => cards.push(there.on_its_card(card)),
-                None if prediction.outcome == Outcome::OutOfMemory => {
-                    prediction.notes.push(only_of_its_card(card));
-                    break;
+    /// Makes the runs that complete what the first one says.
+    fn complete(&self, mut inquiry: Inquiry, told: &str) -> anyhow::Result<Prediction> {
+        while let Some(wanted) = inquiry.wanted() {
+            let there = match wanted {
+                Wanted::OtherEnd(end) => {
+                    self.again(&self.card, &(told.to_owned() + phantom_run::conf_line(end)))?
                 }
-                None => return Err(interrupted(prediction, card)),
-            }
+                Wanted::Larger(card) | Wanted::Named(card) => self.again(card, told)?,
+            };
+            inquiry.came(wanted, there.as_ref())?;
         }
-        cards.sort_by_key(|it| (it.card.total, &it.card.id));
-        prediction.cards = cards;
-        prediction.doubt_cards_by_what_is_found();
-        prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
-        prediction.notes.push(said(NoteCode::Cards, RAN_ON_EACH));
-        Ok(())
+        Ok(inquiry.prediction(Some(self.runner.reached())))
     }
 
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
@@ -328,87 +258,8 @@ impl Script<'_> {
     }
 }
 
-/// Where the run on `card` would have had to complete what the `first` one says.
-fn interrupted(first: &Prediction, card: &Card) -> anyhow::Error {
-    let (needs, on) = (first.peak.device, &card.name);
-    anyhow::anyhow!(
-        "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without that run \
-         the answer is not safe"
-    )
-}
-
-/// Where the run on `card` would only have said more.
-fn only_of_its_card(card: &Card) -> Note {
-    let text = format!(
-        "interrupted while the script ran again on a phantom {}, so nothing is said of larger cards",
-        card.name
-    );
-    said(NoteCode::Interrupted, &text)
-}
-
 fn failed(ended: &Ended) -> bool {
     matches!(ended.end, End::Code(1..))
-}
-
-/// Makes `prediction` one of a run that failed: its first note says why, in our words, which know more of
-/// the process than a recording does. Returns those words.
-fn tell_failure(prediction: &mut Prediction, why: String) -> String {
-    let mut text = why;
-    if prediction.peak.allocated != Bytes::ZERO {
-        text += &format!("; until then it took {} of the GPU", prediction.peak.device);
-    }
-    let first = prediction.notes.first();
-    match first.filter(|_| prediction.outcome == Outcome::ScriptFailed) {
-        Some(first) => {
-            prediction.notes[0] =
-                said(NoteCode::of_word(first.code()).unwrap_or(NoteCode::ScriptFailed), &text)
-        }
-        None => prediction.notes.insert(0, said(NoteCode::ScriptFailed, &text)),
-    }
-    prediction.outcome = Outcome::ScriptFailed;
-    text
-}
-
-/// One line about what was written, and one about each folder that could not be.
-fn about_writes(writes: &prediction::Writes) -> Vec<Note> {
-    let read_only = writes.read_only.iter().map(|(path, why)| {
-        let text = format!(
-            "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
-             write there, run it with --writes through"
-        );
-        said(NoteCode::ReadOnly, &text)
-    });
-    let written = writes.sentence().map(Note::Wrote);
-    read_only.chain(written).collect()
-}
-
-/// What the host has to have, where that may be more than it has: less is nobody's trouble.
-fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
-    const MUCH: Bytes = Bytes::gib(8);
-    /// Half of what a container has of `/dev/shm`, unless it is told otherwise.
-    const SHARED: Bytes = Bytes::mib(32);
-    let is_half = total.is_some_and(|it| it.0 / 2 < host.peak.0);
-    let much = (MUCH <= host.peak || is_half).then(|| {
-        let of = total.map(|it| format!(" of the {it} that it may have here")).unwrap_or_default();
-        let text = format!(
-            "the script took {} of the host's memory (RAM) at most{of}, with all its processes; a real run needs as much",
-            host.peak
-        );
-        said(NoteCode::HostMemory, &text)
-    });
-    let shared = (SHARED <= host.shared).then(|| {
-        let text = format!(
-            "its processes shared {} through /dev/shm at most, as DataLoader workers do with batches; a container has \
-             64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)",
-            host.shared
-        );
-        said(NoteCode::HostShared, &text)
-    });
-    much.into_iter().chain(shared).collect()
-}
-
-fn said(code: NoteCode, text: &str) -> Note {
-    Note::Said { code, text: text.to_owned() }
 }
 
 /// The report for people.
@@ -418,28 +269,4 @@ fn show(answer: Answer<'_>, out: &mut Output) -> anyhow::Result<()> {
     let report = text::prediction(answer, out.styles(), width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
     out.text(&format!("\n{report}{words}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_is_told_of_where_it_may_be_short() {
-        let codes = |peak, shared, total: Option<u64>| {
-            let host = Host { peak: Bytes::mib(peak), shared: Bytes::mib(shared) };
-            let told = about_host(host, total.map(Bytes::mib));
-            told.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(codes(2_000, 0, Some(16_000)), [""; 0]);
-        assert_eq!(codes(2_000, 8, None), [""; 0]);
-        let half = codes(2_000, 0, Some(3_000));
-        assert!(
-            half[0].contains("took 1.95 GiB of the host's memory (RAM) at most of the 2.93 GiB"),
-            "{half:?}"
-        );
-        assert_eq!(codes(9_000, 0, Some(64_000)).len(), 1);
-        let shared = codes(2_000, 410, Some(16_000));
-        assert!(shared[0].contains("shared 410.0 MiB through /dev/shm"), "{shared:?}");
-    }
 }

@@ -18,6 +18,8 @@ pub(crate) const WRITTEN_BY_HAND: u64 = 1 << 20;
 pub(crate) const SOURCE: u64 = 4 << 20;
 /// A report as JSON, or a notebook with its pictures.
 pub(crate) const REPORT: u64 = 64 << 20;
+/// What a run has noted since somebody looked.
+const AT_ONCE: u64 = 64 << 20;
 /// What a run of ours leaves or makes: a snapshot has some gigabytes at most.
 pub(crate) const RECORDING: u64 = 32 << 30;
 
@@ -88,6 +90,17 @@ pub(crate) fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     io::Seek::seek(&mut file, io::SeekFrom::Start(begin))?;
     let mut res = Vec::new();
     file.take(most).read_to_end(&mut res)?;
+    Ok(res)
+}
+
+/// The whole lines that were written to a regular file behind `read_to`, which moves on; not more than [`AT_ONCE`] at a time.
+pub(crate) fn lines_since(path: &Path, read_to: &mut u64) -> io::Result<Vec<u8>> {
+    let mut file = open(path)?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(*read_to))?;
+    let mut res = Vec::new();
+    file.take(AT_ONCE).read_to_end(&mut res)?;
+    res.truncate(res.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1));
+    *read_to += res.len() as u64;
     Ok(res)
 }
 

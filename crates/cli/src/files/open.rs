@@ -14,7 +14,7 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     recording::contract::{ProcessFile, process_of},
-    sources::snapshot,
+    sources::{log::Log, snapshot},
 };
 
 use crate::{
@@ -32,8 +32,8 @@ const MOST: u64 = 32 << 30;
 const MOST_PACKED: u64 = 2 << 30;
 /// Processes that a recording may have.
 const MOST_PROCESSES: usize = 4096;
-/// What a log may have. One that has no end, such as `/dev/zero`, is left there.
-const MOST_TEXT: u64 = 512 << 20;
+/// What a log may have. One that has no end, as `yes` writes it, is left there.
+const MOST_TEXT: u64 = 4 << 30;
 /// What a decoder may hold of the past: xz -9 needs 64 MiB, zstd --long=27 128 MiB.
 const WINDOW: u64 = 192 << 20;
 
@@ -62,15 +62,15 @@ impl Stream {
         Cursor::new(self.head).chain(self.rest)
     }
 
-    /// The whole of a log.
-    pub(crate) fn bytes(self) -> io::Result<Vec<u8>> {
-        self.bytes_of_at_most(MOST_TEXT)
+    /// A log, to its end.
+    pub(crate) fn log(self) -> io::Result<Log> {
+        self.log_of_at_most(MOST_TEXT)
     }
 
-    fn bytes_of_at_most(self, most: u64) -> io::Result<Vec<u8>> {
-        let Stream { head: mut res, rest } = self;
-        rest.take(most).read_to_end(&mut res)?;
-        if most <= res.len() as u64 {
+    fn log_of_at_most(self, most: u64) -> io::Result<Log> {
+        let mut reader = self.reader().take(most);
+        let res = Log::read_from(&mut reader)?;
+        if reader.limit() == 0 {
             return Err(io::Error::other(format!(
                 "it has more than {} MiB, which no log that people read has; give the part around the error",
                 most >> 20
@@ -296,7 +296,11 @@ mod tests {
 
     fn whole(packed: &[u8]) -> Result<Vec<u8>, String> {
         match unpack(Cursor::new(packed.to_vec())) {
-            Ok(Opened::File(stream)) => stream.bytes().map_err(|it| it.to_string()),
+            Ok(Opened::File(stream)) => {
+                let mut res = Vec::new();
+                let read = stream.reader().read_to_end(&mut res);
+                read.map(|_| res).map_err(|it| it.to_string())
+            }
             Ok(Opened::Recording(_)) => panic!("one file"),
             Err(error) => Err(format!("{error:#}")),
         }
@@ -322,7 +326,7 @@ mod tests {
     #[test]
     fn what_has_no_end_is_left() {
         let Ok(Opened::File(stream)) = unpack(io::repeat(b'x')) else { panic!("one file") };
-        let error = stream.bytes_of_at_most(3 << 20).unwrap_err().to_string();
+        let error = stream.log_of_at_most(3 << 20).unwrap_err().to_string();
         assert!(error.starts_with("it has more than 3 MiB"), "{error}");
     }
 

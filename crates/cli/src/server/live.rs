@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::SystemTime,
@@ -75,7 +74,9 @@ impl Seen {
         self.run.is_over = found.is_empty() && !self.run.points.is_empty();
         for (pid, path) in found {
             let read_to = self.read_to.entry(pid).or_default();
-            if let Some(lines) = whole_lines(&path, read_to) {
+            if let Ok(lines) = bounded_file::lines_since(&path, read_to)
+                && !lines.is_empty()
+            {
                 self.take(pid, &lines);
             }
         }
@@ -135,18 +136,6 @@ fn processes(session: &Path) -> Vec<(u32, PathBuf)> {
     let mut res: Vec<(u32, PathBuf)> = entries.filter_map(|it| notes(&it)).collect();
     res.sort();
     res
-}
-
-/// What was written to `path` since, up to the end of its last line.
-fn whole_lines(path: &Path, read_to: &mut u64) -> Option<Vec<u8>> {
-    let mut file = bounded_file::open(path).ok()?;
-    file.seek(SeekFrom::Start(*read_to)).ok()?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    let end = bytes.iter().rposition(|it| *it == b'\n')? + 1;
-    bytes.truncate(end);
-    *read_to += end as u64;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -555,8 +555,6 @@ fn invocations(command: &str) -> Vec<Vec<String>> {
             &["--listen", "127.0.0.1:0", "--token-file", "none{h}"],
             &["--listen", "127.0.0.1:0", "--token-file", "{h}.log"],
             &["--listen", "{h}"],
-            &["--listen", "127.0.0.1:0", "--tls-cert", "{h}", "--tls-key", "none{h}"],
-            &["--listen", "127.0.0.1:0", "--otlp", "{h}"],
         ],
         "cards" => &[&[], &["--json"], &["{h}"], &["none{h}"]],
         "verify" => &[&["--", "./exit{h}"], &["--report", "{h}/{h}/{h}", "--", "./exit"]],

@@ -95,7 +95,7 @@ impl Nccl {
     }
 }
 
-/// How fast a card's machine is. What nobody measured is taken from data sheets (`plan/time.rs`).
+/// How fast a card's machine is. What nobody measured is taken from data sheets (`plimsoll-fit`, `cost/step_time.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Speeds {
     /// Bytes in a second between pinned memory of the host and the card, in the slower direction.

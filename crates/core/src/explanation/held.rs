@@ -142,7 +142,7 @@ impl<'a> Names<'a> {
 }
 
 /// An origin in words: `train.py:12`, `backward of train.py:12`.
-pub(crate) fn origin_words(origin: &Origin) -> String {
+pub fn origin_words(origin: &Origin) -> String {
     match origin {
         Origin::Line(line) => place(line),
         Origin::BackwardOf(line) => format!("backward of {}", place(line)),

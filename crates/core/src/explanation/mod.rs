@@ -16,7 +16,7 @@ mod verdict;
 pub use at::{At, NoSuchMoment, ParseAtError};
 pub use comparison::{Comparison, compare};
 pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
-pub use held::NoSuchDevice;
+pub use held::{NoSuchDevice, origin_words};
 pub use next::Next;
 pub use oom::{Oom, Shape};
 pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_remedies::Takes;
+use plimsoll_remedies::{CATALOGUE, Kind, Offer, Parameter, Takes, Value, find};
 use toml::{
     Spanned,
     de::{DeString, DeTable, DeValue},
@@ -10,7 +10,11 @@ use toml::{
 
 use crate::{recording::FirstStep, spelling, units::Bytes};
 
-use super::{CATALOGUE, Kind, Offer, Parameter, Plan, Remedy, VERSION, Value, find, strange};
+use super::{
+    remedy::Remedy,
+    strange,
+    together::{Plan, VERSION},
+};
 
 /// A plan that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

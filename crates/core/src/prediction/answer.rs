@@ -1,5 +1,7 @@
 //! What a prediction says: plain values for the views, and nothing that computes them.
 
+use std::ops::Deref;
+
 use crate::{
     cards::Card,
     prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Writes},
@@ -38,9 +40,49 @@ pub enum Verdict {
     CouldNotTell,
 }
 
-/// What a run on the phantom says about the real thing.
+/// What a run on the phantom says about the real thing. It is built once, of all that was observed; who has it reads it:
+///
+/// ```
+/// # use plimsoll_core::{prediction::Prediction, units::Bytes};
+/// fn needs(it: &Prediction) -> Bytes {
+///     it.peak.device
+/// }
+/// ```
+///
+/// and cannot change it:
+///
+/// ```compile_fail
+/// # use plimsoll_core::{prediction::Prediction, units::Bytes};
+/// fn forget(it: &mut Prediction) {
+///     it.peak.device = Bytes::ZERO;
+/// }
+/// ```
 #[derive(Clone, Debug)]
-pub struct Prediction {
+pub struct Prediction(Predicted);
+
+impl Prediction {
+    /// Of everything that it says.
+    pub(super) fn of(it: Predicted) -> Prediction {
+        Prediction(it)
+    }
+
+    /// Its parts, for who needs few of them and keeps those. There is no way back.
+    pub fn into_parts(self) -> Predicted {
+        self.0
+    }
+}
+
+impl Deref for Prediction {
+    type Target = Predicted;
+
+    fn deref(&self) -> &Predicted {
+        &self.0
+    }
+}
+
+/// Everything that a prediction says.
+#[derive(Clone, Debug)]
+pub struct Predicted {
     /// The card that was imitated.
     pub card: Card,
     /// What came of the run.
@@ -220,11 +262,11 @@ pub struct StepGrowth {
     /// It did run out.
     pub has_run_out: bool,
     /// What the device has to have more for each step: with pieces that no tensor fits into.
-    pub(crate) taken: Bytes,
+    pub taken: Bytes,
     /// What it had to have in the last step.
-    pub(crate) needs: Bytes,
+    pub needs: Bytes,
     /// By how much it had grown by then.
-    pub(crate) grown: Bytes,
+    pub grown: Bytes,
 }
 
 /// A place in the run.
@@ -364,7 +406,7 @@ pub struct Host {
     pub shared: Bytes,
 }
 
-impl Prediction {
+impl Predicted {
     /// The answer to "will it fit?".
     pub fn verdict(&self) -> Verdict {
         match self.outcome {
@@ -405,5 +447,10 @@ impl Prediction {
         let most = self.needs().max(self.if_found().unwrap_or_default());
         let fits = self.outcome == Outcome::Fits && !self.runs_out_if_found;
         (fits && most <= self.card.total).then(|| self.card.total - most)
+    }
+
+    /// Why nothing can be said, if that is so.
+    pub fn failure(&self) -> Option<&Note> {
+        self.notes.first().filter(|_| self.outcome == Outcome::ScriptFailed)
     }
 }

@@ -94,29 +94,13 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
 }
 
 impl StepGrowth {
-    /// One that somebody wrote down.
-    #[cfg(test)]
-    pub(crate) fn made_up(per_step: Bytes, seen: u32, needs: Bytes) -> StepGrowth {
-        StepGrowth {
-            per_step,
-            at: None,
-            seen,
-            counted: crate::prediction::Counted::Steps,
-            runs_out_at: 0,
-            has_run_out: false,
-            taken: per_step,
-            needs,
-            grown: needs,
-        }
-    }
-
     /// Whether any training is long enough to run out of it.
     pub(super) fn matters(&self) -> bool {
         LEAST_PER_STEP <= self.per_step
     }
 
     /// The step at which it runs out where so much can be reserved.
-    pub(crate) fn runs_out_with(&self, room: Bytes) -> u64 {
+    pub fn runs_out_with(&self, room: Bytes) -> u64 {
         let more = room.saturating_sub(self.needs).0 / self.taken.0.max(1);
         // Of a smaller card, some steps ago.
         let less = self.needs.saturating_sub(room).0.div_ceil(self.taken.0.max(1));

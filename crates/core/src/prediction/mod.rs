@@ -7,6 +7,7 @@ pub(crate) mod categories;
 pub(crate) mod device_run;
 mod facts;
 mod growth;
+mod inquiry;
 mod note;
 mod notes;
 pub(crate) mod origins;
@@ -23,10 +24,11 @@ mod writes;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, Host, LineShare, ModuleShare, Moment, OomPlace,
-    Origin, Outcome, Peaks, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
+    Origin, Outcome, Peaks, Predicted, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
+pub use inquiry::{Inquiry, Interrupted, Observed, Wanted};
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
@@ -43,9 +45,6 @@ use crate::{
     trace::EventId,
     units::Bytes,
 };
-
-/// So many steps show what a run takes, as far as it is the same in each.
-const FEWEST: u32 = 2;
 
 /// The devices that a run used, worked out once: for a prediction, and for what explains it.
 pub struct Runs<'a> {
@@ -89,54 +88,55 @@ impl<'a> Runs<'a> {
         notes.extend(slow.map(|it| Note::GrowsSlowly { per_step: it.per_step, at: it.at }));
         let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
         let end = |it: &Recording| it.notes.end.clone().unwrap_or_default();
-        let Some(run) = runs.first() else {
-            let nothing = Peaks { device: card.context, ..Peaks::default() };
-            return Prediction {
-                card: card.clone(),
-                outcome,
-                max: facts.max,
-                peak: nothing,
-                beside: Bytes::ZERO,
-                growth,
-                first_step: None,
-                first_step_facts: None,
-                reserved_at: None,
-                steady_state: None,
-                others: Vec::new(),
-                runs_out_if_found: false,
-                context: card.context,
-                other: Bytes::ZERO,
-                with_allowance: nothing.device,
-                seen: Seen {
-                    steps: recordings.iter().map(|it| end(it).steps).max().unwrap_or(0),
-                    whole: true,
-                    ..Seen::default()
-                },
-                steady: false,
-                categories: vec![CategoryShare {
-                    category: Category::Context,
-                    bytes: card.context,
-                    blocks: 0,
-                }],
-                peak_moment: None,
-                shown_moment: None,
-                shown: nothing.device,
-                top_lines: Vec::new(),
-                lines: Vec::new(),
-                top_modules: Vec::new(),
-                steps: Vec::new(),
-                oom,
-                cards: Vec::new(),
-                ranks,
-                notes,
-                writes: None,
-                reached: None,
-                host: None,
-                exception,
-                exit: facts.exit,
-                seconds: facts.seconds,
-            };
+        let nothing = Peaks { device: card.context, ..Peaks::default() };
+        // Of a script that used no device.
+        let unused = Predicted {
+            card: card.clone(),
+            outcome,
+            max: facts.max,
+            peak: nothing,
+            beside: Bytes::ZERO,
+            growth,
+            first_step: None,
+            first_step_facts: None,
+            reserved_at: None,
+            steady_state: None,
+            others: Vec::new(),
+            runs_out_if_found: false,
+            context: card.context,
+            other: Bytes::ZERO,
+            with_allowance: nothing.device,
+            seen: Seen {
+                steps: recordings.iter().map(|it| end(it).steps).max().unwrap_or(0),
+                whole: true,
+                ..Seen::default()
+            },
+            steady: false,
+            categories: vec![CategoryShare {
+                category: Category::Context,
+                bytes: card.context,
+                blocks: 0,
+            }],
+            peak_moment: None,
+            shown_moment: None,
+            shown: nothing.device,
+            top_lines: Vec::new(),
+            lines: Vec::new(),
+            top_modules: Vec::new(),
+            steps: Vec::new(),
+            oom,
+            cards: Vec::new(),
+            ranks,
+            notes,
+            writes: None,
+            reached: None,
+            host: None,
+            exception,
+            exit: facts.exit,
+            seconds: facts.seconds,
         };
+        let Some(run) = runs.first() else { return Prediction::of(unused) };
+        let (oom, growth) = (&unused.oom, &unused.growth);
         let peak = run.peaks(card);
         let context = run.context(card);
         let other = run.other();
@@ -163,19 +163,25 @@ impl<'a> Runs<'a> {
         } else {
             Shown::of(shown_run, &shown_run.evidence(), card, died_at)
         };
-        notes.extend(notes::about_categories(&shown.categories, shown.peaks));
-        Prediction {
-            card: card.clone(),
-            outcome,
-            max: facts.max,
+        // What a script took that asked how large the card is says nothing of another.
+        let cards = match notes::asked_size(recordings) {
+            Some(_) => Vec::new(),
+            None => verdict::cards(
+                card,
+                (peak, evidence.allocated_without_scratch()),
+                other + beside,
+                (outcome, oom.as_ref(), growth.as_ref()),
+                &run.recording.notes.architectures,
+            ),
+        };
+        let doubts = notes::about_categories(&shown.categories, shown.peaks);
+        Prediction::of(Predicted {
             peak,
             beside,
             first_step: curve.first.map(with_card),
             first_step_facts: run.recording.largest_first_step().cloned(),
             reserved_at: has_peak.then(|| run.line_at(run.replay.peak_reserved.event)).flatten(),
             steady_state: curve.later.map(with_card),
-            others: Vec::new(),
-            runs_out_if_found: false,
             context,
             other,
             with_allowance,
@@ -191,28 +197,10 @@ impl<'a> Runs<'a> {
             lines: shown.lines,
             top_modules: shown.modules,
             steps: curve.steps,
-            // What a script took that asked how large the card is says nothing of another.
-            cards: match notes::asked_size(recordings) {
-                Some(_) => Vec::new(),
-                None => verdict::cards(
-                    card,
-                    (peak, evidence.allocated_without_scratch()),
-                    other + beside,
-                    (outcome, oom.as_ref(), growth.as_ref()),
-                    &run.recording.notes.architectures,
-                ),
-            },
-            growth,
-            oom,
-            ranks,
-            notes,
-            writes: None,
-            reached: None,
-            host: None,
-            exception,
-            exit: facts.exit,
-            seconds: facts.seconds,
-        }
+            cards,
+            notes: unused.notes.iter().cloned().chain(doubts).collect(),
+            ..unused
+        })
     }
 }
 
@@ -279,78 +267,4 @@ fn categories_of(live: &[Live], peak: Peaks, other: Bytes, context: Bytes) -> Ve
     let is_own = |it: &CategoryShare| it.category < Category::Slack;
     res.sort_by_key(|it| (!is_own(it), Reverse(it.bytes), it.category));
     res
-}
-
-impl Prediction {
-    /// Takes in what the same script did on the largest of the cards of which this run says nothing.
-    pub fn learn_of_larger(&mut self, largest: &Prediction) {
-        let unknown = self.cards.iter_mut().filter(|it| it.carries == Carries::Unknown);
-        for it in unknown {
-            let there = largest.cards.iter().find(|other| other.card.id == it.card.id);
-            if let Some(there) = there.filter(|_| largest.outcome != Outcome::ScriptFailed) {
-                *it = *there;
-            }
-        }
-    }
-
-    /// Whether this card carries the script, by a run on it.
-    pub fn on_its_card(&self, card: &'static Card) -> CardFit {
-        let carries = match self.outcome {
-            Outcome::Fits => Carries::Yes,
-            Outcome::Grows => Carries::Grows,
-            Outcome::OutOfMemory => Carries::No,
-            Outcome::ScriptFailed => Carries::Unknown,
-        };
-        let runs_out_at = self.growth.as_ref().filter(|_| carries == Carries::Grows);
-        CardFit { card, carries, runs_out_at: runs_out_at.map(|it| it.runs_out_at) }
-    }
-
-    /// Takes in what the same script did at the other end: whatever took more decides. A run that did not get as far
-    /// says nothing about it.
-    pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {
-        match other.outcome {
-            Outcome::ScriptFailed => {
-                self.notes.push(Note::OtherEndUnseen { end });
-                return;
-            }
-            // What is found is between the two, and nobody knows where.
-            Outcome::OutOfMemory | Outcome::Grows if end == OtherEnd::Found => {
-                self.runs_out_if_found = true;
-                self.doubt_cards_by_what_is_found();
-                return;
-            }
-            Outcome::OutOfMemory | Outcome::Grows => {
-                self.outcome = other.outcome;
-                self.oom.clone_from(&other.oom);
-                self.growth.clone_from(&other.growth);
-            }
-            Outcome::Fits if other.seen.steps < self.seen.steps.min(FEWEST) => {
-                self.notes.push(Note::OtherEndUnseen { end });
-                return;
-            }
-            Outcome::Fits => {}
-        }
-        self.others.push((end, other.peak));
-        self.with_allowance = self.with_allowance.max(other.with_allowance);
-        let (this, other) = (self.peak.device, other.peak.device);
-        if this != other {
-            self.notes.push(Note::OtherEnd { end, this, other });
-        }
-        self.doubt_cards_by_what_is_found();
-    }
-
-    /// A card with less than is enough whatever masks find may carry it, or not. Where that ran out, nobody knows how much is
-    /// enough.
-    pub fn doubt_cards_by_what_is_found(&mut self) {
-        let enough = self.if_found();
-        if enough.is_none() && !self.runs_out_if_found {
-            return;
-        }
-        for it in &mut self.cards {
-            let carries = matches!(it.carries, Carries::Yes | Carries::Tight);
-            if carries && enough.is_none_or(|enough| it.card.total < enough) {
-                it.carries = Carries::Unknown;
-            }
-        }
-    }
 }

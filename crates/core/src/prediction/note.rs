@@ -165,61 +165,103 @@ pub enum Note {
     Reached(String),
     /// Something that could not be read, in words.
     Unread(String),
-    /// What the command has to say of the run.
-    Said {
-        /// Of what kind it is.
+    /// The script failed, in words that know more of its process than a recording does.
+    Failed {
+        /// What a recording says of it.
         code: NoteCode,
-        /// The sentence.
+        /// Why.
         text: String,
     },
+    /// It failed where masks found nothing, and ran again with half of each true.
+    HalfOfMasks,
+    /// Why this card was imitated, in words: nobody named one.
+    CardChosen(String),
+    /// It ran on each of the cards that were named.
+    RanOnEachCard,
+    /// It was interrupted on a larger card.
+    NothingOfLarger {
+        /// Which.
+        card: String,
+    },
+    /// A folder that could not be written to, though a real run could.
+    ReadOnly {
+        /// The folder.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// What the script took of the host's memory, where the host may have less.
+    HostMemory {
+        /// At most.
+        peak: Bytes,
+        /// What the host has, where that is known.
+        total: Option<Bytes>,
+    },
+    /// What its processes shared, where a container may have less.
+    HostShared(Bytes),
     /// A sentence from the agent.
     Remark(Remark),
 }
 
 impl Note {
-    /// A stable word for the kind of note.
+    /// A stable word for it.
     pub fn code(&self) -> &str {
         match self {
-            Note::Unsupported(_) => NoteCode::Unsupported.word(),
-            Note::NothingRecorded => NoteCode::NothingRecorded.word(),
-            Note::NoGpuUse => NoteCode::NoGpuUse.word(),
-            Note::ScriptFailed { .. } => NoteCode::ScriptFailed.word(),
-            Note::Interrupted => NoteCode::Interrupted.word(),
-            Note::Waited => NoteCode::WaitedInVain.word(),
-            Note::Cut(_) => NoteCode::CutOff.word(),
-            Note::Steps { .. } => NoteCode::Steps.word(),
-            Note::NoSteps => NoteCode::NoSteps.word(),
-            Note::AllSkipped => NoteCode::AllSkipped.word(),
-            Note::NotSeen(_) => NoteCode::NotSeen.word(),
-            Note::NeverTrained { .. } => NoteCode::NeverTrained.word(),
-            Note::GrowsSlowly { .. } => NoteCode::GrowsSlowly.word(),
-            Note::OtherEndUnseen { .. } => NoteCode::OtherEndUnseen.word(),
-            Note::OomCaught { .. } => NoteCode::OomCaught.word(),
-            Note::Retries(_) => NoteCode::Retries.word(),
-            Note::SeveralProcesses(_) => NoteCode::SeveralProcesses.word(),
-            Note::AskedSize { .. } => NoteCode::AskedSize.word(),
-            Note::VisibleDevices { .. } => NoteCode::VisibleDevices.word(),
-            Note::Together { .. } => NoteCode::Together.word(),
-            Note::RanOutBeside { .. } => NoteCode::RanOutBeside.word(),
-            Note::UnknownReads { .. } => NoteCode::UnknownReads.word(),
-            Note::SizesUnknown { .. } => NoteCode::SizesUnknown.word(),
-            Note::NotImitated { .. } => NoteCode::NotImitated.word(),
-            Note::Approximated(_) => NoteCode::Approximated.word(),
-            Note::RecordingIncomplete { .. } => NoteCode::RecordingIncomplete.word(),
-            Note::Mismatches(_) => NoteCode::Mismatches.word(),
-            Note::NoPhases => NoteCode::NoPhases.word(),
-            Note::MuchUnknown { .. } => NoteCode::MuchUnknown.word(),
-            Note::ContextDerived { .. } => NoteCode::ContextDerived.word(),
-            Note::OtherEnd { end: OtherEnd::Late, .. } => NoteCode::Order.word(),
-            Note::OtherEnd { end: OtherEnd::Overflow, .. } => NoteCode::Overflow.word(),
-            Note::OtherEnd { end: OtherEnd::Workspaces, .. } => NoteCode::CudnnBenchmark.word(),
-            Note::OtherEnd { end: OtherEnd::Found, .. } => NoteCode::EverythingFound.word(),
-            Note::Wrote(_) => NoteCode::Writes.word(),
-            Note::Reached(_) => NoteCode::Network.word(),
-            Note::Unread(_) => NoteCode::Unread.word(),
-            Note::Said { code, .. } => code.word(),
             Note::Remark(remark) => remark.code.word(),
+            of_ours => of_ours.kind().map_or("", NoteCode::word),
         }
+    }
+
+    /// Of what kind it is; a sentence of the agent has a code of its own.
+    pub(super) fn kind(&self) -> Option<NoteCode> {
+        Some(match self {
+            Note::Unsupported(_) => NoteCode::Unsupported,
+            Note::NothingRecorded => NoteCode::NothingRecorded,
+            Note::NoGpuUse => NoteCode::NoGpuUse,
+            Note::ScriptFailed { .. } => NoteCode::ScriptFailed,
+            Note::Interrupted => NoteCode::Interrupted,
+            Note::Waited => NoteCode::WaitedInVain,
+            Note::Cut(_) => NoteCode::CutOff,
+            Note::Steps { .. } => NoteCode::Steps,
+            Note::NoSteps => NoteCode::NoSteps,
+            Note::AllSkipped => NoteCode::AllSkipped,
+            Note::NotSeen(_) => NoteCode::NotSeen,
+            Note::NeverTrained { .. } => NoteCode::NeverTrained,
+            Note::GrowsSlowly { .. } => NoteCode::GrowsSlowly,
+            Note::OtherEndUnseen { .. } => NoteCode::OtherEndUnseen,
+            Note::OomCaught { .. } => NoteCode::OomCaught,
+            Note::Retries(_) => NoteCode::Retries,
+            Note::SeveralProcesses(_) => NoteCode::SeveralProcesses,
+            Note::AskedSize { .. } => NoteCode::AskedSize,
+            Note::VisibleDevices { .. } => NoteCode::VisibleDevices,
+            Note::Together { .. } => NoteCode::Together,
+            Note::RanOutBeside { .. } => NoteCode::RanOutBeside,
+            Note::UnknownReads { .. } => NoteCode::UnknownReads,
+            Note::SizesUnknown { .. } => NoteCode::SizesUnknown,
+            Note::NotImitated { .. } => NoteCode::NotImitated,
+            Note::Approximated(_) => NoteCode::Approximated,
+            Note::RecordingIncomplete { .. } => NoteCode::RecordingIncomplete,
+            Note::Mismatches(_) => NoteCode::Mismatches,
+            Note::NoPhases => NoteCode::NoPhases,
+            Note::MuchUnknown { .. } => NoteCode::MuchUnknown,
+            Note::ContextDerived { .. } => NoteCode::ContextDerived,
+            Note::OtherEnd { end: OtherEnd::Late, .. } => NoteCode::Order,
+            Note::OtherEnd { end: OtherEnd::Overflow, .. } => NoteCode::Overflow,
+            Note::OtherEnd { end: OtherEnd::Workspaces, .. } => NoteCode::CudnnBenchmark,
+            Note::OtherEnd { end: OtherEnd::Found, .. } => NoteCode::EverythingFound,
+            Note::Wrote(_) => NoteCode::Writes,
+            Note::Reached(_) => NoteCode::Network,
+            Note::Unread(_) => NoteCode::Unread,
+            Note::Failed { code, .. } => *code,
+            Note::HalfOfMasks => NoteCode::MasksHalf,
+            Note::CardChosen(_) => NoteCode::NoGpuChosen,
+            Note::RanOnEachCard => NoteCode::Cards,
+            Note::NothingOfLarger { .. } => NoteCode::Interrupted,
+            Note::ReadOnly { .. } => NoteCode::ReadOnly,
+            Note::HostMemory { .. } => NoteCode::HostMemory,
+            Note::HostShared(_) => NoteCode::HostShared,
+            Note::Remark(_) => return None,
+        })
     }
 
     /// Whether it casts doubt on the numbers, rather than saying what they rest on.
@@ -427,7 +469,36 @@ impl fmt::Display for Note {
                 "derived: ± {range}. Nobody measured the CUDA context of this card; {context} follows from other cards, and \
                  the safe number covers the range; `plimsoll calibrate` measures it on such a card"
             ),
-            Note::Said { text, .. } | Note::Remark(Remark { text, .. }) => f.write_str(text),
+            Note::Failed { text, .. } | Note::CardChosen(text) => f.write_str(text),
+            Note::HalfOfMasks => f.write_str(
+                "the script failed where boolean masks found nothing, because nobody computed their values. So it \
+                 ran again with half of each mask true; give the true share with --assume nonzero=0.25",
+            ),
+            Note::RanOnEachCard => f.write_str(
+                "the script ran on each card of --cards; the numbers above are those of one",
+            ),
+            Note::NothingOfLarger { card } => write!(
+                f,
+                "interrupted while the script ran again on a phantom {card}, so nothing is said of larger cards"
+            ),
+            Note::ReadOnly { path, why } => write!(
+                f,
+                "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
+                 write there, run it with --writes through"
+            ),
+            Note::HostMemory { peak, total } => {
+                write!(f, "the script took {peak} of the host's memory (RAM) at most")?;
+                if let Some(total) = total {
+                    write!(f, " of the {total} that it may have here")?;
+                }
+                f.write_str(", with all its processes; a real run needs as much")
+            }
+            Note::HostShared(shared) => write!(
+                f,
+                "its processes shared {shared} through /dev/shm at most, as DataLoader workers do with batches; a container has \
+                 64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)"
+            ),
+            Note::Remark(Remark { text, .. }) => f.write_str(text),
         }
     }
 }

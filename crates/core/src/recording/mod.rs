@@ -24,8 +24,7 @@ pub use notes::{
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};
 pub use reached::{Destination, Reached, Transport};
-pub(crate) use sites::{Call, Framework, Setting, Site, Span, Switches};
-pub use sites::{SiteKind, Sites};
+pub use sites::{Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
 
 use crate::trace::{Action, Trace};
 

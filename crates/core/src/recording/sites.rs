@@ -4,24 +4,28 @@ use std::collections::BTreeMap;
 
 /// First line and byte, last line and the byte after it; lines from 1, bytes from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) first: (u32, u32),
-    pub(crate) end: (u32, u32),
+pub struct Span {
+    /// The first line and byte.
+    pub first: (u32, u32),
+    /// The last line, and the byte after it.
+    pub end: (u32, u32),
 }
 
 /// A call in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) span: Span,
+pub struct Call {
+    /// All of it.
+    pub span: Span,
     /// `loss` of `loss.backward()`.
-    pub(crate) owner: Option<Span>,
-    pub(crate) arguments: Vec<Span>,
-    /// Their values, by name.
-    pub(crate) keywords: BTreeMap<String, Span>,
+    pub owner: Option<Span>,
+    /// What it is given by place,
+    pub arguments: Vec<Span>,
+    /// and by name: the values, by name.
+    pub keywords: BTreeMap<String, Span>,
     /// Where another keyword can be added: after the last argument.
-    pub(crate) end: Option<(u32, u32)>,
+    pub end: Option<(u32, u32)>,
     /// Neither `*args` nor `**kwargs`.
-    pub(crate) plain: bool,
+    pub plain: bool,
 }
 
 /// What is at a place.
@@ -49,31 +53,39 @@ pub enum SiteKind {
 
 /// A place.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Site {
-    pub(crate) kind: SiteKind,
-    pub(crate) file: String,
-    pub(crate) statement: Span,
+pub struct Site {
+    /// What is there.
+    pub kind: SiteKind,
+    /// In this file,
+    pub file: String,
+    /// in this statement.
+    pub statement: Span,
     /// The line of the function that it is in; 0 for the module.
-    pub(crate) function: u64,
-    pub(crate) name: Option<String>,
-    pub(crate) call: Option<Call>,
+    pub function: u64,
+    /// What it is given to, as in `optimizer = ...`.
+    pub name: Option<String>,
+    /// The call.
+    pub call: Option<Call>,
     /// How the script calls the model whose parameters the optimizer has.
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
     /// The names of that model's blocks, if it is the one that is called.
-    pub(crate) blocks: Vec<String>,
+    pub blocks: Vec<String>,
     /// It has a cache of transformers that would be filled again.
-    pub(crate) cache: bool,
+    pub cache: bool,
     /// The method by which that model has its blocks run again in backward.
-    pub(crate) switch: Option<String>,
+    pub switch: Option<String>,
     /// The lines from the call of the model to what comes before backward.
-    pub(crate) forward: Option<(u32, u32)>,
+    pub forward: Option<(u32, u32)>,
 }
 
 /// Who has switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framework {
+pub enum Framework {
+    /// The `Trainer` of transformers.
     Transformers,
+    /// Lightning.
     Lightning,
+    /// Accelerate.
     Accelerate,
     /// A `DataLoader`.
     Loader,
@@ -85,10 +97,14 @@ pub(crate) enum Framework {
 
 /// What a switch came to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Setting {
+pub enum Setting {
+    /// `None`.
     Nothing,
+    /// On or off.
     Flag(bool),
+    /// A whole number.
     Whole(i64),
+    /// A text.
     Text(String),
     /// As JSON has it.
     Other(String),
@@ -96,27 +112,30 @@ pub(crate) enum Setting {
 
 /// The switches of a framework, as a program has them.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Switches {
-    pub(crate) framework: Framework,
+pub struct Switches {
+    /// Whose they are.
+    pub framework: Framework,
     /// What is called to set them.
-    pub(crate) name: String,
+    pub name: String,
     /// What they came to.
-    pub(crate) values: BTreeMap<String, Setting>,
+    pub values: BTreeMap<String, Setting>,
     /// What tells all its other settings from others.
-    pub(crate) rest: String,
+    pub rest: String,
     /// The call, where a line of the script has it.
-    pub(crate) site: Option<Site>,
+    pub site: Option<Site>,
     /// They are read from the command line.
-    pub(crate) from_words: bool,
+    pub from_words: bool,
 }
 
 /// Every place that was found in one program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sites {
-    pub(crate) all: Vec<Site>,
-    pub(crate) switches: Vec<Switches>,
+    /// Where something is done.
+    pub all: Vec<Site>,
+    /// What frameworks are told.
+    pub switches: Vec<Switches>,
     /// After which line `torch` is a name in a file.
-    pub(crate) torch: BTreeMap<String, u32>,
+    pub torch: BTreeMap<String, u32>,
 }
 
 impl Sites {
@@ -127,7 +146,7 @@ impl Sites {
     }
 
     /// The switches of this framework, if they are set once only.
-    pub(crate) fn of(&self, framework: Framework) -> Option<&Switches> {
+    pub fn of(&self, framework: Framework) -> Option<&Switches> {
         let mut all = self.switches.iter().filter(|it| it.framework == framework);
         all.next().filter(|_| all.next().is_none())
     }
@@ -138,25 +157,25 @@ impl Sites {
     }
 
     /// Every place of this kind.
-    pub(crate) fn all(&self, kind: SiteKind) -> impl Iterator<Item = &Site> {
+    pub fn all(&self, kind: SiteKind) -> impl Iterator<Item = &Site> {
         self.all.iter().filter(move |it| it.kind == kind)
     }
 
     /// The place of this kind, if there is one only.
-    pub(crate) fn only(&self, kind: SiteKind) -> Option<&Site> {
+    pub fn only(&self, kind: SiteKind) -> Option<&Site> {
         let mut all = self.all(kind);
         all.next().filter(|_| all.next().is_none())
     }
 
     /// The line after which `torch` is a name in this file.
-    pub(crate) fn torch(&self, file: &str) -> Option<u32> {
+    pub fn torch(&self, file: &str) -> Option<u32> {
         self.torch.get(file).copied()
     }
 }
 
 impl Switches {
     /// The number that a switch has.
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+    pub fn number(&self, name: &str) -> Option<u64> {
         match self.values.get(name)? {
             Setting::Whole(n) => u64::try_from(*n).ok(),
             _ => None,
@@ -164,12 +183,12 @@ impl Switches {
     }
 
     /// Whether it is on.
-    pub(crate) fn is_on(&self, name: &str) -> bool {
+    pub fn is_on(&self, name: &str) -> bool {
         self.values.get(name) == Some(&Setting::Flag(true))
     }
 
     /// Whether these differ from `before` as `changed` says, and in nothing else.
-    pub(crate) fn is(&self, before: &Switches, changed: &[(String, Setting)]) -> bool {
+    pub fn is(&self, before: &Switches, changed: &[(String, Setting)]) -> bool {
         let mut wanted = before.values.clone();
         wanted.extend(changed.iter().cloned());
         self.values == wanted && self.rest == before.rest

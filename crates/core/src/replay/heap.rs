@@ -144,7 +144,7 @@ impl Heap {
                 unmapped: BTreeSet::new(),
                 searches: 0,
             });
-            super::id_of(arenas.len() - 1)
+            super::history::id_of(arenas.len() - 1)
         });
         self.last[half] = Some((pool, stream, arena));
         arena
@@ -370,6 +370,6 @@ impl Heap {
             return slot;
         }
         self.blocks.push(block);
-        Slot(super::id_of(self.blocks.len() - 1))
+        Slot(super::history::id_of(self.blocks.len() - 1))
     }
 }

@@ -86,13 +86,13 @@ impl From<ShortStream> for StreamId {
 impl Program {
     pub(super) fn push(&mut self, op: Op, event: usize) {
         self.ops.push(op);
-        self.events.push(EventId(super::id_of(event)));
+        self.events.push(EventId(super::history::id_of(event)));
     }
 
     /// Puts `op` before the one at `place`.
     pub(super) fn insert(&mut self, place: usize, op: Op, event: usize) {
         self.ops.insert(place, op);
-        self.events.insert(place, EventId(super::id_of(event)));
+        self.events.insert(place, EventId(super::history::id_of(event)));
     }
 
     /// The same, had `empty_cache` been called right before each of `events`, which are in order.
@@ -123,7 +123,7 @@ impl Program {
 
     /// What the checked replay found out that a what-if replay wants to know.
     pub(super) fn finish(&mut self, replay: &Replay, n_events: usize) {
-        self.n_handles = super::id_of(replay.initial.len() + replay.blocks.len());
+        self.n_handles = super::history::id_of(replay.initial.len() + replay.blocks.len());
         self.observed_limit = replay.observed_limit;
         self.n_events = n_events;
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use crate::{
     replay::{
-        Mismatch, Mismatches,
+        Mismatch,
         driver::{Choice, Driver},
         heap::{Block, Heap, State},
         live_blocks::{Live, LiveBlocks},
+        mismatch::Mismatches,
         slot::Slot,
     },
     trace::{Action, Event, EventId, Events, PoolId},
@@ -101,7 +102,7 @@ impl Recorded<'_> {
     }
 
     pub(super) fn mismatch(&mut self, mismatch: Mismatch) {
-        self.mismatches.add(EventId(super::id_of(self.at.min(self.end))), mismatch);
+        self.mismatches.add(EventId(super::history::id_of(self.at.min(self.end))), mismatch);
     }
 
     /// Goes on when the next event is this one.

@@ -211,7 +211,7 @@ impl Run<'_> {
             if self.owners.len() <= slot.index() {
                 self.owners.resize(slot.index() + 1, u32::MAX);
             }
-            self.owners[slot.index()] = super::id_of(self.slots.len());
+            self.owners[slot.index()] = super::history::id_of(self.slots.len());
         }
         self.slots.push(slot);
     }

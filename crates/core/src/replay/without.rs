@@ -97,7 +97,7 @@ impl Failure {
 impl Program {
     /// The same requests with `changes`.
     pub fn changed(&self, changes: &[Change]) -> Program {
-        let n_initial = super::id_of(self.initial.len());
+        let n_initial = super::history::id_of(self.initial.len());
         let handle_of = |held: Held| match held {
             Held::Before(index) => Some(index).filter(|it| *it < n_initial),
             Held::Made(block) => block.0.checked_add(n_initial),

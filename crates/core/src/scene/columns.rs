@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use crate::{
     recording::Phase,
     scene::{
-        Held, Line, Position, Scene, count, happened,
+        Held, Line, Position, Scene, happened,
         line::{code_of, name_of},
         owners,
+        position::count,
         segments::{Extent, Segments},
     },
     trace::StackId,

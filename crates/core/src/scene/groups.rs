@@ -127,7 +127,8 @@ fn by_line(run: &DeviceRun<'_>, owners: &Owners) -> (Vec<u8>, Vec<Group>) {
         })
         .collect();
     let n = run.replay.initial.len() + run.replay.blocks.len();
-    let of_lives = (0..super::count(n)).map(|it| group_of[owners.index(it) as usize]).collect();
+    let of_lives =
+        (0..super::position::count(n)).map(|it| group_of[owners.index(it) as usize]).collect();
     (of_lives, groups)
 }
 

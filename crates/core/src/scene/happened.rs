@@ -1,7 +1,7 @@
 //! What happened around a moment, event by event.
 
 use crate::{
-    scene::{LifeId, Line, Position, Scene, count, segments::Pending},
+    scene::{LifeId, Line, Position, Scene, position::count, segments::Pending},
     trace::Action,
     units::Bytes,
 };

@@ -3,7 +3,7 @@
 
 use crate::{
     prediction::device_run::DeviceRun,
-    scene::{Grouping, LifeId, Position, count, groups::Groups},
+    scene::{Grouping, LifeId, Position, groups::Groups, position::count},
     units::Bytes,
 };
 

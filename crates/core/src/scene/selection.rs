@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::{
-    scene::{Grouping, LifeId, Position, Scene, count},
+    scene::{Grouping, LifeId, Position, Scene, position::count},
     trace::{FrameId, StackId},
     units::Bytes,
 };

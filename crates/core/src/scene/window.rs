@@ -2,7 +2,7 @@
 //! of those that fall into it. What is too small to be seen alone is summed, never dropped.
 
 use crate::{
-    scene::{Axis, Grouping, LifeId, Position, Scene, count, lives::Life, stacked},
+    scene::{Axis, Grouping, LifeId, Position, Scene, lives::Life, position::count, stacked},
     units::Bytes,
 };
 

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::sources::log::{Log, Piece};
+
 /// Lines that one message may have.
 pub(super) const MESSAGE_LINES: usize = 14;
 
@@ -22,13 +24,25 @@ pub(super) struct Stream<'a> {
     pub(super) lines: Vec<Line<'a>>,
 }
 
-/// `text` by writer: lines without a rank are one, each rank is one.
-pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
+/// A log by writer: lines without a rank are one, each rank is one.
+pub(super) fn streams(log: &Log) -> Vec<Stream<'_>> {
     let mut res: Vec<Stream<'_>> = Vec::new();
-    let has_writers = has_writers(text);
-    let mut number = 0;
+    let has_writers = log.pieces.first().is_some_and(|it| has_writers(&it.text));
+    for piece in &log.pieces {
+        // Nothing goes on over what was left out.
+        for it in &mut res {
+            let number = piece.lines_before;
+            it.lines.push(Line { text: Cow::Borrowed(""), number, rank: it.rank, pid: None });
+        }
+        of_piece(piece, has_writers, &mut res);
+    }
+    res
+}
+
+fn of_piece<'a>(piece: &'a Piece, has_writers: bool, res: &mut Vec<Stream<'a>>) {
+    let mut number = piece.lines_before;
     let mut blank = false;
-    for (raw, is_rewritten) in pieces(text) {
+    for (raw, is_rewritten) in pieces(&piece.text) {
         number += 1;
         // Nothing is said by what a progress bar writes over, nor by many blank lines more than by one.
         let is_blank = raw.trim_ascii().is_empty();
@@ -45,13 +59,12 @@ pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
             for part in
                 clean.replace("\\r", "").replace("\\t", " ").replace("\\\"", "\"").split("\\n")
             {
-                push(&mut res, writer, Cow::Owned(part.to_owned()), number);
+                push(res, writer, Cow::Owned(part.to_owned()), number);
             }
         } else {
-            push(&mut res, writer, clean, number);
+            push(res, writer, clean, number);
         }
     }
-    res
 }
 
 /// The pieces of `text` between line feeds and carriage returns, each with whether a carriage return follows: a progress bar
@@ -296,7 +309,8 @@ mod tests {
     fn a_bar_that_is_rewritten_leaves_its_last_states() {
         let bar: String = (0..100_000).map(|it| format!("\r{it}/100000")).collect();
         let text = format!("a\r\nb\r\n{bar}\nc\n\n\n\n\nd{}", "\r".repeat(1_000_000));
-        let streams = streams(&text);
+        let log = Log::of(&text);
+        let streams = streams(&log);
         let lines: Vec<(&str, usize)> =
             streams[0].lines.iter().map(|it| (&*it.text, it.number)).collect();
         assert!(lines.len() < 300, "{}", lines.len());

@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod chrome_trace;
+pub mod log;
 pub mod network;
 pub mod oom_text;
 pub mod phantom;

@@ -235,7 +235,8 @@ fn other(it: &Failure) -> Value {
     })
 }
 
-pub(super) fn line(it: Option<&CodeLine>) -> Value {
+/// A line of code; null where none is known.
+pub fn line(it: Option<&CodeLine>) -> Value {
     it.map_or(
         Value::Null,
         |it| json!({ "file": it.file, "line": it.line, "function": it.function, "text": it.text }),

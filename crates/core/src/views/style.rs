@@ -45,7 +45,7 @@ impl Style {
 }
 
 /// A number as people read it: 2,850.
-pub(super) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut res = String::new();
     for (at, digit) in digits.chars().enumerate() {

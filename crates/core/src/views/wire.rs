@@ -128,8 +128,9 @@ struct MomentWire {
     phase: Option<&'static str>,
 }
 
+/// What a line of code holds.
 #[derive(Debug, Serialize)]
-pub(super) struct LineWire<'a> {
+pub struct LineWire<'a> {
     /// `line`, `backward` (the backward pass that the line started) or `no_stack`.
     origin: &'static str,
     #[serde(flatten)]
@@ -254,8 +255,9 @@ struct ReadOnlyWire<'a> {
     why: &'a str,
 }
 
+/// Whom a script reached.
 #[derive(Debug, Serialize)]
-pub(super) struct DestinationWire<'a> {
+pub struct DestinationWire<'a> {
     /// `hooks.slack.com:443`, or the name of a socket.
     to: &'a str,
     /// `tcp`, `udp` or `unix`.
@@ -275,7 +277,8 @@ impl<'a> From<&'a Destination> for DestinationWire<'a> {
     }
 }
 
-pub(super) fn connections(it: &Reached) -> Vec<DestinationWire<'_>> {
+/// All whom it reached.
+pub fn connections(it: &Reached) -> Vec<DestinationWire<'_>> {
     it.destinations().iter().map(DestinationWire::from).collect()
 }
 

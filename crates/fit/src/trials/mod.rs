@@ -22,7 +22,7 @@ mod tests;
 mod weights;
 
 pub use self::{
-    outcome::{Failure, Mark, Start, Trial},
+    outcome::{EARLY, Failure, Mark, Start, Trial},
     schedule::{Order, Purpose, Trials, Waited, Workshop},
     weights::{Values, ValuesMatter},
 };

@@ -3,7 +3,7 @@
 use plimsoll_core::units::Bytes;
 
 /// Steps by which two runs are compared.
-pub(super) const EARLY: u32 = 2;
+pub const EARLY: u32 = 2;
 
 /// Why a run gave no answer. Two runs fail alike if these are equal, whatever the sentences for people say.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use plimsoll_core::plan::search::Until;
+use crate::search::Until;
 
 use super::{
     outcome::{EARLY, Trial},
@@ -11,8 +11,6 @@ use super::{
 
 /// So many runs are made at a time at most, however many cores there are.
 const MOST_AT_ONCE: usize = 4;
-/// A run that was likely to be asked for is no longer, once so many others were.
-const STALE: u64 = 4;
 
 /// One run that is wanted. `W` is what the executor makes it of: the command, its environment, the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,8 +135,8 @@ type CheckOf<S> = Check<<S as Workshop>::Job, OrderOf<S>>;
 
 /// A run that nobody waits for yet.
 enum State<S: Workshop> {
-    /// It is likely to be asked for; so many runs had been asked for when that was said.
-    Wanted { since: u64 },
+    /// It is likely to be asked for.
+    Wanted,
     /// It has begun.
     UnderWay(S::Job),
     /// It has ended.
@@ -162,7 +160,6 @@ pub struct Trials<S: Workshop> {
     /// How many runs may be made at a time.
     at_once: usize,
     may_nurse: bool,
-    n_asked: u64,
     n_runs: u64,
     interrupted: bool,
 }
@@ -176,7 +173,6 @@ impl<S: Workshop> Trials<S> {
             weights: Weights::Unknown { unlike: 0 },
             at_once: cores.min(MOST_AT_ONCE),
             may_nurse,
-            n_asked: 0,
             n_runs: 0,
             interrupted: false,
         }
@@ -192,19 +188,26 @@ impl<S: Workshop> Trials<S> {
         self.n_runs
     }
 
-    /// This run is likely to be asked for: it may begin while another one is made.
-    pub fn soon(&mut self, order: OrderOf<S>) {
-        let fits_in = match order.purpose {
-            Purpose::Proof => self.shop.is_as_a_process(&order.what),
-            Purpose::Search | Purpose::Count => !self.shop.needs_process(&order.what),
-        };
-        if self.at_once <= 1 || !fits_in {
+    /// Whether a run may begin before it is asked for.
+    pub fn run_ahead(&self) -> bool {
+        1 < self.at_once
+    }
+
+    /// These runs are likely to be asked for after the next one, and may begin while that is made. What was likely before and has not begun
+    /// is not any more.
+    pub fn likely(&mut self, orders: impl IntoIterator<Item = OrderOf<S>>) {
+        self.forget_wanted();
+        if !self.run_ahead() {
             return;
         }
-        self.ahead
-            .retain(|(ahead, state)| *ahead != order || !matches!(state, State::Wanted { .. }));
-        if !self.ahead.iter().any(|(ahead, _)| *ahead == order) {
-            self.ahead.push((order, State::Wanted { since: self.n_asked }));
+        for order in orders {
+            let fits_in = match order.purpose {
+                Purpose::Proof => self.shop.is_as_a_process(&order.what),
+                Purpose::Search | Purpose::Count => !self.shop.needs_process(&order.what),
+            };
+            if fits_in && !self.ahead.iter().any(|(ahead, _)| *ahead == order) {
+                self.ahead.push((order, State::Wanted));
+            }
         }
     }
 
@@ -242,12 +245,6 @@ impl<S: Workshop> Trials<S> {
         if !self.shop.is_as_a_process(&order.what) {
             return self.run_alone(order);
         }
-        // Proofs that were likely before, and not now, are not: better plans were found.
-        let asked = self.n_asked;
-        self.ahead.retain(|(ahead, state)| {
-            let is_new = !matches!(state, State::Wanted { since } if *since != asked);
-            ahead.purpose != Purpose::Proof || is_new
-        });
         if let Some(trial) = self.begun_before(order)? {
             return self.undisturbed(trial, order);
         }
@@ -457,7 +454,7 @@ impl<S: Workshop> Trials<S> {
     }
 
     fn forget_wanted(&mut self) {
-        self.ahead.retain(|(_, state)| !matches!(state, State::Wanted { .. }));
+        self.ahead.retain(|(_, state)| !matches!(state, State::Wanted));
     }
 
     /// Waits for all runs that nobody has asked for yet.
@@ -467,7 +464,7 @@ impl<S: Workshop> Trials<S> {
             let over = match state {
                 State::UnderWay(job) => self.wait(job)?,
                 State::Over(left) => Some(left),
-                State::Wanted { .. } => None,
+                State::Wanted => None,
             };
             if let Some(over) = over.as_ref().filter(|over| over.interrupted) {
                 self.shop.pass_on_interrupt(&over.left)?;
@@ -479,12 +476,11 @@ impl<S: Workshop> Trials<S> {
 
     /// What came of a run that began before it was asked for; none if it did not, or was lost.
     fn begun_before(&mut self, order: &OrderOf<S>) -> Result<Option<TrialOf<S>>, S::Error> {
-        self.n_asked += 1;
         let Some(at) = self.ahead.iter().position(|(ahead, _)| ahead == order) else {
             return Ok(None);
         };
         match self.ahead.remove(at).1 {
-            State::Wanted { .. } => Ok(None),
+            State::Wanted => Ok(None),
             State::UnderWay(job) => {
                 self.begin_what_is_wanted()?;
                 self.finish(order, job)
@@ -495,15 +491,10 @@ impl<S: Workshop> Trials<S> {
 
     /// Begins what is wanted, as long as there are cores and memory beside the run that somebody waits for, which has begun.
     fn begin_what_is_wanted(&mut self) -> Result<(), S::Error> {
-        let asked = self.n_asked;
-        self.ahead.retain(|(order, state)| match state {
-            State::Wanted { since } => asked < since + STALE || order.purpose != Purpose::Search,
-            State::UnderWay(_) | State::Over(_) => true,
-        });
         // What is compiled is not checked for whether weights need values.
         while !self.weights.is_unknown() || self.shop.seems_to_compile() {
             let wanted = self.ahead.iter().enumerate();
-            let wanted = wanted.filter(|(_, (_, state))| matches!(state, State::Wanted { .. }));
+            let wanted = wanted.filter(|(_, (_, state))| matches!(state, State::Wanted));
             let Some(at) = wanted.min_by_key(|(_, (order, _))| order.purpose).map(|it| it.0) else {
                 break;
             };
@@ -561,8 +552,7 @@ impl<S: Workshop> Trials<S> {
     /// Waits for it to end; what it left is not read yet. Where other runs end meanwhile, what is wanted takes their cores.
     fn wait(&mut self, mut job: S::Job) -> Result<Option<Left<S>>, S::Error> {
         loop {
-            let or_others =
-                self.ahead.iter().any(|(_, state)| matches!(state, State::Wanted { .. }));
+            let or_others = self.ahead.iter().any(|(_, state)| matches!(state, State::Wanted));
             match self.shop.wait(job, or_others)? {
                 Waited::Other(same) => {
                     job = same;

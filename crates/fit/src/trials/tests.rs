@@ -3,7 +3,9 @@
 use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _, rc::Rc};
 
 use expect_test::{Expect, expect};
-use plimsoll_core::{plan::search::Until, units::Bytes};
+use plimsoll_core::units::Bytes;
+
+use crate::search::Until;
 
 use super::*;
 
@@ -249,7 +251,7 @@ fn order(what: &'static str) -> Order<&'static str> {
     Order { what, until: Until::Steady, purpose: Purpose::Search, compiles_anew: false }
 }
 
-/// Asks for the runs of `names` one after the other, those after a `+` being wanted soon with the one before; and holds what was done against
+/// Asks for the runs of `names` one after the other, those after a `+` being likely with the one after them; and holds what was done against
 /// `expected`.
 fn asks(shop: Shop, cores: usize, names: &[&'static str], expected: &Expect) {
     let log = Rc::clone(&shop.log);
@@ -257,11 +259,13 @@ fn asks(shop: Shop, cores: usize, names: &[&'static str], expected: &Expect) {
     let write = |line: String| {
         let _ = writeln!(log.borrow_mut(), "{line}");
     };
+    let mut likely = Vec::new();
     for name in names {
-        if let Some(soon) = name.strip_prefix('+') {
-            trials.soon(order(soon));
+        if let Some(name) = name.strip_prefix('+') {
+            likely.push(order(name));
             continue;
         }
+        trials.likely(likely.drain(..));
         match trials.run(&order(name)) {
             Err(Stopped::ValuesMatter) => {
                 write("= values matter: the search begins anew".to_owned())
@@ -284,7 +288,7 @@ fn fits(_: Made<'_>) -> Comes {
 }
 
 #[test]
-fn what_is_wanted_soon_begins_beside_what_is_waited_for() {
+fn what_is_likely_begins_beside_what_is_waited_for() {
     asks(
         Shop::new(fits),
         2,
@@ -329,6 +333,31 @@ fn on_one_core_one_run_follows_the_other() {
         = c: fits
         = certain, 4 runs
     "#]],
+    );
+}
+
+#[test]
+fn what_was_likely_and_is_not_any_more_does_not_begin() {
+    asks(
+        Shop::new(fits),
+        2,
+        &["+c", "a", "+d", "b", "d"],
+        &expect![[r#"
+            a nursery starts
+            begin a, two steps with stand-ins
+            begin a without values
+            a, two steps has ended
+            a ends
+            = a: fits
+            a, two steps ends
+            begin b without values
+            begin d without values
+            b ends
+            = b: fits
+            d ends
+            = d: fits
+            = certain, 4 runs
+        "#]],
     );
 }
 

@@ -9,12 +9,12 @@ use std::{
 use libc::user_regs_struct;
 use nix::{errno::Errno, unistd::Pid};
 
-use super::{memory, place::Found, view::View};
+use super::{
+    memory::{self, Scratch},
+    place::Found,
+    view::View,
+};
 use crate::sys::Kind;
-
-/// The scratch page of a task holds two paths.
-pub(super) const SCRATCH: u64 = 8192;
-pub(super) const SECOND: u64 = 4096;
 
 /// What the kernel is to do.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Call<'a> {
     pub(super) task: Pid,
     pub(super) registers: user_regs_struct,
     /// Memory of the task that is ours.
-    pub(super) scratch: u64,
+    pub(super) scratch: Scratch,
 }
 
 /// What is left to do when the kernel has done it.
@@ -139,7 +139,7 @@ impl Call<'_> {
         after: After,
     ) -> Result<Verdict, Errno> {
         let mut registers = self.registers;
-        self.put_path(&mut registers, argument, path, 0)?;
+        self.put_path(&mut registers, argument, path, self.scratch)?;
         Ok(Verdict::Instead(Box::new(registers), after))
     }
 
@@ -148,21 +148,21 @@ impl Call<'_> {
         registers: &mut user_regs_struct,
         argument: usize,
         path: &Path,
-        at: u64,
+        at: Scratch,
     ) -> Result<(), Errno> {
         let mut bytes = path.as_os_str().as_bytes().to_vec();
         bytes.push(0);
-        if SECOND < bytes.len() as u64 {
+        if Scratch::PATH < bytes.len() {
             return Err(Errno::ENAMETOOLONG);
         }
-        memory::write_bytes(self.task, self.scratch + at, &bytes)?;
+        memory::write_ours(self.task, at, &bytes)?;
         let register = match argument {
             0 => &mut registers.rdi,
             1 => &mut registers.rsi,
             2 => &mut registers.rdx,
             _ => &mut registers.r10,
         };
-        *register = self.scratch + at;
+        *register = at.0;
         Ok(())
     }
 }

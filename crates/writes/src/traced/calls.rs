@@ -1,7 +1,10 @@
 //! What becomes of one system call that names a file: it goes its way, it is given another name, or it is answered.
 //! The meaning of arguments is that of the manual's section 2.
 
-use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
+use std::{
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    path::PathBuf,
+};
 
 use libc::user_regs_struct;
 use nix::{
@@ -10,7 +13,7 @@ use nix::{
 };
 
 use super::{
-    arguments::{After, Buffer, Call, Name, SECOND, Verdict, name},
+    arguments::{After, Buffer, Call, Name, Verdict, name},
     memory,
     place::{Found, Place},
     strangers::is_stranger,
@@ -136,11 +139,12 @@ impl Call<'_> {
         if found.meta.is_none() && !matches!(found.place, Place::Through(_)) {
             return Err(Errno::ENOENT);
         }
-        if found.is_natural && matches!(after, After::Nothing) {
-            return Ok(Verdict::Go);
-        }
-        if found.is_natural {
-            return Ok(Verdict::Instead(Box::new(self.registers), after));
+        // Of a call that changes nothing, the kernel may read the program's own text, which another thread may change.
+        if found.is_natural && only_looks(&self.registers) {
+            return Ok(match after {
+                After::Nothing => Verdict::Go,
+                _ => Verdict::Instead(Box::new(self.registers), after),
+            });
         }
         let path = found.place.path().to_owned();
         self.with_path(name.text, &path, after)
@@ -212,7 +216,9 @@ impl Call<'_> {
         if let Some((task, number)) = found.descriptor
             && (!writes || is_open_for_writing(task, number))
         {
-            return Ok(Verdict::Go); // `/dev/stdout` is what the user's shell has opened.
+            // `/dev/stdout` is what the user's shell has opened.
+            let path = PathBuf::from(format!("/proc/{task}/fd/{number}"));
+            return self.with_path(name.text, &path, After::Nothing);
         }
         if found.meta.is_none() {
             if flags & libc::O_CREAT == 0 || flags & libc::O_PATH != 0 {
@@ -284,7 +290,9 @@ impl Call<'_> {
             match (&it.meta, &it.place, &target.place) {
                 (None, ..) => return Err(Errno::ENOENT),
                 (Some(meta), ..) if meta.is_dir() => return Err(Errno::EPERM),
-                (_, Place::Through(_), Place::Through(_)) => return Ok(Verdict::Go),
+                (_, Place::Through(_), Place::Through(_)) => {
+                    return self.with_paths((from, it), (to, &target));
+                }
                 (_, Place::Through(_), _) | (_, _, Place::Through(_)) => return Err(Errno::EXDEV),
                 _ => (),
             }
@@ -329,12 +337,7 @@ impl Call<'_> {
         may_be_changed(&target)?;
         let is_through = |it: &Found| matches!(it.place, Place::Through(_));
         match (is_through(&source), is_through(&target)) {
-            (true, true) => {
-                let mut registers = self.registers;
-                self.put_path(&mut registers, from.text, source.place.path(), 0)?;
-                self.put_path(&mut registers, to.text, target.place.path(), SECOND)?;
-                Ok(Verdict::Instead(Box::new(registers), After::Nothing))
-            }
+            (true, true) => self.with_paths((from, &source), (to, &target)),
             (false, false) => {
                 self.view.rename(&source, &target, flags)?;
                 Ok(Verdict::Return(0))
@@ -342,6 +345,18 @@ impl Call<'_> {
             // As between two disks: programs copy then.
             _ => Err(Errno::EXDEV),
         }
+    }
+
+    /// The call with what was found for each of its names.
+    fn with_paths(
+        &self,
+        (from, source): (Name, &Found),
+        (to, target): (Name, &Found),
+    ) -> Result<Verdict, Errno> {
+        let (mut registers, second) = (self.registers, self.scratch.second());
+        self.put_path(&mut registers, from.text, source.place.path(), self.scratch)?;
+        self.put_path(&mut registers, to.text, target.place.path(), second)?;
+        Ok(Verdict::Instead(Box::new(registers), After::Nothing))
     }
 
     /// A call that changes a file's contents, or what is said of it.
@@ -405,24 +420,29 @@ impl Call<'_> {
         registers.orig_rax = number.unsigned_abs();
         if at_path {
             registers.r10 = 0;
-            self.put_path(&mut registers, 1, &ours, 0)?;
+            self.put_path(&mut registers, 1, &ours, self.scratch)?;
         } else {
             if with_flags {
                 // (folder, path, what...) becomes (path, what...).
                 (registers.rsi, registers.rdx) = (registers.rdx, registers.r10);
             }
-            self.put_path(&mut registers, 0, &ours, 0)?;
+            self.put_path(&mut registers, 0, &ours, self.scratch)?;
         }
         Ok(Verdict::Instead(Box::new(registers), After::Nothing))
     }
 }
 
-/// What sets up the machine stays as it is, and so does what `/proc` has of processes that are not of the run.
+/// What sets up the machine stays as it is, and so does what `/proc` has of processes that are not of the run, and the memory of
+/// those that are: through that file memory is written that may only be read.
 fn may_be_changed(found: &Found) -> Result<(), Errno> {
     if is_setting(&found.place) {
         return Err(Errno::EROFS);
     }
-    let of_process = found.path.strip_prefix("/proc").ok().and_then(|it| it.iter().next());
+    let in_proc = found.path.strip_prefix("/proc").ok();
+    if in_proc.is_some_and(|it| it.file_name().is_some_and(|name| name == "mem")) {
+        return Err(Errno::EACCES);
+    }
+    let of_process = in_proc.and_then(|it| it.iter().next());
     match of_process.and_then(|it| it.to_str()?.parse().ok()) {
         Some(pid) if is_stranger(Pid::from_raw(pid)) => Err(Errno::EACCES),
         _ => Ok(()),

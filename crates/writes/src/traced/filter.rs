@@ -5,6 +5,7 @@ use libc::c_long;
 
 use super::{
     objects::MAKING,
+    scratch::{CHANGING, UPPER_HALF},
     strangers::{MEANS_ITSELF_BY_0, REACHING},
 };
 use crate::gate::{AFTER, GATE};
@@ -72,8 +73,13 @@ pub(super) const TRACED: [c_long; 58] = [
 ];
 
 /// Another way to the same, which programs ask for first and do without (`ENOSYS`).
-const NOT_THERE: [c_long; 4] =
-    [libc::SYS_openat2, libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_name_to_handle_at];
+const NOT_THERE: [c_long; 5] = [
+    libc::SYS_openat2,
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_process_madvise,
+];
 
 /// The first number that is newer than what was looked at here: `setxattrat`. Programs do without.
 const NEWER: u32 = 463;
@@ -200,6 +206,7 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
         it.if_equal(low(number), libc::SECCOMP_RET_TRACE);
     }
     it.stop_what_reaches_others();
+    it.stop_what_changes_our_memory(refused);
     it.with_argument((low(libc::SYS_ioctl), 1), libc::SECCOMP_RET_ALLOW, |it| {
         for command in REFUSED_IOCTLS {
             it.if_equal(command, refused);
@@ -270,6 +277,11 @@ impl Program {
         self.answer(answer);
     }
 
+    fn unless_any_of(&mut self, bits: u32, answer: u32) {
+        self.push(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, bits, (1, 0));
+        self.answer(answer);
+    }
+
     /// Calls that reach another process stop, but for those that can mean their own by 0 and do: libc asks for limits often.
     fn stop_what_reaches_others(&mut self) {
         for number in REACHING {
@@ -283,6 +295,40 @@ impl Program {
         }
     }
 
+    /// Calls that may change the tracer's part of a program's memory stop: those that begin there, or begin below and may reach it.
+    /// Nearly all memory lies above.
+    fn stop_what_changes_our_memory(&mut self, refused: u32) {
+        let (from, length) = (argument(0) + 4, argument(1) + 4);
+        for number in CHANGING {
+            let mut inner = Program::default();
+            match number {
+                // Of these only some take the place of what is there.
+                libc::SYS_mmap => {
+                    inner.load(argument(3));
+                    inner.unless_any_of(libc::MAP_FIXED.unsigned_abs(), libc::SECCOMP_RET_ALLOW);
+                }
+                libc::SYS_mremap => {
+                    inner.load(argument(3));
+                    inner.if_any_of(libc::MREMAP_FIXED.unsigned_abs(), libc::SECCOMP_RET_TRACE);
+                }
+                _ => (),
+            }
+            inner.load(from);
+            inner.if_at_least(UPPER_HALF + 1, libc::SECCOMP_RET_ALLOW);
+            inner.if_at_least(UPPER_HALF - 1, libc::SECCOMP_RET_TRACE);
+            inner.load(length);
+            inner.if_at_least(1, libc::SECCOMP_RET_TRACE);
+            self.of_call(low(number), inner, libc::SECCOMP_RET_ALLOW);
+        }
+        self.with_argument((low(libc::SYS_shmat), 2), libc::SECCOMP_RET_ALLOW, |it| {
+            it.if_any_of(libc::SHM_REMAP.unsigned_abs(), refused);
+        });
+        // As root it can shrink what is not the heap.
+        self.with_argument((low(libc::SYS_prctl), 0), libc::SECCOMP_RET_ALLOW, |it| {
+            it.if_equal(libc::PR_SET_MM.unsigned_abs(), refused);
+        });
+    }
+
     /// For the system call of this number: what is said of its argument of that number, then nothing more but `answer`.
     fn with_argument(
         &mut self,
@@ -293,6 +339,11 @@ impl Program {
         let mut inner = Program::default();
         inner.load(argument(n));
         say(&mut inner);
+        self.of_call(number, inner, answer);
+    }
+
+    /// For the system call of this number: this, then nothing more but `answer`.
+    fn of_call(&mut self, number: u32, mut inner: Program, answer: u32) {
         inner.answer(answer);
         let length = u8::try_from(inner.0.len()).unwrap_or(u8::MAX);
         self.push(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number, (0, length));

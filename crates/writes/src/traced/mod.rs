@@ -23,6 +23,7 @@ mod paths;
 mod place;
 mod renames;
 mod report;
+mod scratch;
 mod sockets;
 mod strangers;
 mod view;

@@ -31,12 +31,15 @@ impl Call<'_> {
         let found = self.view.resolve(self.task, &from, &text, !is_made)?;
         let is_natural =
             found.is_natural && (text.is_absolute() || self.view.is_disks_own(&folder));
-        if matches!(found.place, Place::Through(_)) && is_natural {
+        if matches!(found.place, Place::Through(_)) && is_natural && !is_made {
             return Ok(Verdict::Go);
         }
         let place = match (is_made, &found.meta) {
             (true, Some(_)) => return Err(Errno::EADDRINUSE),
-            (true, None) => self.view.open_folder_of(&found.path)?,
+            (true, None) => match &found.place {
+                Place::Through(it) => it.clone(),
+                _ => self.view.open_folder_of(&found.path)?,
+            },
             (false, None) => return Err(Errno::ENOENT),
             (false, Some(_)) if is_natural => return Ok(Verdict::Go),
             (false, Some(_)) => found.place.path().to_owned(),
@@ -55,9 +58,9 @@ impl Call<'_> {
         if LONGEST + 2 < bytes.len() {
             return Err(Errno::ENAMETOOLONG);
         }
-        memory::write_bytes(self.task, self.scratch, &bytes)?;
+        memory::write_ours(self.task, self.scratch, &bytes)?;
         let mut registers = self.registers;
-        (registers.rsi, registers.rdx) = (self.scratch, bytes.len() as u64);
+        (registers.rsi, registers.rdx) = (self.scratch.0, bytes.len() as u64);
         Ok(Verdict::Instead(Box::new(registers), After::Nothing))
     }
 }

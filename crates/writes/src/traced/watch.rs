@@ -18,11 +18,13 @@ use nix::{
 
 use super::{
     after::finish,
-    arguments::{After, Call, Names, SCRATCH, Verdict},
+    arguments::{After, Call, Names, Verdict},
     calls::only_looks,
+    memory::Scratch,
     objects::Objects,
     renames::Disks,
     report::write_report,
+    scratch::{self, Places},
     strangers,
     view::View,
 };
@@ -41,7 +43,7 @@ pub(super) struct Doors {
 #[derive(Debug, Default)]
 struct Task {
     /// Memory in it that is ours.
-    scratch: Option<u64>,
+    scratch: Option<Scratch>,
     /// It runs a program of its own: what its parent's memory was like means nothing.
     has_program: bool,
     /// A call that the kernel is in.
@@ -94,6 +96,7 @@ pub(super) struct Watcher {
     job: Job,
     doors: Doors,
     tasks: BTreeMap<Pid, Task>,
+    places: Places,
 }
 
 /// Orders, instead of a process: to write the report, and to remove what the run has made of the kernel's objects.
@@ -102,7 +105,7 @@ pub(super) const REMOVE: i32 = -1;
 
 impl Watcher {
     pub(super) fn new(job: Job, doors: Doors) -> Watcher {
-        Watcher { job, doors, tasks: BTreeMap::new() }
+        Watcher { job, doors, tasks: BTreeMap::new(), places: Places::default() }
     }
 
     /// Until the parent and everything that was traced are gone. `report` is where the report goes.
@@ -179,9 +182,11 @@ impl Watcher {
             }
             Stop::Call => self.enter(task),
             Stop::CallDone => self.leave(task),
-            // A process has its parent's memory, as it was or together with it, until it has its own program.
+            // A process has its parent's memory, as it was or together with it, until it has its own program. Where both go on with
+            // the same memory, each has a place of its own there.
             Stop::Forked(child) => {
-                let scratch = self.tasks.get(&task).and_then(|it| it.scratch);
+                let shares = ptrace::getregs(task).is_ok_and(|it| scratch::is_shared_on(&it));
+                let scratch = self.tasks.get(&task).and_then(|it| it.scratch).filter(|_| !shares);
                 let known = self.tasks.entry(child).or_default();
                 if !known.has_program {
                     known.scratch = known.scratch.or(scratch);
@@ -205,7 +210,7 @@ impl Watcher {
     fn enter(&mut self, task: Pid) -> Result<(), Errno> {
         let registers = ptrace::getregs(task)?;
         let of_others = strangers::decide(task, &registers, |it| self.tasks.contains_key(&it));
-        if let Some(verdict) = of_others {
+        if let Some(verdict) = of_others.or_else(|| scratch::decide(&registers)) {
             return self.carry_out(task, &registers, verdict);
         }
         let (view, gate) = match &mut self.job {
@@ -225,14 +230,7 @@ impl Watcher {
         };
         let known = self.tasks.entry(task).or_default();
         let Some(scratch) = known.scratch else {
-            let mut getting = registers;
-            let (readable, ours) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            getting.orig_rax = libc::SYS_mmap.unsigned_abs();
-            (getting.rdi, getting.rsi) = (0, SCRATCH);
-            (getting.rdx, getting.r10) =
-                (readable.unsigned_abs().into(), ours.unsigned_abs().into());
-            (getting.r8, getting.r9) = (u64::MAX, 0);
+            let getting = self.places.get(&registers);
             known.inside = Some(Inside::GettingScratch(Box::new(registers)));
             ptrace::setregs(task, getting)?;
             return sys::go_on_to_end_of_call(task);
@@ -274,10 +272,12 @@ impl Watcher {
             None => (),
             Some(Inside::GettingScratch(mut before)) => {
                 const FAILED: i64 = -4096;
-                if res < 0 && FAILED < res {
+                // Where something lies already, the next place is tried.
+                let is_taken = res == -i64::from(Errno::EEXIST as i32);
+                if res < 0 && FAILED < res && !is_taken {
                     before.rax = now.rax;
                 } else {
-                    known.scratch = Some(now.rax);
+                    known.scratch = (!is_taken).then_some(Scratch(now.rax));
                     // Once more, from the instruction that made the call, which is two bytes long.
                     before.rip -= 2;
                     before.rax = before.orig_rax;

@@ -236,20 +236,20 @@ fn measured(
     let (recordings, _) = phantom_run::read(&left.folders);
     let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
     let facts = phantom_run::facts(&ended, None);
-    let mut prediction = prediction::predict(&recordings, &card, facts);
+    let prediction = prediction::predict(&recordings, &card, facts);
     let failure = diagnosis::diagnose(&command, &ended, &recordings);
     let seconds = prediction.seconds;
     if prediction.outcome == Outcome::ScriptFailed {
-        let note = prediction.notes.first().map(ToString::to_string);
+        let note = prediction.failure().map(ToString::to_string);
         let why = failure.or(note).unwrap_or_else(|| "it failed".to_owned());
         return Ok((Err(why), seconds));
     }
-    let mut took = took(&mut prediction, &recordings);
+    let mut took = took(&prediction, &recordings);
     took.card.clone_from(&card.id);
     Ok((Ok(took), seconds))
 }
 
-fn took(it: &mut Prediction, recordings: &[Recording]) -> Took {
+fn took(it: &Prediction, recordings: &[Recording]) -> Took {
     let torch = recordings.iter().find_map(|it| it.notes.begin.as_ref()).map(|it| it.torch.clone());
     let mut totals = std::collections::BTreeMap::from([
         ("allocated".to_owned(), it.peak.allocated),

@@ -4,12 +4,15 @@ use std::{ffi::OsString, rc::Rc, thread, time::Instant};
 
 use plimsoll_core::{
     cards::Card,
-    plan::search::{Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps},
     prediction,
     recording::{Reached, Recording},
     units::Bytes,
 };
-use plimsoll_fit::trials::{Order, Purpose, Trials, ValuesMatter};
+use plimsoll_fit::{
+    search::{Half, Look, Measure, Next, On, Ran, Rewritten, Rules, Run, Said, Search, Steps},
+    speculate::Speculation,
+    trials::{Order, Purpose, Trials, ValuesMatter},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -77,10 +80,14 @@ impl<'a> Driver<'a> {
         self.trials.seems_to_compile(&What { words, settings: Vec::new(), card, end: None })
     }
 
-    /// Does what the search wants until it has found something.
-    pub(super) fn drive<T>(&mut self, begin: impl Fn() -> Search<T>) -> anyhow::Result<T> {
+    /// Does what a search by these rules wants until it has found something.
+    pub(super) fn drive<T>(
+        &mut self,
+        rules: &Rules,
+        begin: impl Fn() -> Search<T>,
+    ) -> anyhow::Result<T> {
         loop {
-            match self.go_through(begin()) {
+            match self.go_through(rules, &begin) {
                 Err(error) if error.is::<ValuesMatter>() => {
                     let why = format!("{error}: searching again, with values");
                     self.say(&Said::Plain(why), Instant::now());
@@ -90,7 +97,9 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn go_through<T>(&mut self, mut search: Search<T>) -> anyhow::Result<T> {
+    fn go_through<T>(&mut self, rules: &Rules, begin: &dyn Fn() -> Search<T>) -> anyhow::Result<T> {
+        let mut ahead = Speculation::new(begin, rules.clone());
+        let mut search = begin();
         let mut told = Instant::now();
         loop {
             search = match search.next() {
@@ -98,22 +107,29 @@ impl<'a> Driver<'a> {
                     self.say(&said, told);
                     search
                 }
-                Next::Soon(it, search) => {
-                    // A plan for several devices is proven by processes.
-                    if it.on != On::CardAlone || it.plan.gpus().is_none() {
-                        self.trials.soon(self.order(&it));
-                    }
-                    search
-                }
                 Next::Run(it, waiting) => {
+                    let likely =
+                        if self.trials.run_ahead() { ahead.likely(&it) } else { Vec::new() };
+                    // A plan for several devices is proven by processes.
+                    let may_begin = |it: &&Run| it.on != On::CardAlone || it.plan.gpus().is_none();
+                    let orders: Vec<_> =
+                        likely.iter().filter(may_begin).map(|it| self.order(it)).collect();
+                    self.trials.likely(orders);
                     let ran = self.run(&it)?;
                     told = Instant::now();
+                    ahead.ran(it, ran.clone());
                     waiting.tell(ran)
                 }
                 Next::Replay(it, waiting) => {
-                    waiting.tell(prediction::tunings(&self.recordings, it.limit, it.card))
+                    let tuned = prediction::tunings(&self.recordings, it.limit, it.card);
+                    ahead.replayed(tuned.clone());
+                    waiting.tell(tuned)
                 }
-                Next::Measure(it, waiting) => waiting.tell(self.measure(&it)?),
+                Next::Measure(it, waiting) => {
+                    let steps = self.measure(&it)?;
+                    ahead.measured(steps.clone());
+                    waiting.tell(steps)
+                }
                 Next::Found(found) => {
                     self.trials.be_certain()?;
                     return Ok(found);

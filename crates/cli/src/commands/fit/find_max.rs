@@ -2,12 +2,9 @@
 
 use std::time::Instant;
 
-use plimsoll_core::{
-    plan::{
-        largest::Tried,
-        search::{self, FoundValue, Range, Rules},
-    },
-    views::fit::{self, FindMax},
+use plimsoll_fit::{
+    search::{self, FoundValue, Range, Rules, largest::Tried},
+    views::largest::{self as view, FindMax},
 };
 
 use super::{Template, driver::Driver, in_file::InFile};
@@ -40,20 +37,20 @@ pub(super) fn run(
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
     let highest = range.highest;
     let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
-    let result = driver.drive(begin)?;
+    let result = driver.drive(&rules, begin)?;
     let seconds = started.elapsed().as_secs_f64();
     let reached = driver.reached();
     let found =
         FindMax { name: name.clone(), card, what, limit, highest, result, seconds, reached };
     if let Some(sink) = json {
         let to_stdout = sink.is_stdout();
-        sink.json(&fit::json(&found), out)?;
+        sink.json(&view::json(&found), out)?;
         if to_stdout {
             return Ok(exit(&found.result));
         }
     }
     if !args.quiet {
-        out.text(&fit::text(&found))?;
+        out.text(&view::text(&found))?;
     }
     Ok(exit(&found.result))
 }

@@ -12,9 +12,10 @@ mod workshop;
 
 use plimsoll_core::{
     cards::Card,
-    plan::{CATALOGUE, find, search::Rules},
+    plan::{CATALOGUE, find},
     spelling,
 };
+use plimsoll_fit::search::Rules;
 
 use self::template::Template;
 use crate::{

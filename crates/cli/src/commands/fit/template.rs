@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use anyhow::{Context as _, bail};
-use plimsoll_core::plan::search::Range;
+use plimsoll_fit::search::Range;
 
 use crate::options::shown_command;
 

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use plimsoll_core::{
-    plan::{
-        Places,
-        search::{Noted, Ran, Steps, Took},
-    },
     printable::one_line,
     recording::{MarkKind, Phase, Recording, Refused, SiteKind, Sites},
 };
-use plimsoll_fit::trials::Trial;
+use plimsoll_fit::{
+    change::Places,
+    search::{Noted, Ran, Steps, Took},
+    trials::Trial,
+};
 
 use super::workshop::Read;
 use crate::files::bounded_file;

@@ -9,11 +9,13 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
-    plan::search::Until,
     prediction::{self, OtherEnd, Outcome, Prediction},
     recording::{PlanNotes, Reached, Recording},
 };
-use plimsoll_fit::trials::{Failure, Mark, Order, Purpose, Start, Trial, Values, Waited, Workshop};
+use plimsoll_fit::{
+    search::Until,
+    trials::{EARLY, Failure, Mark, Order, Purpose, Start, Trial, Values, Waited, Workshop},
+};
 use plimsoll_writes::Layers;
 
 use crate::{
@@ -30,9 +32,6 @@ use crate::{
     },
     options::{assumption::Assumption, cli::WorldArgs, ghost_weights::GhostWeights},
 };
-
-/// Steps by which two runs are compared.
-const EARLY: u32 = 2;
 
 /// Where runs are made.
 pub(super) struct Shop {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -40,19 +39,9 @@ impl Progress {
     fn look(&mut self, session: &Session) {
         for (_, folder) in session.process_paths() {
             let path = folder.join(ProcessFile::Notes.name());
-            let Ok(mut file) = bounded_file::open(&path) else { continue };
-            let read_to = self.read_to.entry(path).or_default();
-            let mut text = Vec::new();
-            if file
-                .seek(SeekFrom::Start(*read_to))
-                .and_then(|_| file.read_to_end(&mut text))
-                .is_err()
-            {
-                continue;
-            }
-            let end = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
-            *read_to += end as u64;
-            self.steps = self.steps.max(agent::last_step(&text[..end]).unwrap_or_default());
+            let read_to = self.read_to.entry(path.clone()).or_default();
+            let Ok(lines) = bounded_file::lines_since(&path, read_to) else { continue };
+            self.steps = self.steps.max(agent::last_step(&lines).unwrap_or_default());
         }
     }
 }

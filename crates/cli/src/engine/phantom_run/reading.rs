@@ -1,7 +1,7 @@
 //! What a run left, as recordings and facts.
 
 use plimsoll_core::{
-    prediction::{Note, RunFacts, ScriptExit},
+    prediction::{RunFacts, ScriptExit},
     recording::Recording,
     sources,
     units::Bytes,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The recordings, and what in them could not be read.
-pub(crate) fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
+pub(crate) fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<String>) {
     let mut recordings = Vec::new();
     let mut unread = Vec::new();
     for folder in folders {
@@ -21,7 +21,7 @@ pub(crate) fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
         recordings.push(reading.recording);
         let pid = folder.pid;
         let warnings = reading.warnings.iter();
-        unread.extend(warnings.map(|it| Note::Unread(format!("process {pid}: {it}"))));
+        unread.extend(warnings.map(|it| format!("process {pid}: {it}")));
     }
     (recordings, unread)
 }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     replay::{
-        BlockId, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Program, Replay,
+        BlockId, Config, Freed, InitialBlock, Levels, Mismatch, Program, Replay,
         allocator::{Allocator, Request, Traits},
         heap::State,
-        id_of,
+        history::id_of,
         initial::{Initial, reserved_before},
         known::{Known, never_split},
         live_blocks::{Live, LiveBlocks},
+        mismatch::Mismatches,
         program::{Before, Op},
         recorded::{Goal, Recorded},
         rounding::round_size,

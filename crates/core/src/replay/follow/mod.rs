@@ -28,7 +28,7 @@ use crate::{
             infer::{run, run_with_pools},
         },
         heap::State,
-        id_of,
+        history::id_of,
         known::Known,
         live_blocks::Live,
         recorded::Recorded,

@@ -11,7 +11,7 @@ use crate::{
         driver::DriverCall,
         follow::follower::Follower,
         heap::State,
-        id_of,
+        history::id_of,
         live_blocks::Live,
         program::Op,
         rounding::{allocation_size, round_size},

@@ -100,15 +100,23 @@ impl Form {
         Form { read: Some(read), ..self }
     }
 
-    /// Where a message of this form begins in the first `first` bytes of `lower`.
-    pub(super) fn found_in(&'static self, lower: &str, first: usize) -> Option<Found> {
-        if !self.also.is_empty() && !self.also.iter().any(|it| lower.contains(it)) {
-            return None;
-        }
-        self.words.iter().find_map(|words| {
-            let at = lower.find(words).filter(|it| *it < first)?;
+    /// Where a message of this form begins in the first `first` bytes of `lower`; each of its words begins there first.
+    pub(super) fn found_in(
+        &'static self,
+        lower: &str,
+        first: usize,
+        begins: &[Option<usize>],
+    ) -> Option<Found> {
+        let mut found = self
+            .words
+            .iter()
+            .zip(begins)
+            .filter_map(|(words, at)| Some((words, at.filter(|it| *it < first)?)));
+        let is_also_there =
+            || self.also.is_empty() || self.also.iter().any(|it| lower.contains(it));
+        found.find_map(|(words, at)| {
             let place = Place { lower, at, end: at + words.len(), first };
-            let holds = self.holds.is_none_or(|holds| holds(&place));
+            let holds = is_also_there() && self.holds.is_none_or(|holds| holds(&place));
             holds.then_some(Found { form: self, words, at })
         })
     }

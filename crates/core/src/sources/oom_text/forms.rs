@@ -2,6 +2,10 @@
 //! in one line, the first is meant. Each is its words, who says it, and beside which words its numbers
 //! stand; what takes more than that to read is in `readers`.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
 use crate::sources::oom_text::{
     allocators,
     form::{Form, Found, is_talk},
@@ -64,15 +68,44 @@ const TRIGGERS: &[&str] = &[
     "ancdata",
 ];
 
-/// Whether a line is worth looking at, in lower case.
-pub(super) fn is_worth(lower: &str) -> bool {
-    TRIGGERS.iter().chain(hosts::SHELLS).any(|it| lower.contains(it))
+/// The triggers, in one go.
+static WORTH: LazyLock<AhoCorasick> =
+    LazyLock::new(|| all_of(TRIGGERS.iter().chain(hosts::SHELLS).copied()));
+/// The words of all forms, in their order.
+static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| all_of(words()));
+/// No word is longer.
+static LONGEST: LazyLock<usize> = LazyLock::new(|| words().map(str::len).max().unwrap_or(0));
+
+fn all_of(words: impl Iterator<Item = &'static str>) -> AhoCorasick {
+    let builder = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
+    builder.expect("some hundred short words are not too many")
+}
+
+fn words() -> impl Iterator<Item = &'static str> {
+    FORMS.iter().copied().flatten().flat_map(|it| it.words).copied()
+}
+
+/// Whether a line is worth looking at.
+pub(super) fn is_worth(line: &str) -> bool {
+    WORTH.is_match(line)
 }
 
 /// The form of a message that begins in the first `first` bytes of `lower`, and where.
 pub(super) fn find(lower: &str, first: usize) -> Option<Found> {
-    let mut forms = FORMS.iter().copied().flatten();
-    let found = forms.find_map(|it| it.found_in(lower, first));
+    let end = lower.floor_char_boundary(first.saturating_add(*LONGEST));
+    // Where each word begins first.
+    let mut begins: Vec<Option<usize>> = vec![None; WORDS.patterns_len()];
+    for it in WORDS.find_overlapping_iter(&lower[..end]) {
+        let known = &mut begins[it.pattern().as_usize()];
+        *known = Some(known.map_or(it.start(), |at| at.min(it.start())));
+    }
+    let mut begins = begins.as_slice();
+    let mut forms = FORMS.iter().copied().flatten().map(|it| {
+        let (own, rest) = begins.split_at(it.words.len());
+        begins = rest;
+        (it, own)
+    });
+    let found = forms.find_map(|(it, begins)| it.found_in(lower, first, begins));
     found.filter(|it| it.form.is_plain || !is_talk(lower, it.at))
 }
 
@@ -82,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_word_is_worth_a_look() {
-        for words in FORMS.iter().copied().flatten().flat_map(|it| it.words) {
+        for words in words() {
             assert!(is_worth(words), "{words}");
             assert_eq!(*words, words.to_ascii_lowercase());
         }

@@ -21,6 +21,7 @@ use crate::{
     failures::{Failure, Kind},
     sources::{
         lines::{self, Line, MESSAGE_LINES, Stream},
+        log::Log,
         oom_text::form::Form,
     },
     units::Bytes,
@@ -35,8 +36,13 @@ const MOST: usize = 1_000;
 
 /// Every failure that `text` tells of, in its order, the same one once.
 pub fn read(text: &str) -> Vec<Failure> {
+    of_log(&Log::of(text))
+}
+
+/// The same of a log, as far as it was read.
+pub fn of_log(log: &Log) -> Vec<Failure> {
     let mut res: Vec<Failure> = Vec::new();
-    let streams = lines::streams(text);
+    let streams = lines::streams(log);
     for stream in &streams {
         of_stream(stream, &mut res);
     }
@@ -53,7 +59,7 @@ pub fn read(text: &str) -> Vec<Failure> {
 fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
     let mut at = 0;
     while at < stream.lines.len() && res.len() < MOST {
-        if !forms::is_worth(&stream.lines[at].text.to_ascii_lowercase()) {
+        if !forms::is_worth(&stream.lines[at].text) {
             at += 1;
             continue;
         }

@@ -127,8 +127,8 @@ impl<R: Read> Input<R> {
                 self.end -= self.at;
                 self.at = 0;
             }
-            // Twice what has arrived, whatever `len` claims.
-            let room = (self.end * 2).clamp(CHUNK, CHUNK.max(len));
+            // Twice what has arrived, whatever `len` claims; and never a byte at a time, where a line's end is looked for.
+            let room = (self.end * 2).clamp(CHUNK, CHUNK.saturating_add(len));
             if self.buffer.len() < room {
                 self.buffer.resize(room, 0);
             }

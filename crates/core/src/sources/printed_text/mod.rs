@@ -15,7 +15,10 @@ mod torch;
 use crate::{
     failures::Failure,
     printed::{Kind, Printed, PrintedText},
-    sources::lines::{self, Stream},
+    sources::{
+        lines::{self, Stream},
+        log::Log,
+    },
 };
 
 /// Tables and series that are kept.
@@ -23,8 +26,13 @@ const MOST: usize = 256;
 
 /// What `text` says beside `failures`, which were found in it.
 pub fn read(text: &str, failures: &[Failure]) -> PrintedText {
+    of_log(&Log::of(text), failures)
+}
+
+/// The same of a log, as far as it was read.
+pub fn of_log(log: &Log, failures: &[Failure]) -> PrintedText {
     let mut res = PrintedText::default();
-    for stream in &lines::streams(text) {
+    for stream in &lines::streams(log) {
         let errors: Vec<usize> = failures.iter().map(|it| it.at).collect();
         let mut found = of_stream(stream, &errors);
         for it in &mut found {

@@ -1,0 +1,303 @@
+//! A prediction of several runs: the first one says what a script takes, others complete that. Which runs are wanted, and what
+//! comes of all of them, is decided here; whoever makes the runs only makes them.
+
+use std::collections::VecDeque;
+
+use crate::{
+    cards::Card,
+    codes::NoteCode,
+    prediction::{CardFit, Carries, Host, Note, OtherEnd, Outcome, Predicted, Prediction, Writes},
+    recording::Reached,
+    units::Bytes,
+};
+
+/// So many steps show what a run takes, as far as it is the same in each.
+const FEWEST: u32 = 2;
+/// Less of the host's memory is nobody's trouble.
+const MUCH_OF_HOST: Bytes = Bytes::gib(8);
+/// Half of what a container has of `/dev/shm`, unless it is told otherwise.
+const MUCH_SHARED: Bytes = Bytes::mib(32);
+
+/// What was observed of the first run, and of how it came about, beside its recordings.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Somebody pressed Ctrl-C, and gets what is known.
+    pub interrupted: bool,
+    /// What in the recordings could not be read, a sentence each.
+    pub unread: Vec<String>,
+    /// What it wrote, and what became of it.
+    pub writes: Option<Writes>,
+    /// What it took of the host's memory,
+    pub host: Option<Host>,
+    /// and what the host has.
+    pub host_total: Option<Bytes>,
+    /// It is a second run, of a script that failed where masks found nothing; half of each mask was true.
+    pub half_of_masks: bool,
+    /// Why this card was imitated, where nobody named one.
+    pub chosen: Option<String>,
+    /// Why it failed, as far as more is known of the process than a recording says.
+    pub failure: Option<String>,
+    /// What the phantom chose one end of.
+    pub ends: Vec<OtherEnd>,
+    /// The cards that it is to be run on.
+    pub cards: Vec<&'static Card>,
+}
+
+/// A run that would complete the answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wanted {
+    /// On the same card, at the other end of this.
+    OtherEnd(OtherEnd),
+    /// On a card that is larger than the one that was not enough: it says something of all those between.
+    Larger(&'static Card),
+    /// On a card that somebody named.
+    Named(&'static Card),
+}
+
+/// A run was interrupted without which the answer is not safe.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without that run the \
+     answer is not safe"
+)]
+pub struct Interrupted {
+    needs: Bytes,
+    on: String,
+}
+
+/// What the runs of a script come to, one after the other.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    /// By the runs so far.
+    so_far: Predicted,
+    ends: VecDeque<OtherEnd>,
+    /// Nobody named a card; a larger one may say more.
+    may_learn: bool,
+    named: VecDeque<&'static Card>,
+    /// Which of the named cards carry the script; none if it was not run on them.
+    on_named: Option<Vec<CardFit>>,
+    chosen: Option<String>,
+    failure: Option<String>,
+}
+
+impl Inquiry {
+    /// After the first run, by which `first` was predicted.
+    pub fn new(first: Prediction, observed: Observed) -> Inquiry {
+        let Observed { unread, writes, host, host_total, half_of_masks, .. } = observed;
+        let Observed { interrupted, chosen, failure, ends, cards, .. } = observed;
+        let mut so_far = first.into_parts();
+        so_far.notes.extend(unread.into_iter().map(Note::Unread));
+        so_far.notes.extend(writes.iter().flat_map(about_writes));
+        so_far.notes.extend(host.iter().flat_map(|it| about_host(*it, host_total)));
+        so_far.notes.extend(half_of_masks.then_some(Note::HalfOfMasks));
+        (so_far.writes, so_far.host) = (writes, host);
+        let may_learn = cards.is_empty() && !interrupted;
+        let (ends, named) =
+            if interrupted { Default::default() } else { (ends.into(), cards.into()) };
+        let on_named = None;
+        Inquiry { so_far, ends, may_learn, named, on_named, chosen, failure }
+    }
+
+    /// The run that is wanted next: at other ends as long as the script fits, then on other cards.
+    pub fn wanted(&mut self) -> Option<Wanted> {
+        let it = &self.so_far;
+        if it.outcome == Outcome::Fits
+            && let Some(end) = self.ends.pop_front()
+        {
+            return Some(Wanted::OtherEnd(end));
+        }
+        if std::mem::take(&mut self.may_learn) && it.outcome == Outcome::OutOfMemory {
+            let unknown = it.cards.iter().filter(|it| it.carries == Carries::Unknown);
+            return unknown.map(|it| it.card).max_by_key(|it| it.total).map(Wanted::Larger);
+        }
+        if it.outcome == Outcome::ScriptFailed {
+            return None;
+        }
+        while let Some(card) = self.named.pop_front() {
+            let fits = self.on_named.get_or_insert_default();
+            if card.id != it.card.id {
+                return Some(Wanted::Named(card));
+            }
+            fits.push(it.on_its_card(card));
+        }
+        None
+    }
+
+    /// What came of the run that was wanted; nothing if it was interrupted.
+    pub fn came(&mut self, of: Wanted, there: Option<&Prediction>) -> Result<(), Interrupted> {
+        let is_answered = self.so_far.outcome == Outcome::OutOfMemory;
+        match (of, there) {
+            (Wanted::OtherEnd(end), Some(there)) => self.so_far.cover(end, there),
+            (Wanted::Larger(_), Some(there)) => self.so_far.learn_of_larger(there),
+            (Wanted::Named(card), Some(there)) => {
+                self.on_named.get_or_insert_default().push(there.on_its_card(card));
+            }
+            (Wanted::OtherEnd(_), None) => return Err(self.interrupted(&self.so_far.card)),
+            // That it does not fit is known already.
+            (Wanted::Named(card) | Wanted::Larger(card), None) if is_answered => {
+                self.so_far.notes.push(Note::NothingOfLarger { card: card.name.clone() });
+                self.named.clear();
+            }
+            (Wanted::Named(card) | Wanted::Larger(card), None) => {
+                return Err(self.interrupted(card));
+            }
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self, card: &Card) -> Interrupted {
+        Interrupted { needs: self.so_far.peak.device, on: card.name.clone() }
+    }
+
+    /// What all runs come to, which together reached these.
+    pub fn prediction(self, reached: Option<Reached>) -> Prediction {
+        let Inquiry { so_far: mut res, on_named, chosen, failure, .. } = self;
+        if let Some(mut cards) = on_named {
+            cards.sort_by_key(|it| (it.card.total, &it.card.id));
+            res.cards = cards;
+            res.doubt_cards_by_what_is_found();
+            res.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
+            res.notes.push(Note::RanOnEachCard);
+        }
+        res.notes.extend(reached.iter().filter_map(Reached::sentence).map(Note::Reached));
+        res.reached = reached;
+        res.notes.extend(chosen.map(Note::CardChosen));
+        if let Some(why) = failure {
+            res.fail(why);
+        }
+        Prediction::of(res)
+    }
+}
+
+impl Predicted {
+    /// Makes it one of a run that failed: its first note says why, in these words.
+    fn fail(&mut self, why: String) {
+        let mut text = why;
+        if self.peak.allocated != Bytes::ZERO {
+            text += &format!("; until then it took {} of the GPU", self.peak.device);
+        }
+        let is_known = self.outcome == Outcome::ScriptFailed;
+        match self.notes.first_mut().filter(|_| is_known) {
+            Some(first) => {
+                let code = first.kind().unwrap_or(NoteCode::ScriptFailed);
+                *first = Note::Failed { code, text };
+            }
+            None => self.notes.insert(0, Note::Failed { code: NoteCode::ScriptFailed, text }),
+        }
+        self.outcome = Outcome::ScriptFailed;
+    }
+
+    /// Takes in what the same script did on the largest of the cards of which this run says nothing.
+    fn learn_of_larger(&mut self, largest: &Predicted) {
+        let unknown = self.cards.iter_mut().filter(|it| it.carries == Carries::Unknown);
+        for it in unknown {
+            let there = largest.cards.iter().find(|other| other.card.id == it.card.id);
+            if let Some(there) = there.filter(|_| largest.outcome != Outcome::ScriptFailed) {
+                *it = *there;
+            }
+        }
+    }
+
+    /// Whether this card carries the script, by a run on it.
+    fn on_its_card(&self, card: &'static Card) -> CardFit {
+        let carries = match self.outcome {
+            Outcome::Fits => Carries::Yes,
+            Outcome::Grows => Carries::Grows,
+            Outcome::OutOfMemory => Carries::No,
+            Outcome::ScriptFailed => Carries::Unknown,
+        };
+        let runs_out_at = self.growth.as_ref().filter(|_| carries == Carries::Grows);
+        CardFit { card, carries, runs_out_at: runs_out_at.map(|it| it.runs_out_at) }
+    }
+
+    /// Takes in what the same script did at the other end: whatever took more decides. A run that did not get as far
+    /// says nothing about it.
+    fn cover(&mut self, end: OtherEnd, other: &Predicted) {
+        match other.outcome {
+            Outcome::ScriptFailed => {
+                self.notes.push(Note::OtherEndUnseen { end });
+                return;
+            }
+            // What is found is between the two, and nobody knows where.
+            Outcome::OutOfMemory | Outcome::Grows if end == OtherEnd::Found => {
+                self.runs_out_if_found = true;
+                self.doubt_cards_by_what_is_found();
+                return;
+            }
+            Outcome::OutOfMemory | Outcome::Grows => {
+                self.outcome = other.outcome;
+                self.oom.clone_from(&other.oom);
+                self.growth.clone_from(&other.growth);
+            }
+            Outcome::Fits if other.seen.steps < self.seen.steps.min(FEWEST) => {
+                self.notes.push(Note::OtherEndUnseen { end });
+                return;
+            }
+            Outcome::Fits => {}
+        }
+        self.others.push((end, other.peak));
+        self.with_allowance = self.with_allowance.max(other.with_allowance);
+        let (this, other) = (self.peak.device, other.peak.device);
+        if this != other {
+            self.notes.push(Note::OtherEnd { end, this, other });
+        }
+        self.doubt_cards_by_what_is_found();
+    }
+
+    /// A card with less than is enough whatever masks find may carry it, or not. Where that ran out, nobody knows how much is
+    /// enough.
+    fn doubt_cards_by_what_is_found(&mut self) {
+        let enough = self.if_found();
+        if enough.is_none() && !self.runs_out_if_found {
+            return;
+        }
+        for it in &mut self.cards {
+            let carries = matches!(it.carries, Carries::Yes | Carries::Tight);
+            if carries && enough.is_none_or(|enough| it.card.total < enough) {
+                it.carries = Carries::Unknown;
+            }
+        }
+    }
+}
+
+/// One note about what was written, and one about each folder that could not be.
+fn about_writes(writes: &Writes) -> Vec<Note> {
+    let read_only = writes
+        .read_only
+        .iter()
+        .map(|(path, why)| Note::ReadOnly { path: path.clone(), why: why.clone() });
+    read_only.chain(writes.sentence().map(Note::Wrote)).collect()
+}
+
+/// What the host has to have, where that may be more than it has.
+fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
+    let is_half = total.is_some_and(|it| it.0 / 2 < host.peak.0);
+    let much = (MUCH_OF_HOST <= host.peak || is_half)
+        .then_some(Note::HostMemory { peak: host.peak, total });
+    let shared = (MUCH_SHARED <= host.shared).then_some(Note::HostShared(host.shared));
+    much.into_iter().chain(shared).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_told_of_where_it_may_be_short() {
+        let codes = |peak, shared, total: Option<u64>| {
+            let host = Host { peak: Bytes::mib(peak), shared: Bytes::mib(shared) };
+            let told = about_host(host, total.map(Bytes::mib));
+            told.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(2_000, 0, Some(16_000)), [""; 0]);
+        assert_eq!(codes(2_000, 8, None), [""; 0]);
+        let half = codes(2_000, 0, Some(3_000));
+        assert!(
+            half[0].contains("took 1.95 GiB of the host's memory (RAM) at most of the 2.93 GiB"),
+            "{half:?}"
+        );
+        assert_eq!(codes(9_000, 0, Some(64_000)).len(), 1);
+        let shared = codes(2_000, 410, Some(16_000));
+        assert!(shared[0].contains("shared 410.0 MiB through /dev/shm"), "{shared:?}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What a person would write for a remedy, as edits of a Python script. The only Python in this crate: text that is put
+//! together here, where the places are known with certainty, and never read or run.
+
+use plimsoll_core::plan::remedies;
+use plimsoll_core::{
+    plan::{Point, Remedy},
+    recording::{Site, SiteKind, Span},
+};
+
+use super::{edit::Edit, sites::Place};
+
+/// The edits of a script that a person would make for `remedy`; none where the places are not certain, or where it depends
+/// on the script too much.
+pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
+    match remedy.id {
+        remedies::FUSED => fused(place),
+        remedies::FOREACH => foreach(place),
+        remedies::ADAFACTOR => another_optimizer(place, "Adafactor"),
+        remedies::SGD => another_optimizer(place, "SGD"),
+        remedies::SET_TO_NONE => set_to_none(place),
+        remedies::BUCKET_VIEW => bucket_view(place),
+        remedies::NO_GRAD_EVALUATION => no_grad_evaluation(place),
+        remedies::AUTOCAST => under_autocast(place, "bfloat16"),
+        remedies::AUTOCAST_FP16 => autocast_fp16(place),
+        remedies::CHECKPOINT => checkpoint(remedy, place),
+        remedies::EMPTY_CACHE => empty_cache(remedy, place),
+        remedies::TF32 => tf32(place),
+        _ => None,
+    }
+}
+
+/// Only these classes know the option; Adagrad's runs on no GPU.
+const HAVE_FUSED: [&str; 3] = ["SGD", "Adam", "AdamW"];
+
+fn fused(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let site = place.sites.only(SiteKind::Optimizer)?;
+    let is_known = site.name.as_ref().is_some_and(|it| HAVE_FUSED.contains(&it.as_str()));
+    Some(vec![with_option(site, &["fused", "foreach"], "fused=True").filter(|_| is_known)?])
+}
+
+fn foreach(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let optimizer = place.sites.only(SiteKind::Optimizer)?;
+    let all = std::iter::once(optimizer).chain(place.sites.all(SiteKind::Clip));
+    all.map(|it| with_option(it, &["fused", "foreach"], "foreach=False")).collect()
+}
+
+/// The optimizer's call with another class of `torch.optim`, with what both understand.
+fn another_optimizer(place: &Place<'_>, class: &str) -> Option<Vec<Edit>> {
+    let site = place.sites.only(SiteKind::Optimizer)?;
+    let call = site.call.as_ref().filter(|it| it.plain)?;
+    place.sites.torch(&site.file)?;
+    let text = |it: &Span| place.text(&site.file, *it);
+    let mut all = vec![text(call.arguments.first()?)?.to_owned()];
+    match call.keywords.get("lr").or(call.arguments.get(1)) {
+        Some(rate) => all.push(format!("lr={}", text(rate)?)),
+        // What Adam and AdamW take without one; others have other ones.
+        None if site.name.as_deref().is_some_and(|it| it.starts_with("Adam")) => {
+            all.push("lr=1e-3".to_owned())
+        }
+        None => return None,
+    }
+    if let Some(decay) = call.keywords.get("weight_decay") {
+        all.push(format!("weight_decay={}", text(decay)?));
+    }
+    let written = format!("torch.optim.{class}({})", all.join(", "));
+    Some(vec![Edit::instead(&site.file, call.span, &written)])
+}
+
+fn set_to_none(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let mut res = Vec::new();
+    for site in place.sites.all(SiteKind::ZeroGrad) {
+        let call = site.call.as_ref()?;
+        // Where nothing is said, it is what PyTorch does.
+        if let Some(said) = call.keywords.get("set_to_none").or(call.arguments.first()) {
+            res.push(Edit::instead(&site.file, *said, "True"));
+        }
+    }
+    Some(res)
+}
+
+fn bucket_view(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let option = "gradient_as_bucket_view";
+    Some(vec![with_option(
+        place.sites.only(SiteKind::Distributed)?,
+        &[option],
+        "gradient_as_bucket_view=True",
+    )?])
+}
+
+fn no_grad_evaluation(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let under = |site: &Site| {
+        place.sites.torch(&site.file)?;
+        let lines = (site.statement.first.0, site.statement.end.0);
+        Some(Edit::under(&site.file, lines, "with torch.no_grad():"))
+    };
+    let all: Vec<Edit> = place.sites.all(SiteKind::Evaluation).map(under).collect::<Option<_>>()?;
+    (!all.is_empty()).then_some(all)
+}
+
+/// The lines from the call of the model to the loss, for each backward, under autocast.
+fn under_autocast(place: &Place<'_>, dtype: &str) -> Option<Vec<Edit>> {
+    let head = format!("with torch.autocast(\"cuda\", dtype=torch.{dtype}):");
+    let under = |site: &Site| {
+        place.sites.torch(&site.file)?;
+        Some(Edit::under(&site.file, site.forward?, &head))
+    };
+    let all: Vec<Edit> = place.sites.all(SiteKind::Backward).map(under).collect::<Option<_>>()?;
+    (!all.is_empty()).then_some(all)
+}
+
+fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let (optimizer, step) =
+        (place.sites.only(SiteKind::Optimizer)?, place.sites.only(SiteKind::Step)?);
+    let backward = place.sites.only(SiteKind::Backward)?;
+    // The scaler is made beside the optimizer and has to be seen where it is used.
+    let is_seen = |it: &Site| {
+        it.file == optimizer.file && (optimizer.function == 0 || it.function == optimizer.function)
+    };
+    let (call, stepped) = (backward.call.as_ref()?, step.call.as_ref()?);
+    let (loss, stepping) = (call.owner?, stepped.owner?);
+    if !is_seen(step)
+        || !is_seen(backward)
+        || !stepped.arguments.is_empty()
+        || !call.arguments.is_empty()
+    {
+        return None;
+    }
+    let file = &step.file;
+    let name = place.text(file, stepping)?;
+    let mut res = under_autocast(place, "float16")?;
+    res.push(Edit::after(optimizer, "scaler = torch.amp.GradScaler(\"cuda\")"));
+    res.push(Edit::insert(file, loss.first, "scaler.scale("));
+    res.push(Edit::insert(file, loss.end, ")"));
+    for clip in place.sites.all(SiteKind::Clip).filter(|it| is_seen(it)) {
+        res.push(Edit::before(clip, &format!("scaler.unscale_({name})")));
+    }
+    res.push(Edit::instead(file, stepped.span, &format!("scaler.step({name})")));
+    res.push(Edit::after(step, "scaler.update()"));
+    Some(res)
+}
+
+fn checkpoint(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
+    let site = place.sites.only(SiteKind::Optimizer)?;
+    let model = site.model.as_ref().filter(|_| !site.blocks.is_empty())?;
+    let names: Vec<&str> = match remedy.blocks() {
+        Some(all) => {
+            let named = |it: &u64| site.blocks.get(usize::try_from(*it).ok()?).map(String::as_str);
+            all.iter().map(named).collect::<Option<_>>()?
+        }
+        None => site.blocks.iter().map(String::as_str).collect(),
+    };
+    let cache =
+        if site.cache { format!("{model}.config.use_cache = False\n") } else { String::new() };
+    let (values, name) = written(&names);
+    let text = format!(
+        "{cache}\
+         # these run again in backward instead of keeping their activations\n\
+         for checkpointed in {values}:\n\
+         \x20   checkpointed = {model}.get_submodule({name})\n\
+         \x20   checkpointed.forward = functools.partial(\n\
+         \x20       torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False\n\
+         \x20   )\n"
+    );
+    // At the top of the file: a name that is imported inside a function is another one there.
+    let imports = "import functools\n\nimport torch.utils.checkpoint";
+    let torch = place.sites.torch(&site.file)?;
+    Some(vec![Edit::after_line(&site.file, torch, imports), Edit::after(site, &text)])
+}
+
+/// What a loop over these modules goes through, and how each is named then: `[0, 2]` and `f"h.{checkpointed}"`.
+fn written(names: &[&str]) -> (String, String) {
+    let numbered: Option<Vec<(&str, u64)>> = names
+        .iter()
+        .map(|it| {
+            let (list, number) = it.rsplit_once('.').unwrap_or(("", it));
+            Some((list, number.parse().ok()?))
+        })
+        .collect();
+    match numbered.as_deref() {
+        Some([(list, first), rest @ ..]) if rest.iter().all(|it| it.0 == *list) => {
+            let all: Vec<u64> = std::iter::once(*first).chain(rest.iter().map(|it| it.1)).collect();
+            let is_range = all.iter().zip(*first..).all(|(a, b)| *a == b);
+            let values = match (is_range, first) {
+                (true, 0) => format!("range({})", all.len()),
+                (true, first) => format!("range({first}, {})", first + all.len() as u64),
+                (false, _) => format!("{all:?}"),
+            };
+            let prefix = if list.is_empty() { String::new() } else { format!("{list}.") };
+            (values, format!("f\"{prefix}{{checkpointed}}\""))
+        }
+        _ => (format!("{names:?}"), "checkpointed".to_owned()),
+    }
+}
+
+fn empty_cache(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
+    let site = match remedy.after()? {
+        Point::Step => place.sites.only(SiteKind::Step)?,
+        Point::Backward => place.sites.only(SiteKind::Backward)?,
+        Point::Evaluation | Point::Forward => return None,
+    };
+    place.sites.torch(&site.file)?;
+    Some(vec![Edit::after(site, "torch.cuda.empty_cache()")])
+}
+
+fn tf32(place: &Place<'_>) -> Option<Vec<Edit>> {
+    let file = &place.sites.only(SiteKind::Optimizer)?.file;
+    let line = "torch.set_float32_matmul_precision(\"high\")";
+    Some(vec![Edit::after_line(file, place.sites.torch(file)?, line)])
+}
+
+/// A call with one option more, unless it says one of `instead_of` already.
+fn with_option(site: &Site, instead_of: &[&str], option: &str) -> Option<Edit> {
+    let call = site.call.as_ref().filter(|it| it.plain)?;
+    let is_said = instead_of.iter().any(|it| call.keywords.contains_key(*it));
+    (!is_said).then_some(Edit::insert(&site.file, call.end?, &format!(", {option}")))
+}

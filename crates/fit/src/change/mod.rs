@@ -1,0 +1,279 @@
+//! The change that a person would make to their script instead of letting a plan be applied: a unified diff, where the
+//! places are known with certainty. What no edit is known for stays to be done by hand.
+
+mod edit;
+mod edits;
+mod sites;
+mod switches;
+
+pub use sites::{Places, Sources};
+pub use switches::{Line, Recipe, Switch};
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::plan::Plan;
+use similar::TextDiff;
+
+use self::{edit::Edit, sites::Place};
+
+/// What a person would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// For `patch -p0`; empty if there is nothing that is certain.
+    pub diff: String,
+    /// The remedies that it leaves to be done by hand.
+    pub by_hand: Vec<&'static str>,
+}
+
+/// The change for `plan` in a program with these places. Names in the diff are relative to `folder`.
+pub fn change(plan: &Plan, Places { sites, sources }: &Places, folder: &str) -> Change {
+    let mut res = Change::default();
+    let mut edits: Vec<Edit> = Vec::new();
+    for remedy in &plan.remedies {
+        let wanted = edits::edits(remedy, &Place { sites, sources });
+        // All of a remedy or nothing, and never in the way of another.
+        let together = wanted.map(|it| edits.iter().cloned().chain(it).collect::<Vec<_>>());
+        match together.filter(|it| edited(it, sources).is_some()) {
+            Some(it) => edits = it,
+            None => res.by_hand.push(remedy.id),
+        }
+    }
+    res.diff = diff(&edits, sources, folder);
+    res
+}
+
+/// What `edits` make of the files, for `patch -p0`.
+fn diff(edits: &[Edit], sources: &Sources, folder: &str) -> String {
+    let mut res = String::new();
+    for (file, text) in edited(edits, sources).unwrap_or_default() {
+        let Some(before) = sources.get(&file) else { continue };
+        let name = file.strip_prefix(folder).map_or(&*file, |it| it.trim_start_matches('/'));
+        let diff = TextDiff::from_lines(before.as_str(), text.as_str());
+        res.push_str(&diff.unified_diff().context_radius(3).header(name, name).to_string());
+    }
+    res
+}
+
+/// Each file that changes, as it then is; none if two edits are in each other's way.
+fn edited(edits: &[Edit], sources: &Sources) -> Option<BTreeMap<String, String>> {
+    let mut by_file: BTreeMap<&str, Vec<&Edit>> = BTreeMap::new();
+    for it in edits {
+        by_file.entry(&it.file).or_default().push(it);
+    }
+    let apply = |(file, edits): (&str, Vec<&Edit>)| {
+        Some((file.to_owned(), edit::apply(sources.get(file)?, &edits)?))
+    };
+    by_file.into_iter().map(apply).collect()
+}
+
+/// The places of a line of the agent.
+#[cfg(test)]
+pub(crate) fn sites_of(line: &serde_json::Value) -> plimsoll_core::recording::Sites {
+    use plimsoll_core::sources::{ProcessFiles, read_process};
+
+    let line = line.to_string();
+    let files = ProcessFiles { pid: 7, notes: line.as_bytes(), snapshot: None, phantom_log: None };
+    let reading = read_process(files);
+    assert!(reading.warnings.is_empty(), "{:?}", reading.warnings);
+    reading.recording.notes.plan.survey.unwrap().sites
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use plimsoll_core::plan::{Parameter, Remedy};
+    use serde_json::json;
+
+    use super::*;
+
+    const SCRIPT: &str = "\
+import torch
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+for x in data:
+    optimizer.zero_grad(set_to_none=False)
+    out = model(x)
+    loss = out.mean()
+    loss.backward()
+    clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+";
+
+    fn sites() -> plimsoll_core::recording::Sites {
+        let call = |span: [u32; 4],
+                    callee: [u32; 4],
+                    owner: serde_json::Value,
+                    end: serde_json::Value| {
+            json!({ "span": span, "callee": callee, "owner": owner, "arguments": [], "keywords": {}, "end": end, "plain": true })
+        };
+        let mut optimizer =
+            call([3, 12, 3, 56], [3, 12, 3, 28], json!([3, 12, 3, 23]), json!([3, 55]));
+        optimizer["arguments"] = json!([[3, 29, 3, 47]]);
+        optimizer["keywords"] = json!({ "lr": [3, 52, 3, 55] });
+        let mut zero_grad =
+            call([5, 4, 5, 42], [5, 4, 5, 23], json!([5, 4, 5, 13]), json!([5, 41]));
+        zero_grad["keywords"] = json!({ "set_to_none": [5, 36, 5, 41] });
+        let place = |what: &str, statement: [u32; 4]| json!({ "what": what, "file": "/home/me/train.py", "statement": statement, "function": 0 });
+        let mut all = vec![
+            place("optimizer", [3, 0, 3, 56]),
+            place("zero_grad", [5, 4, 5, 42]),
+            place("backward", [8, 4, 8, 19]),
+            place("clip", [9, 4, 9, 44]),
+            place("step", [10, 4, 10, 20]),
+        ];
+        all[0]["call"] = optimizer;
+        all[0]["name"] = json!("Adam");
+        all[0]["model"] = json!("model");
+        all[0]["blocks"] = json!(["h.0", "h.1", "h.2", "tail"]);
+        all[1]["call"] = zero_grad;
+        all[2]["call"] = call([8, 4, 8, 19], [8, 4, 8, 17], json!([8, 4, 8, 8]), json!(null));
+        all[2]["from"] = json!([6, 7]);
+        all[3]["call"] = call([9, 4, 9, 44], [9, 4, 9, 19], json!(null), json!([9, 43]));
+        all[4]["call"] =
+            call([10, 4, 10, 20], [10, 4, 10, 18], json!([10, 4, 10, 13]), json!(null));
+        sites_of(
+            &json!({ "kind": "sites", "sites": all, "files": { "/home/me/train.py": { "torch": 1 } } }),
+        )
+    }
+
+    fn check(remedies: Vec<Remedy>, expected: &Expect) {
+        let sources = Sources::from([("/home/me/train.py".to_owned(), SCRIPT.to_owned())]);
+        let places = Places { sites: sites(), sources };
+        let it = change(&Plan::of(remedies), &places, "/home/me");
+        expected.assert_eq(&format!("{}by hand: {:?}\n", it.diff, it.by_hand));
+    }
+
+    #[test]
+    fn options_of_the_optimizer_and_what_is_left_by_hand() {
+        check(
+            vec![Remedy::plain("fused"), Remedy::plain("set-to-none"), Remedy::plain("offload")],
+            &expect![[r#"
+                --- train.py
+                +++ train.py
+                @@ -1,8 +1,8 @@
+                 import torch
+                 model = Net()
+                -optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+                +optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+                 for x in data:
+                -    optimizer.zero_grad(set_to_none=False)
+                +    optimizer.zero_grad(set_to_none=True)
+                     out = model(x)
+                     loss = out.mean()
+                     loss.backward()
+                by hand: ["offload"]
+            "#]],
+        );
+    }
+
+    #[test]
+    fn mixed_precision_with_a_scaler() {
+        check(
+            vec![Remedy::plain("autocast-fp16")],
+            &expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -1,10 +1,14 @@
+             import torch
+             model = Net()
+             optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+            +scaler = torch.amp.GradScaler("cuda")
+             for x in data:
+                 optimizer.zero_grad(set_to_none=False)
+            -    out = model(x)
+            -    loss = out.mean()
+            -    loss.backward()
+            +    with torch.autocast("cuda", dtype=torch.float16):
+            +        out = model(x)
+            +        loss = out.mean()
+            +    scaler.scale(loss).backward()
+            +    scaler.unscale_(optimizer)
+                 clip_grad_norm_(model.parameters(), 1.0)
+            -    optimizer.step()
+            +    scaler.step(optimizer)
+            +    scaler.update()
+            by hand: []
+        "#]],
+        );
+    }
+
+    #[test]
+    fn blocks_by_name() {
+        let some = Remedy::plain("checkpoint").with(Parameter::Blocks(vec![0, 2]));
+        check(
+            vec![Remedy::plain("autocast"), some],
+            &expect![[r#"
+                --- train.py
+                +++ train.py
+                @@ -1,10 +1,20 @@
+                 import torch
+                +import functools
+                +
+                +import torch.utils.checkpoint
+                 model = Net()
+                 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+                +# these run again in backward instead of keeping their activations
+                +for checkpointed in [0, 2]:
+                +    checkpointed = model.get_submodule(f"h.{checkpointed}")
+                +    checkpointed.forward = functools.partial(
+                +        torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False
+                +    )
+                 for x in data:
+                     optimizer.zero_grad(set_to_none=False)
+                -    out = model(x)
+                -    loss = out.mean()
+                +    with torch.autocast("cuda", dtype=torch.bfloat16):
+                +        out = model(x)
+                +        loss = out.mean()
+                     loss.backward()
+                     clip_grad_norm_(model.parameters(), 1.0)
+                     optimizer.step()
+                by hand: []
+            "#]],
+        );
+        check(
+            vec![Remedy::plain("checkpoint")],
+            &expect![[r#"
+                --- train.py
+                +++ train.py
+                @@ -1,6 +1,15 @@
+                 import torch
+                +import functools
+                +
+                +import torch.utils.checkpoint
+                 model = Net()
+                 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+                +# these run again in backward instead of keeping their activations
+                +for checkpointed in ["h.0", "h.1", "h.2", "tail"]:
+                +    checkpointed = model.get_submodule(checkpointed)
+                +    checkpointed.forward = functools.partial(
+                +        torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False
+                +    )
+                 for x in data:
+                     optimizer.zero_grad(set_to_none=False)
+                     out = model(x)
+                by hand: []
+            "#]],
+        );
+    }
+
+    #[test]
+    fn another_optimizer_and_its_options_exclude_each_other() {
+        check(
+            vec![Remedy::plain("sgd"), Remedy::plain("fused")],
+            &expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -1,6 +1,6 @@
+             import torch
+             model = Net()
+            -optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+            +optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+             for x in data:
+                 optimizer.zero_grad(set_to_none=False)
+                 out = model(x)
+            by hand: ["fused"]
+        "#]],
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! What a search for a plan found.
+
+use super::{
+    advice::Advice,
+    ask::Grows,
+    candidate::{Candidate, IfFound},
+    left::Left,
+    proof::Seen,
+    recipes::Tried,
+};
+use crate::change::Places;
+
+/// What came of a search for a plan.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The script as it is, and whether it fits.
+    pub plain: Candidate,
+    /// It gets through on the card as it is, and PyTorch gave back what it kept for later so many times; none if it does not, or that
+    /// was not needed.
+    pub retries: Option<u64>,
+    /// Plans that fit, the best first.
+    pub plans: Vec<Candidate>,
+    /// What came nearest, if nothing fits.
+    pub closest: Option<Candidate>,
+    /// What is left in that, and what was tried against it.
+    pub left: Vec<Left>,
+    /// What only a person can decide.
+    pub advice: Vec<Advice>,
+    /// The same in the switches of the script's own framework, as they ran.
+    pub recipes: Vec<Tried>,
+    /// Where a person would change something.
+    pub places: Places,
+    /// What the last run of what is proposed went through.
+    pub seen: Seen,
+    /// The script leaves more behind with each step: no plan mends that.
+    pub grows: Option<Grows>,
+    /// Somebody stopped the search before its end.
+    pub interrupted: bool,
+}
+
+impl Found {
+    /// Nothing yet but the script as it is.
+    pub(crate) fn as_it_is(plain: Candidate, seen: Seen, grows: Option<Grows>) -> Found {
+        Found {
+            plain,
+            retries: None,
+            plans: Vec::new(),
+            closest: None,
+            left: Vec::new(),
+            advice: Vec::new(),
+            recipes: Vec::new(),
+            places: Places::default(),
+            seen,
+            grows,
+            interrupted: false,
+        }
+    }
+
+    /// Whether something makes it fit, or nothing is needed.
+    pub fn fits(&self) -> bool {
+        self.plain.fits
+            || self.retries.is_some()
+            || !self.plans.is_empty()
+            || !self.recipes.is_empty()
+    }
+
+    /// The best plan; the script as it is, if that fits.
+    pub fn best(&self) -> Option<&Candidate> {
+        self.plans.first().or(Some(&self.plain).filter(|it| it.fits))
+    }
+
+    /// What all of it depends on and nobody computed, in a sentence.
+    pub fn depends(&self) -> Option<&str> {
+        let all = self.plans.first().into_iter().chain([&self.plain]);
+        all.filter_map(|it| it.took.depends.as_deref()).next()
+    }
+
+    /// What the best one needs where the masks of that find everything.
+    pub fn if_found(&self) -> Option<IfFound> {
+        self.best()?.if_found
+    }
+
+    /// Whether the script fails by itself after the steps that were seen, with a plan as without.
+    pub fn fails_by_itself(&self) -> bool {
+        self.seen.failed.as_ref().is_some_and(|it| !it.was_hurried)
+    }
+
+    /// Whether what was found fits only by how much masks find, and nobody computed that.
+    pub fn runs_out_if_found(&self) -> bool {
+        self.if_found() == Some(IfFound::RunsOut)
+    }
+}

@@ -1,0 +1,60 @@
+//! The search for what makes a script fit: which run to make next, given what was run so far. It runs nothing itself.
+//!
+//! [`plans`] looks for the cheapest plan, [`largest_value`] for the largest value of a number in the command. Both are a
+//! [`Search`]: it says what to run ([`Next`]), is told what came of it, and says in the end what it found.
+//!
+//! ```text
+//! dialogue ── ask            what is asked and told, and the search as something that waits for answers
+//! rules ladder left_out      what may be used, in which order, and what this program has no use for
+//! candidate                  a plan that was run, and which of two is better
+//! program                    the script: runs plans of it once each, and remembers what they told
+//! free tuning weakest fewest_blocks proof recipes measure nearest left advice    one question about it each
+//! plans largest_value by_remedies                                   the searches, put together from these
+//! found                      what came of the first of these
+//! ```
+
+mod advice;
+mod ask;
+mod by_remedies;
+mod candidate;
+mod dialogue;
+mod fewest_blocks;
+mod found;
+mod free;
+mod ladder;
+pub mod largest;
+mod largest_value;
+mod left;
+mod left_out;
+mod measure;
+mod nearest;
+mod plans;
+mod program;
+mod proof;
+mod recipes;
+mod rules;
+mod scouts;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tuning;
+mod values;
+mod weakest;
+
+pub use self::{
+    advice::Advice,
+    ask::{
+        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps, Took,
+        Until,
+    },
+    by_remedies::WithRemedies,
+    candidate::{Candidate, IfFound, Measured},
+    dialogue::{Next, Said, Search, Waiting},
+    found::Found,
+    largest_value::{FoundValue, IfAllFound, largest_value},
+    left::{Fate, Left},
+    plans::plans,
+    proof::Seen,
+    recipes::Tried,
+    rules::Rules,
+    values::{Range, ValueRun, WithLess},
+};

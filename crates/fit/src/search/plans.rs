@@ -1,0 +1,402 @@
+//! The search for a plan: candidates from the mildest to the strongest, each run on the phantom, until some fit; then as
+//! little of each as is needed.
+
+use std::mem;
+
+use plimsoll_core::{
+    plan::{Numbers, Plan, Remedy, remedies},
+    prediction::StepPeaks,
+    recording::Work,
+    units::Bytes,
+};
+
+use super::{
+    advice,
+    ask::{Failed, Run, Took, Until},
+    candidate::Candidate,
+    dialogue::Search,
+    fewest_blocks::fewest_blocks,
+    found::Found,
+    free::{self, free},
+    ladder::{are_same, is_free, rungs, settled, without},
+    left, measure, nearest,
+    program::Program,
+    proof::{self, Seen},
+    recipes::{self, Tried},
+    rules::Rules,
+    scouts,
+    tuning::tuned,
+    weakest::weakest,
+};
+use crate::cost::{Factor, factor};
+
+/// The most parts that a batch is split into.
+const MOST_PARTS: u64 = 64;
+/// So many plans that fit are enough to choose from.
+const ENOUGH: usize = 3;
+
+/// The search for the cheapest plan that fits; or for why the script as it is does not run.
+pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
+    Search::new(|line| async move { find(&mut Program::new(rules, line)).await })
+}
+
+async fn find(program: &mut Program) -> Result<Found, String> {
+    if program.rules.speaks_of_compile {
+        program.as_it_is_written().await;
+        scouts::send(program).await;
+    }
+    let mut plain = program.as_it_is().await?;
+    // Of what is compiled steps are the least.
+    let is_compiled = program.known.compiles;
+    program.pace.first_steps = steps_to_the_peak(&plain.took).filter(|_| !is_compiled);
+    let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
+    if plain.fits && !program.interrupted && program.known.growth.is_none() {
+        // One that does not get through on the card itself needs a plan, too.
+        let proven = proof::proves(program, &mut plain).await;
+        plain.fits = proven.is_some();
+        seen = proven.unwrap_or(seen);
+        program.sees_what_it_needs(&mut plain).await;
+        program.known.plain_needs = plain.needs;
+        if !plain.fits && program.known.growth.is_none() && program.pace.until == Until::Validation
+        {
+            // What it takes with its validation; on the card itself it ran out, whatever it takes where there is room.
+            plain = program.run_through(&Plan::default()).await.unwrap_or(plain);
+            plain.fits = false;
+            program.known.plain_needs = plain.needs;
+        }
+    } else if program.adapts()
+        && !program.interrupted
+        && program.known.growth.is_none()
+        && let Some((on_card, what)) = proof::fits_by_itself(program, &plain).await
+    {
+        program.line.say(
+            "on the card itself cudnn.benchmark leaves out algorithms whose workspaces do not fit"
+                .to_owned(),
+        );
+        program.known.plain_needs = on_card.needs;
+        (plain, seen) = (on_card, what);
+    }
+    let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
+    plain.fits &= grows.is_none();
+    let mut found = Found::as_it_is(plain, seen, grows);
+    if found.grows.is_none() {
+        mend(program, &mut found).await;
+    }
+    found.interrupted = program.interrupted;
+    Ok(found)
+}
+
+/// Looks for what makes the script fit, if it does not; measures that, and says what is left where nothing does.
+async fn mend(program: &mut Program, found: &mut Found) {
+    let Found { plain, retries, plans, closest, left, advice, recipes, places, seen, .. } = found;
+    if !plain.fits {
+        if let Some(it) = program.what_is_left_out() {
+            program.line.say(it);
+        }
+        let proven;
+        let on_card = proof::with_retries(program, plain);
+        (*plans, *recipes, proven) = proven_plans(program).await;
+        *seen = proven.unwrap_or_else(|| mem::take(seen));
+        if let Some(run) = on_card {
+            let mut ran = program.trial(run.clone()).await;
+            let failed = Failed::of(&ran);
+            if failed.is_some() {
+                ran = program.trial(Run { until: Until::Steady, ..run }).await;
+            }
+            // One that was seen to grow here gets through for now only.
+            let gets_through = ran.fits() && ran.took.growth.is_none();
+            *retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
+            if retries.is_some() && plans.is_empty() {
+                let until_exit = program.rules.until_exit && failed.is_none();
+                let on_card = proof::seen(&ran);
+                *seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+            }
+        }
+    }
+    if let Some(free) = program.rules.measure_in {
+        measure::measure(program, free, plain, plans, seen).await;
+    }
+    seen.trains_nothing = program.known.trains_nothing;
+    let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none();
+    *closest = if nothing_fits { nearest::nearest(program).await } else { None };
+    *left = closest.as_ref().map(|it| left::left(program, plain, it)).unwrap_or_default();
+    if program.rules.advice || nothing_fits {
+        *advice = advice::advice(program).await;
+    }
+    *places = mem::take(&mut program.known.places);
+}
+
+/// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
+/// to stop. And what does the same in the script's own framework.
+async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
+    loop {
+        let sees_validation = program.pace.until == Until::Validation;
+        let mut found = fitting_plans(program).await;
+        if found.is_empty() && scouts::find_nothing(program) {
+            found = fitting_plans(program).await;
+        }
+        if !all_fit_once_more(program, &mut found).await {
+            continue;
+        }
+        estimate_time(program, &mut found).await;
+        let prefers_speed = program.rules.prefers_speed;
+        found.sort_by_key(|it| it.rank(prefers_speed));
+        // Before the proof: a run of its own ends what makes runs cheap.
+        let recipes = recipes::recipes(program, &found).await;
+        let n_left_out = program.known.left_out.len();
+        while let (false, [best, ..]) = (program.interrupted, found.as_mut_slice()) {
+            let saw = program.pace.until == Until::Validation;
+            if let Some(seen) = proof::proves(program, best).await {
+                return (found, recipes, Some(seen));
+            }
+            let refuted = found.remove(0);
+            // By a validation that nobody had seen before: a few blocks more may be enough.
+            if !saw && program.pace.until == Until::Validation {
+                let mut more: Vec<_> =
+                    with_more_blocks(program, &refuted).await.into_iter().collect();
+                estimate_time(program, &mut more).await;
+                found.extend(more);
+                found.sort_by_key(|it| it.rank(prefers_speed));
+            }
+        }
+        if n_left_out < program.known.left_out.len() && found.is_empty() && !program.interrupted {
+            program
+                .line
+                .say("searching again without the remedies that made a later step fail".to_owned());
+            continue;
+        }
+        if sees_validation || program.interrupted || program.pace.until != Until::Validation {
+            return (found, recipes, None);
+        }
+        let why = if program.pace.validates {
+            "a validation takes more than training does: searching again, with a validation in each run"
+        } else {
+            "later steps take more than the first ones: searching again, with later steps in each run"
+        };
+        program.line.say(why.to_owned());
+    }
+}
+
+/// A plan that checkpoints some blocks and does not fit through a validation, with as many as that takes; none if it has all, or that
+/// is not enough.
+async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<Candidate> {
+    let n_blocks = program.known.n_blocks?;
+    let some = |it: &Remedy| it.id == remedies::CHECKPOINT && !it.parameters.is_empty();
+    if program.interrupted || !refuted.plan.remedies.iter().any(some) {
+        return None;
+    }
+    let with_all =
+        |it: &Remedy| if some(it) { Remedy::plain(remedies::CHECKPOINT) } else { it.clone() };
+    let all = Plan::of(refuted.plan.remedies.iter().map(with_all).collect());
+    let it = program.run_through(&all).await.filter(|it| it.fits)?;
+    let mut it = fewest_blocks(program, it, n_blocks).await;
+    let fits =
+        proof::fits_again(program, &mut it).await && proof::fits_once_more(program, &mut it).await;
+    fits.then_some(it)
+}
+
+/// Plans that fit, from the mildest on; each as small as it can be.
+async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
+    let mut free = free(program).await;
+    let mut found = from_the_mildest(program, &free).await;
+    if found.is_empty() && program.known.raised && !free.is_empty() {
+        // Where too much was taken, it was ended before it came to what raises.
+        let run_through = free::that_run(program, &free).await;
+        if run_through != free && !program.interrupted {
+            free = run_through;
+            program.known.left_out.acquit();
+            found = from_the_mildest(program, &free).await;
+        }
+    }
+    // And what is free, where it was left out.
+    let all_free = free::together(program);
+    let was_left_out = free.is_empty() && program.written_least().is_some();
+    if was_left_out && !found.is_empty() && !program.seems_hopeless(&all_free) {
+        let it = strong_enough(program, &all_free).await;
+        let is_new = |it: &Candidate| {
+            !it.plan.remedies.is_empty() && !found.iter().any(|other| other.plan == it.plan)
+        };
+        if let Some(mut it) = it.filter(is_new)
+            && proof::fits_again(program, &mut it).await
+        {
+            found.push(it);
+        }
+    }
+    found
+}
+
+/// Plans that fit, each with what is free.
+async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
+    let Rules { card, gpus, .. } = &program.rules;
+    let mut done: Vec<Vec<&'static str>> = Vec::new();
+    let rungs = rungs(card, *gpus, |it| program.suits(it), |it| program.may(it));
+    let with_free = |stronger: &[&'static str]| {
+        let stronger = stronger.iter().map(|id| Remedy::plain(id));
+        Plan::of(free.iter().cloned().chain(stronger).collect())
+    };
+    for rung in &rungs {
+        // Without what refused meanwhile.
+        let stronger = without(rung, |it| program.suits(it));
+        let is_enough = ENOUGH <= found.len()
+            || !found.is_empty() && stronger.contains(&remedies::OFFLOAD)
+            || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
+        if program.interrupted || is_enough {
+            break;
+        }
+        if done.iter().any(|it| are_same(it, &stronger)) {
+            continue;
+        }
+        done.push(stronger.clone());
+        // What was already enough alone needs no company.
+        let is_enough_alone = |it: &Candidate| {
+            let mut strong = it.plan.remedies.iter().filter(|it| !is_free(it.id));
+            strong.all(|it| stronger.contains(&it.id))
+        };
+        if found.iter().any(is_enough_alone) {
+            continue;
+        }
+        let plan = with_free(&stronger);
+        while let Some(it) = strong_enough(program, &plan).await {
+            let mut it = weakest(program, it).await;
+            // Two rungs may end at the same one, without what neither needs.
+            let is_new = !found.iter().any(|other| other.plan == it.plan);
+            if is_new && proof::fits_again(program, &mut it).await {
+                found.push(it);
+            } else if is_new && !program.interrupted && has_later_steps_from_now_on(program) {
+                continue;
+            }
+            break;
+        }
+    }
+    found
+}
+
+/// What was left for the end of each plan; false if that refuted one: then plans have to be looked for again.
+async fn all_fit_once_more(program: &mut Program, found: &mut [Candidate]) -> bool {
+    for it in found {
+        if !proof::fits_once_more(program, it).await {
+            has_later_steps_from_now_on(program);
+            return false;
+        }
+    }
+    true
+}
+
+/// The first steps were not enough to tell what a plan takes: from now on runs have later ones, too. False if they had.
+fn has_later_steps_from_now_on(program: &mut Program) -> bool {
+    let had_few = program.pace.first_steps.take().is_some();
+    if had_few {
+        program.line.say(
+            "a later step takes more than the first ones: from now on each run has all of them"
+                .to_owned(),
+        );
+        program.forget_what_fits();
+    }
+    had_few
+}
+
+/// `plan` with as many parts as it takes to fit; none if no number of them is enough.
+async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> {
+    let gpus = program.rules.gpus;
+    if !plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES) {
+        let plan = settled(plan, 1, gpus);
+        if scouts::find_hopeless(program, &plan).await {
+            return None;
+        }
+        let it = program.run(&plan).await?;
+        return tuned(program, it).await;
+    }
+    let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
+    let mut left_out: Vec<Plan> = Vec::new();
+    while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
+        && !program.interrupted
+    {
+        let settled = settled(plan, parts, gpus);
+        if scouts::find_hopeless(program, &settled).await {
+            // Twice as many save half as much again.
+            let likely = program.likely_least(&settled).unwrap_or_default();
+            let left = |before: Bytes| (likely + likely).saturating_sub(before);
+            let before = left_out.last().and_then(|it| program.likely_least(it));
+            if before.is_some_and(|it| program.is_far_too_much(left(it))) {
+                return None;
+            }
+            left_out.push(settled);
+            parts *= 2;
+            continue;
+        }
+        let run = if program.may_be_cut(&settled) {
+            program.run(&settled).await
+        } else {
+            program.run_through(&settled).await
+        };
+        let it = run?;
+        let (allocated, is_cut) = (it.took.peak.allocated, it.cut_after.is_some());
+        if let Some(mut it) = tuned(program, it).await {
+            // By what this one takes it may be seen that fewer parts are enough.
+            while let Some(fewer) = left_out.pop().filter(|it| !program.seems_hopeless(it)) {
+                let Some(fewer) = program.run_through(&fewer).await.filter(|it| it.fits) else {
+                    break;
+                };
+                it = fewer;
+            }
+            return Some(it);
+        }
+        // More parts no longer help: what is left is not the batch's. Twice as many save half as much again, and all that can be
+        // saved so is not enough.
+        let left = |before: Bytes| (allocated + allocated).saturating_sub(before);
+        let is_vain = |it: Bytes| it.0 / 100 * 98 < allocated.0 || program.rules.most() < left(it);
+        if !is_cut && before.is_some_and(is_vain) {
+            return None;
+        }
+        before = Some(allocated).filter(|_| !is_cut);
+        parts *= 2;
+    }
+    None
+}
+
+/// By one metered step each.
+async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
+    if found.is_empty() || program.interrupted {
+        return;
+    }
+    for it in found.iter_mut().filter(|it| it.work.is_none()) {
+        it.work = program.scouted_work(&it.plan);
+    }
+    let plain = match &program.known.plain_work {
+        Some(work) => work.clone(),
+        None => counted(program, &Plan::default()).await,
+    };
+    for it in found {
+        let already = it.work.take();
+        if program.interrupted {
+            break;
+        }
+        let changed = match already {
+            Some(work) => work,
+            None => counted(program, &it.plan).await,
+        };
+        let time = factor(&plain, &changed, &program.rules.card);
+        it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };
+    }
+}
+
+/// The operations of a step with `plan`; none where the run does not get through, which is said.
+async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
+    let ran = program.trial(program.metered(plan)).await;
+    if let Some(why) = ran.failure.as_ref().filter(|_| !program.interrupted) {
+        program
+            .line
+            .say(format!("{}: what a step takes could not be counted: {why}", plan.shown()));
+    }
+    ran.noted.work
+}
+
+/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.
+fn steps_to_the_peak(it: &Took) -> Option<u32> {
+    let highest = |of: fn(&StepPeaks) -> Bytes| {
+        let most = it.steps.iter().map(of).max()?;
+        it.steps.iter().find(|it| of(it) == most).map(|it| it.step)
+    };
+    Some(highest(|it| it.allocated)?.max(highest(|it| it.reserved)?).max(2))
+}

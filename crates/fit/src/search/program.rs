@@ -1,0 +1,508 @@
+//! The script that a search is about: runs plans of it, each once, and remembers what they told.
+
+use plimsoll_core::{
+    plan::{Numbers, Plan, remedies},
+    prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
+    recording::Work,
+    units::Bytes,
+};
+
+use super::{
+    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, Took, Until},
+    candidate::{Candidate, IfFound},
+    dialogue::Line,
+    ladder,
+    left_out::LeftOut,
+    rules::Rules,
+};
+use crate::change::Places;
+
+/// A plan is not compiled that is likely to take more than so many hundredths of what there is.
+const HOPELESS: u128 = 105;
+
+/// The script, what it may be made of, and what is known of it.
+pub(super) struct Program {
+    pub(super) rules: Rules,
+    pub(super) line: Line,
+    pub(super) known: Known,
+    pub(super) pace: Pace,
+    tried: Vec<Candidate>,
+    /// Somebody asked us to stop.
+    pub(super) interrupted: bool,
+}
+
+/// What runs have told of it.
+#[derive(Default)]
+pub(super) struct Known {
+    /// A run has looked at it.
+    is_seen: bool,
+    /// What it needs as it is.
+    pub(super) plain_needs: Bytes,
+    /// The blocks of the model, once it was seen to have any.
+    pub(super) n_blocks: Option<u64>,
+    /// The samples of a batch, once one was split.
+    pub(super) n_samples: Option<u64>,
+    /// How it grows with its steps as it is, if it was seen to.
+    pub(super) growth: Option<StepGrowth>,
+    /// What has nothing to do in it, or does not suit it.
+    pub(super) left_out: LeftOut,
+    /// How it fails as it is after its first steps, if that was asked: none if it does not.
+    fails: Option<Option<Failed>>,
+    /// A plan made it raise an exception that it does not raise as it is.
+    pub(super) raised: bool,
+    /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
+    exact: bool,
+    /// It generates or evaluates, and trains nothing.
+    pub(super) trains_nothing: bool,
+    /// It wraps its model for several devices.
+    is_distributed: bool,
+    /// It uses `torch.compile`; see [`super::Noted`].
+    pub(super) compiles: bool,
+    /// The operations of a step of the script as it is, if they were counted.
+    pub(super) plain_work: Option<Vec<Work>>,
+    /// What it needs at least as it is, compiled and where nothing is compiled, if that was seen; see [`Program::needs_at_least`].
+    plain_least: Bytes,
+    written_least: Option<Bytes>,
+    /// Plans that were run with nothing compiled; see [`super::scouts`].
+    scouted: Vec<Scouted>,
+    /// Where a person would change something.
+    pub(super) places: Places,
+    /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
+    /// most that it is given to reserve then, so that what a phantom cannot know stays free.
+    adapts_to: Option<Bytes>,
+}
+
+/// A plan that was run with nothing compiled.
+struct Scouted {
+    plan: Plan,
+    /// What it needs at least so; none where it did not get through.
+    least: Option<Bytes>,
+    /// The operations of a step.
+    work: Vec<Work>,
+}
+
+/// How far a run goes.
+pub(super) struct Pace {
+    /// When a run has shown enough: later once what comes later was seen to take more than the first steps.
+    pub(super) until: Until,
+    /// And that was a validation.
+    pub(super) validates: bool,
+    /// So many steps show what the script takes as it is: candidates are tried with as many, and the plans that are
+    /// found run on. None once later steps were seen to take more.
+    pub(super) first_steps: Option<u32>,
+}
+
+impl Program {
+    pub(super) fn new(rules: Rules, line: Line) -> Program {
+        let pace = Pace { until: Until::Steady, validates: false, first_steps: None };
+        let known = Known::default();
+        Program { rules, line, known, pace, tried: Vec::new(), interrupted: false }
+    }
+
+    /// The script as it is, and what it says of itself; why it does not run, if it does not.
+    pub(super) async fn as_it_is(&mut self) -> Result<Candidate, String> {
+        let plan = Plan::default();
+        let look = if self.known.is_seen { None } else { Some(Look::Sites) };
+        let mut ran = self.trial(Run { look, ..self.roomy(&plan, Until::Steady) }).await;
+        if !self.known.is_seen {
+            self.known.sees(&mut ran.noted);
+        }
+        for it in &ran.noted.batches {
+            self.line.say(it.clone());
+        }
+        if ran.ends.contains(&OtherEnd::Workspaces) {
+            let Took { safe, peak, .. } = &ran.took;
+            let (most, limit) = (self.rules.most(), self.rules.limit_reserved);
+            let beside = if limit.is_some() { peak.device } else { peak.reserved };
+            self.known.adapts_to = Some(most.saturating_sub(safe.saturating_sub(beside)));
+        }
+        let mut plain = self.candidate(plan, &ran);
+        plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
+        self.known.plain_needs = plain.needs;
+        self.known.plain_least = self.needs_at_least(&plain.took);
+        if let Some(why) = ran.failure {
+            return Err(why);
+        }
+        if ran.n_ooms == 0 && !self.interrupted {
+            self.tried.push(plain.clone());
+        }
+        self.line.say(format!("the script as it is: needs {}", plain.needs));
+        Ok(plain)
+    }
+
+    /// Looks at the script in a run in which nothing is compiled, while it compiles as it is. Where that run does not get through nothing
+    /// is known of it yet.
+    pub(super) async fn as_it_is_written(&mut self) {
+        let run = self.roomy(&Plan::default(), Until::Steady);
+        let mut ran = self.trial(Run { look: Some(Look::SitesAndWork), ..run }).await;
+        if ran.fits() {
+            let work = std::mem::take(&mut ran.noted.work);
+            self.known.plain_work = Some(work).filter(|it| !it.is_empty());
+            self.known.sees(&mut ran.noted);
+            self.known.written_least = Some(self.needs_at_least(&ran.took));
+        }
+    }
+
+    /// A run with one metered step, in which nothing is compiled.
+    pub(super) fn metered(&self, plan: &Plan) -> Run {
+        Run { look: Some(Look::Work), ..self.roomy(plan, Until::Steps(2)) }
+    }
+
+    /// What the script needs at least as it is where nothing is compiled; nothing where nothing is anyway, or that is not wanted.
+    pub(super) fn written_least(&self) -> Option<Bytes> {
+        self.known.written_least.filter(|_| self.known.compiles)
+    }
+
+    /// What `plan` needs at least where nothing is compiled; nothing if it does not get through.
+    pub(super) async fn scout(&mut self, plan: &Plan) -> Option<Bytes> {
+        if let Some(it) = self.known.scouted.iter().find(|it| it.plan == *plan) {
+            return it.least;
+        }
+        let mut ran = self.trial(self.metered(plan)).await;
+        let least = Some(self.needs_at_least(&ran.took)).filter(|_| ran.fits());
+        let work = std::mem::take(&mut ran.noted.work);
+        if !self.interrupted {
+            self.known.scouted.push(Scouted { plan: plan.clone(), least, work });
+        }
+        least
+    }
+
+    /// The operations of a step with `plan`, if they were counted in such a run.
+    pub(super) fn scouted_work(&self, plan: &Plan) -> Option<Vec<Work>> {
+        let it = self.known.scouted.iter().find(|it| it.plan == *plan)?;
+        Some(it.work.clone()).filter(|it| !it.is_empty())
+    }
+
+    /// Whether that run took so much that to compile the plan is in vain.
+    pub(super) fn seems_hopeless(&self, plan: &Plan) -> bool {
+        self.likely_least(plan).is_some_and(|it| self.is_far_too_much(it))
+    }
+
+    /// Whether nothing that is likely to need so much is compiled.
+    pub(super) fn is_far_too_much(&self, likely: Bytes) -> bool {
+        u128::from(self.rules.most().0) * HOPELESS < 100 * u128::from(likely.0)
+    }
+
+    /// What a plan is likely to need at least compiled, if it was run with nothing compiled, to choose what is run: what compiling saves it is taken to save as
+    /// of the script as it is, and of the smallest plan of which both is known.
+    pub(super) fn likely_least(&self, plan: &Plan) -> Option<Bytes> {
+        let least = |plan: &Plan| {
+            let it = self.known.scouted.iter().find(|it| it.plan == *plan)?;
+            it.least.map(|it| i128::from(it.0))
+        };
+        let (scouted, written) = (least(plan)?, i128::from(self.written_least()?.0));
+        let whole = |it: &&Candidate| it.cut_after.is_none() && it.plan != *plan;
+        let both =
+            |it: &Candidate| Some((least(&it.plan)?, i128::from(self.needs_at_least(&it.took).0)));
+        let smallest = self.tried.iter().filter(whole).filter_map(both).min().unwrap_or((0, 0));
+        let plain = i128::from(self.known.plain_least.0);
+        // By how much it goes beyond the smallest one, in parts of what the script as it is does.
+        let (beyond, of) = (scouted - smallest.0, (written - smallest.0).max(1));
+        u64::try_from(smallest.1 + beyond * (plain - smallest.1) / of).ok().map(Bytes)
+    }
+
+    /// From now on every plan is compiled that could be tried.
+    pub(super) fn needs_no_scouts(&mut self) {
+        self.known.written_least = None;
+    }
+
+    /// Runs `plan`; nothing if the script does not bear it.
+    pub(super) async fn run(&mut self, plan: &Plan) -> Option<Candidate> {
+        self.run_up_to(plan, Some(self.most_allocated())).await
+    }
+
+    /// Who has allocated more than this can never fit.
+    pub(super) fn most_allocated(&self) -> Bytes {
+        let beside = self.rules.limit_reserved.map_or(self.rules.card.context, |_| Bytes::ZERO);
+        self.rules.most().saturating_sub(beside)
+    }
+
+    /// The same, and what it takes is seen even if that is far too much.
+    pub(super) async fn run_through(&mut self, plan: &Plan) -> Option<Candidate> {
+        self.tried.retain(|it| it.plan != *plan || it.cut_after.is_none());
+        self.run_up_to(plan, None).await
+    }
+
+    /// Whether a run of `plan` may end where it took too much. How much more parts save is seen only in a run that goes on.
+    pub(super) fn may_be_cut(&self, plan: &Plan) -> bool {
+        self.adapts() || !plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES)
+    }
+
+    /// The run of a candidate that may allocate so much; and what it may reserve, where it makes do with less.
+    fn of_candidate(&self, plan: &Plan, most: Option<Bytes>) -> (Run, Option<Bytes>) {
+        let until = match (self.pace.until, self.pace.first_steps) {
+            (Until::Steady, Some(n)) => Until::Steps(n),
+            (until, _) => until,
+        };
+        let roomy = self.roomy(plan, until);
+        let limit = most.and(self.known.adapts_to);
+        let run = match limit {
+            Some(_) => Run { limit_reserved: limit, ..roomy },
+            None => Run { give_up_above: most, ..roomy },
+        };
+        (run, limit)
+    }
+
+    async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {
+        if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
+            return Some(it.clone());
+        }
+        if self.interrupted {
+            return None;
+        }
+        let (run, limit) = self.of_candidate(plan, most);
+        let mut ran = self.trial(run).await;
+        if limit.is_some() && ran.n_ooms != 0 {
+            (ran.was_cut, ran.n_ooms, ran.failure) = (true, 0, None);
+        }
+        self.known.takes_in(plan, &ran);
+        let mut it = self.candidate(plan.clone(), &ran);
+        it.tunings = self.tunings(plan, &ran, it.needs).await;
+        it.cut_after = ran.was_cut.then_some(ran.took.steps_seen);
+        let said = match &ran.failure {
+            Some(why) => why.clone(),
+            None if it.fits => format!("fits, needs {}", it.needs),
+            None if ran.was_cut => format!("needs more than {}", self.rules.most()),
+            None => format!("needs {}", it.needs),
+        };
+        self.line.say(format!("{}: {said} ({:.1} s)", plan.shown(), ran.seconds));
+        let runs = ran.failure.is_none() && ran.n_ooms == 0;
+        let keeps = !self.rules.keep_numerics || it.numbers == Numbers::Same;
+        if !runs || !keeps || self.interrupted {
+            return None;
+        }
+        self.tried.push(it.clone());
+        Some(it)
+    }
+
+    /// Whether it may fit where it took too much with room.
+    pub(super) fn adapts(&self) -> bool {
+        self.known.adapts_to.is_some()
+    }
+
+    /// The most that it may reserve where it is proven.
+    pub(super) fn limit_of_proof(&self) -> Option<Bytes> {
+        self.known.adapts_to.or(self.rules.limit_reserved)
+    }
+
+    /// A run on a card with room, under what the plan's own settings of the allocator want.
+    pub(super) fn roomy(&self, plan: &Plan, until: Until) -> Run {
+        // Garbage is collected only below a limit.
+        let collects = plan.alloc_conf().is_some_and(|it| it.contains("garbage_collection"));
+        let limit_reserved = collects.then_some(Bytes(self.rules.most().0 / 100 * 99));
+        Run { limit_reserved, ..Run::of(plan, until, On::Roomy) }
+    }
+
+    /// Makes one run; none after somebody asked us to stop.
+    pub(super) async fn trial(&mut self, run: Run) -> Ran {
+        if self.interrupted {
+            return Ran::not_made();
+        }
+        let as_it_is = run.plan.remedies.is_empty() && run.files.is_empty() && run.words.is_empty();
+        let ran = self.line.run(run).await;
+        self.interrupted |= ran.interrupted;
+        if as_it_is && ran.took.growth.is_some() {
+            self.known.growth.clone_from(&ran.took.growth);
+        }
+        ran
+    }
+
+    /// When `growth` runs out of what there is.
+    pub(super) fn grows(&self, growth: StepGrowth, plain: &Candidate) -> Grows {
+        let Peaks { device, reserved, .. } = plain.took.peak;
+        let beside = device.saturating_sub(reserved);
+        let room = self.rules.limit_reserved.unwrap_or(self.rules.most().saturating_sub(beside));
+        Grows { runs_out_at: growth.runs_out_with(room), growth }
+    }
+
+    /// Takes in one more run of a candidate; false if it did not get through.
+    pub(super) fn takes_in(&self, it: &mut Candidate, ran: Ran) -> bool {
+        if !ran.fits() {
+            return false;
+        }
+        let needs = self.needs(&ran.took);
+        if it.needs < needs {
+            (it.took, it.needs, it.fits) = (ran.took, needs, needs <= self.rules.most());
+        }
+        it.fits
+    }
+
+    /// What this run says, in which masks found everything; nothing if it failed for another reason than memory.
+    pub(super) fn if_found(&self, ran: &Ran) -> Option<IfFound> {
+        if ran.is_strange() {
+            return None;
+        }
+        let needs = Some(self.needs(&ran.took)).filter(|it| ran.fits() && *it <= self.rules.most());
+        Some(needs.map_or(IfFound::RunsOut, IfFound::Needs))
+    }
+
+    /// The card ended `it`, and `with_room` is the same run with room.
+    pub(super) fn refuted(&mut self, it: &mut Candidate, with_room: Run) {
+        (it.fits, it.refuted) = (false, Some(with_room));
+        self.remember(it);
+    }
+
+    /// What a candidate needs that was refuted, by that run with room.
+    pub(super) async fn sees_what_it_needs(&mut self, it: &mut Candidate) {
+        let Some(with_room) = it.refuted.take() else { return };
+        let ran = self.trial(with_room).await;
+        self.takes_in(it, ran);
+        it.fits = false;
+        self.remember(it);
+    }
+
+    /// `it` in the place of what was known of its plan.
+    fn remember(&mut self, it: &Candidate) {
+        if let Some(old) = self.tried.iter_mut().find(|old| old.plan == it.plan)
+            && old.needs <= it.needs
+        {
+            *old = it.clone();
+        }
+    }
+
+    /// What it needs of what is limited, with the allowance for what a phantom cannot know.
+    pub(super) fn needs(&self, took: &Took) -> Bytes {
+        let beside = took.peak.device.saturating_sub(took.peak.reserved);
+        match self.rules.limit_reserved {
+            Some(_) => took.safe.saturating_sub(beside),
+            None => took.safe,
+        }
+    }
+
+    /// The same with an allocator that keeps nothing for later: some setting of it may come near to that.
+    fn needs_at_least(&self, took: &Took) -> Bytes {
+        let Peaks { allocated, reserved, .. } = took.peak;
+        self.needs(took).saturating_sub(reserved.saturating_sub(allocated))
+    }
+
+    /// Every plan that was run and that the script bears.
+    pub(super) fn tried(&self) -> &[Candidate] {
+        &self.tried
+    }
+
+    /// What was tried up to now says nothing.
+    pub(super) fn forget(&mut self) {
+        self.tried.clear();
+    }
+
+    /// What fitted up to now may not.
+    pub(super) fn forget_what_fits(&mut self) {
+        self.tried.retain(|it| !it.fits);
+    }
+
+    /// Whether a plan may use this remedy.
+    pub(super) fn may(&self, id: &str) -> bool {
+        // Where a validation takes more than training does, or nothing is trained, it is the first thing to think of.
+        let is_evaluation = self.pace.validates || self.known.trains_nothing;
+        let is_for_it = id == remedies::NO_GRAD_EVALUATION && is_evaluation;
+        self.rules.allow(id) || is_for_it && self.rules.allow.is_empty() && !self.rules.forbids(id)
+    }
+
+    /// Whether it has a use for this remedy.
+    pub(super) fn suits(&self, id: &str) -> bool {
+        let has_place = id != remedies::BUCKET_VIEW || self.known.is_distributed;
+        has_place && !self.known.left_out.has(id)
+    }
+
+    /// For people: what they may have expected in a plan.
+    pub(super) fn what_is_left_out(&self) -> Option<String> {
+        let suits_card = |id: &str| {
+            let is_autocast = [remedies::AUTOCAST, remedies::AUTOCAST_FP16].contains(&id);
+            !is_autocast || id == ladder::for_card(&self.rules.card, remedies::AUTOCAST)
+        };
+        self.known.left_out.shown(|id| self.may(id) && suits_card(id))
+    }
+
+    fn candidate(&self, plan: Plan, ran: &Ran) -> Candidate {
+        let needs = self.needs(&ran.took);
+        let numbers = self.known.numbers(plan.numbers());
+        Candidate {
+            fits: needs <= self.rules.most() && !ran.was_cut,
+            took: ran.took.clone(),
+            needs,
+            ends: ran.ends.clone(),
+            compiled_anew: ran.noted.compiled_anew,
+            ..Candidate::not_run(plan, numbers)
+        }
+    }
+
+    /// How the script fails as it is in a run that goes so far, if it does; with this plan it fails so.
+    pub(super) async fn fails_as_it_is(
+        &mut self,
+        plan: &Plan,
+        with_plan: Failed,
+        until: Until,
+    ) -> Option<Failed> {
+        if plan.remedies.is_empty() {
+            return Some(with_plan);
+        }
+        if self.known.fails.is_none() {
+            let ran = self.trial(self.roomy(&Plan::default(), until)).await;
+            self.known.fails = Some(Failed::of(&ran)).filter(|_| !self.interrupted);
+        }
+        self.known.fails.clone().flatten()
+    }
+
+    /// A later step fails with this plan, and not without it.
+    pub(super) fn does_not_bear(&mut self, plan: &Plan, ran: &Ran) {
+        let why = ran.failure.clone().unwrap_or_default();
+        self.line.say(format!(
+            "{}: with it a later step fails, and not without it: {why}",
+            plan.shown()
+        ));
+        self.known.takes_in(plan, ran);
+        self.tried.retain(|it| it.plan != *plan);
+    }
+
+    /// What of the allocator would have made this run fit, by a replay; nothing where no replay can: what is not
+    /// allocated is all that an allocator can save.
+    async fn tunings(&self, plan: &Plan, ran: &Ran, needs: Bytes) -> Vec<Tuned> {
+        let reserved = ran.took.peak.reserved;
+        let most = self.rules.most();
+        let of_allocator = [remedies::ALLOCATOR, remedies::EMPTY_CACHE];
+        let is_changed = plan.remedies.iter().any(|it| of_allocator.contains(&it.id));
+        let least = self.needs_at_least(&ran.took);
+        let may = of_allocator.iter().any(|it| self.may(it));
+        if is_changed || !may || needs <= most || most < least || ran.n_ooms != 0 {
+            return Vec::new();
+        }
+        let beside = needs.saturating_sub(reserved);
+        let card = self.rules.is_whole_card.then_some(most);
+        self.line.replay(Replay { limit: most.saturating_sub(beside), card }).await
+    }
+}
+
+impl Known {
+    /// Takes in what a run that looked at the script noted of it.
+    fn sees(&mut self, noted: &mut Noted) {
+        self.is_seen = true;
+        self.places = noted.places.take().unwrap_or_default();
+        self.left_out = LeftOut::seen(noted);
+        self.is_distributed = noted.is_distributed;
+        self.trains_nothing = noted.trains_nothing;
+        self.compiles = noted.compiles;
+    }
+
+    /// What is done to the numbers of this program by what may do that to those of others.
+    pub(super) fn numbers(&self, of: Numbers) -> Numbers {
+        match of {
+            Numbers::Statistics if self.exact => Numbers::Same,
+            other => other,
+        }
+    }
+
+    fn takes_in(&mut self, plan: &Plan, ran: &Ran) {
+        let noted = &ran.noted;
+        if let Some(n) = noted.n_blocks {
+            self.n_blocks = Some(n).filter(|it| 1 < *it);
+        }
+        if let Some(split) = noted.split {
+            (self.exact, self.n_samples) = (split.exact, split.samples);
+        }
+        if let Some(exact) = noted.exact {
+            self.exact = exact;
+        }
+        self.raised |= ran.failure.is_some() && ran.refused.is_empty() && !ran.interrupted;
+        self.left_out.learns(plan, ran);
+    }
+}

@@ -1,0 +1,208 @@
+//! Runs of what is proposed that are only there to refute it: again, at its limit, on the card itself.
+
+use plimsoll_core::prediction::{OtherEnd, Peaks};
+
+use super::{
+    ask::{Failed, Look, On, Ran, Run, Until},
+    candidate::{Candidate, OnceMore},
+    program::Program,
+};
+
+/// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
+const REPEATS: u32 = 2;
+/// Of so many devices each is looked at, of more the first ones.
+const MOST_RANKS: u32 = 8;
+
+/// The script as it is on the card itself, where it took too much with room: it may take no more than there is.
+pub(super) async fn fits_by_itself(
+    program: &mut Program,
+    with_room: &Candidate,
+) -> Option<(Candidate, Seen)> {
+    let mut it = Candidate::not_run(with_room.plan.clone(), with_room.numbers);
+    let (until, validates) = (program.pace.until, program.pace.validates);
+    if with_room.compiled_anew {
+        // What does not fit with all that is compiled does not fit without, and is known at once.
+        let mut compiled = Candidate { compiled_anew: true, ..it.clone() };
+        if proves(program, &mut compiled).await.is_none() || program.interrupted {
+            (program.pace.until, program.pace.validates) = (until, validates);
+            return None;
+        }
+    }
+    // A run that somebody stopped has shown nothing.
+    let seen = proves(program, &mut it).await.filter(|_| !program.interrupted);
+    if seen.is_none() {
+        (program.pace.until, program.pace.validates) = (until, validates);
+    }
+    Some((it, seen?))
+}
+
+/// The run that shows whether the script as it is, which keeps too much for later where there is room, gets through on the card itself:
+/// there PyTorch gives that back when memory is full, and goes on. None if what it has allocated is too much.
+pub(super) fn with_retries(program: &Program, with_room: &Candidate) -> Option<Run> {
+    let Peaks { allocated, reserved, .. } = with_room.took.peak;
+    let most = program.rules.most();
+    // What it has beside, and what a phantom cannot know, stays free.
+    let beside = with_room.needs.saturating_sub(reserved);
+    let may = !with_room.fits && !program.adapts() && allocated + beside <= most;
+    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let limit_reserved = Some(most.saturating_sub(beside));
+    may.then(|| Run { limit_reserved, ..Run::of(&with_room.plan, until, On::Card) })
+}
+
+/// How much of a script a run went through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Training steps.
+    pub steps: u32,
+    /// The model was called in evaluation mode or without gradients.
+    pub evaluation: bool,
+    /// It ran to its end.
+    pub until_exit: bool,
+    /// Its steps are calls of a model that trains nothing.
+    pub trains_nothing: bool,
+    /// Why nothing later than these steps was seen, if a run that went on failed.
+    pub failed: Option<Failed>,
+}
+
+/// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took. The last of these runs also
+/// counts the work of a step; nothing but the end waits for it, see [`fits_once_more`].
+pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> bool {
+    let Peaks { device, reserved, .. } = it.took.peak;
+    let beside = device.saturating_sub(reserved);
+    let rules = &program.rules;
+    let limit = program.limit_of_proof().unwrap_or(rules.most().saturating_sub(beside));
+    // Of several devices the first has the largest share of most things, and each of some.
+    let gpus = it.plan.gpus().unwrap_or(1);
+    let of_rank = |rank: u32| {
+        let run = program.roomy(&it.plan, program.pace.until);
+        let with_room = Run { rank: Some(rank % gpus), ..run };
+        (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
+    };
+    let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
+    let last = if gpus == 1 { all.pop() } else { None };
+    // What is compiled is counted as it was written, which takes other memory: in a run of its own.
+    let look = if program.known.compiles { None } else { Some(Look::Work) };
+    let last = last.map(|(_, run, _)| Run { look, ..run });
+    let mut before = Peaks::default();
+    for (rank, run, with_room) in all {
+        let ran = program.trial(run).await;
+        before = ran.took.peak;
+        if program.interrupted {
+            return it.fits;
+        }
+        if !program.takes_in(it, ran) {
+            if rank != 0 {
+                program.refuted(it, with_room);
+            }
+            return false;
+        }
+    }
+    it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
+    it.fits
+}
+
+/// The last of the runs of [`fits_again`], which also counts the work of a step, and is made again without if it took anything
+/// else than the one before (see [`are_like`]). False if it refutes the plan.
+pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) -> bool {
+    let Some(OnceMore { run, before }) = it.once_more.take() else { return it.fits };
+    let counts = run.look.is_some();
+    let uncounted = Run { look: None, ..run.clone() };
+    let mut ran = program.trial(run).await;
+    if program.interrupted {
+        return it.fits;
+    }
+    it.work = (counts && ran.fits()).then(|| std::mem::take(&mut ran.noted.work));
+    if counts && (!ran.fits() || !are_like(before, ran.took.peak)) {
+        ran = program.trial(uncounted.clone()).await;
+    }
+    if program.interrupted || program.takes_in(it, ran) {
+        return it.fits;
+    }
+    let with_room = program.roomy(&it.plan, program.pace.until);
+    program.refuted(it, Run { rank: uncounted.rank, ..with_room });
+    false
+}
+
+/// Whether being counted changed nothing: what is reserved is the same, and what is allocated but for what a script keeps of each
+/// step, of which there are not always as many.
+fn are_like(one: Peaks, other: Peaks) -> bool {
+    let (a, b) = (one.allocated.0, other.allocated.0);
+    (one.reserved, one.device) == (other.reserved, other.device) && a.abs_diff(b) <= a / 1000
+}
+
+/// Runs the plan on the card itself, as a process of its own, and at the other end of what a phantom decides by itself.
+/// What was seen; none if it does not fit after all.
+pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<Seen> {
+    let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let limit_reserved = program.limit_of_proof();
+    let plan = it.plan.clone();
+    let may_find_compiled = it.compiled_anew;
+    let run = |until: Until, on: On| {
+        let may_find_compiled = may_find_compiled && on == On::CardAlone;
+        Run { limit_reserved, may_find_compiled, ..Run::of(&plan, until, on) }
+    };
+    // A run of its own ends what makes runs cheap: what can come out of that comes before.
+    let mut early = Vec::new();
+    for end in it.ends.clone() {
+        let ran = program.trial(Run { end: Some(end), ..run(until, On::Card) }).await;
+        if program.interrupted {
+            let steps = it.took.steps_seen;
+            return it.fits.then_some(Seen { steps, ..Seen::default() });
+        }
+        early.extend((!ran.is_strange()).then_some((end, ran)));
+    }
+    let mut ran = program.trial(run(until, On::CardAlone)).await;
+    let mut failed = None;
+    if let Some(with_plan) = Failed::of(&ran) {
+        failed = program.fails_as_it_is(&plan, with_plan, until).await;
+        if failed.is_none() && !program.interrupted {
+            program.does_not_bear(&plan, &ran);
+            return None;
+        }
+        if program.interrupted {
+            let steps = it.took.steps_seen;
+            return it.fits.then_some(Seen { steps, ..Seen::default() });
+        }
+        // Its first steps are what there is to see.
+        until = Until::Steady;
+        early.clear();
+        ran = program.trial(run(until, On::CardAlone)).await;
+    }
+    let seen = seen(&ran);
+    let seen = Seen { until_exit: until == Until::Exit, failed: failed.or(seen.failed), ..seen };
+    let ends = ran.ends.clone();
+    if program.interrupted {
+        return it.fits.then_some(seen);
+    }
+    if !program.takes_in(it, ran) {
+        if until == Until::Validation {
+            // What was tried without a validation, or before a larger batch, says nothing.
+            program.pace.until = until;
+            program.pace.validates = seen.evaluation;
+            program.forget();
+        }
+        return None;
+    }
+    for end in ends {
+        let ran = match early.iter().position(|it| it.0 == end) {
+            Some(at) => early.swap_remove(at).1,
+            None => program.trial(Run { end: Some(end), ..run(until, On::CardAlone) }).await,
+        };
+        // What masks find is between nothing and everything, and nobody knows where: no plan is refuted by it.
+        if end == OtherEnd::Found {
+            it.if_found = program.if_found(&ran).filter(|_| !program.interrupted);
+        } else if !program.interrupted && !program.takes_in(it, ran) {
+            let with_room = Run { end: Some(end), ..program.roomy(&plan, until) };
+            program.refuted(it, with_room);
+            return None;
+        }
+    }
+    Some(seen)
+}
+
+/// What went by in a run.
+pub(super) fn seen(ran: &Ran) -> Seen {
+    let late = |why: &String| Failed { why: why.clone(), was_hurried: true };
+    let failed = ran.failed_later.as_ref().map(late);
+    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, failed, ..Seen::default() }
+}

@@ -1,0 +1,36 @@
+//! A plan without what it does not need.
+
+use plimsoll_core::plan::{Plan, Remedy, remedies};
+
+use super::{candidate::Candidate, fewest_blocks, ladder::is_free, program::Program};
+
+/// `it`, which fits, without what it does not need, and with as few blocks checkpointed as it needs.
+pub(super) async fn weakest(program: &mut Program, mut it: Candidate) -> Candidate {
+    // Most often the free ones were not needed at all.
+    let strong = without(&it.plan, |it| is_free(it.id));
+    if !strong.is_empty()
+        && strong.len() < it.plan.remedies.len()
+        && let Some(less) = program.run(&Plan::of(strong)).await.filter(|it| it.fits)
+    {
+        it = less;
+    }
+    for remedy in it.plan.remedies.clone() {
+        let rest = without(&it.plan, |it| *it == remedy);
+        if rest.is_empty() || program.interrupted {
+            continue;
+        }
+        if let Some(less) = program.run(&Plan::of(rest)).await.filter(|it| it.fits) {
+            it = less;
+        }
+    }
+    match program.known.n_blocks {
+        Some(n) if it.plan.remedies.iter().any(|it| it.id == remedies::CHECKPOINT) => {
+            fewest_blocks::fewest_blocks(program, it, n).await
+        }
+        _ => it,
+    }
+}
+
+fn without(plan: &Plan, goes: impl Fn(&Remedy) -> bool) -> Vec<Remedy> {
+    plan.remedies.iter().filter(|it| !goes(it)).cloned().collect()
+}

@@ -1,0 +1,309 @@
+//! What `plimsoll fit --find-max` found, for people and for programs.
+
+use std::fmt::Write;
+
+use plimsoll_core::{recording::Reached, units::Bytes, views::wire};
+use serde_json::{Value, json};
+
+use crate::{
+    search::{FoundValue, ValueRun, WithRemedies, largest::Tried},
+    views::plan::{self, effort, was_full},
+};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+/// The largest value that fits.
+#[derive(Clone, Debug)]
+pub struct FindMax {
+    /// The name of the place in the command.
+    pub name: String,
+    /// The card, as its driver calls it.
+    pub card: String,
+    /// What is limited: "on the device" or "reserved".
+    pub what: &'static str,
+    /// How much of it there is.
+    pub limit: Bytes,
+    /// The end of the range.
+    pub highest: u64,
+    /// What came of the search.
+    pub result: FoundValue,
+    /// How long all of it took.
+    pub seconds: f64,
+    /// Whom the script reached outside of its own processes, in all runs.
+    pub reached: Reached,
+}
+
+/// What the answer depends on and nobody computed; of the value that fits, else of any.
+fn depends_on(found: &FoundValue) -> Option<&str> {
+    let of_it = found.runs.iter().find(|it| Some(it.value) == found.found);
+    of_it.or(found.runs.last())?.depends.as_deref()
+}
+
+/// What is true of the answer and easily overlooked.
+fn remarks(found: &FoundValue) -> Vec<String> {
+    let mut res = Vec::new();
+    if found.interrupted {
+        res.push("the search was interrupted; a larger value may fit".to_owned());
+    } else if found.rest_interrupted {
+        res.push(
+            "interrupted after the answer was found: what follows it is not complete".to_owned(),
+        );
+    }
+    if !found.out_of_order.is_empty() {
+        let values: Vec<String> = found.out_of_order.iter().map(u64::to_string).collect();
+        res.push(format!(
+            "memory does not simply grow with the value: {} ran out although {} fits",
+            values.join(", "),
+            found.found.unwrap_or_default(),
+        ));
+    }
+    if let Some(run) = found.runs.iter().find(|run| Some(run.value) == found.found)
+        && run.retries != 0
+    {
+        let easy =
+            found.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
+        let easy = easy.map(|it| it.value).max();
+        res.push(format!(
+            "at {} {}{}",
+            run.value,
+            was_full(run.retries),
+            easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
+        ));
+    }
+    if let (Some(value), Some(it)) = (found.found, found.with_less)
+        && it.holds != found.found
+    {
+        let instead =
+            it.holds.map_or_else(String::new, |it| format!("; {it} gets through with that, too"));
+        res.push(format!(
+            "{value} only just fits: with {} less memory it runs out{instead}. How much PyTorch can give back depends \
+             on where the driver puts each segment",
+            it.less
+        ));
+    }
+    if let Some(step) = found.multiples_of {
+        res.push(format!("only multiples of {step} run, so no other values were tried"));
+    }
+    if let Some((value, Tried::Fails(why))) = &found.above {
+        res.push(format!("{value} is not a question of memory: {why}"));
+    }
+    if let Some(ValueRun { value, tried: Tried::Fails(why), .. }) = found.runs.last()
+        && found.found.is_none()
+    {
+        res.push(format!("{value} does not run: {why}"));
+    }
+    res
+}
+
+/// For people.
+pub fn text(it: &FindMax) -> String {
+    let mut res = String::new();
+    let FindMax { name, card, what, limit, .. } = it;
+    let depends = it.result.depends();
+    let condition = if depends { " if boolean masks find nothing" } else { "" };
+    let fits = format!("fits {limit} {what} ({card}){condition}");
+    if depends {
+        res += "IT DEPENDS: ";
+    }
+    let _ = match (it.result.found, &it.result.above) {
+        (None, _) => {
+            writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})")
+        }
+        (Some(found), None) if found == it.highest => {
+            writeln!(res, "{name}={found} {fits}; it is the end of the range")
+        }
+        (Some(found), None) => writeln!(res, "{name}={found} {fits}"),
+        (Some(found), Some((above, _))) => {
+            writeln!(res, "{name}={found} is the largest that {fits}; {above} does not")
+        }
+    };
+    if let Some(all) = &it.result.if_found {
+        let _ = match all.found {
+            _ if !depends => writeln!(res, "if they find everything, it fits, too"),
+            Some(all) => writeln!(res, "if they find everything, {name}={all} is the largest"),
+            None => writeln!(res, "if they find everything, no value of {name} fits"),
+        };
+    }
+    if let Some(run) = it.result.runs.iter().find(|run| Some(run.value) == it.result.found)
+        && let Tried::Fits(peak) = run.tried
+    {
+        let spare = limit.saturating_sub(peak);
+        let _ = writeln!(res, "it takes {peak} {what}, {spare} to spare");
+    }
+    res += &plan::depends(depends_on(&it.result));
+    for remark in remarks(&it.result) {
+        let _ = writeln!(res, "  - {remark}");
+    }
+    let n_runs: usize = it.result.by_remedies.iter().skip(1).map(|it| it.n_runs).sum();
+    table(&mut res, it);
+    let n_if_found = it.result.if_found.as_ref().map_or(0, |it| it.runs.len());
+    let n_runs = it.result.runs.len() + n_if_found + n_runs;
+    let _ = writeln!(res, "{}", effort(n_runs as u64, it.seconds));
+    res + &plan::whom(&it.reached)
+}
+
+/// One line for each set of remedies.
+fn table(res: &mut String, it: &FindMax) {
+    let Some(plain) = it.result.by_remedies.first() else { return };
+    let name = &it.name;
+    let width = name.chars().count().max(6);
+    let (limited, each) = (it.what, format!("per {name}"));
+    let each_width = each.chars().count().max(8);
+    let _ = writeln!(
+        res,
+        "\n  {name:>width$}  {limited:>13}  {:>16}  {each:>each_width$}  {:<20} with",
+        "step time", "numbers"
+    );
+    for row in &it.result.by_remedies {
+        let value = row.found.map_or_else(|| "none".to_owned(), |it| it.to_string());
+        let peak = row.peak.filter(|_| row.found.is_some());
+        let peak = peak.map(|peak| if limited == "reserved" { peak.reserved } else { peak.device });
+        let peak = peak.map_or_else(String::new, |it| it.to_string());
+        let is_plain = std::ptr::eq(row, plain);
+        let time = match row.time {
+            Some(it) => it.to_string(),
+            None if is_plain => "1.00x".to_owned(),
+            None => "not counted".to_owned(),
+        };
+        let per = per_value(row, plain).map_or_else(String::new, |it| format!("{it:.2}x"));
+        let numbers = row.plan.numbers().shown();
+        let _ = writeln!(
+            res,
+            "  {value:>width$}  {peak:>13}  {time:>16}  {per:>each_width$}  {numbers:<20} {}",
+            row.plan.shown()
+        );
+    }
+    let _ = writeln!(
+        res,
+        "step times are estimates against the first line; `plimsoll fit` with a value finds the cheapest plan for it\n"
+    );
+}
+
+/// A step's time divided by the value, against that of `plain`.
+fn per_value(row: &WithRemedies, plain: &WithRemedies) -> Option<f64> {
+    let estimate = if std::ptr::eq(row, plain) { 1.0 } else { row.time?.estimate };
+    let number = |it: Option<u64>| Some(f64::from(u32::try_from(it?).ok()?));
+    Some(estimate * number(plain.found)? / number(row.found)?)
+}
+
+/// For programs: one JSON object.
+pub fn json(it: &FindMax) -> String {
+    let outcome = |tried: &Tried| match tried {
+        Tried::Fits(_) => "fits",
+        Tried::TooMuch => "out_of_memory",
+        Tried::Fails(_) => "failed",
+    };
+    let tried = |run: &ValueRun| {
+        let peak = run.peak;
+        json!({
+            "value": run.value,
+            "outcome": outcome(&run.tried),
+            "reason": match &run.tried { Tried::Fails(why) => Some(why), _ => None },
+            "peak_allocated_bytes": peak.map(|it| it.allocated.0),
+            "peak_reserved_bytes": peak.map(|it| it.reserved.0),
+            "peak_device_bytes": peak.map(|it| it.device.0),
+            "retries": run.retries,
+            "seconds": run.seconds,
+        })
+    };
+    let all_tried = |runs: &[ValueRun]| runs.iter().map(tried).collect::<Vec<_>>();
+    let by_remedies = it.result.by_remedies.iter().map(|row| {
+        json!({
+            "remedies": row.plan.remedies.iter().map(plimsoll_core::plan::Remedy::shown).collect::<Vec<_>>(),
+            "found": row.found,
+            "peak_allocated_bytes": row.peak.map(|it| it.allocated.0),
+            "peak_reserved_bytes": row.peak.map(|it| it.reserved.0),
+            "peak_device_bytes": row.peak.map(|it| it.device.0),
+            "numbers": row.plan.numbers().shown(),
+            "time_factor": row.time.map(|it| it.estimate),
+            "time_factor_range": row.time.map(|it| [it.low, it.high]),
+            "time_factor_per_value": it.result.by_remedies.first().and_then(|plain| per_value(row, plain)),
+            "runs": row.n_runs,
+        })
+    });
+    let by_remedies: Vec<Value> = by_remedies.collect();
+    let name = it.name.clone();
+    let above = it
+        .result
+        .above
+        .as_ref()
+        .map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
+    let named = |value: u64| Value::from_iter([(name.clone(), Value::from(value))]);
+    let found = it.result.found.map(named);
+    let res = json!({
+        "version": VERSION,
+        "found": found,
+        "next": above,
+        "with_less": it.result.with_less.map(|it| json!({ "less_bytes": it.less.0, "holds": it.holds })),
+        "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
+        "gpu": it.card,
+        "depends_on": depends_on(&it.result),
+        "runs": it.result.runs.len(),
+        "seconds": it.seconds,
+        "connections": wire::connections(&it.reached),
+        "interrupted": it.result.interrupted || it.result.rest_interrupted,
+        "if_everything_is_found": it.result.if_found.as_ref().map(|it| json!({
+            "found": it.found.map(named),
+            "tried": all_tried(&it.runs),
+        })),
+        "tried": all_tried(&it.result.runs),
+        "by_remedies": by_remedies,
+        "notes": remarks(&it.result),
+    });
+    format!("{res:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::WithLess;
+
+    #[test]
+    fn a_value_that_only_just_fits_says_which_one_has_room() {
+        let run = |value, tried, retries| ValueRun {
+            value,
+            tried,
+            peak: None,
+            retries,
+            seconds: 1.0,
+            depends: None,
+            ends: Vec::new(),
+        };
+        let mut it = FindMax {
+            name: "batch".to_owned(),
+            card: "NVIDIA H200".to_owned(),
+            what: "reserved",
+            limit: Bytes::gib(8),
+            highest: 2048,
+            result: FoundValue {
+                found: Some(26),
+                above: Some((27, Tried::TooMuch)),
+                out_of_order: Vec::new(),
+                multiples_of: None,
+                with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
+                by_remedies: Vec::new(),
+                if_found: None,
+                interrupted: false,
+                rest_interrupted: false,
+                runs: vec![
+                    run(27, Tried::TooMuch, 55),
+                    run(24, Tried::Fits(Bytes::mib(7_600)), 0),
+                    run(26, Tried::Fits(Bytes::mib(8_104)), 2),
+                ],
+            },
+            seconds: 3.0,
+            reached: Reached::default(),
+        };
+        expect_test::expect![[r"
+            batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not
+            it takes 7.91 GiB reserved, 88.0 MiB to spare
+              - at 26 the allocator was full 2 times, gave its free memory back and went on: it runs, but slower; 24 ran without that
+              - 26 only just fits: with 102.0 MiB less memory it runs out; 25 gets through with that, too. How much PyTorch can give back depends on where the driver puts each segment
+            your script was started 3 times, in 3.0 s
+        "]]
+        .assert_eq(&text(&it));
+        it.result.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });
+        assert!(!text(&it).contains("only just"), "it has room");
+    }
+}

@@ -1,0 +1,4 @@
+//! What a search found, for people and for programs. Nothing is computed here.
+
+pub mod largest;
+pub mod plan;

@@ -1,0 +1,793 @@
+//! What `plimsoll fit` proposes, for people and for programs.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use plimsoll_core::{
+    codes::FitCode,
+    explanation::origin_words,
+    plan::{Remedy, find},
+    prediction::{Category, LineShare},
+    recording::Reached,
+    units::Bytes,
+    views::{explain_wire, style, wire},
+};
+use serde_json::json;
+
+use crate::{
+    change::{Change, Places, change},
+    search::{Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Left, Measured, Seen, Tried},
+};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+/// A share of one in so many is not named.
+const SMALL_SHARE: u64 = 50;
+/// A line with less than one part in so many is not named,
+const LARGE_SHARE: u64 = 10;
+/// and of the others so many.
+const MOST_LINES: usize = 4;
+
+/// What is said beside what was found.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// The card, as its driver calls it.
+    pub card: String,
+    /// What is limited: "on the device" or "reserved".
+    pub what: &'static str,
+    /// How much of it there is.
+    pub limit: Bytes,
+    /// How to run the best one.
+    pub run_line: String,
+    /// The command that makes the part of the change which is certain.
+    pub patch_line: String,
+    /// Runs on the phantom.
+    pub runs: u64,
+    /// How long all of it took.
+    pub seconds: f64,
+    /// Whom the script reached outside of its own processes, in all runs.
+    pub reached: Reached,
+    /// The device that steps were measured on, as its driver calls it; none if nobody asked for that.
+    pub measured_on: Option<String>,
+}
+
+/// What came of a search, with what a person would change for it.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    found: Found,
+    beside: Beside,
+    /// What a person would change for the best plan instead.
+    change: Change,
+    /// What does the same in the switches of the script's own framework.
+    recipes: Vec<Shown>,
+}
+
+/// A recipe that ran and fits.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    tried: Tried,
+    /// Its lines, as in `train.py:31: TrainingArguments(bf16=True)`.
+    lines: Vec<String>,
+    /// For `patch -p0`.
+    diff: String,
+}
+
+impl Shown {
+    /// Of one; names of files are relative to `folder`.
+    pub fn of(tried: &Tried, places: &Places, folder: &str) -> Shown {
+        let inside = |it: &str| Some(it.strip_prefix(folder)?.strip_prefix('/')?.to_owned());
+        let name = |it: &str| inside(it).unwrap_or_else(|| it.to_owned());
+        let line = |it: &crate::change::Line| format!("{}:{}: {}", name(&it.file), it.line, it.has);
+        let lines = tried.recipe.lines.iter().map(line).collect();
+        Shown { lines, diff: tried.recipe.diff(places, folder), tried: tried.clone() }
+    }
+}
+
+/// For people: what was not seen, above all.
+fn shown(seen: &Seen) -> String {
+    let steps = match seen {
+        Seen { trains_nothing: true, steps: 1, .. } => "1 call of a model".to_owned(),
+        Seen { trains_nothing: true, steps, .. } => format!("{steps} calls of a model"),
+        Seen { steps: 1, .. } => "1 training step".to_owned(),
+        Seen { steps, .. } => format!("{steps} training steps"),
+    };
+    match seen {
+        // That was said first.
+        Seen { failed: Some(Failed { was_hurried: false, .. }), .. } => format!("seen: {steps}"),
+        Seen { trains_nothing: true, until_exit: false, .. } => {
+            format!(
+                "seen: {steps}; what comes later is not, --until-exit runs the script to its end"
+            )
+        }
+        Seen { until_exit: true, .. } => format!("seen to its end: {steps}"),
+        Seen { evaluation: true, .. } => format!(
+            "seen: {steps} and an evaluation; what comes later is not, --until-exit runs the script to its end"
+        ),
+        Seen { .. } => format!(
+            "seen: {steps} and no evaluation; a validation or larger batches that come later are not, --until-exit \
+             runs the script to its end"
+        ),
+    }
+}
+
+/// What the search cost; whoever's script does something outside of its files wants to know how often it did.
+pub(super) fn effort(runs: u64, seconds: f64) -> String {
+    format!("your script was started {}, in {seconds:.1} s", times(runs))
+}
+
+/// A run that got through because the allocator gave back what it kept, so many times.
+pub(super) fn was_full(retries: u64) -> String {
+    let times = times(retries);
+    format!(
+        "the allocator was full {times}, gave its free memory back and went on: it runs, but slower"
+    )
+}
+
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
+/// What an answer depends on and nobody computed, with how to give it: a line, or nothing.
+pub(super) fn depends(sentence: Option<&str>) -> String {
+    let line = |it| {
+        format!("! {it}; --assume gives them, `plimsoll predict` with the same command says how\n")
+    };
+    sentence.map_or_else(String::new, line)
+}
+
+/// That the script fails in a later step, and so nothing after that was seen: a line, or nothing.
+fn failed(seen: &Seen) -> String {
+    let Some(Failed { why, was_hurried }) = &seen.failed else { return String::new() };
+    if *was_hurried {
+        format!(
+            "! {why}. An epoch may have been ended early before that, to see what comes after one; not every loop bears that\n"
+        )
+    } else {
+        format!("! {why}; nothing was seen of what comes after that\n")
+    }
+}
+
+/// What it comes to where masks of values that nobody computed find everything: a line, or nothing.
+fn if_found(it: &Proposal) -> String {
+    let is = if it.found.plans.is_empty() { "it" } else { "the first plan" };
+    match it.found.if_found() {
+        None => String::new(),
+        Some(IfFound::Needs(bytes)) => {
+            format!("! if boolean masks find everything, {is} needs {bytes}, and fits\n")
+        }
+        Some(IfFound::RunsOut) => format!(
+            "! if boolean masks find everything, {is} runs out of memory; --assume nonzero=SHARE, such as 0.25, says \
+             how much they find\n"
+        ),
+    }
+}
+
+impl Proposal {
+    /// Of what was `found`; names of files are relative to `folder`.
+    pub fn new(found: Found, beside: Beside, folder: &str) -> Proposal {
+        let best = found.plans.first();
+        let change = best.map(|it| change(&it.plan, &found.places, folder)).unwrap_or_default();
+        let recipes = found.recipes.iter().map(|it| Shown::of(it, &found.places, folder)).collect();
+        Proposal { found, beside, change, recipes }
+    }
+
+    /// What was found.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The part of the change in the script that is certain, for `patch -p0`.
+    pub fn diff(&self) -> &str {
+        &self.change.diff
+    }
+}
+
+/// Measured or estimated, for a table.
+fn step_time(row: &Candidate) -> String {
+    match (row.measured, row.time) {
+        (Some(Measured { factor: Some(factor), .. }), _) => format!("{factor:.2}x measured"),
+        (Some(it), _) => format!("{:.4} s", it.seconds),
+        (None, Some(it)) => it.to_string(),
+        (None, None) => "not counted".to_owned(),
+    }
+}
+
+/// For people.
+pub fn text(it: &Proposal) -> String {
+    report(it) + &whom(&it.beside.reached)
+}
+
+/// A line about whom the script reached, if it reached somebody.
+pub(super) fn whom(reached: &Reached) -> String {
+    reached.sentence().map(|it| it + "\n").unwrap_or_default()
+}
+
+fn report(it: &Proposal) -> String {
+    let mut res = String::new();
+    let (Beside { card, what, limit, .. }, as_it_is) = (&it.beside, &it.found.plain);
+    if it.found.plain.fits {
+        let spare = limit.saturating_sub(as_it_is.needs);
+        let _ = writeln!(
+            res,
+            "FITS as it is{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
+             no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
+             To have its first step on the GPU compared with this run:\n    {}",
+            match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
+                (true, _) => " if boolean masks find nothing",
+                (false, true) => " until it fails",
+                (false, false) => "",
+            },
+            as_it_is.needs,
+            failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
+            shown(&it.found.seen),
+            it.beside.run_line,
+        );
+        if let Some(sentence) = measured(it) {
+            let _ = writeln!(res, "\n{sentence}");
+        }
+        advice(&mut res, &it.found.advice);
+        return res;
+    }
+    if let Some(Grows { growth, runs_out_at }) = &it.found.grows {
+        let at = growth.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+        let (per_step, one) = (growth.per_step, growth.counted.one());
+        let _ = writeln!(
+            res,
+            "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
+             no plan mends that. Have the script let go of what it keeps there, then fit again; `plimsoll predict` with the \
+             same command says what it is\nseen: {}\n{}",
+            style::grouped(*runs_out_at),
+            growth.counted.times(growth.seen),
+            effort(it.beside.runs, it.beside.seconds),
+        );
+        return res;
+    }
+    let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    if let Some(n) = it.found.retries {
+        let _ = writeln!(res, "on the card itself {}", was_full(n));
+    }
+    res += &failed(&it.found.seen);
+    res += &depends(it.found.depends());
+    let Some(best) = it.found.plans.first() else {
+        let headline = match (it.recipes.first(), it.found.interrupted) {
+            (Some(first), _) => format!(
+                "FITS by a switch of {} in your script: {}. No plan that changes nothing there was found, so none is \
+                 written",
+                first.tried.recipe.framework, first.tried.needs
+            ),
+            (None, _) if it.found.retries.is_some() => {
+                "FITS as it is, in that way; no plan that avoids that was found".to_owned()
+            }
+            (None, true) => "INTERRUPTED before anything that fits was found".to_owned(),
+            (None, false) => {
+                "DOES NOT FIT with any combination of remedies that was tried".to_owned()
+            }
+        };
+        let _ = writeln!(res, "{headline}");
+        if it.found.retries.is_some() && it.recipes.is_empty() {
+            let _ = writeln!(res, "{}", shown(&it.found.seen));
+        }
+        if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
+            let over = row.needs.saturating_sub(*limit);
+            let plan = row.plan.shown();
+            let _ = writeln!(res, "nearest: {plan} needs {}, {over} more than there is", row.needs);
+            left(&mut res, &it.found.left);
+            left_at(&mut res, &it.found.left, left_lines(&it.found));
+        }
+        recipes(&mut res, "The change", &it.recipes);
+        advice(&mut res, &it.found.advice);
+        let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
+        return res;
+    };
+    let _ = writeln!(
+        res,
+        "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
+        "needs", "spare", "step time", "numbers"
+    );
+    for row in &it.found.plans {
+        let spare = limit.saturating_sub(row.needs);
+        let time = step_time(row);
+        let (needs, spare) = (row.needs.to_string(), spare.to_string());
+        let numbers = row.numbers.shown();
+        let _ = writeln!(
+            res,
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}",
+            row.plan.shown()
+        );
+    }
+    res += &if_found(it);
+    if let Some(sentence) = measured(it) {
+        let _ = writeln!(res, "\n{sentence}");
+    }
+    let _ = writeln!(res, "\n{}", shown(&it.found.seen));
+    let _ =
+        writeln!(res, "\nThe first one, without touching the script:\n    {}", it.beside.run_line);
+    if !it.change.diff.is_empty() {
+        let _ = writeln!(res, "\nOr in the script ({}):", it.beside.patch_line);
+        for line in it.change.diff.lines() {
+            let _ = writeln!(res, "    {line}");
+        }
+    }
+    let by_hand = |remedy: &&Remedy| it.change.by_hand.contains(&remedy.id);
+    for (i, remedy) in best.plan.remedies.iter().filter(by_hand).enumerate() {
+        let Some(kind) = find(remedy.id) else { continue };
+        if i == 0 {
+            let also = if it.change.diff.is_empty() { "Or" } else { "And" };
+            let _ = writeln!(res, "\n{also} by hand:");
+        }
+        let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
+        for line in remedy.snippet().lines() {
+            let _ = writeln!(res, "      {line}");
+        }
+    }
+    recipes(&mut res, "Or", &it.recipes);
+    advice(&mut res, &it.found.advice);
+    if it.found.interrupted {
+        let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
+    }
+    let _ = write!(res, "\n{}", effort(it.beside.runs, it.beside.seconds));
+    let is_rough = |it: &Candidate| it.time.is_some_and(|it| it.high.is_infinite());
+    let estimated = if it.beside.measured_on.is_some() {
+        ""
+    } else if it.found.plans.iter().any(is_rough) {
+        "; the script is compiled, and its step times are rough: seven that we measured took 0.4 to 2.5 times what was told (on a machine with the GPU, --measure measures them)"
+    } else {
+        "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
+    };
+    let _ = writeln!(res, "{estimated}");
+    res
+}
+
+/// What was measured, and where, in a sentence.
+fn measured(it: &Proposal) -> Option<String> {
+    let device = it.beside.measured_on.as_ref()?;
+    let on = if *device == it.beside.card {
+        String::new()
+    } else {
+        format!(", not on {}", it.beside.card)
+    };
+    let plain = match it.found.plain.measured {
+        Some(Measured { seconds, low, high, .. }) => format!(
+            "a step of the script as it is takes {seconds:.4} s (four fifths take {low:.4} to {high:.4} s)"
+        ),
+        None if it.found.plans.iter().any(|it| it.measured.is_some()) => {
+            "the script as it is was not measured: it needs more than is free there".to_owned()
+        }
+        None => return Some(format!("Nothing could be measured on {device}.")),
+    };
+    Some(format!("Measured on {device}{on}; {plain}."))
+}
+
+fn recipes(res: &mut String, also: &str, all: &[Shown]) {
+    let Some(first) = all.first() else { return };
+    let of = first.tried.recipe.framework;
+    let _ = writeln!(
+        res,
+        "\n{also} in the switches of {of}. Each of these ran on the phantom and fits:"
+    );
+    for it in all {
+        let words = &it.tried.recipe.words;
+        let words = (!words.is_empty()).then(|| format!("in the command: {}", words.join(" ")));
+        let lines: Vec<String> = it.lines.iter().cloned().chain(words).collect();
+        let (needs, numbers) = (it.tried.needs.to_string(), it.tried.recipe.numbers.shown());
+        let _ =
+            writeln!(res, "  {needs:>10}  {numbers:<20} {}", lines.join(&format!("\n{:34}", "")));
+    }
+    for line in first.diff.lines() {
+        let _ = writeln!(res, "    {line}");
+    }
+}
+
+fn advice(res: &mut String, all: &[Advice]) {
+    for (i, it) in all.iter().enumerate() {
+        if i == 0 {
+            let _ =
+                writeln!(res, "\nAnother training, which only you can choose; run on the phantom:");
+        }
+        let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
+        let what = what.collect::<Vec<_>>().join(", ");
+        let fits = if it.fits { ", fits" } else { "" };
+        let _ = writeln!(
+            res,
+            "  {:>10}  {what}{fits} (docs/remedies/{}.md)",
+            it.needs.to_string(),
+            it.ids[0]
+        );
+    }
+}
+
+/// What is left where nothing fits, and what was tried against it, for people.
+fn left(res: &mut String, all: &[Left]) {
+    let outside = [Category::Context, Category::Other];
+    let inside = || all.iter().filter(|it| !outside.contains(&it.category));
+    let sum: u64 = inside().map(|it| it.bytes.0).sum();
+    let large: Vec<&Left> =
+        inside().filter(|it| sum / SMALL_SHARE <= it.bytes.0 && it.bytes.0 != 0).collect();
+    if large.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        res,
+        "What it holds at its peak, and what could make that smaller. --allow tries what was not tried here:\n  {:>10}  \
+         {:>10}  of what",
+        "nearest", "as it is"
+    );
+    for it in large {
+        let with = |fate| {
+            let ids = it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0);
+            ids.collect::<Vec<_>>().join(", ")
+        };
+        let fates = [
+            ("has ", with(Fate::InIt)),
+            ("tried: ", with(Fate::Tried)),
+            ("not for this script: ", with(Fate::Unsuited)),
+            ("not tried: ", with(Fate::NotTried)),
+        ];
+        let fates: Vec<String> = fates
+            .iter()
+            .filter(|(_, ids)| !ids.is_empty())
+            .map(|(word, ids)| format!("{word}{ids}"))
+            .collect();
+        let said =
+            if fates.is_empty() { "no remedy is for this".to_owned() } else { fates.join("; ") };
+        let (bytes, as_it_is) = (it.bytes.to_string(), it.as_it_is.to_string());
+        let _ = writeln!(res, "  {bytes:>10}  {as_it_is:>10}  {:<16} {said}", it.category.name());
+    }
+}
+
+/// The lines that hold most of what came nearest, the largest first.
+fn left_lines(found: &Found) -> &[LineShare] {
+    found.closest.as_ref().map_or(&[], |it| &it.took.lines)
+}
+
+/// Which lines hold that, for people: those that matter.
+fn left_at(res: &mut String, left: &[Left], lines: &[LineShare]) {
+    let sum: u64 = left.iter().map(|it| it.bytes.0).sum();
+    let large = lines.iter().filter(|it| it.bytes.0 != 0 && sum / LARGE_SHARE <= it.bytes.0);
+    let large: Vec<&LineShare> = large.take(MOST_LINES).collect();
+    if large.is_empty() {
+        return;
+    }
+    let _ = writeln!(res, "By line of your code, in the nearest:");
+    for it in large {
+        let (bytes, of) = (it.bytes.to_string(), it.category.name());
+        let _ = writeln!(res, "  {bytes:>10}  {} ({of})", origin_words(&it.at));
+    }
+}
+
+/// The lines at the head of the plan's file.
+pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
+    let time = match (row.measured.and_then(|it| it.factor), row.time) {
+        (Some(factor), _) => format!(", {factor:.2} times the step time (measured)"),
+        (None, Some(it)) => format!(
+            ", about {:.2} times the step time (estimated; {})",
+            it.estimate,
+            it.range_in_words()
+        ),
+        (None, None) => String::new(),
+    };
+    let without = if it.found.plain.fits {
+        "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
+    } else {
+        format!("Without it the script takes {} of the device.", it.found.plain.took.peak.device)
+    };
+    let mut res = vec![
+        format!(
+            "Made by `plimsoll fit` for {} with {} {}.",
+            it.beside.card, it.beside.limit, it.beside.what
+        ),
+        format!(
+            "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
+            row.took.peak.allocated, row.took.peak.reserved, row.took.peak.device
+        ),
+    ];
+    res.extend(it.found.if_found().map(|it| match it {
+        IfFound::Needs(bytes) => format!(
+            "That is with boolean masks that find nothing; if they find everything, it needs {bytes}."
+        ),
+        IfFound::RunsOut => {
+            "That is with boolean masks that find nothing; if they find everything, it runs out of memory."
+                .to_owned()
+        }
+    }));
+    res.push(without);
+    res.push(format!("    {}", it.beside.run_line));
+    res
+}
+
+/// For programs: one JSON object.
+pub fn json(it: &Proposal) -> String {
+    let row = |row: &Candidate| {
+        let remedies: serde_json::Value = serde_json::Value::from(
+            row.plan.remedies.iter().map(|it| it.shown()).collect::<Vec<_>>(),
+        );
+        json!({
+            "remedies": remedies,
+            "peak_allocated_bytes": row.took.peak.allocated.0,
+            "peak_reserved_bytes": row.took.peak.reserved.0,
+            "peak_device_bytes": row.took.peak.device.0,
+            "at_peak_bytes": row.took.held.iter().map(|it| (it.category.name(), it.bytes.0)).collect::<BTreeMap<_, _>>(),
+            "needs_bytes": row.needs.0,
+            "spare_bytes": it.beside.limit.saturating_sub(row.needs).0,
+            "numbers": row.numbers.shown(),
+            "time_factor": row.time.map(|it| it.estimate),
+            "time_factor_range": row.time.map(|it| [it.low, it.high]),
+            "measured": row.measured.map(|it| json!({
+                "step_seconds": it.seconds,
+                "step_seconds_range": [it.low, it.high],
+                "time_factor": it.factor,
+            })),
+        })
+    };
+    let outcome = match (it.found.plain.fits, it.found.plans.is_empty(), it.found.interrupted) {
+        (false, true, _) if !it.recipes.is_empty() => FitCode::FitsWithRecipe,
+        _ if it.found.grows.is_some() => FitCode::Grows,
+        _ if it.found.runs_out_if_found() => FitCode::Depends,
+        _ if it.found.fails_by_itself() => FitCode::ScriptFailed,
+        (true, ..) => FitCode::Fits,
+        (false, true, _) if it.found.retries.is_some() => FitCode::Fits,
+        (false, false, _) => FitCode::FitsWithPlan,
+        (false, true, true) => FitCode::Interrupted,
+        (false, true, false) => FitCode::DoesNotFit,
+    };
+    let res = json!({
+        "version": VERSION,
+        "outcome": outcome.word(),
+        "gpu": it.beside.card,
+        "limit": { "what": if it.beside.what == "reserved" { "reserved" } else { "device" }, "bytes": it.beside.limit.0 },
+        "as_it_is": row(&it.found.plain),
+        "as_it_is_retries": it.found.retries,
+        "depends_on": it.found.depends(),
+        "if_everything_is_found": it.found.if_found().map(|it| match it {
+            IfFound::Needs(bytes) => json!({ "fits": true, "needs_bytes": bytes.0 }),
+            IfFound::RunsOut => json!({ "fits": false, "needs_bytes": null }),
+        }),
+        "plans": it.found.plans.iter().map(row).collect::<Vec<_>>(),
+        "advice": it.found.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
+        "recipes": it.recipes.iter().map(|it| json!({
+            "framework": it.tried.recipe.framework,
+            "lines": it.lines,
+            "arguments": it.tried.recipe.words,
+            "diff": it.diff,
+            "needs_bytes": it.tried.needs.0,
+            "numbers": it.tried.recipe.numbers.shown(),
+        })).collect::<Vec<_>>(),
+        "growth_bytes_per_step": it.found.grows.as_ref().map(|it| it.growth.per_step.0),
+        "growth_at": it.found.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
+        "runs_out_at_step": it.found.grows.as_ref().map(|it| it.runs_out_at),
+        "closest": it.found.closest.as_ref().map(row),
+        "left": it.found.left.iter().map(|it| {
+            let with = |fate| it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
+            json!({
+                "category": it.category.name(),
+                "bytes": it.bytes.0,
+                "as_it_is_bytes": it.as_it_is.0,
+                "in_it": with(Fate::InIt),
+                "tried": with(Fate::Tried),
+                "unsuited": with(Fate::Unsuited),
+                "not_tried": with(Fate::NotTried),
+            })
+        }).collect::<Vec<_>>(),
+        "left_at": left_lines(&it.found).iter().map(wire::LineWire::from).collect::<Vec<_>>(),
+        "run": it.beside.run_line,
+        "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
+        "runs": it.beside.runs,
+        "seconds": it.beside.seconds,
+        "connections": wire::connections(&it.beside.reached),
+        "interrupted": it.found.interrupted,
+        "measured_on": it.beside.measured_on,
+        "seen": { "steps": it.found.seen.steps, "evaluation": it.found.seen.evaluation, "until_exit": it.found.seen.until_exit,
+            "failed": it.found.seen.failed.as_ref().map(|it| json!({ "why": it.why, "epochs_cut": it.was_hurried })),
+        },
+    });
+    format!("{res:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use plimsoll_core::{
+        plan::{Numbers, Plan},
+        prediction::Origin,
+        recording::CodeLine,
+    };
+
+    use super::*;
+    use crate::{change::Recipe, cost::Factor};
+
+    fn row(plan: Plan, measured: Option<Measured>) -> Candidate {
+        let mut it = Candidate::not_run(plan, Numbers::Same);
+        it.time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
+        (it.needs, it.measured) = (Bytes::gib(20), measured);
+        it
+    }
+
+    fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {
+        let mut plain = row(Plan::default(), as_it_is);
+        plain.fits = false;
+        let mut found = Found::as_it_is(plain, Seen::default(), None);
+        found.plans = vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)];
+        let beside = Beside {
+            card: "NVIDIA L4".to_owned(),
+            what: "on the device",
+            limit: Bytes::gib(22),
+            run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
+            patch_line: String::new(),
+            runs: 9,
+            seconds: 20.0,
+            reached: Reached::default(),
+            measured_on: of_plan.map(|_| "NVIDIA H200".to_owned()),
+        };
+        Proposal::new(found, beside, "/me")
+    }
+
+    #[test]
+    fn what_was_measured_takes_the_place_of_the_estimate() {
+        let step = |seconds: f64, factor| Measured {
+            seconds,
+            low: seconds * 0.9,
+            high: seconds * 1.1,
+            factor,
+        };
+        let estimated = text(&proposal(None, None));
+        assert!(estimated.contains("1.40x (1.10-1.80)"), "{estimated}");
+        assert!(estimated.contains("step times are estimates"), "{estimated}");
+
+        let measured = proposal(Some(step(0.1, Some(1.0))), Some(step(0.13, Some(1.3))));
+        let shown = text(&measured);
+        assert!(shown.contains("1.30x measured"), "{shown}");
+        assert!(
+            shown.contains(
+                "Measured on NVIDIA H200, not on NVIDIA L4; a step of the script as it is takes 0.1000 s (four fifths \
+                 take 0.0900 to 0.1100 s)."
+            ),
+            "{shown}"
+        );
+        assert!(!shown.contains("estimates"), "{shown}");
+        let head = file_head(&measured, &measured.found.plans[0]).join("\n");
+        assert!(head.contains(", 1.30 times the step time (measured)"), "{head}");
+
+        // The script as it is did not fit there.
+        let shown = text(&proposal(None, Some(step(0.13, None))));
+        assert!(shown.contains("0.1300 s"), "{shown}");
+        assert!(shown.contains("it needs more than is free there"), "{shown}");
+    }
+
+    #[test]
+    fn that_the_script_fails_later_is_said_first() {
+        let failed =
+            |was_hurried| Failed { why: "the script raised KeyError".to_owned(), was_hurried };
+        let mut it = proposal(None, None);
+        it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            ! the script raised KeyError; nothing was seen of what comes after that"#]]
+        .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
+        assert!(it.found.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
+        it.found.seen.failed = Some(failed(true));
+        expect!["! the script raised KeyError. An epoch may have been ended early before that, to see what comes after one; not every loop bears that"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
+        assert!(!it.found.fails_by_itself());
+    }
+
+    fn held(
+        category: Category,
+        left: u64,
+        as_it_is: u64,
+        remedies: Vec<(&'static str, Fate)>,
+    ) -> Left {
+        let (bytes, as_it_is) = (Bytes::mib(left), Bytes::mib(as_it_is));
+        Left { category, bytes, as_it_is, remedies }
+    }
+
+    fn line(file: &str, line: u32) -> Origin {
+        let (file, function, text) = (file.to_owned(), "<module>".to_owned(), String::new());
+        Origin::Line(CodeLine { file, line, function, text })
+    }
+
+    fn share(at: Origin, mib: u64, category: Category) -> LineShare {
+        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category }
+    }
+
+    #[test]
+    fn where_nothing_fits_what_is_left_and_what_was_tried_are_said() {
+        let offload = ("parameter-offload", Fate::Tried);
+        let mut nearest = row(Plan::of(vec![Remedy::plain("checkpoint")]), None);
+        nearest.needs = Bytes::gib(24);
+        nearest.took.lines = vec![
+            share(line("/me/train.py", 14), 15_000, Category::Parameters),
+            share(Origin::Backward, 5_000, Category::Activations),
+            share(Origin::NoStack, 600, Category::Inputs),
+        ];
+        let mut it = proposal(None, None);
+        it.found.plans.clear();
+        it.found.closest = Some(nearest);
+        it.found.left = vec![
+            held(
+                Category::Parameters,
+                15_000,
+                15_000,
+                vec![offload, ("pure-bf16", Fate::NotTried)],
+            ),
+            held(
+                Category::Activations,
+                8_000,
+                30_000,
+                vec![("checkpoint", Fate::InIt), ("attention", Fate::Unsuited)],
+            ),
+            held(Category::Inputs, 600, 600, Vec::new()),
+            held(Category::Gradients, 1, 1, Vec::new()),
+        ];
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            DOES NOT FIT with any combination of remedies that was tried
+            nearest: checkpoint needs 24.00 GiB, 2.00 GiB more than there is
+            What it holds at its peak, and what could make that smaller. --allow tries what was not tried here:
+                 nearest    as it is  of what
+               14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
+                7.81 GiB   29.30 GiB  activations      has checkpoint; not for this script: attention
+               600.0 MiB   600.0 MiB  inputs           no remedy is for this
+            By line of your code, in the nearest:
+               14.65 GiB  train.py:14 (parameters)
+                4.88 GiB  backward (activations)
+            your script was started 9 times, in 20.0 s
+        "#]]
+        .assert_eq(&text(&it));
+        let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
+        assert_eq!(json["outcome"], "does_not_fit");
+        assert_eq!(json["left"][0]["not_tried"], json!(["pure-bf16"]));
+        assert_eq!(json["left_at"][0]["line"], 14);
+    }
+
+    #[test]
+    fn what_gets_through_by_giving_memory_back_fits_and_that_is_said() {
+        let with = |plans| {
+            let mut it = proposal(None, None);
+            (it.found.retries, it.found.plans) = (Some(14), plans);
+            it
+        };
+        let lines = |it: &Proposal| {
+            let text = text(it);
+            let outcome = json(it).lines().find(|it| it.contains("outcome")).map(str::to_owned);
+            text.lines().take(3).collect::<Vec<_>>().join("\n")
+                + "\n"
+                + &outcome.unwrap_or_default()
+        };
+        let found = proposal(None, None).found.plans;
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
+
+              "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
+            FITS as it is, in that way; no plan that avoids that was found
+              "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
+    }
+
+    #[test]
+    fn a_switch_that_fits_is_an_answer() {
+        let line = crate::change::Line {
+            file: "/me/train.py".to_owned(),
+            line: 7,
+            has: "TrainingArguments(bf16=True)".to_owned(),
+        };
+        let mut recipe = Recipe::default();
+        (recipe.framework, recipe.lines) = ("transformers", vec![line]);
+        let tried = Tried { recipe, needs: Bytes::gib(9) };
+        let shown = Shown::of(&tried, &Places::default(), "/me");
+        let mut it = proposal(None, None);
+        it.found.plans.clear();
+        it.recipes = vec![shown];
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            FITS by a switch of transformers in your script: 9.00 GiB. No plan that changes nothing there was found, so none is written
+
+            The change in the switches of transformers. Each of these ran on the phantom and fits:
+                9.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
+            your script was started 9 times, in 20.0 s
+        "#]]
+        .assert_eq(&text(&it));
+        let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
+        assert_eq!(json["outcome"], "fits_with_recipe");
+    }
+}
