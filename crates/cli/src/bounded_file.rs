@@ -19,7 +19,6 @@ pub(crate) const SOURCE: u64 = 4 << 20;
 /// A report as JSON, or a notebook with its pictures.
 pub(crate) const REPORT: u64 = 64 << 20;
 /// What a run has noted since somebody looked.
-#[cfg(feature = "phantom")]
 const AT_ONCE: u64 = 64 << 20;
 /// What a run of ours leaves or makes: a snapshot has some gigabytes at most.
 pub(crate) const RECORDING: u64 = 32 << 30;
@@ -94,7 +93,6 @@ pub(crate) fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The whole lines that were written to a regular file behind `read_to`, which moves on; not more than [`AT_ONCE`] at a time.
-#[cfg(feature = "phantom")]
 pub(crate) fn lines_since(path: &Path, read_to: &mut u64) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
     file.seek(SeekFrom::Start(*read_to))?;
