@@ -59,7 +59,7 @@ fn owned(path: &Path, meta: &fs::Metadata) -> Result<(), String> {
     }
     let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map(|it| it.name);
     let name = name.unwrap_or_else(|| format!("user {owner}"));
-    Err(format!("{} belongs to somebody else ({name})", path.display()))
+    Err(format!("{} belongs to another user ({name})", path.display()))
 }
 
 /// Whether anybody but us and root may write there.
@@ -137,10 +137,10 @@ mod tests {
             return;
         }
         assert!(
-            check(&cache).unwrap_err().ends_with("way/cache belongs to somebody else (user 4711)")
+            check(&cache).unwrap_err().ends_with("way/cache belongs to another user (user 4711)")
         );
         std::os::unix::fs::chown(&cache, Some(0), None).unwrap();
         other(&place.path().join("way")).unwrap();
-        assert!(check(&cache).unwrap_err().ends_with("/way belongs to somebody else (user 4711)"));
+        assert!(check(&cache).unwrap_err().ends_with("/way belongs to another user (user 4711)"));
     }
 }

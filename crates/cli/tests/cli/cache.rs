@@ -135,7 +135,7 @@ fn sessions_of_somebody_else_are_not_used() {
     place.predict(&["true"]);
     let sessions = place.own().join("sessions");
     fs::set_permissions(&sessions, fs::Permissions::from_mode(0o777)).unwrap();
-    place.predict(&["true"]).assert_sentence("sessions in it may be written to by others");
+    place.predict(&["true"]).assert_sentence("sessions in it is writable by others");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn links_and_folders_of_others_in_the_place_of_ours_are_refused() {
     fs::remove_file(place.own()).unwrap();
     fs::create_dir(place.own()).unwrap();
     fs::write(place.own().join("thesis.tex"), "").unwrap();
-    refused("plimsoll-cache in it was not made by plimsoll");
+    refused("plimsoll-cache in it is not plimsoll's");
     assert_eq!(names(&place.own()), ["thesis.tex"]);
     fs::remove_dir_all(place.own()).unwrap();
     place.predict(&["true"]);
@@ -358,7 +358,7 @@ fn predict_in(place: &Place, way: &str, cache: &str, folder: &Path, script: &str
     let mut command = place.plimsoll(&["predict", "--", "sh", "-c", script]);
     command.current_dir(folder).env("PLIMSOLL_CACHE", cache).env("PLIMSOLL_WRITES_WAY", way);
     let ran = Ran::from(command.output().unwrap());
-    let has_way = !ran.stderr.contains("cannot keep what the script writes apart");
+    let has_way = !ran.stderr.contains("cannot separate the script's writes");
     // A kernel without ptrace and seccomp is not one that we know.
     assert!(has_way || way != "traced", "{ran:?}");
     has_way.then_some(ran)

@@ -211,7 +211,7 @@ fn what_the_script_left_running_goes_when_we_are_killed() {
             assert!(!is_running(&pid), "{way}");
         } else {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(text.contains("cannot keep what the script writes apart"), "{way}: {text}");
+            assert!(text.contains("cannot separate the script's writes"), "{way}: {text}");
         }
         assert!(neighbour.try_wait().unwrap().is_none(), "{way}");
         neighbour.kill().unwrap();
