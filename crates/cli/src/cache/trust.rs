@@ -33,9 +33,7 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
         owned(folder, &meta)?;
         if meta.mode() & STICKY == 0 && writable_by_others(&meta) {
             let (shown, who) = (folder.display(), who(&meta));
-            return Err(format!(
-                "{who} may write to {shown}, and put another folder in place of one in it"
-            ));
+            return Err(format!("{who} may write to {shown}, and could replace a folder in it"));
         }
     }
     Ok(())
@@ -112,13 +110,16 @@ mod tests {
         assert_eq!(check(&cache), Ok(()), "below a sticky folder");
         mode(&way, 0o777);
         let why = check(&cache).unwrap_err();
-        assert!(why.contains("everybody may write to ") && why.contains("/way, and put"), "{why}");
+        assert!(
+            why.contains("everybody may write to ") && why.contains("/way, and could replace"),
+            "{why}"
+        );
         mode(&way, 0o1777);
         assert_eq!(check(&cache), Ok(()), "it is ours there");
         mode(&cache, 0o1777);
         assert_eq!(check(&cache), Ok(()), "and so is what is ours in it");
         mode(&cache, 0o777);
-        assert!(check(&cache).unwrap_err().contains("way/cache, and put another folder"));
+        assert!(check(&cache).unwrap_err().contains("way/cache, and could replace a folder"));
         mode(&cache, 0o700);
         symlink(&cache, place.path().join("link")).unwrap();
         assert_eq!(check(&place.path().join("link")), Ok(()));

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CardsArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 /// What stands below the table.
 const FOOT: &str = "
-MEMORY is what the driver lets programs use; CONTEXT is what a training takes of it beside PyTorch.
+MEMORY: the memory that the driver gives to programs. CONTEXT: the part of it that a training process needs outside PyTorch.
 `plimsoll cards NAME` says where the numbers of one card are from, and lists its slices;
 `plimsoll cards laptop` lists those with that word. A part of a card: `a100-80g/3g.40gb` (MIG),
 `a40/12q` (a virtual GPU), `a100-80g/0.5` (a share of the memory). Another card: describe it

@@ -42,8 +42,7 @@ const NARROW: u16 = 60;
 const WIDE: u16 = 100;
 /// What is assumed of masks once a script has failed because they find nothing, and what the report says then.
 const HALF_IS_FOUND: &str = "assumed_nonzero_millionths = 500000\n";
-const MASKS_HALF: &str = "the script failed where boolean masks found nothing, because nobody computed their values. So it \
-     ran again with half of each mask true; give the true share with --assume nonzero=0.25";
+const MASKS_HALF: &str = "the script failed where boolean masks selected nothing, because a phantom computes no values; plimsoll ran it again with half of each mask true. Give the true share with --assume nonzero=0.25";
 /// What the report says of `--cards`.
 const RAN_ON_EACH: &str =
     "the script ran on each card of --cards; the numbers above are those of one";
@@ -53,7 +52,9 @@ const USUAL: u16 = 80;
 pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> {
     // Everything that can be wrong before the run is found before the run.
     if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
-        anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
+        anyhow::bail!(
+            "this process already runs inside plimsoll predict; remove the inner plimsoll command"
+        );
     }
     let given = args.cards.iter().map(|it| cards::find(it)).collect::<Result<Vec<_>, _>>()?;
     let gpu = args.gpu.as_deref().or(args.cards.first().map(String::as_str));
@@ -131,12 +132,12 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         let n = script.ranks.devices(args.gpus);
         match schedulers::request(scheduler.into(), &prediction, n) {
             Some(lines) => out.text(&format!("\n{lines}"))?,
-            None => say("no amount of this card's memory is safe, so there is none to ask for"),
+            None => say("no size of this card's memory is safe, so there is no size to request"),
         }
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };
-        say(&format!("ended {n} {processes} that the script left running"));
+        say(&format!("plimsoll ended {n} remaining {processes} of the script"));
     }
     if args.open {
         super::view::open_recordings(&script.command.name(), recordings, out)?;
@@ -186,8 +187,7 @@ impl Script<'_> {
         }
         if !self.args.quiet {
             say(
-                "the script failed where boolean masks found nothing, because nobody computed their values; running it \
-                 again with half of each mask true",
+                "the script failed where boolean masks selected nothing, because a phantom computes no values; running it again with half of each mask true",
             );
         }
         let second = self.run_once(HALF_IS_FOUND, output)?;
@@ -332,15 +332,14 @@ impl Script<'_> {
 fn interrupted(first: &Prediction, card: &Card) -> anyhow::Error {
     let (needs, on) = (first.peak.device, &card.name);
     anyhow::anyhow!(
-        "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without that run \
-         the answer is not safe"
+        "interrupted during the confirmation run on a phantom {on}; the first run needs {needs}, which is not a safe bound"
     )
 }
 
 /// Where the run on `card` would only have said more.
 fn only_of_its_card(card: &Card) -> Note {
     let text = format!(
-        "interrupted while the script ran again on a phantom {}, so nothing is said of larger cards",
+        "interrupted while the script ran again on a phantom {}; larger cards are unknown",
         card.name
     );
     said(NoteCode::Interrupted, &text)
@@ -355,7 +354,7 @@ fn failed(ended: &Ended) -> bool {
 fn tell_failure(prediction: &mut Prediction, why: String) -> String {
     let mut text = why;
     if prediction.peak.allocated != Bytes::ZERO {
-        text += &format!("; until then it took {} of the GPU", prediction.peak.device);
+        text += &format!("; until then it used {} on the GPU", prediction.peak.device);
     }
     let first = prediction.notes.first();
     match first.filter(|_| prediction.outcome == Outcome::ScriptFailed) {
@@ -373,8 +372,7 @@ fn tell_failure(prediction: &mut Prediction, why: String) -> String {
 fn about_writes(writes: &prediction::Writes) -> Vec<Note> {
     let read_only = writes.read_only.iter().map(|(path, why)| {
         let text = format!(
-            "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
-             write there, run it with --writes through"
+            "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script must write there, use --writes through"
         );
         said(NoteCode::ReadOnly, &text)
     });
@@ -389,17 +387,16 @@ fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
     const SHARED: Bytes = Bytes::mib(32);
     let is_half = total.is_some_and(|it| it.0 / 2 < host.peak.0);
     let much = (MUCH <= host.peak || is_half).then(|| {
-        let of = total.map(|it| format!(" of the {it} that it may have here")).unwrap_or_default();
+        let of = total.map(|it| format!(" of the {it} that this machine allows")).unwrap_or_default();
         let text = format!(
-            "the script took {} of the host's memory (RAM) at most{of}, with all its processes; a real run needs as much",
+            "the script and its processes used up to {} of host memory (RAM){of}; a real run needs as much",
             host.peak
         );
         said(NoteCode::HostMemory, &text)
     });
     let shared = (SHARED <= host.shared).then(|| {
         let text = format!(
-            "its processes shared {} through /dev/shm at most, as DataLoader workers do with batches; a container has \
-             64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)",
+            "its processes used up to {} of /dev/shm, as DataLoader workers do for batches; a container has 64 MiB by default (`docker run --shm-size=8g`)",
             host.shared
         );
         said(NoteCode::HostShared, &text)
@@ -435,11 +432,11 @@ mod tests {
         assert_eq!(codes(2_000, 8, None), [""; 0]);
         let half = codes(2_000, 0, Some(3_000));
         assert!(
-            half[0].contains("took 1.95 GiB of the host's memory (RAM) at most of the 2.93 GiB"),
+            half[0].contains("used up to 1.95 GiB of host memory (RAM) of the 2.93 GiB"),
             "{half:?}"
         );
         assert_eq!(codes(9_000, 0, Some(64_000)).len(), 1);
         let shared = codes(2_000, 410, Some(16_000));
-        assert!(shared[0].contains("shared 410.0 MiB through /dev/shm"), "{shared:?}");
+        assert!(shared[0].contains("used up to 410.0 MiB of /dev/shm"), "{shared:?}");
     }
 }

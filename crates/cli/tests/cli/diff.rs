@@ -150,7 +150,7 @@ fn what_cannot_be_compared_is_a_sentence() {
     let place = Place::new();
     let path = fixture("snapshots/mempool.pickle");
     let path = path.to_str().unwrap();
-    place.run(&["diff", path]).assert_sentence("there is nothing to compare it with");
+    place.run(&["diff", path]).assert_sentence("so it has nothing to compare");
     place.run(&["diff", path, "--steps", "3..4"]).assert_sentence("there is no step 3");
     place.run(&["diff", path, "nowhere.pickle"]).assert_sentence("no such file");
     place.run(&["diff", path, path, "--steps", "1..2"]).assert_sentence("write A@step:3 B@step:4");

@@ -45,7 +45,7 @@ fn nothing_is_replaced_unasked() {
     let arguments = ["export", &file, "--to", "flamegraph", "-o", "mine.svg"];
     place
         .run(&arguments)
-        .assert_sentence("mine.svg exists already, with other contents; --force replaces it");
+        .assert_sentence("mine.svg exists with other contents; replace it with --force");
     assert_eq!(fs::read_to_string(place.path().join("mine.svg")).unwrap(), "mine");
     let forced: Vec<&str> = arguments.iter().copied().chain(["--force"]).collect();
     assert_eq!(place.run(&forced).code, Some(0));

@@ -71,7 +71,8 @@ fn cached(at: ruff_text_size::TextRange, event: &Event<'_>) -> Found {
         code: "PLM604",
         at,
         statement: event.statement,
-        message: "each layer keeps a KV cache that training never reads: pass `use_cache=False`".to_owned(),
+        message: "each layer keeps a KV cache that training never reads: pass `use_cache=False`"
+            .to_owned(),
         mend: vec![Mend::Replace(at, "use_cache=False".to_owned())],
     }
 }
@@ -97,7 +98,9 @@ fn config(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM604",
                 at: range,
                 statement: range,
-                message: "each layer keeps a KV cache that training never reads: set `use_cache = False`".to_owned(),
+                message:
+                    "each layer keeps a KV cache that training never reads: set `use_cache = False`"
+                        .to_owned(),
                 mend: vec![Mend::Replace(range, "config.use_cache = False".to_owned())],
             });
         }
@@ -136,7 +139,8 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM603",
                     at: step.at,
                     statement: step.statement,
-                    message: "the scale never changes: call `scaler.update()` after this".to_owned(),
+                    message: "the scale never changes: call `scaler.update()` after this"
+                        .to_owned(),
                     mend: Vec::new(),
                 });
             }

@@ -101,7 +101,9 @@ impl Kernel {
                     None => scalers.halves && BEYOND <= scalers.largest,
                 };
                 if overflows && settings.overflows.is_some() {
-                    remarks.approximate("the first steps of a GradScaler were skipped, as --assume says");
+                    remarks.approximate(
+                        "the first steps of a GradScaler were skipped, as --assume says",
+                    );
                 } else if overflows {
                     remarks.approximate(
                         "the first steps of a GradScaler were skipped: the loss is a sum whose scaled gradients exceed the range of float16",

@@ -180,7 +180,9 @@ impl Tracer {
         command.arg(TRY).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         self.attach(&mut command).map_err(|error| error.to_string())?;
         let status = command.status().map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => "the kernel does not let plimsoll trace its own child processes".to_owned(),
+            Some(libc::EPERM) => {
+                "the kernel does not let plimsoll trace its own child processes".to_owned()
+            }
             Some(libc::EINVAL) => "the kernel has no seccomp filters".to_owned(),
             _ => error.to_string(),
         })?;

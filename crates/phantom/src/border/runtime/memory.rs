@@ -73,7 +73,9 @@ pub unsafe extern "C" fn cudaMallocPitch(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMallocAsync(out: *mut u64, size: usize, _stream: u64) -> i32 {
-    report::approximate("the phantom answers cudaMallocAsync with cudaMalloc, which has no pool: memory that the pool would hold is not counted");
+    report::approximate(
+        "the phantom answers cudaMallocAsync with cudaMalloc, which has no pool: memory that the pool would hold is not counted",
+    );
     // SAFETY: the same contract.
     unsafe { cudaMalloc(out, size) }
 }
