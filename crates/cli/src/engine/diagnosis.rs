@@ -321,12 +321,6 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
         if let Some(script) = script.filter(|it| !it.exists()) {
             return launch::no_such_script(script);
         }
-        if let Some(script) = script.filter(|script| is_empty(script)) {
-            return format!(
-                "the script {} is empty; give the script that trains",
-                script.display()
-            );
-        }
         // `-I`, `-E` and `-S`, alone or in a group such as `-uE`.
         let shuts_out = options.iter().find(|it| {
             let text = it.to_string_lossy();
@@ -348,6 +342,12 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
             let python = &probe.executable;
             return format!(
                 "{python} runs the script and has no torch; activate the environment that has torch, or install it: {python} -m pip install torch"
+            );
+        }
+        if let Some(script) = script.filter(|script| is_empty(script)) {
+            return format!(
+                "the script {} is empty; give the script that trains",
+                script.display()
             );
         }
     }

@@ -68,7 +68,7 @@ Examples:
   plimsoll verify -- python train.py
   plimsoll doctor
 
-Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
+Exit codes: 0 it fits, 1 it does not, 2 unknown.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -344,7 +344,7 @@ Exit codes:
   0  it fits
   1  it does not fit, its memory grows until it does not, or it needs more
      than --max
-  2  could not tell: the script failed or never trained, there is no torch,
+  2  unknown: the script failed or never trained, there is no torch,
      it was interrupted, bad arguments
 
 Environment:
@@ -474,7 +474,7 @@ Examples:
 Exit codes:
   0  it fits, with the plan or the value in the report
   1  nothing that was tried fits
-  2  could not tell: the script failed, bad arguments,
+  2  unknown: the script failed, bad arguments,
      it was interrupted before anything was found";
 
 #[derive(Debug, Args)]
@@ -671,7 +671,7 @@ Both runs write into a private layer: none of your checkpoints change.
 Exit codes:
   0  within 1 %: allocated, reserved, and GPU memory of the process
   1  further off
-  2  could not tell: no GPU, an unknown card, the script failed";
+  2  unknown: no GPU, an unknown card, the script failed";
 
 #[derive(Debug, Args)]
 #[command(after_help = CALIBRATE_EXAMPLES)]

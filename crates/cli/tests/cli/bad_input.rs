@@ -95,7 +95,9 @@ fn python_without_torch_is_said() {
     let place = Place::new();
     let python = python_without_torch(&place);
     fs::write(place.path().join("train.py"), "").unwrap();
-    place.predict(&[&python, "train.py"]).assert_sentence("/x/python has no torch");
+    place
+        .predict(&[&python, "train.py"])
+        .assert_sentence("/x/python runs the script and has no torch");
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn python_options_that_shut_the_agent_out() {
     for option in ["-I", "-S", "-uE"] {
         place
             .predict(&[&python, option, "train.py"])
-            .assert_sentence(&format!("python {option} shuts the agent out"));
+            .assert_sentence(&format!("python {option} keeps plimsoll's agent from loading"));
     }
 }
 
@@ -219,7 +221,7 @@ fn memory_that_holds_not_even_the_context() {
     let place = Place::new();
     place
         .run(&["predict", "--memory", "100MiB", "--", "true"])
-        .assert_sentence("--memory 100.0 MiB leaves nothing for the script");
+        .assert_sentence("--memory 100.0 MiB is too small");
 }
 
 #[test]
@@ -405,4 +407,16 @@ fn what_a_script_leaves_in_place_of_its_notes_is_not_waited_for() {
         ran.assert_sentence("no process of the command imported torch");
         place.assert_no_session();
     }
+}
+
+#[test]
+fn check_with_quiet_prints_no_report() {
+    let place = Place::new();
+    let goldens = "version = 1\n[scripts.a]\ncommand = [\"./nowhere\"]\ngpu = \"t4\"\n";
+    fs::write(place.path().join("plimsoll-check.toml"), goldens).unwrap();
+    let loud = place.run(&["check"]);
+    assert!(loud.code == Some(2) && loud.stdout.contains("COULD NOT TELL"), "{loud:?}");
+    let quiet = place.run(&["check", "-q"]);
+    assert!(quiet.code == Some(2) && quiet.stdout.is_empty(), "{quiet:?}");
+    quiet.assert_sentence("a: there is no ./nowhere");
 }

@@ -151,7 +151,7 @@ fn doctor_says_what_is_missing() {
     };
     let ran = run(&["doctor"]);
     assert_eq!(ran.code, Some(2));
-    assert!(ran.stdout.contains("bad   torch    /x/python has none;"), "{ran:?}");
+    assert!(ran.stdout.contains("bad   torch    /x/python has no torch;"), "{ran:?}");
     assert!(ran.stdout.ends_with("\ncannot predict\n"), "{ran:?}");
     let document: serde_json::Value =
         serde_json::from_str(&run(&["doctor", "--json"]).stdout).unwrap();

@@ -129,7 +129,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
         text = updated(&checked, args);
     }
     match args.format.is_json() {
-        _ if args.quiet => {}
+        _ if args.quiet => errors(&checked),
         true => out.json(&text)?,
         false => out.text(&text)?,
     }
@@ -140,6 +140,15 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
     } else {
         Exit::Fits
     })
+}
+
+/// Prints why scripts have no numbers, where there is no report to print it.
+fn errors(checked: &[Checked]) {
+    for script in checked {
+        if let Verdict::CouldNotTell(why) = &script.verdict {
+            output::say(&format!("{}: {why}", script.name));
+        }
+    }
 }
 
 fn updated(checked: &[Checked], args: &CheckArgs) -> String {

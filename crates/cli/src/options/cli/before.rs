@@ -180,5 +180,5 @@ Examples:
 Exit codes:
   0  all unchanged, or updated
   1  a script needs more or less memory than the file says
-  2  could not tell: a script failed, or was measured with another torch or
+  2  unknown: a script failed, or was measured with another torch or
      plimsoll; the file cannot be read";
