@@ -22,7 +22,7 @@ ALLOWED = {
     "no promtool here": "it comes with Prometheus",
     "only root can be another user": "make test also runs for those who are not root",
     "this machine lets nobody mount a small disk": "containers without the right to mount",
-    "cannot keep what the script writes apart": "containers without user namespaces or ptrace; each way has tests in crates/writes, too",
+    "cannot separate the script's writes": "containers without user namespaces or ptrace; each way has tests in crates/writes, too",
     "an allocation of torch says which module made it since 2.10": "for older versions of torch",
     "a GPU was measured with the libraries of torch 2.11": "for other versions of torch",
     "they are those of torch 2.11": "for other versions of torch",

@@ -471,7 +471,7 @@ export class Store {
     const [kind, rest] = [of.slice(0, of.indexOf(":")), of.slice(of.indexOf(":") + 1)];
     if (kind === "finding") {
       const found = this.carried[`api/select?${new URLSearchParams({ r: this.r, of, position: "peak" })}`];
-      if (!found) throw new Error("this finding names no blocks");
+      if (!found) throw new Error("this finding has no blocks");
       return { ...this.summed(found.lives, position), by: found.by };
     }
     const [by, isIt] = this.test(kind, rest);
@@ -512,7 +512,7 @@ export class Store {
         const own = this.owners.map((it) => it && it[0] === file && it[1] === line);
         return [() => `${file.split(/[/\\]/).pop()}:${line}`, (life) => own[columns.owner[life]]];
       }
-      default: throw new Error(`${JSON.stringify(`${kind}:${rest}`)} selects nothing: expected words:…, owner:…, category:…, module:…, stacks:…, lives:… or finding:…`);
+      default: throw new Error(`${JSON.stringify(`${kind}:${rest}`)} is not a selection: expected words:…, owner:…, category:…, module:…, stacks:…, lives:… or finding:…`);
     }
   }
 

@@ -85,7 +85,7 @@ def main():
             budget = all_blocks + (none - all_blocks) * quarter // 4
             plan, told = tempfile.mktemp(suffix=".toml"), tempfile.mktemp(suffix=".json")
             began = time.time()
-            ran = run(BIN, "fit", "--gpu", CARD, "--budget", budget, "--allow", "checkpoint", "--plan", plan, "--json", told, "--", *script)
+            ran = run(BIN, "fit", "--gpu", CARD, "--budget", f"{budget}B", "--allow", "checkpoint", "--plan", plan, "--json", told, "--", *script)
             assert ran.returncode == 0, ran
             best = json.loads(Path(told).read_text())["plans"][0]
             choices = re.findall(r"(\d+) of (\d+) blocks, (\d+) % .* solved in ([\d.]+) ms", ran.stderr)

@@ -28,7 +28,7 @@ def search(binary, row, words, until):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "fit.json")
         card = {"h100": "h100-80g"}.get(row["card"], row["card"])
-        command = [binary, "fit", "--gpu", card, "--limit-reserved", str(row["fit"]["limit"]), "--json", report, "--quiet", "--", sys.executable, *words]
+        command = [binary, "fit", "--gpu", card, "--limit-reserved", f'{row["fit"]["limit"]}B', "--json", report, "--quiet", "--", sys.executable, *words]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         try:
             subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=max(1, until - time.monotonic()))

@@ -22,8 +22,8 @@ GPT2, RESNET = ["examples/finetune_gpt2.py", "--batch-size"], ["examples/train_r
 SEARCHES = {
     "gpt2": (["--gpu", "rtx3060-12g"], [*GPT2, "16"]),
     "resnet50": (["--gpu", "rtx3060-12g"], [*RESNET, "128"]),
-    "hf_trainer": (["--gpu", "h100-80g", "--limit-reserved", "17285146214"], ["bench/programs/people/hf_trainer.py"]),
-    "compiled": (["--gpu", "h100-80g", "--limit-reserved", "8979166003"], ["bench/programs/loops/compiled.py"]),
+    "hf_trainer": (["--gpu", "h100-80g", "--limit-reserved", "17285146214B"], ["bench/programs/people/hf_trainer.py"]),
+    "compiled": (["--gpu", "h100-80g", "--limit-reserved", "8979166003B"], ["bench/programs/loops/compiled.py"]),
     "find-gpt2": (["--gpu", "rtx3060-12g", "--find-max", "batch=1..2048"], [*GPT2, "{batch}"]),
     "find-resnet50": (["--gpu", "rtx3060-12g", "--find-max", "batch=1..2048"], [*RESNET, "{batch}"]),
     "find-resnet50-24g": (["--gpu", "rtx4090", "--find-max", "batch=1..2048"], [*RESNET, "{batch}"]),

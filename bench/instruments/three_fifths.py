@@ -139,7 +139,7 @@ class Bench:
 
     def fit(self, name, words, limit):
         plan = self.folder / f"{name}.toml"
-        options = ["--gpu", self.args.card, "--limit-reserved", limit, "--plan", plan, "--json", "it.json"]
+        options = ["--gpu", self.args.card, "--limit-reserved", f"{limit}B", "--plan", plan, "--json", "it.json"]
         code, text, seconds, folder = self.call([self.args.binary, "fit", *options, "--", self.args.python, *words], self.args.fit_seconds, 1)
         res = {"code": code, "seconds": seconds, "limit": limit, "text": text[-3000:]}
         if (folder / "it.json").exists():

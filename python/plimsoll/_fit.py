@@ -79,7 +79,7 @@ class Fitted(Generic[Returned]):
         plan = Path(self._plan) if self._plan is not None else here / "plan.toml"
         words = ["fit", "--gpu", str(self._gpu), "--plan", str(plan), *self._choices()]
         if self._memory is not None:
-            words += ["--memory", str(self._memory)]
+            words += ["--memory", self._memory if isinstance(self._memory, str) else f"{int(self._memory)}B"]
         answer = here / "fit.json"
         ran = _binary.run([*words, "--json", str(answer), "--", *command(here / "call", None)])
         outcome = json.loads(answer.read_text(encoding="utf-8"))["outcome"] if answer.exists() and answer.stat().st_size else None

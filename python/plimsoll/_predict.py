@@ -61,7 +61,8 @@ def predict(
         words = ["--through", str(answers)]
         for name, value in (("--gpu", gpu), ("--memory", memory), ("--max", max), ("--steps", steps), ("--writes", writes)):
             if value is not None:
-                words += [name, str(int(value)) if isinstance(value, int) else str(value)]
+                shown = str(int(value)) if isinstance(value, int) else str(value)
+                words += [name, f"{shown}B" if isinstance(value, int) and name in ("--memory", "--max") else shown]
         if until_exit:
             words.append("--until-exit")
         result = answers / "result"

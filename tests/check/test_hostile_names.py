@@ -131,7 +131,7 @@ def test_goldens_of_a_stranger_are_refused_or_read(hostile):
     goldens = hostile.folder / "plimsoll-check.toml"
     goldens.write_text(f"version = 1\n[scripts.{json.dumps(HOSTILE)}]\ncommand = ['true']\ngpu = 't4'\n".replace("\x7f", "\\u007f"))
     ran = run(hostile, "check")
-    ran.assert_sentence("expected characters that can be seen")
+    ran.assert_sentence("expected visible characters")
 
 
 def test_what_lint_says_is_read_by_its_readers(plimsoll):

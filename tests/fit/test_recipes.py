@@ -82,7 +82,7 @@ def needs(plimsoll, *words):
 
 def fitted(plimsoll, limit, *words):
     """The recipes of a script, in parts of its batch."""
-    options = ["--limit-reserved", str(limit), "--allow", "micro-batches", "--json", "it.json", "-q"]
+    options = ["--limit-reserved", f"{limit}B", "--allow", "micro-batches", "--json", "it.json", "-q"]
     ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, *words)
     assert ran.code == 0, ran
     return json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
@@ -166,7 +166,7 @@ words = sys.argv[1:] or ["--output_dir", "out", "--per_device_train_batch_size",
 """
     plimsoll.script(TRAINER[:at] + parsed + TRAINER[TRAINER.index("Trainer(model") :])
     limit = int(needs(plimsoll, "train.py") * 0.75)
-    options = ["--limit-reserved", str(limit), "--allow", "micro-batches", "--json", "it.json"]
+    options = ["--limit-reserved", f"{limit}B", "--allow", "micro-batches", "--json", "it.json"]
     ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
     assert ran.code == 0, ran
     assert json.loads((plimsoll.folder / "it.json").read_text())["recipes"] == []

@@ -49,7 +49,7 @@ def test_divides_by_what_only_the_gpu_knows(plimsoll):
     """The sentence says that the zero is ours, and where it was read."""
     script = plimsoll.script(MODEL + "step()\nfound = (torch.randn(100, device='cuda') > 0).sum().item()\nprint(1 / found)\n")
     ran = plimsoll.predict(script)
-    ran.assert_sentence("raised ZeroDivisionError", "train.py:11", "reads as zero on a phantom", "train.py:10")
+    ran.assert_sentence("raised ZeroDivisionError", "train.py:11", "values that the GPU computes are zero", "train.py:10")
 
 
 def test_data_that_is_not_there(plimsoll):
@@ -96,6 +96,7 @@ def test_grows(plimsoll):
 
 def test_never_imports_torch(plimsoll):
     plimsoll.predict(plimsoll.script("print('hello')\n")).assert_sentence("no process of the command imported torch")
+    plimsoll.predict(plimsoll.script("\n")).assert_sentence("is empty; give the script that trains")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM], ids=lambda it: it.name)
@@ -149,7 +150,7 @@ torch.empty(1 << 42, device="cuda")
 """)
     ran = plimsoll.predict(script, options=["--gpu", "b200"], environment=plimsoll.cold())
     assert (ran.code, ran.report["outcome"]) == (1, "out_of_memory"), ran
-    assert "ended 1 process that the script left running" in ran.stderr
+    assert "ended 1 remaining process of the script" in ran.stderr
     plimsoll.assert_nothing_left()
 
 
@@ -161,7 +162,7 @@ def test_leaves_a_process_running(plimsoll):
     )
     ran = plimsoll.predict(script, options=["--gpu", "h200"], environment=plimsoll.cold())
     assert ran.code == 0, ran
-    assert "ended 1 process that the script left running" in ran.stderr
+    assert "ended 1 remaining process of the script" in ran.stderr
     (pid,) = (it.split()[1] for it in ran.stdout.splitlines() if it.startswith("pid "))
     time.sleep(0.1)
     assert subprocess.run(["kill", "-0", pid], capture_output=True).returncode != 0
@@ -264,7 +265,7 @@ def test_a_home_that_cannot_be_written(plimsoll):
     nowhere.assert_sentence("found no folder to unpack into", "set PLIMSOLL_CACHE")
 
 
-@pytest.mark.parametrize(("mebibytes", "says"), [(1, "no space left"), (70, "no space left on the disk of")], ids=["before", "during"])
+@pytest.mark.parametrize(("mebibytes", "says"), [(1, "too little space"), (70, "was full while the script ran")], ids=["before", "during"])
 def test_no_disk_left(plimsoll, mebibytes, says):
     """On a small disk of our own; the second one is full only once the script has filled it."""
     disk = plimsoll.folder / "disk"

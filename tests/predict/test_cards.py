@@ -74,7 +74,7 @@ def test_ctrl_c_in_a_further_run_leaves_no_half_answer(plimsoll):
     words = ["--cards", "rtx4060-8g,h200", "--writes", "through", "--", "size.py"]
     ran = plimsoll.run("predict", *words, environment=plimsoll.cold())
     assert (ran.code, ran.stdout) == (2, "")
-    ran.assert_sentence("interrupted: the script had run once, and took ", "run again on a phantom NVIDIA H200")
+    ran.assert_sentence("interrupted during the confirmation run on a phantom NVIDIA H200", "which is not a safe bound")
     plimsoll.assert_nothing_left()
 
 

@@ -38,6 +38,6 @@ def test_an_option_behind_the_command_is_pointed_out(plimsoll):
     plimsoll.script(SCRIPT)
     ran = plimsoll.run("predict", "BS=1", PYTHON, "train.py", "--gpu", "t4", "--until", "steady")
     line = f"plimsoll predict --gpu t4 --until steady -- BS=1 {PYTHON} train.py"
-    assert ran.sentences[0] == f"--gpu stands behind the command, so the script gets it; for plimsoll it stands before: {line}"
+    assert ran.sentences[0] == f"--gpu is after the command, so the script receives it; for plimsoll, write it before the command: {line}"
     quiet = plimsoll.run("predict", "--quiet", "BS=1", PYTHON, "train.py", "--gpu", "t4")
     assert quiet.sentences == []

@@ -97,7 +97,7 @@ def test_memory_runs_out_and_somebody_waits(plimsoll, who):
 def test_any_other_error_is_told_and_that_it_waited(plimsoll):
     waits = "import threading, torch\nthreading.Thread(target=threading.Event().wait).start()\nopen('/nowhere')\n"
     ran = plimsoll.predict(plimsoll.script(waits), options=["--until-exit"], environment=plimsoll.cold())
-    ran.assert_sentence("raised FileNotFoundError", "train.py:3", "then it waited for what never came, and was ended")
+    ran.assert_sentence("raised FileNotFoundError", "train.py:3", "after that the script waited without end, and plimsoll ended it")
 
 
 def test_an_error_of_the_thread_that_trains_is_the_scripts(plimsoll):
@@ -125,8 +125,8 @@ def test_what_a_script_does_at_its_end_has_time(plimsoll):
 def test_a_limit_on_the_size_of_files(plimsoll):
     limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (%d, %d))\n"
     for limit, says in (
-        (600, "after an unknown number of optimizer steps (its notes could not be written: File too large)"),
-        (3000, "optimizer step or more (its notes could not be written any further: File too large)"),
+        (600, "after an unknown number of optimizer steps (plimsoll's notes could not be written: File too large)"),
+        (3000, "optimizer step or more (plimsoll's notes could not be written any further: File too large)"),
     ):
         script = plimsoll.script(limited % (limit, limit) + TRAINS + "for _ in range(3): train()\nraise SystemExit(3)\n")
         plimsoll.predict(script, environment=plimsoll.cold()).assert_sentence(says)

@@ -198,5 +198,5 @@ def test_what_fits_only_if_a_mask_finds_little_is_not_said_to_fit(plimsoll, card
     else:
         everything = ran.report["everything_found"]["device_bytes"]
         assert ran.report["safe_bytes"] > everything > 10 * ran.report["peak_device_bytes"]
-        ran = plimsoll.predict("train.py", options=("--gpu", card, "--max", str(everything // 2)))
+        ran = plimsoll.predict("train.py", options=("--gpu", card, "--max", f"{everything // 2}B"))
         assert ran.code == 2 and ran.report["verdict"] == "depends" and "IT DEPENDS h200" in ran.stdout, ran

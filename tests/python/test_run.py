@@ -86,7 +86,7 @@ def test_memory_that_runs_out_is_explained_on_the_spot(run, program):
     assert ran.code == 1
     assert ran.sentences[0].startswith("ran out of GPU memory in step 1, forward at "), ran
     assert "It ran out in step 1, forward, at train.py:" in ran.stderr and "What to change" in ran.stderr
-    assert ran.sentences[-1].startswith("kept the recording as plimsoll-oom.zip")
+    assert ran.sentences[-1].startswith("saved the recording as plimsoll-oom.zip")
     first = program.folder / "plimsoll-oom.zip"
     before = first.read_bytes()
     # The next one does not replace it.
@@ -131,7 +131,7 @@ def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(ru
 
 def test_fit_runs_a_script_that_fits_as_it_is(run):
     ran = run("--fit", "--", PYTHON, "train.py", 512)
-    assert ran.code == 0 and ran.sentences[-1] == "it fits as it is", ran
+    assert ran.code == 0 and ran.sentences[-1] == "it fits without changes", ran
 
 
 SPARSE = """
@@ -154,7 +154,7 @@ def test_fit_goes_on_where_it_depends_on_masks(run, program):
     program.folder.joinpath("train.py").write_text(SPARSE)
     ran = run("--fit", "--allow", "micro-batches", "--plan", "plan.toml", "--", PYTHON, "train.py", 100_000, memory="900MiB")
     assert "if boolean masks find everything, it runs out of memory" in ran.stderr, ran
-    assert ran.code == 0 and "trained" in ran.stdout and "it fits as it is" in ran.sentences[-1], ran
+    assert ran.code == 0 and "trained" in ran.stdout and "it fits without changes" in ran.sentences[-1], ran
     head = "# That is with boolean masks that find nothing; if they find everything, it runs out of memory."
     assert head in program.folder.joinpath("plan.toml").read_text()
 
@@ -239,7 +239,7 @@ def test_a_torch_that_is_not_known_is_not_recorded_and_trains(program, cache):
     plimsoll.script("import torch\nprint('trained')\n")
     ran = plimsoll.run("run", "--no-gpu", "--", PYTHON, "train.py")
     assert ran.code == 0 and ran.stdout == "torch is imported\ntrained\n", ran
-    assert len(ran.sentences) == 1 and ran.sentences[0].startswith("nothing was recorded, and nothing changed: "), ran
+    assert len(ran.sentences) == 1 and ran.sentences[0].startswith("no recording, and no plan was applied: "), ran
     (program.folder / "plan.toml").write_text("version = 1\n[[remedy]]\nid = 'fused'\n")
     assert plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", PYTHON, "train.py").code == 86
 
@@ -375,8 +375,8 @@ def test_a_long_batch_is_survived(run, program, phase, memory):
     assert ran.code == 0 and ran.stdout == "trained\n", ran
     first, total = ran.sentences
     expected = (
-        rf"memory ran out in step 4, {phase} at .*train\.py:\d+ \(asked for [\d.]+ MiB\); done again in [\d.]+ s, with what "
-        "backward needs on the host; the numbers are the same"
+        rf"memory ran out in step 4, {phase} at .*train\.py:\d+ \(asked for [\d.]+ MiB\); repeated in [\d.]+ s, with "
+        "saved activations in host memory; the numbers are the same"
     )
     assert re.fullmatch(expected, first), ran
     assert total.startswith("memory ran out once and training went on; "), ran

@@ -108,10 +108,10 @@ def test_a_calibrated_card_is_known_from_then_on(program, gpus):
     ran = plimsoll(program, "calibrate", environment=environment | forgetful)
     assert ran.returncode == 0, ran.stderr
     if gpus == 2:
-        assert "836.0 MiB with the first group of 2 ranks, 486.0 MiB with each further one" in ran.stdout, ran.stdout
-    assert "the same on the phantom in 28 of 28 convolutions and products" in ran.stdout, ran.stdout
+        assert "836.0 MiB with the first group of 2 ranks, 486.0 MiB with each further group" in ran.stdout, ran.stdout
+    assert "equal on the phantom in 28 of 28 convolutions and matrix products" in ran.stdout, ran.stdout
     (file,) = cards.iterdir()
-    assert "Every command uses it from now on, as " in ran.stdout
+    assert "Every command now knows it as " in ran.stdout
 
     ours = program.environment()
     known = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours).stdout)
@@ -127,4 +127,4 @@ def test_a_calibrated_card_is_known_from_then_on(program, gpus):
 
     file.write_text(file.read_text().replace("NVIDIA H200", "NVIDIA H200\\ncudnn_json = 1"))
     ran = plimsoll(program, "cards", environment=ours | forgetful)
-    assert ran.returncode == 0 and "left out the card" in ran.stderr and "expected characters that can be seen" in ran.stderr
+    assert ran.returncode == 0 and "skipped the card" in ran.stderr and "expected characters that can be seen" in ran.stderr

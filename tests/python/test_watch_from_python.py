@@ -169,7 +169,7 @@ for index in range(250):
     environment = on_a_device()
     plimsoll = Plimsoll(program.folder, cache)
     nobody = plimsoll.run("watch", "night", environment=environment)
-    assert nobody.code == 2 and "there is no watched run \"night\": none is watched here" in nobody.stderr, nobody
+    assert nobody.code == 2 and "there is no watched run \"night\": no run is watched here" in nobody.stderr, nobody
     thread = threading.Thread(target=program.start, args=(sys.executable, "train.py"), kwargs={"environment": environment})
     thread.start()
     while not list(program.folder.glob("running/*.json")):

@@ -54,7 +54,7 @@ def test_without_a_gpu_it_says_so_and_shows_the_runs(machine):
     ran = top(it)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
-        "plimsoll: no NVIDIA GPU here, and no run of plimsoll's: NVIDIA's driver is not installed (libnvidia-ml.so.1 is not found)\n"
+        "plimsoll: no NVIDIA GPU and no plimsoll run here: NVIDIA's driver is not installed (libnvidia-ml.so.1 is not found)\n"
     )
     assert told(it)[0] == 2
     it.status(it.process({}), devices=[it.counters(None, 1 * GIB, 2 * GIB)])

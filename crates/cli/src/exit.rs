@@ -41,7 +41,7 @@ mod tests {
         for (exit, words) in [
             (Exit::Fits, "| 0 | it fits"),
             (Exit::DoesNotFit, "| 1 | it does not fit"),
-            (Exit::CouldNotTell, "| 2 | could not tell"),
+            (Exit::CouldNotTell, "| 2 | unknown"),
         ] {
             let number = &words[2..3];
             assert_eq!(ExitCode::from(exit), ExitCode::from(number.parse::<u8>().unwrap()));

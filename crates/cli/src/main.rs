@@ -103,7 +103,6 @@ fn run_scripts(cli: &Cli, out: &mut Output) -> anyhow::Result<Exit> {
 #[cfg(not(feature = "phantom"))]
 fn run_scripts(_: &Cli, _: &mut Output) -> anyhow::Result<Exit> {
     anyhow::bail!(
-        "this build of plimsoll reads recordings, snapshots and logs; what runs scripts needs Linux on x86-64, for example in a container \
-         (docker run --platform linux/amd64), or the build for it"
+        "this build of plimsoll reads recordings, snapshots and logs only; to run scripts, use the build for Linux on x86-64, for example in a container (docker run --platform linux/amd64)"
     )
 }

@@ -32,10 +32,18 @@ pub fn did_you_mean(near: &[String]) -> String {
     }
 }
 
-/// The same for `given` among `names`, whatever its capitals and whatever stands between its words.
+/// The same for `given` among `names`, whatever its capitals and whatever stands between its words. Where none is near, those of which
+/// `given` is a whole word.
 pub fn meant(given: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let normal = |it: &str| it.to_lowercase().replace(['_', ' ', '/', '.'], "-");
-    did_you_mean(&nearest(given, 3, names, normal))
+    let names: Vec<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+    let mut near = nearest(given, 3, &names, normal);
+    if near.is_empty() {
+        let given = normal(given);
+        let is_part = |name: &&String| normal(name).split('-').any(|part| part == given);
+        near = names.iter().filter(is_part).take(3).cloned().collect();
+    }
+    did_you_mean(&near)
 }
 
 #[cfg(test)]
@@ -47,6 +55,10 @@ mod tests {
         let names = ["autocast", "offload", "optimizer-offload", "fused"];
         assert_eq!(meant("autocsat", names), "; did you mean `autocast`?");
         assert_eq!(meant("Optimizer_offload", names), "; did you mean `optimizer-offload`?");
+        assert_eq!(
+            meant("fragmentation", ["fragmentation/slack"]),
+            "; did you mean `fragmentation/slack`?"
+        );
         assert_eq!(meant("quantum", names), "");
         assert_eq!(meant("", names), "");
     }

@@ -35,18 +35,18 @@ impl fmt::Display for TooMuch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TooMuch::Large => write!(f, "it has more than {} MiB of code", LARGEST >> 20),
-            TooMuch::Tokens => write!(f, "it has more than {MOST_TOKENS} words and signs"),
+            TooMuch::Tokens => write!(f, "it has more than {MOST_TOKENS} tokens"),
             TooMuch::Deep => write!(
                 f,
-                "more than {DEEPEST} brackets, blocks, operators or parts of a name stand within each other"
+                "it nests more than {DEEPEST} brackets, blocks, operators or parts of a name"
             ),
             TooMuch::Steps => write!(
                 f,
-                "reading it takes more than {} million steps: it has too many loops in loops, names or functions",
+                "reading it needs more than {} million operations: it has too many nested loops, names or functions",
                 MOST_STEPS / 1_000_000
             ),
         }?;
-        f.write_str(", so it was left out; no script that people write has as much")
+        f.write_str(", so plimsoll skipped it; no script that people write is as large")
     }
 }
 

@@ -158,9 +158,11 @@ fn of_text(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosi
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(bounds::STACK);
         let thread = thread.spawn_scoped(scope, || read(text, mode, selection));
-        let thread = thread.map_err(|it| LeftOut::whole(format!("no thread to read it: {it}")))?;
+        let thread = thread.map_err(|it| {
+            LeftOut::whole(format!("plimsoll cannot start a thread to read it: {it}"))
+        })?;
         thread.join().unwrap_or_else(|_| {
-            let message = "plimsoll failed while it read this, which is a mistake of plimsoll's: please send it the file";
+            let message = "plimsoll failed while it read this file; that is a bug in plimsoll: please report it with the file";
             Err(LeftOut::whole(message.to_owned()))
         })
     })

@@ -146,7 +146,7 @@ impl Notebook {
         }
         serde_json::from_str::<Whole>(json)
             .map(|it| it.cells)
-            .map_err(|it| format!("it is no notebook: {it}"))
+            .map_err(|it| format!("it is not a notebook: {it}"))
     }
 
     fn add(&mut self, number: u32, source: &str) {
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Source {
             type Value = Source;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a cell's text, whole or by lines")
+                f.write_str("a cell's text, as one string or a list of lines")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Source, E> {

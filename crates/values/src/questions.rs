@@ -237,7 +237,7 @@ pub(crate) fn unknown_count(
 /// k-means does, and those that we make never do.
 pub(crate) fn choices_agree(guesses: &mut Guesses) -> u8 {
     guesses.remarks.approximate(
-        "indices that were chosen for the program were compared with others, and taken to be the same: what goes on until they stay ends",
+        "the script compared indices that plimsoll chose with others; plimsoll answered that they are equal, so a loop that waits for equal indices ends",
     );
     1
 }
@@ -291,14 +291,14 @@ fn assumed_byte(last: Option<Asked>, contents: &Contents, guesses: &mut Guesses)
     match last {
         Some(Asked::All { operand }) if contents.is_gathered(operand) => {
             guesses.remarks.approximate(
-                "all() of flags that are gathered with | was answered with no: what ends by them ends by its limit",
+                "plimsoll answered all() of flags that are combined with | with no, so a loop that waits for them runs to its limit",
             );
             0
         }
         Some(Asked::Equal { scalar, negated, .. }) if negated || scalar == 0 => 0,
         Some(Asked::All { .. } | Asked::Equal { .. }) if contents.has_padding() => {
             guesses.remarks.approximate(
-                "a test of all elements was answered with no: a mask with padding is on the device",
+                "plimsoll answered a test of all elements with no: a mask with padding is on the device",
             );
             0
         }

@@ -64,8 +64,7 @@ impl fmt::Display for NoWay {
         let whys = whys.join("; ");
         write!(
             f,
-            "cannot keep what the script writes apart from your files ({whys}); \
-             `--writes through` runs it all the same, and what it writes are then your files: checkpoints of zeros, too"
+            "cannot separate the script's writes from your files ({whys}); `--writes through` runs the script without a layer: it then writes into your files, checkpoints of zeros included"
         )
     }
 }
@@ -200,7 +199,7 @@ impl Layers {
             && world.is_alone()
             && let Some(path) = shared_with_others(&here)
         {
-            return Err(format!("{} belongs to others, too", path.display()));
+            return Err(format!("{} belongs to other users, too", path.display()));
         }
         match &layer.keeper {
             Keeper::Tracer(it) => it.try_out(&self.ask.tracer),

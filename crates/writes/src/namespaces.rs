@@ -234,7 +234,7 @@ fn converse(
     loop {
         let mut words = [0; 12];
         said.read_exact(&mut words)
-            .map_err(|_| "the process that was to make it died".to_owned())?;
+            .map_err(|_| "the process that makes the layer died".to_owned())?;
         let word = |at: usize| {
             words[at..].first_chunk::<4>().map(|it| i32::from_ne_bytes(*it)).unwrap_or_default()
         };
@@ -299,8 +299,8 @@ fn sentence(plan: &Plan, step: i32, error: Errno) -> String {
     match step {
         AT_USER => format!("the kernel refuses a user namespace: {why}"),
         AT_MOUNTS => format!("the kernel refuses a mount namespace: {why}"),
-        AT_NETWORK => format!("the kernel refuses a network of its own: {why}"),
-        AT_ROOT => format!("the new root cannot be entered: {why}"),
+        AT_NETWORK => format!("the kernel refuses a network namespace: {why}"),
+        AT_ROOT => format!("cannot enter the new root: {why}"),
         _ => {
             let target = usize::try_from(step).ok().and_then(|it| plan.steps.get(it));
             let source = match target {

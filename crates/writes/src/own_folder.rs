@@ -43,7 +43,7 @@ impl OwnFolder {
         check(&path, NAME)?;
         if !is_marked(&path) {
             return Err(io::Error::other(format!(
-                "{NAME} in it was not made by plimsoll: it has no {TAG} that says so"
+                "{NAME} in it is not plimsoll's: it has no {TAG}"
             )));
         }
         for name in FOLDERS {
@@ -104,13 +104,13 @@ fn is_marked(path: &Path) -> bool {
 fn check(path: &Path, shown: &str) -> io::Result<()> {
     let meta = fs::symlink_metadata(path)?;
     let why = if meta.is_symlink() {
-        "is a link, and what it leads to may be somebody's"
+        "is a link, whose target may belong to another user"
     } else if !meta.is_dir() {
         "is no folder"
     } else if meta.uid() != nix::unistd::geteuid().as_raw() {
-        "belongs to somebody else"
+        "belongs to another user"
     } else if meta.mode() & 0o022 != 0 {
-        "may be written to by others"
+        "is writable by others"
     } else {
         return Ok(());
     };
@@ -172,6 +172,6 @@ mod tests {
         }
         let open = OwnFolder::below(place.path()).unwrap().sessions();
         fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(refused(place.path()).contains("sessions in it may be written to by others"));
+        assert!(refused(place.path()).contains("sessions in it is writable by others"));
     }
 }

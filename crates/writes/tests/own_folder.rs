@@ -19,7 +19,7 @@ fn run(dir: &Path, way: &str, options: &[&str], script: &str) -> Option<Output> 
     let command = command.args(["--", "sh", "-c", script]).current_dir(tree).env("HOME", dir);
     let output = command.env_remove("XDG_CACHE_HOME").env_remove("TORCH_HOME").output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
-    let has_way = !says.contains("cannot keep what the script writes apart");
+    let has_way = !says.contains("cannot separate the script's writes");
     // A kernel without ptrace and seccomp is not one that we know.
     assert!(has_way || way != "traced", "{says}");
     has_way.then_some(output)
@@ -140,7 +140,7 @@ fn downloads_make_room_by_downloads_alone() {
         command.env_remove("XDG_CACHE_HOME").env_remove("TORCH_HOME");
         let output = command.env("WAY", way).env("SCRIPT", SCRIPT).output().unwrap();
         let (out, told) = (text(&output.stdout), text(&output.stderr));
-        if told.contains("cannot keep what the script writes apart") || told.contains("unshare: ") {
+        if told.contains("cannot separate the script's writes") || told.contains("unshare: ") {
             continue; // This machine has not got the way, or lets nobody mount a small disk.
         }
         let (names, n_kept) = out.trim().rsplit_once('\n').unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn of(url: &str, patience: Duration) -> anyhow::Result<Agent> {
         let known = || TRUSTED.iter().map(Path::new).find(|it| it.exists()).map(Path::to_path_buf);
         let path = named
             .or_else(known)
-            .context("no file of trusted certificates was found: name one with SSL_CERT_FILE")?;
+            .context("found no file of trusted certificates: name one with SSL_CERT_FILE")?;
         let trusted = certificates(&path)?;
         let trusted: Vec<_> =
             trusted.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
@@ -53,7 +53,7 @@ pub(crate) fn host(url: &str) -> &str {
 /// Why an address was not reached, without the address.
 pub(crate) fn said(error: &ureq::Error) -> String {
     match error {
-        ureq::Error::BadUri(_) => "it is not an address".to_owned(),
+        ureq::Error::BadUri(_) => "it is not a URL".to_owned(),
         other => other.to_string(),
     }
 }

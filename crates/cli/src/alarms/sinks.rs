@@ -91,7 +91,7 @@ impl Sinks {
             thread::sleep(A_MOMENT);
         }
         let given_up = [
-            (self.sending.is_empty(), "the address of --webhook did not take an alarm"),
+            (self.sending.is_empty(), "the address of --webhook did not accept an alarm"),
             (self.running.is_empty(), "the command of --on-alarm did not end"),
         ];
         let late = given_up.iter().filter(|it| !it.0);

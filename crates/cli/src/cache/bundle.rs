@@ -190,7 +190,7 @@ fn put(parent: &Path, root: &Path) -> io::Result<()> {
     }
     let meta = fs::symlink_metadata(root)?;
     if !meta.is_dir() || meta.uid() != geteuid().as_raw() {
-        return Err(io::Error::other("it is there, but it is not a folder of yours"));
+        return Err(io::Error::other("it exists, but it is not a folder of your user"));
     }
     if meta.mode() & 0o777 != 0o700 {
         fs::set_permissions(root, fs::Permissions::from_mode(0o700))?;

@@ -95,7 +95,7 @@ const PARTING: [char; 2] = [':', ' '];
 
 fn prepare(place: &Path) -> Result<OwnFolder, String> {
     let must_be_loadable = |path: &Path| match path.to_string_lossy().contains(PARTING) {
-        true => Err("LD_PRELOAD takes no path with a colon or a blank in it".to_owned()),
+        true => Err("its path has a colon or a blank, which LD_PRELOAD does not accept".to_owned()),
         false => Ok(()),
     };
     must_be_loadable(place)?;
@@ -114,7 +114,10 @@ fn prepare(place: &Path) -> Result<OwnFolder, String> {
     let free = disk.blocks_available() * disk.fragment_size();
     if free < NEEDED_BYTES {
         let free = free >> 20;
-        return Err(format!("no space left: {free} MiB free, {} MiB needed", NEEDED_BYTES >> 20));
+        return Err(format!(
+            "too little space: {free} MiB free, {} MiB needed",
+            NEEDED_BYTES >> 20
+        ));
     }
     let own = OwnFolder::below(place).map_err(|error| reason(&error))?;
     // Leaves nothing behind, whatever happens to us.

@@ -33,9 +33,7 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
         owned(folder, &meta)?;
         if meta.mode() & STICKY == 0 && writable_by_others(&meta) {
             let (shown, who) = (folder.display(), who(&meta));
-            return Err(format!(
-                "{who} may write to {shown}, and put another folder in place of one in it"
-            ));
+            return Err(format!("{who} may write to {shown}, and could replace a folder in it"));
         }
     }
     Ok(())
@@ -59,7 +57,7 @@ fn owned(path: &Path, meta: &fs::Metadata) -> Result<(), String> {
     }
     let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map(|it| it.name);
     let name = name.unwrap_or_else(|| format!("user {owner}"));
-    Err(format!("{} belongs to somebody else ({name})", path.display()))
+    Err(format!("{} belongs to another user ({name})", path.display()))
 }
 
 /// Whether anybody but us and root may write there.
@@ -112,13 +110,16 @@ mod tests {
         assert_eq!(check(&cache), Ok(()), "below a sticky folder");
         mode(&way, 0o777);
         let why = check(&cache).unwrap_err();
-        assert!(why.contains("everybody may write to ") && why.contains("/way, and put"), "{why}");
+        assert!(
+            why.contains("everybody may write to ") && why.contains("/way, and could replace"),
+            "{why}"
+        );
         mode(&way, 0o1777);
         assert_eq!(check(&cache), Ok(()), "it is ours there");
         mode(&cache, 0o1777);
         assert_eq!(check(&cache), Ok(()), "and so is what is ours in it");
         mode(&cache, 0o777);
-        assert!(check(&cache).unwrap_err().contains("way/cache, and put another folder"));
+        assert!(check(&cache).unwrap_err().contains("way/cache, and could replace a folder"));
         mode(&cache, 0o700);
         symlink(&cache, place.path().join("link")).unwrap();
         assert_eq!(check(&place.path().join("link")), Ok(()));
@@ -137,10 +138,10 @@ mod tests {
             return;
         }
         assert!(
-            check(&cache).unwrap_err().ends_with("way/cache belongs to somebody else (user 4711)")
+            check(&cache).unwrap_err().ends_with("way/cache belongs to another user (user 4711)")
         );
         std::os::unix::fs::chown(&cache, Some(0), None).unwrap();
         other(&place.path().join("way")).unwrap();
-        assert!(check(&cache).unwrap_err().ends_with("/way belongs to somebody else (user 4711)"));
+        assert!(check(&cache).unwrap_err().ends_with("/way belongs to another user (user 4711)"));
     }
 }

@@ -46,16 +46,18 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut Output) -> anyhow::Result<Exit
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
     let interpreter = launch::python()?;
-    let folder = tempfile::tempdir().context("cannot make a folder for what is measured")?;
-    say("measuring this machine's GPU, about a minute; nothing else should use it meanwhile");
+    let folder = tempfile::tempdir().context("cannot create a folder for the measurements")?;
+    say(
+        "measuring this machine's GPU for 1 to 2 minutes; other programs should not use it meanwhile",
+    );
     let mut real = on_the_card(&interpreter, &bundle, QUESTIONS, &folder.path().join("real.json"))?;
     if 2 <= devices::visible_count() {
-        say("measuring what NCCL takes, and how fast the GPUs reach each other");
+        say("measuring NCCL's memory and the bandwidth between the GPUs");
         let answer = folder.path().join("several.json");
         // Who has no NCCL has a card all the same.
         match on_the_card(&interpreter, &bundle, OF_SEVERAL, &answer) {
             Ok(several) => real["several"] = several,
-            Err(error) => say(&format!("left out what NCCL takes: {error:#}")),
+            Err(error) => say(&format!("did not measure NCCL's memory: {error:#}")),
         }
     }
     if let Some(path) = &args.raw {
@@ -71,13 +73,13 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut Output) -> anyhow::Result<Exit
         None => {
             let folder = own_cards::folder();
             let problem =
-                "found no folder for your cards: set PLIMSOLL_CARDS, or give --output FILE";
+                "found no folder for your cards: set PLIMSOLL_CARDS, or use --output FILE";
             let path = folder.context(problem)?.join(format!("{}.toml", card.id));
             check_what_is_there(&path)?;
             path
         }
     };
-    say(&format!("asking a phantom {} the same", card.name));
+    say(&format!("measuring the same on a phantom {}", card.name));
     let runner = Runner::new(
         Cache::open()?,
         &WorldArgs { writes: Writes::Through, ..WorldArgs::default() },
@@ -87,15 +89,18 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut Output) -> anyhow::Result<Exit
     let compared = Compared::of(&real, &phantom);
     let knows = if MOSTLY * compared.all <= 100 * compared.alike { "measured" } else { "derived" };
     let source = format!(
-        "{WRITTEN_BY} {}: driver {}, torch {}, cuDNN {}; of {} operations the phantom asks for the same \
-         scratch memory in {}{}",
+        "{WRITTEN_BY} {}: driver {}, torch {}, cuDNN {}; of {} operations, the phantom requests the same workspace in {}{}",
         env!("CARGO_PKG_VERSION"),
         devices::driver().unwrap_or_else(|| "unknown".to_owned()),
         measured.word("torch"),
         measured.word("cudnn"),
         compared.all,
         compared.alike,
-        if measured.beside.is_empty() { "" } else { "; the context is a training's as a whole" },
+        if measured.beside.is_empty() {
+            ""
+        } else {
+            "; the context was measured as a whole, in one training process"
+        },
     );
     let text = measured.text(id, knows, &source);
     let card = cards::parse(&text).context("the measurement does not describe a card")?;
@@ -112,7 +117,7 @@ fn check_what_is_there(path: &Path) -> anyhow::Result<()> {
     match bounded_file::bytes(path, bounded_file::WRITTEN_BY_HAND) {
         Ok(text) => ensure!(
             String::from_utf8_lossy(&text).contains(WRITTEN_BY),
-            "{} is there already, and is not what `plimsoll calibrate` wrote; move it away, or give --output FILE",
+            "{} exists, and `plimsoll calibrate` did not write it; move it away, or use --output FILE",
             path.display()
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (),
@@ -134,7 +139,7 @@ fn on_the_card(
     process.env(python::PATH, path).env("PYTHONDONTWRITEBYTECODE", "1");
     let ended =
         process.status().with_context(|| format!("cannot run {}", interpreter.display()))?;
-    ensure!(ended.success(), "the GPU could not be asked ({ended}); what Python said stands above");
+    ensure!(ended.success(), "cannot measure the GPU ({ended}); Python's error is above");
     read(answer)
 }
 
@@ -165,8 +170,8 @@ fn on_the_phantom(
 
 fn read(answer: &Path) -> anyhow::Result<Value> {
     let text = bounded_file::bytes(answer, bounded_file::REPORT)
-        .context("the questions were not answered")?;
-    serde_json::from_slice(&text).context("the answer is no JSON")
+        .context("the measuring process wrote no answer")?;
+    serde_json::from_slice(&text).context("the answer is not JSON")
 }
 
 /// What the real card was measured as.
@@ -188,11 +193,11 @@ struct Measured {
 impl Measured {
     fn of(answer: &Value) -> anyhow::Result<Measured> {
         let properties = answer["properties"].clone();
-        ensure!(properties.is_object(), "the driver did not say what the GPU is");
+        ensure!(properties.is_object(), "the driver did not report the GPU's name");
         let before = answer["before"].as_u64().unwrap_or(0);
         let held = |name: &str, step: usize| held(&answer["context"][name], step, before);
         let training = ["training", "training-half"].into_iter().filter_map(|it| held(it, 0)).max();
-        let training = training.context("no process could be measured on the GPU")?;
+        let training = training.context("cannot measure the memory of any process on the GPU")?;
         // The first comes with code, and the driver takes 2 MiB for itself now and then: the smaller of both is the handle.
         let handle = |name: &str| {
             let (none, one, two) = (held(name, 0)?, held(name, 1)?, held(name, 2)?);
@@ -208,7 +213,7 @@ impl Measured {
         let (context, beside) = match parts {
             Some(it) if is_like(&it) => (it, String::new()),
             Some(it) => (training, format!("its parts add up to {it}")),
-            None => (training, "its parts were not seen".to_owned()),
+            None => (training, "its parts were not measured".to_owned()),
         };
         let gpcs = answer["clusters"].as_array().cloned().unwrap_or_default();
         let gpcs = gpcs.iter().filter_map(Value::as_u64).collect();
@@ -234,8 +239,7 @@ impl Measured {
     /// The card's file.
     fn text(&self, id: Option<&str>, cudnn_known: &str, source: &str) -> String {
         let mut res = String::from(
-            "# A card that plimsoll calibrate measured. It may be sent to others: it goes into their folder\n\
-             # ~/.config/plimsoll/cards, or they name the file with --gpu.\n\n",
+            "# A card that plimsoll calibrate measured. To share it: others save it in ~/.config/plimsoll/cards,\n# or give the file to --gpu.\n\n",
         );
         let mut line = |key: &str, value: String| res += &format!("{key} = {value}\n");
         let quoted = |text: &str| Value::from(text).to_string();
@@ -426,9 +430,9 @@ fn report(
     let mut res = format!("{}\n\n", card.name);
     let mut row = |what: &str, value: String| res += &format!("  {what:16}  {value}\n");
     row("memory", card.total.to_string());
-    row("CUDA context", format!("{}, what a training takes beside PyTorch's memory", card.context));
+    row("CUDA context", format!("{}, memory of a training process outside PyTorch", card.context));
     if !measured.beside.is_empty() {
-        row("", format!("seen of a training as a whole; {}", measured.beside));
+        row("", format!("measured as a whole, in one training process; {}", measured.beside));
     }
     for (name, bytes) in &measured.seen {
         let what = match name.as_str() {
@@ -451,7 +455,7 @@ fn report(
         row(
             "NCCL",
             format!(
-                "{first} with the first group of {} ranks, {next} with each further one",
+                "{first} with the first group of {} ranks, {next} with each further group",
                 it.ranks
             ),
         );
@@ -469,17 +473,17 @@ fn report(
     row(
         "scratch memory",
         format!(
-            "the same on the phantom in {} of {} convolutions and products",
+            "equal on the phantom in {} of {} convolutions and matrix products",
             compared.alike, compared.all
         ),
     );
     for it in compared.others.iter().take(6) {
         row("", format!("on the card and on the phantom, {it}"));
     }
-    res += &format!("\nThe card is kept in {}.\n", output::shown(path));
+    res += &format!("\nplimsoll saved the card in {}.\n", output::shown(path));
     res += &if is_known {
         format!(
-            "Every command uses it from now on, as {}. Next: plimsoll verify -- python train.py\n",
+            "Every command now knows it as {}. Next: plimsoll verify -- python train.py\n",
             card.id
         )
     } else {
@@ -503,7 +507,7 @@ mod tests {
         check_what_is_there(&path).unwrap();
         fs::write(&path, "id = \"h200\" # with my own numbers").unwrap();
         let refused = check_what_is_there(&path).unwrap_err().to_string();
-        assert!(refused.contains("h200.toml is there already"), "{refused}");
+        assert!(refused.contains("h200.toml exists, and"), "{refused}");
         fs::write(&path, format!("source = \"{WRITTEN_BY} 0.1.0\"")).unwrap();
         check_what_is_there(&path).unwrap();
     }

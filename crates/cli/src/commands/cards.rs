@@ -25,9 +25,9 @@ pub(crate) fn run(args: &CardsArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 /// What stands below the table.
 const FOOT: &str = "
-MEMORY is what the driver lets programs use; CONTEXT is what a training takes of it beside PyTorch.
-`plimsoll cards NAME` says where the numbers of one card are from, and lists its slices;
-`plimsoll cards laptop` lists those with that word. A part of a card: `a100-80g/3g.40gb` (MIG),
+MEMORY: what the driver gives to programs. CONTEXT: what a training process needs of it outside
+PyTorch. `plimsoll cards NAME` shows where the numbers of one card are from, and its slices;
+`plimsoll cards laptop` lists the cards with that word. A part of a card: `a100-80g/3g.40gb` (MIG),
 `a40/12q` (a virtual GPU), `a100-80g/0.5` (a share of the memory). Another card: describe it
 in a file and give that to --gpu (docs/cards.md).
 ";

@@ -40,14 +40,14 @@ fn show(settings: &Settings, styles: Styles) -> String {
             None => writeln!(res, "  {:18} {:16} {}", row.key, "-", row.about),
         };
     }
-    res += "\nof this machine, by the environment only\n\n";
+    res += "\nfor this machine, by the environment only\n\n";
     for (name, about) in OF_MACHINE {
         let _ = match of_machine(name) {
             Some(value) => writeln!(res, "  {on}{name:18} {}{off}", printable(&value)),
             None => writeln!(res, "  {name:18} {:16} {about}", "-"),
         };
     }
-    res += "\nAn option goes before the environment, and that before the file: docs/config.md\n";
+    res += "\nAn option overrides the environment, and the environment overrides the file: docs/config.md\n";
     res
 }
 

@@ -65,12 +65,12 @@ fn wanted(args: &DiffArgs) -> anyhow::Result<Vec<Wanted>> {
     if let Some((a, b)) = args.steps {
         let [one] = &res[..] else {
             anyhow::bail!(
-                "--steps compares two steps of one recording; with two, write A@step:3 B@step:4"
+                "--steps compares two steps of one recording; to compare steps of two recordings: plimsoll diff A@step:3 B@step:4"
             );
         };
         anyhow::ensure!(
             one.at.is_none(),
-            "{} names a moment, and --steps names others: leave one of them out",
+            "{} names a moment, and --steps names two others: remove one of them",
             one.path.display()
         );
         res = [a, b].map(|step| Wanted { at: Some(At::Step(step)), ..one.clone() }).into();
@@ -78,7 +78,7 @@ fn wanted(args: &DiffArgs) -> anyhow::Result<Vec<Wanted>> {
     let stdin = res.iter().filter(|it| it.path == Path::new("-")).count();
     anyhow::ensure!(
         stdin < 2 || args.steps.is_some() || args.inputs.len() < 2 || res[0].path == res[1].path,
-        "standard input can be read only once"
+        "`-` is given twice, and standard input can be read only once"
     );
     Ok(res)
 }
@@ -105,7 +105,10 @@ impl Wanted {
                 res.device = usize::try_from(device).ok();
             } else {
                 let at = part.parse::<At>().with_context(|| {
-                    format!("cannot read {:?}: no rank:N, no device:N", given.to_string_lossy())
+                    format!(
+                        "cannot read {:?}: expected rank:N or device:N",
+                        given.to_string_lossy()
+                    )
                 })?;
                 res.at = Some(at);
             }
@@ -163,8 +166,7 @@ fn among(one: &Wanted) -> anyhow::Result<(Difference, Option<explanation::RankTa
     let high = rows.iter().rev().max_by_key(|it| it.peak_allocated);
     let (Some(low), Some(high), true) = (low, high, 2 <= rows.len()) else {
         anyhow::bail!(
-            "{shown} has one process on one device, and there is nothing to compare it with: name a second \
-             recording, two steps (--steps 3..4), or two moments ({shown}@after:2 {shown}@after:9)"
+            "{shown} has one process on one device, so it has nothing to compare: name a second recording, two steps (--steps 3..4), or two moments ({shown}@after:2 {shown}@after:9)"
         );
     };
     // Ranks that are all alike: the first two.
@@ -173,7 +175,7 @@ fn among(one: &Wanted) -> anyhow::Result<(Difference, Option<explanation::RankTa
     let process = |row: &explanation::RankFacts| {
         processes.iter().find(|it| it.name == row.name && it.rank == row.rank)
     };
-    let (a, b) = process(low).zip(process(high)).context("a rank that is not there")?;
+    let (a, b) = process(low).zip(process(high)).context("a rank that does not exist")?;
     let at = one.at.unwrap_or_default();
     let difference =
         explanation::difference(&side(a, Some(low.device), at), &side(b, Some(high.device), at))?;

@@ -91,8 +91,7 @@ fn examine() -> Vec<Check> {
         add(
             "torch",
             Found::Bad(format!(
-                "{executable} has none; activate the environment that has it, set PLIMSOLL_PYTHON, or install it: \
-                 {executable} -m pip install torch"
+                "{executable} has no torch; activate the environment that has torch, set PLIMSOLL_PYTHON, or install it: {executable} -m pip install torch"
             )),
         );
         return res;
@@ -139,7 +138,7 @@ fn system() -> Found {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut text = format!("Linux {} on x86-64", kernel.trim());
     if Path::new("/proc/driver/nvidia/version").exists() {
-        text += "; its own GPU is hidden from scripts that run on the phantom";
+        text += "; scripts on the phantom do not see this machine's own GPU";
     }
     Found::Good(text)
 }
@@ -148,13 +147,13 @@ fn describe_cache(cache: &Cache) -> Found {
     let mut text = cache.path().display().to_string();
     if let Ok((n @ 1.., bytes)) = bundle::others(cache) {
         let bytes = Bytes(bytes);
-        text += &format!("; {n} bundle(s) of other versions in it take {bytes} and may be deleted");
+        text += &format!("; {n} bundle(s) of other versions in it use {bytes} and may be deleted");
     }
     if cache.passed_over.is_empty() {
         return Found::Good(text);
     }
     Found::Note(format!(
-        "{text}, because better ones cannot be used ({})",
+        "{text}, because this machine does not allow better ways ({})",
         cache.passed_over.join("; ")
     ))
 }
@@ -164,13 +163,13 @@ fn describe_writes(runner: &Runner) -> Found {
     let Some(layers) = runner.layers() else {
         return Found::Note("scripts write into your files".to_owned());
     };
-    let text = format!("kept apart from your files by {}", layers.way());
+    let text = format!("separated from your files by {}", layers.way());
     let why: Vec<String> =
         layers.passed_over().iter().map(|(way, why)| format!("{way}: {why}")).collect();
     match layers.way() {
         // Slower, and `fit` cannot keep a Python ready.
         Way::Traced => Found::Note(format!(
-            "{text}, which makes each run about a second slower; better ways do not work here ({})",
+            "{text}, which makes each run some 1 s slower; better ways do not work here ({})",
             why.join("; ")
         )),
         Way::Mounts | Way::UserNamespace => Found::Good(text),
@@ -202,14 +201,14 @@ fn try_out(runner: &Runner, program: PathBuf, torch: &Torch) -> anyhow::Result<F
     }
     Ok(match ended.end {
         End::Code(0) if recordings.iter().any(|it| it.notes.begin.is_some()) => {
-            Found::Good(format!("put a tensor on a phantom {} in {seconds:.1} s", card.name))
+            Found::Good(format!("created a tensor on a phantom {} in {seconds:.1} s", card.name))
         }
         End::Code(0) => Found::Bad(
             "plimsoll's agent was not loaded; does this Python ignore PYTHONPATH?".to_owned(),
         ),
         _ => {
             let failure = crate::engine::diagnosis::diagnose(&command, ended, &recordings);
-            Found::Bad(failure.unwrap_or_else(|| "could not put a tensor on it".to_owned()))
+            Found::Bad(failure.unwrap_or_else(|| "cannot create a tensor on it".to_owned()))
         }
     })
 }
@@ -224,7 +223,7 @@ fn show(checks: &[Check], is_able: bool, styles: Styles) -> String {
         };
         res += &format!("  {on}{mark:4}{off}  {name:8} {}\n", printable(text));
     }
-    res += if is_able { "\nable to predict\n" } else { "\nnot able to predict\n" };
+    res += if is_able { "\nable to predict\n" } else { "\ncannot predict\n" };
     res
 }
 

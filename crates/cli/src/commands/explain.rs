@@ -223,8 +223,9 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
     if chrome_trace::is_trace(stream.head()) {
         let curve = chrome_trace::read_from(stream.reader()).map_err(|why| anyhow::anyhow!(why))?;
         let mut res = explanation::of_curve(name, &curve);
-        res.notes
-            .extend(curve.cut_off.map(|why| format!("the trace was not read to its end: {why}")));
+        res.notes.extend(
+            curve.cut_off.map(|why| format!("plimsoll did not read the trace to its end: {why}")),
+        );
         return Ok(res);
     }
     if snapshot::is_snapshot(stream.head()) {
@@ -239,7 +240,7 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
     }
     anyhow::ensure!(
         is_text(stream.head()),
-        "it is neither a memory snapshot, nor a recording, nor a text; expected what torch.cuda.memory._dump_snapshot or `plimsoll predict --record` writes, a log, or a profiler's Chrome trace"
+        "it is not a snapshot, a recording or a text; expected a file of torch.cuda.memory._dump_snapshot or `plimsoll predict --record`, a log, or a profiler's Chrome trace"
     );
     let log = stream.log()?;
     let failures = oom_text::of_log(&log);

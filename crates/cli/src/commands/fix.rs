@@ -16,6 +16,15 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> {
+    if args.command.is_empty() {
+        let words = ["plimsoll", "explain"].map(OsString::from).into_iter();
+        let words = words.chain(args.files.iter().map(|file| file.clone().into_os_string()));
+        let words: Vec<OsString> = words.collect();
+        anyhow::bail!(
+            "--fix needs the command that trains, after `--`: {} --fix -- python train.py",
+            shown_command::shown(&words)
+        );
+    }
     // Without anything to explain, the card is this machine's, or `fit` says that it does not know one.
     let has_input = !args.files.is_empty() || open::has_standard_input();
     let room = if has_input { explain::told(args, out)?.1 } else { None };
@@ -28,6 +37,8 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let words = words.chain([OsString::from("--")]).chain(args.command.iter().cloned());
     match Cli::try_parse_from(words)?.command {
         Command::Fit(args) => fit::run(&args, out),
-        _ => anyhow::bail!("`fit` was not understood; this is a fault of plimsoll"),
+        _ => {
+            anyhow::bail!("plimsoll cannot parse its own `fit` command; this is a bug in plimsoll")
+        }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &GlossaryArgs, out: &mut Output) -> anyhow::Result<Exit>
     let Some(found) = glossary::find(&word) else {
         let known: Vec<&str> = WORDS.iter().map(|it| it.0).collect();
         let meant = spelling::meant(&word, &known);
-        anyhow::bail!("there is no word {word:?} here{meant}; there are {}", known.join(", "));
+        anyhow::bail!("the glossary has no word {word:?}{meant}; it has {}", known.join(", "));
     };
     out.text(&glossary::text([found], styles, width).to_string())?;
     Ok(Exit::Fits)

@@ -46,7 +46,7 @@ pub(crate) fn remark(subcommand: &str, words: &[OsString]) -> Option<String> {
         .chain(rest)
         .collect();
     Some(format!(
-        "{name} stands behind the command, so the script gets it; for plimsoll it stands before: {}",
+        "{name} is after the command, so the script receives it; for plimsoll, write it before the command: {}",
         shown_command::shown(&line)
     ))
 }
@@ -112,7 +112,7 @@ mod tests {
             said(&["BS=4", "python", &tiny, "--lr", "1", "--gpu", "rtx4090", "--until-exit"])
                 .unwrap(),
             format!(
-                "--gpu stands behind the command, so the script gets it; for plimsoll it stands before: plimsoll predict \
+                "--gpu is after the command, so the script receives it; for plimsoll, write it before the command: plimsoll predict \
                  --gpu rtx4090 --until-exit -- BS=4 python {tiny} --lr 1"
             )
         );

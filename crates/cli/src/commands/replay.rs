@@ -26,12 +26,9 @@ use crate::{
     ticker::Ticker,
 };
 
-const NOTHING_OUTSIDE: &str = "all of --capacity is PyTorch's here; on a card the CUDA context (about 0.5 GiB), NCCL and \
-    other processes take their part: give it as --outside";
+const NOTHING_OUTSIDE: &str = "this replay gives all of --capacity to PyTorch; on a card the CUDA context (some 0.5 GiB), NCCL and other processes need a part: give it as --outside";
 
-const LENDERS: &str = "no recording says whether a MemPool was made with use_on_oom=True, and this one has no stacks that \
-    would show it. Requests that such a pool served for the default one are counted as its own, so the count of retries may \
-    differ; a recording with stacks would show it";
+const LENDERS: &str = "a recording does not store whether a MemPool has use_on_oom=True, and this one has no stacks that would show it. plimsoll counts requests that such a pool served for the default pool as the pool's own, so the count of retries may differ";
 
 pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
@@ -87,9 +84,7 @@ fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
                 largest.context("no process of this recording used a GPU")?;
             let mut notes: Vec<String> = warnings.iter().map(ToString::to_string).collect();
             if 1 < n {
-                notes.push(format!(
-                    "of {n} processes this is {pid}, which asked for memory most often"
-                ));
+                notes.push(format!("this is process {pid} of {n}, the one with the most requests"));
             }
             return Ok((trace, notes));
         }
@@ -114,7 +109,7 @@ fn device(trace: &Trace, given: Option<usize>) -> anyhow::Result<usize> {
             .into_iter()
             .rev()
             .max_by_key(|it| trace.devices[*it].events.len())
-            .context("the recording has no memory on any device: nothing to replay"),
+            .context("nothing to replay: the recording has no memory on any device"),
     }
 }
 
@@ -142,12 +137,12 @@ fn config(
     let mut config = match (&args.alloc_conf, args.torch) {
         (Some(text), _) => Config::of_alloc_conf(text, torch)?,
         (None, Some(_)) => Config::of_recording_for(settings, torch)
-            .context("the recording's own settings do not go with --torch: give --alloc-conf")?,
+            .context("the recording's own settings do not fit --torch: give --alloc-conf")?,
         (None, None) => Config::of_recording(settings, torch),
     };
     config.capacity = match args.capacity {
         Some(capacity) if capacity <= args.outside => anyhow::bail!(
-            "--capacity {capacity} leaves nothing for PyTorch when {} are taken outside of it",
+            "--capacity {capacity} is too small: {} are used outside PyTorch, and nothing remains for it",
             args.outside
         ),
         Some(capacity) => Some(capacity.saturating_sub(args.outside)),

@@ -25,7 +25,7 @@ const EVENTS: &str = "2000000";
 pub(crate) fn run(args: &VerifyArgs, out: &mut Output) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         devices::are_there(),
-        "found no NVIDIA GPU on this machine, so there is nothing to compare the phantom with; `plimsoll predict` needs none"
+        "found no NVIDIA GPU on this machine, and verify compares the phantom with a real one; `plimsoll predict` needs no GPU"
     );
     let card = card(args)?;
     let command = ScriptCommand::resolve(&args.command)?;
@@ -51,9 +51,7 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut Output) -> anyhow::Result<Exit> {
     if verification::are_within(&ranks) == Some(false) {
         // Where a real run may come out in two ways, it may have been the other one.
         for end in phantom_run::left_open(&phantom, &[]) {
-            say(
-                "the same once more, as the phantom chose one of two ways in which this may come out",
-            );
+            say("the same again on the phantom, with the other of two possible outcomes");
             let conf = conf.clone() + phantom_run::conf_line(end);
             let other = steps(args, &runner, &command, &conf, Device::Phantom, None)?;
             if let Some(other) = other {
@@ -89,10 +87,9 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut Output) -> anyhow::Result<Exit> {
 fn card(args: &VerifyArgs) -> anyhow::Result<Card> {
     let Choice { card, how } = phantom_run::choice(args.gpu.as_deref(), None, &args.command)?;
     if let Some(How::Largest(_)) = how {
-        let name = devices::first().map(|it| it.name).context("cannot tell which GPU this is")?;
+        let name = devices::first().map(|it| it.name).context("cannot identify this GPU")?;
         anyhow::bail!(
-            "this machine's GPU, {name}, is not in the catalogue: measure it with `plimsoll calibrate`, or name a card that is like \
-             it with --gpu"
+            "this machine's GPU, {name}, is not in the catalogue: measure it with `plimsoll calibrate`, or name a similar card with --gpu"
         );
     }
     Ok(card)

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ViewArgs, out: &mut Output) -> anyhow::Result<Exit> {
     for it in loaded.iter().filter(|it| it.told.is_damaged) {
         let why = it.told.notes.first().map(String::as_str).unwrap_or_default();
         say(&format!(
-            "{} is cut off or damaged: {why}. What is shown is the part before that",
+            "{} is cut off or damaged: {why}. The page shows the part before that",
             it.name
         ));
     }
@@ -96,7 +96,7 @@ pub(super) fn open_recordings(
 fn check(loaded: &[Loaded]) -> anyhow::Result<()> {
     anyhow::ensure!(
         loaded.iter().any(|it| Scenes::are_in(&it.recording)),
-        "there is no memory of any device in what was given: nothing to look at"
+        "nothing to show: the input has no memory of any device"
     );
     Ok(())
 }
@@ -179,7 +179,7 @@ fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
     let is_file = path != Path::new("-");
     match is_file.then(|| open::read(path)) {
         Some(Ok(Opened::File(stream))) if chrome_trace::is_trace(stream.head()) => anyhow::anyhow!(
-            "{}: a trace of torch's profiler has levels and no blocks to draw; `plimsoll explain` reads it, and for this page record with torch.cuda.memory._record_memory_history()",
+            "{}: a trace of torch's profiler has no blocks to draw; `plimsoll explain` reads it. For this page, record with torch.cuda.memory._record_memory_history()",
             path.display()
         ),
         _ => error.context(
@@ -212,6 +212,6 @@ fn hint(server: &Server) {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "this-machine" } else { host.trim() };
     say(&format!(
-        "there is no display here. On your own machine: ssh -N -L {port}:127.0.0.1:{port} {host}, then open the address below there. Ctrl-C ends it"
+        "this machine has no display. On your own machine run: ssh -N -L {port}:127.0.0.1:{port} {host}, then open the address below there. Ctrl-C ends it"
     ));
 }

@@ -89,11 +89,11 @@ fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut Output) -> anyhow::Resul
             let known: Vec<String> =
                 watched.map(|(pid, it)| format!("{} ({pid})", it.label)).collect();
             let known = match known.is_empty() {
-                true => "none is watched here".to_owned(),
+                true => "no run is watched here".to_owned(),
                 false => format!("watched are {}", known.join(", ")),
             };
             anyhow::bail!(
-                "there is no watched run {:?}: {known}. `plimsoll run --watch` starts one, and `plimsoll.watch()` in a script makes it one",
+                "there is no watched run {:?}: {known}. Start one with `plimsoll run --watch -- COMMAND`, or call `plimsoll.watch()` in the script",
                 args.target
             );
         }
@@ -166,7 +166,7 @@ fn how_it_is(pid: u32, it: &Status) -> String {
         reason = "bytes a step, not below zero"
     )]
     let growth = if 1.0 <= growth {
-        format!(", {} more in each step", Bytes(growth as u64))
+        format!(", {} more each step", Bytes(growth as u64))
     } else {
         String::new()
     };

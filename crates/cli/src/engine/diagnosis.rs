@@ -1,6 +1,8 @@
 //! Why a run gave no prediction, in one sentence: what was found, what was expected, what to do. It looks
 //! at how the command ended and at what the agent noted; whether memory fits is not its business.
 
+use std::path::Path;
+
 use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
@@ -8,17 +10,19 @@ use plimsoll_core::{
     recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
 };
 
-use crate::engine::{
-    launch::{self, End, Ended, ScriptCommand},
-    python,
+use crate::{
+    engine::{
+        launch::{self, End, Ended, ScriptCommand},
+        python,
+    },
+    files::bounded_file,
 };
 
 /// What is said where that is so.
 const NO_KERNELS: &str = "this PyTorch has no kernels for that card";
 
 /// What to do when the machine itself, not the phantom, runs out.
-const HOST_MEMORY: &str = "what the script keeps on the CPU takes real memory here: use a machine with \
-                           more, or fewer DataLoader workers";
+const HOST_MEMORY: &str = "the script's CPU memory is real memory of this machine: use a machine with more, or fewer DataLoader workers";
 
 /// `ended`, or a quiet end where the signal that ended the program says nothing of its memory: one that it sent itself when
 /// all was done, an alarm included; or a crash after its last word, when Python took itself apart. A thread of C++ that wants
@@ -55,7 +59,7 @@ pub(crate) fn diagnose(
     let why = cause(command, ended, recordings)?;
     let waited = ended.waited_in_vain || recordings.iter().any(|it| it.notes.waited.is_some());
     let why = if waited {
-        format!("{why}; then it waited for what never came, and was ended")
+        format!("{why}; after that the script waited without end, and plimsoll ended it")
     } else {
         why
     };
@@ -75,8 +79,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     }
     if let Some(max) = ended.wrote_too_much {
         return Some(format!(
-            "the script wrote more than the {max} that its private layer may take, {}; give it more with --writes-max, \
-             or let it write into your files with --writes through",
+            "the script wrote more than {max}, the limit of its private layer, {}; raise the limit with --writes-max, or let the script write into your files with --writes through",
             after(steps)
         ));
     }
@@ -86,8 +89,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     if let (false, Some(it)) = (reached_torch, begun().next()) {
         let version = &it.python;
         return Some(format!(
-            "the script needs torch, and the Python {version} that runs it has none; activate the environment \
-             that has it, or install it: pip install torch"
+            "the script needs torch, and its Python {version} has no torch; activate the environment that has torch, or install it: pip install torch"
         ));
     }
     // A helper with another Python may be refused while the training itself goes on.
@@ -114,8 +116,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     {
         let rank = rank(it).unwrap_or_default();
         return Some(format!(
-            "rank {rank} died without a word {}: it crashed, or was killed, as the kernel does when the machine is \
-             out of memory; {HOST_MEMORY}",
+            "rank {rank} ended without an error message {}: it crashed, or the kernel killed it because the machine ran out of memory; {HOST_MEMORY}",
             after(steps),
         ));
     }
@@ -144,8 +145,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         });
         return Some(match &steps.cut {
             Some(_) => format!(
-                "the script ended {}; raise the limit on the size of files (`ulimit -f`), or free space on the disk of \
-                 plimsoll's cache",
+                "the script ended {}; raise the limit on file sizes (`ulimit -f`), or free space on the disk of plimsoll's cache",
                 after(steps),
             ),
             None if used_it => left_no_recording(),
@@ -171,13 +171,11 @@ fn killed(
             )
         }
         Signal::SIGKILL => format!(
-            "the script was killed (SIGKILL) {after}; if nobody did that by hand, the machine or its container ran \
-             out of memory{grew}: {HOST_MEMORY}"
+            "the script was killed (SIGKILL) {after}; unless somebody killed it, the machine or its container ran out of memory{grew}: {HOST_MEMORY}"
         ),
         Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGABRT => {
             format!(
-                "the script crashed ({signal}) {after}; if it does not crash on a real GPU, the phantom is at \
-             fault: please report it with the command and the versions that `plimsoll doctor` prints"
+                "the script crashed ({signal}) {after}; if it does not crash on a real GPU, this is a bug in the phantom: please report it with the command and the output of `plimsoll doctor`"
             )
         }
         other => format!("the script was ended by {other} {after}"),
@@ -193,7 +191,7 @@ fn grown(it: &HostGrowth) -> String {
     let at = it
         .at
         .as_ref()
-        .map(|it| format!(", as much as {}:{} copies from the device", it.file, it.line));
+        .map(|it| format!(", the amount that {}:{} copies from the device", it.file, it.line));
     format!(" ({whose} grown by {} a step, to {}{})", it.each, it.to.1, at.unwrap_or_default())
 }
 
@@ -235,13 +233,12 @@ fn ours(recording: &Recording, message: &str) -> Option<String> {
     let lower = message.to_lowercase();
     if lower.contains("bus error") || lower.contains("to file </torch_") {
         return Some(
-            "; /dev/shm of this machine, through which workers hand over batches, was full: give it more \
-             (`docker run --shm-size=8g`), or use fewer workers"
+            "; /dev/shm of this machine, through which workers send batches, was full: enlarge it (`docker run --shm-size=8g`), or use fewer workers"
                 .to_owned(),
         );
     }
     if message.contains("no kernel image is available") {
-        return Some(format!("; {NO_KERNELS}, and would fail on a real one, too"));
+        return Some(format!("; {NO_KERNELS}, so the script would fail on a real one, too"));
     }
     if let Some(why) = hidden(recording).filter(|_| message.contains("CUDA")) {
         return Some(format!("; {why}"));
@@ -262,7 +259,7 @@ fn ours(recording: &Recording, message: &str) -> Option<String> {
         .collect();
     (!refused.is_empty()).then(|| {
         let refused = refused.join(", ");
-        format!("; probably our fault, not the script's: the phantom does not imitate {refused}")
+        format!("; probably a limit of plimsoll, not an error of the script: the phantom does not imitate {refused}")
     })
 }
 
@@ -293,9 +290,7 @@ fn a_zero_of_ours(
 
 fn read_as_zero(ReadNote { at, .. }: &ReadNote) -> String {
     format!(
-        "; a value that the GPU would have computed reads as zero on a phantom, and the script read one at {}:{}: if \
-         the exception comes of it, `--assume {at}=NUMBER` says what is read there, `--assume` with nonzero or unique how much masks and \
-         unique() find, and `--steps N` stops before",
+        "; on a phantom, values that the GPU computes are zero, and the script read one at {}:{}. If that caused the exception, give the value with `--assume {at}=NUMBER`, the share that masks or unique() find with `--assume nonzero=SHARE` or `unique=SHARE`, or stop earlier with `--steps N`",
         at.file, at.line
     )
 }
@@ -311,10 +306,12 @@ fn an_answer_of_ours(recording: &Recording) -> Option<String> {
     let approximated = recording.phantom.iter().flat_map(|it| &it.approximated);
     let answers: Vec<&str> = approximated
         .map(|it| it.what.as_str())
-        .filter(|it| it.contains("assumed") || it.contains("was answered"))
+        .filter(|it| {
+            ["assume", "answered", "random on a phantom"].iter().any(|word| it.contains(word))
+        })
         .collect();
     (!answers.is_empty())
-        .then(|| format!("; it may come of what the phantom cannot know: {}", answers.join("; ")))
+        .then(|| format!("; a possible cause is unknown to the phantom: {}", answers.join("; ")))
 }
 
 /// No process of the command imported torch with the agent in it.
@@ -336,8 +333,7 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
         if let Some(option) = shuts_out {
             let option = option.display();
             return format!(
-                "python {option} shuts the agent out, which comes in through PYTHONPATH and sitecustomize; run the \
-                 script without {option}"
+                "python {option} keeps plimsoll's agent from loading, which needs PYTHONPATH and sitecustomize; run the script without {option}"
             );
         }
         if let Ok(probe) = python::probe(&command.program, None)
@@ -345,24 +341,32 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
         {
             let python = &probe.executable;
             return format!(
-                "{python} has no torch, which plimsoll runs the script with; activate the environment that has it, \
-                 or install it: {python} -m pip install torch"
+                "{python} runs the script and has no torch; activate the environment that has torch, or install it: {python} -m pip install torch"
+            );
+        }
+        if let Some(script) = script.filter(|script| is_empty(script)) {
+            return format!(
+                "the script {} is empty; give the script that trains",
+                script.display()
             );
         }
     }
     if code != 0 {
         return format!(
-            "the command exited with code {code} before it imported torch; what it printed says why"
+            "the command exited with code {code} before it imported torch; its output above shows why"
         );
     }
-    "no process of the command imported torch where plimsoll could see it; give the command that trains, and \
-     do not clear its environment (env -i, sudo, python -I)"
+    "no process of the command imported torch where plimsoll could see it; give the command that trains, and do not clear its environment (env -i, sudo, python -I)"
         .to_owned()
 }
 
+/// Whether it is a file without a word.
+fn is_empty(script: &Path) -> bool {
+    bounded_file::text(script, bounded_file::SOURCE).is_ok_and(|text| text.trim().is_empty())
+}
+
 fn left_no_recording() -> String {
-    "the script used the GPU, but ended in a way that left no recording: a limit on the size of files (ulimit -f), \
-     or a library that ends the process; let it end normally, or give --steps"
+    "the script used the GPU, but ended without a recording: a limit on file sizes (ulimit -f), or a library ended the process; let the script end normally, or use --steps N"
         .to_owned()
 }
 
@@ -381,7 +385,7 @@ fn hidden(recording: &Recording) -> Option<String> {
         "" => "empty".to_owned(),
         it => format!("\"{it}\""),
     };
-    Some(format!("CUDA_VISIBLE_DEVICES is {is}, so PyTorch sees no GPU; set it to 0, or unset it"))
+    Some(format!("CUDA_VISIBLE_DEVICES is {is}, so PyTorch sees no GPU; set it to 0, or remove it"))
 }
 
 /// Why a process had not as many GPUs as it asked for: the last part of a sentence.
@@ -398,7 +402,7 @@ fn too_few_devices(recording: &Recording, message: &str) -> Option<String> {
     let asked = named.unwrap_or(0).max(phantom.devices_asked).max(seen + 1);
     let gpus = if seen == 1 { "GPU" } else { "GPUs" };
     Some(format!(
-        "; it asked for cuda:{}, and this machine was given {seen} {gpus}: --gpus {asked} gives it {asked}",
+        "; it asked for cuda:{}, and the phantom machine has {seen} {gpus}: use --gpus {asked}",
         asked - 1
     ))
 }
@@ -428,10 +432,10 @@ fn after(reached: &Reached) -> String {
     };
     match reached.steps {
         0 => format!(
-            "after an unknown number of optimizer steps (its notes could not be written: {why})"
+            "after an unknown number of optimizer steps (plimsoll's notes could not be written: {why})"
         ),
         n => format!(
-            "after {} or more (its notes could not be written any further: {why})",
+            "after {} or more (plimsoll's notes could not be written any further: {why})",
             optimizer_steps(n)
         ),
     }
@@ -490,11 +494,11 @@ mod tests {
         let cut = |steps| after(&Reached { steps, cut: Some("File too large".to_owned()) });
         assert_eq!(
             cut(0),
-            "after an unknown number of optimizer steps (its notes could not be written: File too large)"
+            "after an unknown number of optimizer steps (plimsoll's notes could not be written: File too large)"
         );
         assert_eq!(
             cut(1),
-            "after 1 optimizer step or more (its notes could not be written any further: File too large)"
+            "after 1 optimizer step or more (plimsoll's notes could not be written any further: File too large)"
         );
         assert_eq!(after(&reached(0)), "before the first optimizer step was finished");
         assert_eq!(after(&reached(6)), "after 6 optimizer steps");
@@ -557,7 +561,7 @@ mod tests {
         assert_eq!(told(End::Code(1), false).unwrap(), said);
         assert_eq!(
             told(End::Code(1), true).unwrap(),
-            format!("{said}; then it waited for what never came, and was ended")
+            format!("{said}; after that the script waited without end, and plimsoll ended it")
         );
     }
 
@@ -585,7 +589,7 @@ mod tests {
         let grew =
             HostGrowth { owner: HostOwner::Process, each: Bytes::mib(512), from, to, at: Some(at) };
         let told = killed(Signal::SIGKILL, true, &reached(40), Some(&grew));
-        let part = "because this machine ran out of memory (its own memory had grown by 512.0 MiB a step, to 20.00 GiB, as much as train.py:9 copies from the device); ";
+        let part = "because this machine ran out of memory (its own memory had grown by 512.0 MiB a step, to 20.00 GiB, the amount that train.py:9 copies from the device); ";
         assert!(told.contains(part), "{told}");
         let bus = "DataLoader worker (pid 7) is killed by signal: Bus error.";
         let why = ours(&Recording::default(), bus).unwrap();
@@ -600,12 +604,12 @@ mod tests {
             let it = Recording { phantom: Some(phantom), ..Recording::default() };
             ours(&it, message)
         };
-        let two = "; it asked for cuda:1, and this machine was given 1 GPU: --gpus 2 gives it 2";
+        let two = "; it asked for cuda:1, and the phantom machine has 1 GPU: use --gpus 2";
         assert_eq!(seen(2, "CUDA error: invalid device ordinal").as_deref(), Some(two));
         assert_eq!(seen(0, "Invalid device id").as_deref(), Some(two));
         let message =
             "Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1";
-        assert!(seen(0, message).unwrap().ends_with("--gpus 4 gives it 4"));
+        assert!(seen(0, message).unwrap().ends_with(": use --gpus 4"));
         assert_eq!(seen(2, "mat1 and mat2 shapes cannot be multiplied"), None);
     }
 
@@ -624,7 +628,7 @@ mod tests {
             raised(&Recording { notes, ..Recording::default() }, &reached(1)).unwrap()
         };
         assert!(of(3).contains("the script read one at /home/me/tts.py:22"), "{}", of(3));
-        assert!(of(3).contains("`--assume tts.py:22=NUMBER` says what is read there"));
+        assert!(of(3).contains("give the value with `--assume tts.py:22=NUMBER`"));
         assert!(!of(0).contains("--assume"), "losses are read in every script");
     }
 
@@ -650,7 +654,7 @@ mod tests {
             .unwrap()
         };
         let answer =
-            "it may come of what the phantom cannot know: nonzero() was assumed to find nothing";
+            "a possible cause is unknown to the phantom: nonzero() was assumed to find nothing";
         assert!(of("RuntimeError").ends_with(answer));
         assert!(!of("FileNotFoundError").contains(answer));
     }

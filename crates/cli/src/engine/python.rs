@@ -141,7 +141,7 @@ pub(crate) fn probe(python: &Path, agent: Option<&Path>) -> anyhow::Result<Probe
     let Some(answer) = answer else {
         let error = String::from_utf8_lossy(&output.stderr);
         let last = error.lines().last().unwrap_or("it printed nothing").trim();
-        anyhow::bail!("{shown} does not answer as a Python 3 would: {last}");
+        anyhow::bail!("{shown} does not answer like a Python 3: {last}");
     };
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let torch = answer.get("torch").filter(|it| !it.is_null()).map(|it| Torch {

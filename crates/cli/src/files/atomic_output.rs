@@ -97,7 +97,7 @@ impl AtomicOutput {
                 let is_file = entry.file_type().is_ok_and(|it| it.is_file());
                 anyhow::ensure!(
                     is_file && name.to_string_lossy().ends_with(ending),
-                    "{shown} has other files ({}) and is not replaced; -o writes elsewhere",
+                    "{shown} has other files ({}), so plimsoll does not replace it; choose another folder with -o",
                     name.display()
                 );
             }
@@ -132,7 +132,7 @@ impl AtomicOutput {
         let shown = self.target.display();
         anyhow::ensure!(
             is_equal,
-            "{shown} exists already, with other contents; --force replaces it, another name leaves it"
+            "{shown} exists with other contents; replace it with --force, or choose another name"
         );
         Ok(())
     }
@@ -178,7 +178,7 @@ mod tests {
         again(b"one").unwrap();
         assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), written);
         let refused = again(b"two").unwrap_err().to_string();
-        assert!(refused.contains("with other contents; --force"), "{refused}");
+        assert!(refused.contains("with other contents; replace it with --force"), "{refused}");
         assert_eq!(fs::read(&target).unwrap(), b"one");
         AtomicOutput::open(&target, true).unwrap().file(b"two").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"two");
@@ -197,7 +197,7 @@ mod tests {
         };
         fill("one").unwrap();
         fill("one").unwrap();
-        assert!(fill("two").unwrap_err().to_string().contains("out exists already"));
+        assert!(fill("two").unwrap_err().to_string().contains("out exists with other contents"));
         fs::remove_dir_all(folder.path().join("out")).unwrap();
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");

@@ -77,7 +77,7 @@ pub(crate) fn all(file: File, most: u64) -> io::Result<Vec<u8>> {
     let size = size.max(res.len() as u64);
     if most < size {
         let (size, most) = (Bytes(size), Bytes(most));
-        return Err(io::Error::other(format!("it has {size}, and at most {most} are read")));
+        return Err(io::Error::other(format!("it has {size}, and plimsoll reads at most {most}")));
     }
     Ok(res)
 }
@@ -107,7 +107,7 @@ pub(crate) fn lines_since(path: &Path, read_to: &mut u64) -> io::Result<Vec<u8>>
 /// All of it as a text.
 pub(crate) fn text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(bytes(path, most)?)
-        .map_err(|_| io::Error::other("it is no text: some of its bytes are no UTF-8"))
+        .map_err(|_| io::Error::other("it is not a text: some of its bytes are not UTF-8"))
 }
 
 fn is_regular(found: FileType) -> io::Result<()> {
@@ -124,7 +124,7 @@ fn is_regular(found: FileType) -> io::Result<()> {
     } else {
         "a device"
     };
-    Err(io::Error::other(format!("it is {what}, and not a file")))
+    Err(io::Error::other(format!("it is {what}, not a file")))
 }
 
 #[cfg(test)]
@@ -148,16 +148,16 @@ mod tests {
         assert_eq!(bytes(&at("file"), 10).unwrap(), b"0123456789");
         assert_eq!(text(&at("link"), 10).unwrap(), "0123456789");
         let error = |name: &str| bytes(&at(name), 9).unwrap_err().to_string();
-        assert_eq!(error("file"), "it has 10 B, and at most 9 B are read");
-        assert_eq!(error("sparse"), "it has 1024.00 GiB, and at most 9 B are read");
-        assert_eq!(error("zero"), "it is a device, and not a file");
-        assert_eq!(error("tty"), "it is a device, and not a file");
-        assert_eq!(error("pipe"), "it is a pipe, and not a file");
-        assert_eq!(error("socket"), "it is a socket, and not a file");
+        assert_eq!(error("file"), "it has 10 B, and plimsoll reads at most 9 B");
+        assert_eq!(error("sparse"), "it has 1024.00 GiB, and plimsoll reads at most 9 B");
+        assert_eq!(error("zero"), "it is a device, not a file");
+        assert_eq!(error("tty"), "it is a device, not a file");
+        assert_eq!(error("pipe"), "it is a pipe, not a file");
+        assert_eq!(error("socket"), "it is a socket, not a file");
         assert_eq!(bytes(folder.path(), 9).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert!(bytes(&at("loop"), 9).is_err());
         fs::write(at("file"), [0xff; 4]).unwrap();
-        assert!(text(&at("file"), 9).unwrap_err().to_string().starts_with("it is no text"));
+        assert!(text(&at("file"), 9).unwrap_err().to_string().starts_with("it is not a text"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Stream {
         let res = Log::read_from(&mut reader)?;
         if reader.limit() == 0 {
             return Err(io::Error::other(format!(
-                "it has more than {} MiB, which no log that people read has; give the part around the error",
+                "it is a log of more than {} MiB, the largest that plimsoll reads; give the part around the error",
                 most >> 20
             )));
         }
@@ -161,7 +161,7 @@ fn unpack(source: impl Read + 'static) -> anyhow::Result<Opened> {
         source.take(MOST_PACKED + 1).read_to_end(&mut bytes)?;
         anyhow::ensure!(
             bytes.len() as u64 <= MOST_PACKED,
-            "it is a zip file of more than {} GiB, which no recording has",
+            "it is a zip file of more than {} GiB, larger than any recording",
             MOST_PACKED >> 30
         );
         return recording(Cursor::new(&bytes), limit(bytes.len() as u64));
@@ -223,7 +223,7 @@ impl Read for Bounded {
     }
 }
 
-const TOO_MUCH: &str = "it unpacks to more than 200 times its size, which no recording does; unpack it yourself if you trust it";
+const TOO_MUCH: &str = "it unpacks to more than 200 times its size, and no recording does; unpack it yourself if you trust it";
 
 /// What follows the last bytes that could be unpacked.
 struct Failing(String);
@@ -255,7 +255,7 @@ fn recording(source: Cursor<&Vec<u8>>, limit: u64) -> anyhow::Result<Opened> {
         left -= bytes.len() as u64;
         if MOST_PROCESSES <= processes.len() && !processes.contains_key(&pid) {
             anyhow::bail!(
-                "this zip file has more than {MOST_PROCESSES} processes, which no recording does"
+                "this zip file has more than {MOST_PROCESSES} processes, and no recording has"
             );
         }
         let process = processes.entry(pid).or_insert_with(|| ProcessFolder {
@@ -271,7 +271,9 @@ fn recording(source: Cursor<&Vec<u8>>, limit: u64) -> anyhow::Result<Opened> {
         }
     }
     if processes.is_empty() {
-        anyhow::bail!("this zip file is no recording of plimsoll: no process left anything in it");
+        anyhow::bail!(
+            "this zip file is not a recording of plimsoll: it has no file of any process"
+        );
     }
     Ok(Opened::Recording(processes.into_values().collect()))
 }
@@ -327,7 +329,7 @@ mod tests {
     fn what_has_no_end_is_left() {
         let Ok(Opened::File(stream)) = unpack(io::repeat(b'x')) else { panic!("one file") };
         let error = stream.log_of_at_most(3 << 20).unwrap_err().to_string();
-        assert!(error.starts_with("it has more than 3 MiB"), "{error}");
+        assert!(error.starts_with("it is a log of more than 3 MiB"), "{error}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     anyhow::ensure!(!res.is_empty(), "{} is an empty folder", folder.display());
     anyhow::ensure!(
         res.len() <= MOST,
-        "{} has more than {MOST} files: name the folder with the ranks",
+        "{} has more than {MOST} files: name the folder that has only the ranks",
         folder.display()
     );
     res.sort_by_cached_key(|it| {

@@ -102,12 +102,12 @@ pub(crate) fn of_path(path: &Path) -> anyhow::Result<(Vec<Process>, Vec<String>)
     }
     anyhow::ensure!(
         !processes.is_empty() || !unread.is_empty(),
-        "no file of {} is a recording; expected what torch.cuda.memory._dump_snapshot or `plimsoll predict --record` writes",
+        "no file of {} is a recording; expected a file of torch.cuda.memory._dump_snapshot or `plimsoll predict --record`",
         path.display()
     );
     anyhow::ensure!(!processes.is_empty(), "{}", unread.join("; "));
     if !others.is_empty() {
-        unread.push(format!("left out, because they are no recordings: {}", others.join(", ")));
+        unread.push(format!("skipped, because they are not recordings: {}", others.join(", ")));
     }
     Ok((processes, unread))
 }
@@ -138,10 +138,10 @@ pub(crate) fn choose(
         devices.map(|it| it.events.len()).sum()
     };
     let most = processes.iter().reduce(|a, b| if events(a) < events(b) { b } else { a });
-    let most = most.context("there is no process in it")?;
+    let most = most.context("it has no process")?;
     let note = (1 < n).then(|| {
         format!(
-            "of {n} processes this is {}, which asked for memory most often (ranks: {ranks})",
+            "this is {} of {n} processes, the one with the most requests (ranks: {ranks})",
             most.name
         )
     });

@@ -97,7 +97,7 @@ fn nth(nth: usize) -> anyhow::Result<DeviceNow> {
         Chosen::Uuid(uuid) => nvml.device_by_uuid(uuid),
     };
     let device =
-        device.map_err(|error| anyhow::anyhow!("NVML does not know that device: {error}"))?;
+        device.map_err(|error| anyhow::anyhow!("NVML does not know this device: {error}"))?;
     let memory = device.memory_info()?;
     // In a container or without rights there are none to be seen.
     let mut processes = device.running_compute_processes().unwrap_or_default();

@@ -38,7 +38,7 @@ pub(crate) fn take_in() {
     }
     for (file, error) in unread {
         let error = reason(&error);
-        say(&format!("left out the card {file}: {error}"));
+        say(&format!("skipped the card {file}: {error}"));
     }
     let forgotten = env::var(contract::FORGET_CARDS).unwrap_or_default();
     let forgotten: Vec<String> =
@@ -48,7 +48,7 @@ pub(crate) fn take_in() {
     }
     cards::take_in(Own { files, forgotten });
     for (file, error) in cards::unread() {
-        say(&format!("left out the card {file}: {error}"));
+        say(&format!("skipped the card {file}: {error}"));
     }
 }
 

@@ -74,7 +74,7 @@ impl FromStr for Assumption {
         if operation == OVERFLOW {
             let steps = share.parse().map_err(|_| {
                 format!(
-                    "`{share}` is no number of steps; give how many are skipped, as in {OVERFLOW}=1"
+                    "`{share}` is not a number of skipped steps; expected for example {OVERFLOW}=1"
                 )
             })?;
             return Ok(Assumption::Overflows(steps));
@@ -82,19 +82,20 @@ impl FromStr for Assumption {
         if operation == OBJECTS {
             let proposals = share.parse().ok().filter(|&it| 0 < it).ok_or_else(|| {
                 format!(
-                    "`{share}` is no number of proposals; give how many show each object, as in {OBJECTS}=6"
+                    "`{share}` is not a number of proposals for each object; expected for example {OBJECTS}=6"
                 )
             })?;
             return Ok(Assumption::Objects(proposals));
         }
         let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
             format!(
-                "`{operation}` is nothing that can be assumed; there are `nonzero`, `unique`, `overflow` and `objects`, as in \
-                 nonzero=0.1, and lines, as in train.py:14=280"
+                "--assume does not know `{operation}`; expected `nonzero`, `unique`, `overflow` or `objects`, as in nonzero=0.1, or a line, as in train.py:14=280"
             )
         })?;
         let millionths = millionths(share).ok_or_else(|| {
-            format!("`{share}` is no share; give a number from 0 to 1, as in {operation}=0.1")
+            format!(
+                "`{share}` is not a share; expected a number from 0 to 1, as in {operation}=0.1"
+            )
         })?;
         Ok(Assumption::Share { operation, millionths })
     }
@@ -104,13 +105,13 @@ impl FromStr for Assumption {
 fn read(file: &str, line: &str, number: &str) -> Result<Assumption, String> {
     let is_file = !file.is_empty() && !file.contains(['\n', '\r']);
     let line = line.parse().ok().filter(|&it| 0 < it && is_file).ok_or_else(|| {
-        format!("`{file}:{line}` is no line of a file; give one that the report names, as in train.py:14=280")
+        format!("`{file}:{line}` is not a line of a file; expected a line from the report, as in train.py:14=280")
     })?;
     let number = number.trim();
     let is_number = number.parse::<f64>().is_ok_and(f64::is_finite);
     if !is_number {
         return Err(format!(
-            "`{number}` is no number; give what is read there, as in {file}:{line}=280"
+            "`{number}` is not a number; expected the number that the line reads, as in {file}:{line}=280"
         ));
     }
     Ok(Assumption::Read { file: file.to_owned(), line, number: number.to_owned() })
@@ -160,22 +161,22 @@ mod tests {
     #[test]
     fn what_is_no_share_is_said() {
         for (text, part) in [
-            ("nonzero=1.5", "`1.5` is no share"),
-            ("nonzero=10%", "`10%` is no share"),
-            ("nonzero=-1", "`-1` is no share"),
+            ("nonzero=1.5", "`1.5` is not a share"),
+            ("nonzero=10%", "`10%` is not a share"),
+            ("nonzero=-1", "`-1` is not a share"),
             ("nonzero=1.", ""),
-            ("nonzero", "`` is no share"),
-            ("topk=0.5", "there are `nonzero`, `unique`, `overflow` and `objects`"),
-            ("overflow=0.5", "`0.5` is no number of steps"),
-            ("overflow", "`` is no number of steps"),
-            ("objects=0", "`0` is no number of proposals"),
-            ("model.py:22", "`` is no number"),
+            ("nonzero", "`` is not a share"),
+            ("topk=0.5", "expected `nonzero`, `unique`, `overflow` or `objects`"),
+            ("overflow=0.5", "`0.5` is not a number of skipped steps"),
+            ("overflow", "`` is not a number of skipped steps"),
+            ("objects=0", "`0` is not a number of proposals"),
+            ("model.py:22", "`` is not a number"),
             (
                 "model.py:22=many",
-                "`many` is no number; give what is read there, as in model.py:22=280",
+                "`many` is not a number; expected the number that the line reads, as in model.py:22=280",
             ),
-            ("model.py:0=3", "`model.py:0` is no line of a file"),
-            (":4=3", "`:4` is no line of a file"),
+            ("model.py:0=3", "`model.py:0` is not a line of a file"),
+            (":4=3", "`:4` is not a line of a file"),
         ] {
             match text.parse::<Assumption>() {
                 Ok(_) => assert!(part.is_empty(), "{text}"),

@@ -26,7 +26,7 @@ pub(crate) use self::{
 };
 use crate::{
     options::{
-        assumption::Assumption, expectation::Expectation, ghost_weights::GhostWeights,
+        assumption::Assumption, expectation::Expectation, ghost_weights::GhostWeights, size::size,
         worst_sequence::WorstSequence, worst_size::WorstSize,
     },
     output::Color,
@@ -51,7 +51,7 @@ pub(crate) struct Cli {
     pub(crate) color: Color,
 }
 
-/// The version and what it was built of: what a person who reports a mistake is asked for.
+/// The version and the build's facts, for bug reports.
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("BUILD_FACTS"));
 
 const EXAMPLES: &str = "\
@@ -68,54 +68,54 @@ Examples:
   plimsoll verify -- python train.py
   plimsoll doctor
 
-Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
+Exit codes: 0 it fits, 1 it does not, 2 unknown.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a training script on a phantom GPU: what memory it takes, where it goes, which cards carry it.
+    /// Run a training script on a phantom GPU: how much GPU memory it needs, for which lines, and which cards it fits.
     Predict(PredictArgs),
-    /// Make it fit: the cheapest plan that does, or the largest batch; every candidate is run on the phantom.
+    /// Find the cheapest plan with which the script fits, or the largest batch. Each candidate runs on the phantom.
     Fit(FitArgs),
-    /// Memory mistakes in training scripts, by reading them; with --confirm, what each costs here.
+    /// Find memory mistakes in training scripts without running them; --confirm measures the cost of each.
     Lint(LintArgs),
-    /// Memory as a test: what scripts take on a phantom, compared with a file of what they took.
+    /// Test memory in CI: run scripts on a phantom GPU and compare their memory with saved numbers.
     Check(CheckArgs),
-    /// Run a training script for real, with a plan applied and a recorder on; explain an out-of-memory error.
+    /// Run a training script on the real GPU, with a plan and a recorder; explain an out-of-memory error.
     Run(RunArgs),
-    /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.
+    /// Replay a recording through a model of PyTorch's allocator, with the recorded or with other settings.
     Replay(ReplayArgs),
-    /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
+    /// Explain what happened and what to change, from a snapshot, a recording, or a log with the error.
     Explain(ExplainArgs),
-    /// What the words of the reports mean.
+    /// Explain the words of the reports.
     Glossary(GlossaryArgs),
-    /// What differs between two recordings, steps, moments or ranks, by line of code.
+    /// Compare two recordings, steps, moments or ranks, by line of code.
     Diff(DiffArgs),
-    /// A recording in a form that other programs open: a flame graph, Parquet tables, a Perfetto trace.
+    /// Export a recording for other programs: a flame graph, Parquet tables, a Perfetto trace.
     Export(ExportArgs),
-    /// Look at recordings in the browser: what was live when, where it lay, what grew.
+    /// Show recordings in the browser: which blocks were live when, where they were, and which grew.
     View(ViewArgs),
-    /// Look at a run that is watched, from beside it, and pass its alarms on.
+    /// Follow a watched run from another terminal, and forward its alarms.
     Watch(WatchArgs),
-    /// Who holds what on this machine's GPUs, and what is in it: a page in the terminal, again and again.
+    /// Live view of this machine's GPU memory by process.
     #[cfg(feature = "phantom")]
     Top(TopArgs),
-    /// The memory of this machine's GPUs as numbers for Prometheus and OpenTelemetry, until Ctrl-C.
+    /// Export the memory of this machine's GPUs to Prometheus and OpenTelemetry, until Ctrl-C.
     #[cfg(feature = "phantom")]
     Exporter(ExporterArgs),
-    /// List the cards that can be imitated.
+    /// List the cards that the phantom can imitate.
     Cards(CardsArgs),
-    /// On a machine with a GPU: some steps on it and on the phantom of it, side by side. Is a prediction right here?
+    /// On a machine with a GPU: run some steps on it and on its phantom, and compare their memory.
     Verify(VerifyArgs),
-    /// On a machine with a GPU: measure what predictions rest on, and keep it as a card that every command knows.
+    /// On a machine with a GPU: measure the numbers that predictions need, and save them as a card for every command.
     Calibrate(CalibrateArgs),
     /// Print the folder of the agent, for the Python package.
     #[command(hide = true)]
     Agent,
-    /// Check whether this environment is able to predict, and say what is missing.
+    /// Check whether this environment can predict, and report what is missing.
     Doctor(DoctorArgs),
-    /// Show what options are when they are not given: by plimsoll.toml, pyproject.toml or the environment.
+    /// Show the defaults of options from plimsoll.toml, pyproject.toml and the environment.
     Config(ConfigArgs),
-    /// Print what makes a shell complete plimsoll's commands, options and files.
+    /// Print the script with which a shell completes plimsoll's commands, options and files.
     Completions(CompletionsArgs),
     /// Print the page for man(1) of plimsoll, or of one of its commands.
     Man(ManArgs),
@@ -131,7 +131,7 @@ pub(crate) struct ConfigArgs {
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
-  plimsoll config                       each setting, its value, who says so
+  plimsoll config                       each setting, its value, its source
   PLIMSOLL_GPU=rtx4090 plimsoll config --json
 
 plimsoll.toml, in the working folder or above it:
@@ -139,7 +139,7 @@ plimsoll.toml, in the working folder or above it:
   [fit]
   forbid = [\"offload\"]
 
-In pyproject.toml the same stands below [tool.plimsoll].
+In pyproject.toml, put the same below [tool.plimsoll].
 
 Exit codes: 0 shown, 2 a setting is wrong (with file, line and column).";
 
@@ -161,10 +161,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArgs {
-    /// The command, as in `predict`; plimsoll itself, if it is not given.
+    /// The command, as in `predict`. Default: plimsoll itself.
     pub(crate) command: Option<String>,
 
-    /// Write the pages of plimsoll and of all its commands into this folder, instead.
+    /// Write the pages of plimsoll and of all its commands into this folder instead.
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) all: Option<PathBuf>,
 }
@@ -176,7 +176,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct GlossaryArgs {
-    /// The word, such as activations; without one, all of them.
+    /// The word, as in activations. Default: all words.
     #[arg(value_name = "WORD", num_args = 0..)]
     pub(crate) word: Vec<String>,
 }
@@ -184,39 +184,41 @@ pub(crate) struct GlossaryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = PREDICT_EXAMPLES)]
 pub(crate) struct PredictArgs {
-    /// The card to imitate: a name from `plimsoll cards`, or a file that describes one. Without it, this
-    /// machine's GPU; without one, the script runs on the largest card, and the report says which cards carry it.
+    /// The card to imitate: a name from `plimsoll cards`, or a file that describes one. Default: this
+    /// machine's GPU; on a machine without a GPU, the largest card, and the report lists the cards that the
+    /// script fits.
     #[arg(long, value_name = "CARD|FILE.toml")]
     pub(crate) gpu: Option<String>,
 
-    /// Runs the script on each of these cards, and says which carry it: for scripts that ask how large the card is.
-    /// The report is of `--gpu`, or of the first of them.
+    /// Run the script on each of these cards and report which it fits: for scripts that ask for the size of
+    /// the card. The report describes `--gpu`, or the first of these cards.
     #[arg(long, value_name = "CARD,CARD", value_delimiter = ',', conflicts_with = "memory")]
     pub(crate) cards: Vec<String>,
 
-    /// The card's memory, instead of what it has, as in `20GiB`.
-    #[arg(long, value_name = "SIZE")]
+    /// The memory of the card, as in `20GiB`. Default: the memory that the card has.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<Bytes>,
 
-    /// How many of these cards the machine has: 1, or as many as the ranks need, up to 8.
+    /// The number of these cards in the machine. Default: 1, or as many as the ranks need, up to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) gpus: Option<u32>,
 
-    /// Run one rank of a job of N; the others are imagined. Launchers in the command (`torchrun`,
-    /// `accelerate launch`) start one rank by themselves, and N is theirs if it is not given.
+    /// Run one rank of a job of N ranks; the phantom imitates the others. With a launcher in the command
+    /// (`torchrun`, `accelerate launch`), one rank runs without this option, and N is the launcher's by
+    /// default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world_size: Option<u32>,
 
-    /// The rank that runs: the first, if it is not given.
+    /// The rank that runs. Default: 0.
     #[arg(long, value_name = "R")]
     pub(crate) rank: Option<u32>,
 
-    /// Let launchers start every rank of this machine as a process.
+    /// Run every rank that the launcher starts on this machine, each in a process.
     #[arg(long, conflicts_with_all = ["world_size", "rank"])]
     pub(crate) all_ranks: bool,
 
-    /// Give large tensors on the host no memory and no values, so that models larger than this machine can be
-    /// built on it: `auto` once weights there become many, `on` from the start, `off` never.
+    /// Give large tensors on the CPU no memory and no values, so that the script can build models larger than
+    /// this machine: `auto` once the weights there are large, `on` from the start, `off` never.
     #[arg(
         long,
         value_enum,
@@ -229,8 +231,8 @@ pub(crate) struct PredictArgs {
     )]
     pub(crate) ghost_weights: GhostWeights,
 
-    /// When to stop: `steady`, once memory is the same in two steps; `validation`, after that when an evaluation was
-    /// seen, too, or has not come for a while; `exit`, when the script ends by itself.
+    /// When to stop: `steady`: once memory is the same in two steps; `validation`: after an evaluation, too,
+    /// or after a wait without one; `exit`: at the end of the script.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, hide_possible_values = true)]
     pub(crate) until: PredictUntil,
 
@@ -242,46 +244,44 @@ pub(crate) struct PredictArgs {
     #[arg(long, conflicts_with = "until")]
     pub(crate) until_exit: bool,
 
-    /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
-    /// made that long.
+    /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case.
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
-    /// Judge it by images of this height and width: every smaller one that a DataLoader gives is made that large, and masks with it.
-    /// One number stands for both.
+    /// Pad every image, and its masks, to this height and width, to predict the worst case. One number means both.
     #[arg(long, value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
-    /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
-    /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
-    /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
-    /// the first steps a gradient scaler skips (none and one, unless given), `objects=6` how many
-    /// proposals of a detector show each object (one, or six with trained weights, unless given), and
-    /// `train.py:14=280` which number that line reads (zero, unless given, or what it read of known values).
+    /// Assume a result that a phantom cannot compute. `nonzero=0.1`: the share of elements that boolean
+    /// masks, `nonzero` and `masked_select` select (default 0). `unique=0.1`: the share that `unique` returns
+    /// (default 1). `overflow=1`: the number of first steps that a gradient scaler skips (default: both 0 and
+    /// 1). `objects=6`: the number of proposals of a detector for each object (default 1, or 6 with trained
+    /// weights). `train.py:14=280`: the number that this line reads (default 0, or an earlier known number of
+    /// the line).
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 
-    /// Exit with 1 when the job needs more than SIZE on its device, as in `22GiB`.
-    #[arg(long, value_name = "SIZE")]
+    /// Exit with 1 when the script needs more than SIZE on its device, as in `22GiB`.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max: Option<Bytes>,
 
-    /// What to ask a scheduler for, as lines to paste below the report: slurm, kubernetes, skypilot or ray.
+    /// Print the resource request for a scheduler below the report: slurm, kubernetes, skypilot or ray.
     #[arg(long = "as", value_enum, value_name = "SCHEDULER", hide_possible_values = true)]
     pub(crate) request: Option<Scheduler>,
 
     #[command(flatten)]
     pub(crate) world: WorldArgs,
 
-    /// Write the report as JSON. With `-` it goes to standard output, and what the script prints goes
+    /// Write the report as JSON. With `-`, the report goes to standard output, and the script's output goes
     /// to standard error.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Keep the recording, as one zip file (docs/recording-format.md).
+    /// Save the recording as one zip file (docs/recording-format.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Open the recording in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    /// Open the recording in the browser afterwards, as `plimsoll view` does; Ctrl-C ends the viewer.
     #[arg(long)]
     pub(crate) open: bool,
 
@@ -289,7 +289,7 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// No report for people and no progress; errors only.
+    /// Print no report and no progress, only errors.
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
@@ -324,7 +324,7 @@ impl From<Scheduler> for plimsoll_core::views::schedulers::Scheduler {
 pub(crate) enum PredictUntil {
     /// Memory is steady.
     Steady,
-    /// An evaluation was seen, too.
+    /// Memory is steady and an evaluation ran.
     #[default]
     Validation,
     /// The script ends.
@@ -346,8 +346,9 @@ Examples:
 
 Exit codes:
   0  it fits
-  1  it does not fit, it grows until it does not, or it takes more than --max
-  2  could not tell: the script failed or never trained, there is no torch,
+  1  it does not fit, its memory grows until it does not, or it needs more
+     than --max
+  2  unknown: the script failed or never trained, there is no torch,
      it was interrupted, bad arguments
 
 Environment:
@@ -361,101 +362,100 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "CARD|FILE.toml")]
     pub(crate) gpu: Option<String>,
 
-    /// The card's memory, instead of what it has, as in `20GiB`.
-    #[arg(long, value_name = "SIZE", conflicts_with = "budget")]
+    /// The memory of the card, as in `20GiB`. Default: the memory that the card has.
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "budget")]
     pub(crate) memory: Option<Bytes>,
 
-    /// The most that the process may take on its device, CUDA context included.
-    #[arg(long, value_name = "SIZE")]
+    /// The most GPU memory that the process may need, CUDA context included.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) budget: Option<Bytes>,
 
     /// The most that PyTorch's allocator may reserve, as `set_per_process_memory_fraction` limits it.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) limit_reserved: Option<Bytes>,
 
-    /// How many such devices there are: a script of one process may be run on all of them.
+    /// The number of such devices: a plan may run a script of one process on all of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_GPUS)), conflicts_with = "find_max")]
     pub(crate) gpus: u32,
 
-    /// Find the largest value that fits: for `{NAME}` in the command, for the number that the script gives this name, or for
-    /// the one at `train.py:14`.
+    /// Find the largest value that fits: of `{NAME}` in the command, of the number with this name in the
+    /// script, or of the number at `train.py:14`.
     #[arg(long, value_name = "NAME=LOW..HIGH[:STEP]")]
     pub(crate) find_max: Option<String>,
 
-    /// With --find-max, a table: the largest value with each set of remedies too, what it takes and what a step then
-    /// costs. --allow, --forbid and --keep-numerics choose the remedies.
+    /// With --find-max: print a table of the largest value with each set of remedies, its memory and its step
+    /// time. --allow, --forbid and --keep-numerics choose the remedies.
     #[arg(long, requires = "find_max")]
     pub(crate) by_remedies: bool,
 
-    /// What stands for another `{NAME}` in the command.
+    /// The value of another `{NAME}` in the command.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
-    /// made that long.
+    /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case.
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
-    /// Judge it by images of this height and width: every smaller one that a DataLoader gives is made that large, and masks with it.
-    /// One number stands for both.
+    /// Pad every image, and its masks, to this height and width, to predict the worst case. One number means both.
     #[arg(long, value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
-    /// Run the script with the plan to its end before the plan is proposed, instead of until memory is steady: what
-    /// comes late, a validation for example, is then seen to fit, too.
+    /// Before proposing a plan, run the script with it to its end, not only until memory is steady: later
+    /// parts, for example an evaluation, are then known to fit, too.
     #[arg(long, conflicts_with = "find_max")]
     pub(crate) until_exit: bool,
 
-    /// What an operation finds in values that no kernel computes, as `predict --assume` takes it: `nonzero=0.1`,
-    /// `unique=0.1`, `overflow=1`, `train.py:14=280`.
+    /// Assume a result that a phantom cannot compute, as in `predict --assume`: `nonzero=0.1`, `unique=0.1`,
+    /// `overflow=1`, `train.py:14=280`.
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 
-    /// Only these remedies may be used.
+    /// Use only these remedies.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
 
-    /// These remedies may not be used.
+    /// Do not use these remedies.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
     pub(crate) forbid: Vec<String>,
 
-    /// No remedy that changes the numbers by more than rounding.
+    /// Use no remedy that changes the numbers by more than rounding.
     #[arg(long)]
     pub(crate) keep_numerics: bool,
 
-    /// Which plan comes first of those that add no time: the one that changes the numbers least, or the fastest.
+    /// The plan to prefer among those that add no time: the one that changes the numbers least, or the fastest.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t, conflicts_with = "find_max")]
     pub(crate) prefer: Preferred,
 
-    /// Say what half the sequence, adapters or half the blocks would take, too; said anyway when nothing fits.
+    /// Also report the memory with half the sequence, adapters or half the blocks; without this option only
+    /// when nothing fits.
     #[arg(long)]
     pub(crate) advice: bool,
 
-    /// Measure the steps of what is proposed, and of the script as it is, on this machine's own GPU: some steps of each,
-    /// twice. What was measured decides which plan is first.
+    /// Measure step times of the proposed plans and of the unchanged script on this machine's GPU: some steps
+    /// of each, twice. The measured times decide which plan is first.
     #[arg(long, conflicts_with = "find_max")]
     pub(crate) measure: bool,
 
     #[command(flatten)]
     pub(crate) world: WorldArgs,
 
-    /// Where the plan goes.
+    /// The file to write the plan to.
     #[arg(long, value_name = "FILE", default_value = "plan.toml")]
     pub(crate) plan: PathBuf,
 
-    /// Replace a plan, and a diff beside it, that are another script's, or that somebody has changed.
+    /// Replace a plan and its diff even if they belong to another script or were edited.
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// Write the result as JSON; with `-` to standard output.
+    /// Write the result as JSON; with `-`, to standard output.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 
-    /// No progress and no report for people.
+    /// Print no progress and no report.
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// The command as you would type it, with `{NAME}` where a value is to stand.
+    /// The command as you would type it, with `{NAME}` in place of a value.
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -476,39 +476,39 @@ Examples:
       python train.py -b {batch} -s {seq}
 
 Exit codes:
-  0  it fits, with the plan or the value that was found
+  0  it fits, with the plan or the value in the report
   1  nothing that was tried fits
-  2  could not tell: the script failed, bad arguments,
+  2  unknown: the script failed, bad arguments,
      it was interrupted before anything was found";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The plan to apply, as `plimsoll fit` writes it; with --fit, where the plan goes.
+    /// The plan to apply, as `plimsoll fit` writes it; with --fit, the file to write the plan to.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Make a plan first, for what is free on the device right now. A script that fits runs as it is.
+    /// Make a plan first, for the memory that is free on the device now. A script that fits runs without changes.
     #[arg(long)]
     pub(crate) fit: bool,
 
-    /// The card that --fit imitates, where the catalogue does not know the device.
+    /// The card that --fit imitates, if the catalogue does not have the device.
     #[arg(long, value_name = "CARD|FILE.toml", requires = "fit")]
     pub(crate) gpu: Option<String>,
 
-    /// --fit judges the script by batches of this sequence length, or by the longest that the data loader shows.
+    /// --fit makes every batch this long, or as long as the longest that the data loader shows.
     #[arg(long, value_name = "N|longest", requires = "fit")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
-    /// --fit judges the script by images of this height and width, as `fit --worst-size` does.
+    /// --fit pads every image to this height and width, as `fit --worst-size` does.
     #[arg(long, value_name = "HxW", requires = "fit")]
     pub(crate) worst_size: Option<WorstSize>,
 
-    /// What --fit takes for granted, as `predict --assume` takes it.
+    /// Assume a result during --fit, as in `predict --assume`.
     #[arg(long, value_name = "WHAT=HOW-MUCH", requires = "fit")]
     pub(crate) assume: Vec<Assumption>,
 
-    /// --fit may replace the file of --plan, whoever wrote it.
+    /// --fit may replace any file at the path of --plan.
     #[arg(long, requires = "fit")]
     pub(crate) force: bool,
 
@@ -516,23 +516,24 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "fit")]
     pub(crate) until_exit: bool,
 
-    /// Where the script's writes go while --fit tries it: into a private layer that is thrown away, unless `through`.
+    /// Where the script's writes go during --fit: `layer`: into a private layer that plimsoll deletes;
+    /// `through`: into your files.
     #[arg(long, value_name = "layer|through", requires = "fit")]
     pub(crate) writes: Option<Writes>,
 
-    /// What that layer may take on the disk: a fifth of what is free, if it is not given.
-    #[arg(long, value_name = "SIZE", requires = "fit")]
+    /// The most disk space for that layer. Default: 20 % of the free space.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "fit")]
     pub(crate) writes_max: Option<Bytes>,
 
-    /// No network for the script while --fit tries it.
+    /// Give the script no network during --fit.
     #[arg(long, requires = "fit")]
     pub(crate) offline: bool,
 
-    /// Only these remedies may be used by --fit.
+    /// --fit uses only these remedies.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]
     pub(crate) allow: Vec<String>,
 
-    /// These remedies may not be used by --fit.
+    /// --fit does not use these remedies.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]
     pub(crate) forbid: Vec<String>,
 
@@ -540,48 +541,50 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "fit")]
     pub(crate) keep_numerics: bool,
 
-    /// When memory runs out, do that part of the step again with less of it and train on; only where the numbers stay the same.
+    /// When memory runs out, repeat that part of the step with less memory and continue; only where the
+    /// numbers stay the same.
     #[arg(long)]
     pub(crate) survive: bool,
 
-    /// Measure how long steps take on the device, and say it at the end.
+    /// Measure step times on the device, and report them at the end.
     #[arg(long)]
     pub(crate) measure: bool,
 
-    /// Watch the run: say once, with the step in which it runs out, when memory or what a step needs grows, when more is reserved than planned,
-    /// when others take what was free, when what is free is in pieces too small.
+    /// Watch the run and warn once of each: memory that grows (with the step in which it runs out), more
+    /// reserved memory than planned, other processes that use the free memory, fragmentation.
     #[arg(long)]
     pub(crate) watch: bool,
 
-    /// What `plimsoll watch` and alarms call the run; the script's name, if it is not given.
+    /// The name of the run in `plimsoll watch` and in alarms. Default: the script's name.
     #[arg(long, value_name = "NAME")]
     pub(crate) label: Option<String>,
 
-    /// What PyTorch is expected to reserve at most: a plan, the JSON of `plimsoll predict`, or a size; the plan of --plan, if it is not given.
+    /// The most memory that PyTorch should reserve: a plan, the JSON of `plimsoll predict`, or a size.
+    /// Default: the plan of --plan.
     #[arg(long, value_name = "FILE|SIZE")]
     pub(crate) expect: Option<Expectation>,
 
     #[command(flatten)]
     pub(crate) to: AlarmArgs,
 
-    /// Write what came of the run as JSON: peaks, step times, how it ended.
+    /// Write the result of the run as JSON: peaks, step times, how it ended.
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Keep the recording, as one zip file. With several ranks each has a file, `run-rank3.zip`. Without it one
-    /// is kept only when memory runs out.
+    /// Save the recording as one zip file; with several ranks, one file each, as in `run-rank3.zip`. Without
+    /// this option, plimsoll saves a recording only when memory runs out.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
-    /// How many of the last allocations and frees the recorder remembers.
+    /// How many of the last allocations and frees the recorder stores.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub(crate) events: u64,
 
-    /// Which steps are recorded with stacks: all, none, or so few that they cost less than 1 % of a step.
+    /// The steps to record with stacks: all, none, or a sample that costs less than 1 % of a step.
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = WithStacks::Sampled)]
     pub(crate) stacks: WithStacks,
 
-    /// Go on without a GPU.
+    /// Run the script even without a GPU.
     #[arg(long)]
     pub(crate) no_gpu: bool,
 
@@ -595,7 +598,7 @@ pub(crate) struct RunArgs {
 pub(crate) enum WithStacks {
     /// Every step.
     All,
-    /// Every step if that costs nothing; otherwise one in so many.
+    /// Every step if that is free; otherwise a sample of the steps.
     Sampled,
     /// No step: sizes and order only.
     None,
@@ -615,7 +618,7 @@ impl WithStacks {
 const RUN_EXAMPLES: &str = "\
 Examples:
   plimsoll run --plan plan.toml -- python train.py
-  plimsoll run --fit -- python train.py        for what is free right now
+  plimsoll run --fit -- python train.py        for the memory that is free now
   plimsoll run --watch --on-alarm ./tell.sh -- python train.py
   plimsoll run --measure --json run.json -- python train.py
   plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
@@ -624,7 +627,7 @@ Examples:
 
 Exit codes:
   the script's own; 128 and the number of a signal that ended it
-  1  with --fit, when no plan fits what is free
+  1  with --fit, when no plan fits the free memory
   2  it was not started: no GPU, a plan that cannot be read, no such command
 
 Environment:
@@ -634,26 +637,26 @@ Environment:
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct VerifyArgs {
-    /// The card that the phantom is, where the catalogue does not know the device.
+    /// The card that the phantom imitates, if the catalogue does not have the device.
     #[arg(long, value_name = "CARD|FILE.toml")]
     pub(crate) gpu: Option<String>,
 
-    /// How many training steps both run.
+    /// The number of training steps that both run.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: u32,
 
     #[command(flatten)]
     pub(crate) world: WorldArgs,
 
-    /// Write one file to send to somebody: sizes and order of requests, versions, the card. No data, no code, no names.
+    /// Write one file for a bug report: sizes and order of requests, versions, the card. No data, no code, no names.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 
-    /// With the file and the line of the first difference in --report.
+    /// Add the file and the line of the first difference to --report.
     #[arg(long, requires = "report")]
     pub(crate) with_lines: bool,
 
-    /// Write the answer as JSON; with `-` to standard output.
+    /// Write the answer as JSON; with `-`, to standard output.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 
@@ -667,25 +670,25 @@ Examples:
   plimsoll verify -- python train.py
   plimsoll verify --steps 10 --report verify.json -- python train.py -b 8
 
-Both runs write into a private layer: no checkpoint of yours changes.
+Both runs write into a private layer: none of your checkpoints change.
 
 Exit codes:
-  0  within 1 %: what is allocated, what is reserved, what the process holds
+  0  within 1 %: allocated, reserved, and GPU memory of the process
   1  further off
-  2  could not tell: no GPU, a card that nobody described, the script failed";
+  2  unknown: no GPU, an unknown card, the script failed";
 
 #[derive(Debug, Args)]
 #[command(after_help = CALIBRATE_EXAMPLES)]
 pub(crate) struct CalibrateArgs {
-    /// Where the card goes, instead of the folder of your own cards.
+    /// The file to write the card to. Default: a file in the folder of your own cards.
     #[arg(long, short, value_name = "FILE.toml")]
     pub(crate) output: Option<PathBuf>,
 
-    /// What the card is called, where the catalogue does not have it.
+    /// The name of the card, if the catalogue does not have it.
     #[arg(long, value_name = "NAME")]
     pub(crate) id: Option<String>,
 
-    /// Keep every number that was measured, too, as JSON.
+    /// Also save every measured number, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) raw: Option<PathBuf>,
 }
@@ -694,17 +697,17 @@ const CALIBRATE_EXAMPLES: &str = "\
 Examples:
   plimsoll calibrate                     under two minutes; every command
                                          knows the card from then on
-  plimsoll calibrate -o my-card.toml     to send it, or for --gpu my-card.toml
+  plimsoll calibrate -o my-card.toml     to share it, or for --gpu my-card.toml
 
 Exit codes: 0 measured, 2 not.
 
 Environment:
   PLIMSOLL_CARDS   the folder of your cards, not ~/.config/plimsoll/cards
-  PLIMSOLL_PYTHON  the Python whose PyTorch is asked";
+  PLIMSOLL_PYTHON  the Python whose PyTorch is measured";
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {
-    /// Show one card, with where its numbers come from.
+    /// Show one card, and where its numbers come from.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -721,7 +724,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// Which of two plans comes first that add no time.
+/// Which of two plans that add no time comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preferred {
     /// The one that changes the numbers less.

@@ -8,7 +8,10 @@ use plimsoll_core::{
 };
 use serde_json::Value;
 
-use crate::files::{bounded_file, reason::reason};
+use crate::{
+    files::{bounded_file, reason::reason},
+    options::size::size,
+};
 
 /// What PyTorch is expected to reserve at most.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +24,8 @@ impl FromStr for Expectation {
 
     fn from_str(given: &str) -> Result<Expectation, String> {
         let path = Path::new(given);
-        if !path.exists()
-            && let Ok(reserved) = given.parse()
-        {
-            return Ok(Expectation { reserved });
+        if !path.exists() && given.parse::<Bytes>().is_ok() {
+            return Ok(Expectation { reserved: size(given)? });
         }
         let text = bounded_file::text(path, bounded_file::REPORT)
             .map_err(|error| format!("cannot read {given}: {}", reason(&error)))?;
@@ -38,7 +39,9 @@ impl FromStr for Expectation {
             Err(_) => None,
         };
         let reserved = of_prediction().map(Bytes).or(of_plan).ok_or_else(|| {
-            format!("{given} says nothing of what is reserved; expected a plan or the JSON of `plimsoll predict`")
+            format!(
+                "{given} has no reserved memory; expected a plan or the JSON of `plimsoll predict`"
+            )
         })?;
         Ok(Expectation { reserved })
     }
@@ -65,6 +68,6 @@ mod tests {
             error.ends_with("line 4: there is no remedy \"sdg\"; did you mean `sgd`?"),
             "{error}"
         );
-        assert!(read("anything").unwrap_err().contains("says nothing of what is reserved"));
+        assert!(read("anything").unwrap_err().contains("has no reserved memory"));
     }
 }

@@ -5,6 +5,9 @@ pub(crate) mod cli;
 mod expectation;
 pub(crate) mod ghost_weights;
 #[cfg(feature = "phantom")]
+pub(crate) mod refusal;
+#[cfg(feature = "phantom")]
 pub(crate) mod shown_command;
+pub(crate) mod size;
 pub(crate) mod worst_sequence;
 pub(crate) mod worst_size;

@@ -183,7 +183,7 @@ impl<'a> Gallery<'a> {
         let sentence = |it: &Told| {
             it.is_damaged.then(|| {
                 let why = it.notes.first().map(|it| format!(": {it}")).unwrap_or_default();
-                format!("This file is cut off or damaged{why}. What is shown is the part before that; what came later, and what was live in the end, is not known.")
+                format!("This file is cut off or damaged{why}. The page shows the part before that; later events, and the blocks that were live at the end, are unknown.")
             })
         };
         self.told.iter().map(sentence).collect()
@@ -202,7 +202,7 @@ impl<'a> Gallery<'a> {
             None => Pick::of(text),
         };
         let pick = pick.ok_or_else(|| {
-            format!("{text:?} selects nothing: expected words:…, owner:…, category:…, module:…, stacks:…, lives:… or finding:…")
+            format!("{text:?} is not a selection: expected words:…, owner:…, category:…, module:…, stacks:…, lives:… or finding:…")
         })?;
         let mut selection = scene.select(&pick, position(scene, query, "position")?);
         if let Some(title) = title {
@@ -219,7 +219,7 @@ impl<'a> Gallery<'a> {
         index: &str,
     ) -> Result<(Pick, String), String> {
         let recording = self.recording_of(r);
-        let index: usize = index.parse().map_err(|_| format!("{index:?} is no number"))?;
+        let index: usize = index.parse().map_err(|_| format!("{index:?} is not a number"))?;
         let finding = self.explanation(recording).findings.get(index);
         let finding = finding.ok_or_else(|| format!("there is no finding {index}"))?;
         let pick = match &finding.at {
@@ -228,7 +228,7 @@ impl<'a> Gallery<'a> {
                 Pick::Words("workspaces".to_owned())
             }
             Some(at) => Pick::Place(at.file.clone(), at.line),
-            None => return Err("this finding names no blocks".to_owned()),
+            None => return Err("this finding has no blocks".to_owned()),
         };
         Ok((pick, finding.title.clone()))
     }
@@ -343,7 +343,7 @@ fn grouping(query: &Query) -> Result<Grouping, String> {
 fn position(scene: &Scene<'_>, query: &Query, key: &str) -> Result<Position, String> {
     let text = query.text(key)?;
     page::position(scene, text).ok_or_else(|| {
-        format!("{text:?} is no moment: expected `peak` or a number below {}", scene.end())
+        format!("{text:?} is not a moment: expected `peak` or a number below {}", scene.end())
     })
 }
 
@@ -361,6 +361,6 @@ impl Query {
 
     fn number<T: std::str::FromStr>(&self, key: &str) -> Result<T, String> {
         let text = self.text(key)?;
-        text.parse().map_err(|_| format!("{key}: {text:?} is no number that fits"))
+        text.parse().map_err(|_| format!("{key}: {text:?} is not a number in range"))
     }
 }

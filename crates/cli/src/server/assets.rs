@@ -121,7 +121,7 @@ const BEGIN: &str = r#"
       document.head.append(node);
     }
   } catch (error) {
-    document.getElementById("main").textContent = `This page unpacks itself, and could not: ${error.message}. It needs a browser of 2023 or later.`;
+    document.getElementById("main").textContent = `This page cannot unpack itself: ${error.message}. It needs a browser of 2023 or later.`;
   }
 })();
 "#;

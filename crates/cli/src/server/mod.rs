@@ -54,7 +54,7 @@ impl Server {
     pub(crate) fn listen(port: u16, token: Option<&str>) -> anyhow::Result<Server> {
         let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|error| {
             anyhow::anyhow!(
-                "cannot listen on port {port}: {}; name another with --port, or leave it out",
+                "cannot listen on port {port}: {}; name another port with --port, or remove --port",
                 reason(&error)
             )
         })?;
@@ -169,11 +169,11 @@ impl Kind {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Host => "this server answers to 127.0.0.1 and localhost only",
-            Refusal::Origin => "another page asked for this; only the viewer's own may",
-            Refusal::Method => "nothing can be changed here; only GET and HEAD are answered",
+            Refusal::Host => "this server accepts the hosts 127.0.0.1 and localhost only",
+            Refusal::Origin => "another web page sent this request; only the viewer's own page may",
+            Refusal::Method => "this server is read-only: only GET and HEAD are allowed",
             Refusal::Token => {
-                "the address is not complete: open the one that `plimsoll view` printed"
+                "the address is not complete: open the address that `plimsoll view` printed"
             }
         })
     }

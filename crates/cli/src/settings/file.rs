@@ -50,12 +50,11 @@ fn may_say(row: &Row, value: &Value) -> Result<(), String> {
     let all_that_it_may = match row.sayable {
         Sayable::Anything => return Ok(()),
         Sayable::Only(it) if value.to_string() == it => return Ok(()),
-        Sayable::Only(it) => format!(" (it may say {it})"),
+        Sayable::Only(it) => format!(" (allowed: {it})"),
         Sayable::Nothing => String::new(),
     };
     Err(format!(
-        "{} = {value} is not for a project's file, which a stranger may have written{all_that_it_may}: take it out, and \
-         use --{} or {}",
+        "a project's file may not set {} = {value}, because a stranger may have written it{all_that_it_may}: remove it, and use --{} or {}",
         row.key,
         row.option(),
         row.variable()

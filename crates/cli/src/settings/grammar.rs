@@ -5,6 +5,8 @@ use std::env;
 use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use plimsoll_core::printable::printable;
 
+#[cfg(feature = "phantom")]
+use crate::options::refusal;
 use crate::{
     options::cli::Cli,
     output::{self, say},
@@ -40,6 +42,14 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
 fn refused(error: &clap::Error, grammar: Command) -> ! {
     if !error.use_stderr() {
         error.exit();
+    }
+    #[cfg(feature = "phantom")]
+    {
+        let words: Vec<_> = env::args_os().collect();
+        if let Some(sentence) = refusal::hint(error, &grammar, &words) {
+            say(&sentence);
+            std::process::exit(error.exit_code());
+        }
     }
     let words = env::args_os().map(|it| printable(&it.to_string_lossy()).into_owned());
     match grammar.try_get_matches_from(words) {

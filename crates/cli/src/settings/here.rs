@@ -145,8 +145,7 @@ mod tests {
             ),
             (
                 "writes = \"through\"",
-                ":1:1: writes = through is not for a project's file, which a stranger may have written (it may say layer): \
-                 take it out, and use --writes or PLIMSOLL_WRITES",
+                ":1:1: a project's file may not set writes = through, because a stranger may have written it (allowed: layer): remove it, and use --writes or PLIMSOLL_WRITES",
             ),
             ("gpu = \"rtx4090", ":1:"),
             ("fit = 3", ":1:7: fit is an integer; expected a table, as in [fit]"),

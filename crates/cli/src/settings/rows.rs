@@ -52,11 +52,11 @@ const TRIES: &[&str] = &["predict", "fit"];
 pub(crate) const ROWS: &[Row] = &[
     row("gpu", Kind::Card, TRIES, &["cards"], Anything, "the card to imitate or to fit"),
     row("memory", Kind::Text, TRIES, &["budget", "cards"], Anything, "the card's memory"),
-    row("assume", Kind::List, TRIES, &[], Anything, "as predict --assume takes it"),
-    row("worst-seq", Kind::Length, TRIES, &[], Anything, "how long every batch is made"),
-    row("worst-size", Kind::Length, TRIES, &[], Anything, "how large every image is made"),
+    row("assume", Kind::List, TRIES, &[], Anything, "as in predict --assume"),
+    row("worst-seq", Kind::Length, TRIES, &[], Anything, "sequence length of every batch"),
+    row("worst-size", Kind::Length, TRIES, &[], Anything, "size of every image"),
     row("writes", Kind::Writes, RUNS, &[], Only("layer"), "where a script's writes go"),
-    row("writes-max", Kind::Text, RUNS, &[], Nothing, "what they may take on the disk"),
+    row("writes-max", Kind::Text, RUNS, &[], Nothing, "the most disk space for them"),
     row("offline", Kind::Flag, RUNS, &[], Only("true"), "no network for the script"),
     row(
         "predict.cards",
@@ -66,14 +66,14 @@ pub(crate) const ROWS: &[Row] = &[
         Anything,
         "run on each of these",
     ),
-    row("predict.max", Kind::Text, &["predict"], &[], Anything, "the most that the job may need"),
+    row("predict.max", Kind::Text, &["predict"], &[], Anything, "exit with 1 above this size"),
     row(
         "fit.budget",
         Kind::Text,
         &["fit"],
         &["memory"],
         Anything,
-        "the most that the process may take",
+        "the most GPU memory of the process",
     ),
     row(
         "fit.limit-reserved",
@@ -81,7 +81,7 @@ pub(crate) const ROWS: &[Row] = &[
         &["fit"],
         &[],
         Anything,
-        "the most that PyTorch may reserve",
+        "the most memory that PyTorch may reserve",
     ),
     row("fit.allow", Kind::Remedies, &["fit"], &[], Anything, "only these remedies"),
     row("fit.forbid", Kind::Remedies, &["fit"], &[], Anything, "never these remedies"),
@@ -94,9 +94,9 @@ pub(crate) const ROWS: &[Row] = &[
         "no remedy that changes the numbers",
     ),
     row("fit.prefer", Kind::Text, &["fit"], &["find-max"], Anything, "`numbers` or `speed`"),
-    row("top.interval", Kind::Text, &["top"], &[], Anything, "seconds between two looks"),
+    row("top.interval", Kind::Text, &["top"], &[], Anything, "seconds between two updates"),
     row("run.watch", Kind::Flag, &["run"], &[], Anything, "runs are watched"),
-    row("lint.ignore", Kind::List, &["lint"], &[], Anything, "rules that are not wanted"),
+    row("lint.ignore", Kind::List, &["lint"], &[], Anything, "rules to ignore"),
 ];
 
 const fn row(
@@ -112,7 +112,7 @@ const fn row(
 
 /// What only the environment says, because it is of a machine and not of a project: a name, and what it is.
 pub(crate) const OF_MACHINE: [(&str, &str); 3] = [
-    (contract::PYTHON, "what runs a script given without a Python"),
+    (contract::PYTHON, "the Python of a script given without one"),
     (contract::CACHE, "the folder for plimsoll's files"),
     (contract::CARDS, "the folder of your own cards"),
 ];

@@ -122,10 +122,7 @@ impl Value {
         for word in self.words() {
             // It is said in every run, and a file may be a stranger's.
             if !word.chars().all(is_printable) {
-                return Err(format!(
-                    "{} is {word:?}; expected characters that can be seen",
-                    row.key
-                ));
+                return Err(format!("{} is {word:?}; expected visible characters", row.key));
             }
             match row.kind {
                 // A file that describes one is read when it is needed.

@@ -40,7 +40,7 @@ fn interpreter_of_the_first_line_does_not_exist() {
     let place = Place::new();
     let path = place.script("train", "");
     fs::write(&path, "#!/no/such/interpreter\n").unwrap();
-    place.predict(&["./train"]).assert_sentence("the interpreter that its first line names");
+    place.predict(&["./train"]).assert_sentence("the interpreter in its first line");
 }
 
 #[test]
@@ -95,7 +95,9 @@ fn python_without_torch_is_said() {
     let place = Place::new();
     let python = python_without_torch(&place);
     fs::write(place.path().join("train.py"), "").unwrap();
-    place.predict(&[&python, "train.py"]).assert_sentence("/x/python has no torch");
+    place
+        .predict(&[&python, "train.py"])
+        .assert_sentence("/x/python runs the script and has no torch");
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn python_options_that_shut_the_agent_out() {
     for option in ["-I", "-S", "-uE"] {
         place
             .predict(&[&python, option, "train.py"])
-            .assert_sentence(&format!("python {option} shuts the agent out"));
+            .assert_sentence(&format!("python {option} keeps plimsoll's agent from loading"));
     }
 }
 
@@ -182,7 +184,7 @@ fn the_rank_that_failed_is_what_is_said() {
     let dies = place.noting_script("dies", &[&rank], "kill -KILL $$");
     for (script, sentence) in [
         (raises, "the script raised ValueError: bad batch, before the first"),
-        (dies, "rank 1 died without a word before the first"),
+        (dies, "rank 1 ended without an error message before the first"),
     ] {
         let rest = format!("{}\nexit 1", script.display());
         let torchrun = place.noting_script("torchrun", &[BEGIN, &launcher], &rest);
@@ -200,7 +202,7 @@ fn uses_no_gpu() {
     let hidden = r#"{"kind":"phantom","devices":[],"visible_devices":""}"#;
     let script = place.noting_script("train", &[BEGIN, hidden, end], "");
     place.predict(&[script.to_str().unwrap()]).assert_sentence(
-        "the script used no GPU: CUDA_VISIBLE_DEVICES is empty, so PyTorch sees no GPU; set it to 0, or unset it",
+        "the script used no GPU: CUDA_VISIBLE_DEVICES is empty, so PyTorch sees no GPU; set it to 0, or remove it",
     );
 }
 
@@ -219,7 +221,7 @@ fn memory_that_holds_not_even_the_context() {
     let place = Place::new();
     place
         .run(&["predict", "--memory", "100MiB", "--", "true"])
-        .assert_sentence("--memory 100.0 MiB leaves nothing for the script");
+        .assert_sentence("--memory 100.0 MiB is too small");
 }
 
 #[test]
@@ -246,9 +248,7 @@ fn bad_arguments() {
         &["predict", "--gpus", "0", "true"],
         &["predict", "--steps", "0", "true"],
         &["predict", "--max", "much", "true"],
-        &["predict", "--no-such-option", "true"],
         &["predict", "--steps", "3", "--until-exit", "true"],
-        &["train.py"],
     ] {
         let ran = place.run(arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
@@ -257,12 +257,78 @@ fn bad_arguments() {
 }
 
 #[test]
+fn a_size_without_a_unit_is_asked_for_one() {
+    let place = Place::new();
+    let meant = "12 has no unit; did you mean 12GiB?";
+    for arguments in [
+        &["predict", "--memory", "12", "true"][..],
+        &["predict", "--max", "12", "true"],
+        &["fit", "--budget", "12", "true"],
+        &["replay", "--capacity", "12", "s.pickle"],
+        &["run", "--expect", "12", "--watch", "true"],
+    ] {
+        let ran = place.run(arguments);
+        assert!(ran.code == Some(2) && ran.stderr.contains(meant), "{arguments:?}: {ran:?}");
+    }
+    fs::write(place.path().join("plimsoll.toml"), "memory = \"12\"\n").unwrap();
+    let ran = place.run(&["predict", "true"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains(meant), "{ran:?}");
+}
+
+#[test]
+fn a_script_in_the_place_of_a_command() {
+    let place = Place::new();
+    place.run(&["train.py", "--lr", "1"]).assert_sentence(
+        "plimsoll has no command train.py; to predict the memory of a script: plimsoll predict -- python train.py --lr 1",
+    );
+}
+
+#[test]
+fn an_option_of_the_script_before_the_command() {
+    let place = Place::new();
+    place.run(&["predict", "--batchsize", "4", "--", "python", "t.py"]).assert_sentence(
+        "plimsoll predict has no option --batchsize; an option of the script goes after the script: \
+         plimsoll predict -- python t.py --batchsize 4",
+    );
+    let ran = place.run(&["predict", "--memry", "4GiB", "--", "python", "t.py"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("'--memory'"), "{ran:?}");
+}
+
+#[test]
+fn near_names_of_cards_and_codes() {
+    let place = Place::new();
+    place
+        .run(&["predict", "--gpu", "rtx9999", "true"])
+        .assert_sentence("no card is called \"rtx9999\"; `plimsoll cards rtx` lists them");
+    place
+        .run(&["explain", "--code", "fragmentation"])
+        .assert_sentence("did you mean `fragmentation/slack`?");
+}
+
+#[test]
+fn fix_without_a_command() {
+    let place = Place::new();
+    place.run(&["explain", "oom.log", "--fix"]).assert_sentence(
+        "--fix needs the command that trains, after `--`: plimsoll explain oom.log --fix -- python train.py",
+    );
+}
+
+#[test]
+fn a_path_of_windows() {
+    let place = Place::new();
+    place.predict(&["C:\\me\\train.py"]).assert_sentence("(WSL has the drive C: as /mnt/c)");
+}
+
+#[test]
 fn a_phantom_on_a_phantom() {
     let place = Place::new();
     let inner = env!("CARGO_BIN_EXE_plimsoll");
     let ran = place.predict(&[inner, "predict", "true"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("plimsoll: this is already running on a phantom"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("plimsoll: this process already runs inside plimsoll predict"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -309,7 +375,7 @@ fn a_folder_with_files_takes_no_layer() {
     assert_eq!(fs::read_to_string(kept.join("deleted.txt")).unwrap(), "");
     fs::write(kept.join("deleted.txt"), "mine").unwrap();
     run().assert_sentence(
-        "kept is there, and is no empty folder; --writes keep=DIR wants a new or an empty one",
+        "kept exists and is not an empty folder; --writes keep=DIR needs a new or an empty folder",
     );
     assert_eq!(fs::read_to_string(kept.join("deleted.txt")).unwrap(), "mine");
 }
@@ -341,4 +407,16 @@ fn what_a_script_leaves_in_place_of_its_notes_is_not_waited_for() {
         ran.assert_sentence("no process of the command imported torch");
         place.assert_no_session();
     }
+}
+
+#[test]
+fn check_with_quiet_prints_no_report() {
+    let place = Place::new();
+    let goldens = "version = 1\n[scripts.a]\ncommand = [\"./nowhere\"]\ngpu = \"t4\"\n";
+    fs::write(place.path().join("plimsoll-check.toml"), goldens).unwrap();
+    let loud = place.run(&["check"]);
+    assert!(loud.code == Some(2) && loud.stdout.contains("COULD NOT TELL"), "{loud:?}");
+    let quiet = place.run(&["check", "-q"]);
+    assert!(quiet.code == Some(2) && quiet.stdout.is_empty(), "{quiet:?}");
+    quiet.assert_sentence("a: there is no ./nowhere");
 }

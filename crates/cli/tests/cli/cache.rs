@@ -135,7 +135,7 @@ fn sessions_of_somebody_else_are_not_used() {
     place.predict(&["true"]);
     let sessions = place.own().join("sessions");
     fs::set_permissions(&sessions, fs::Permissions::from_mode(0o777)).unwrap();
-    place.predict(&["true"]).assert_sentence("sessions in it may be written to by others");
+    place.predict(&["true"]).assert_sentence("sessions in it is writable by others");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_path_that_cannot_be_preloaded_is_not_used() {
         let folder = place.path().join(name);
         let mut command = place.plimsoll(&["predict", "true"]);
         let ran = Ran::from(command.env("PLIMSOLL_CACHE", folder).output().unwrap());
-        ran.assert_sentence("LD_PRELOAD takes no path with a colon or a blank in it");
+        ran.assert_sentence("its path has a colon or a blank, which LD_PRELOAD does not accept");
     }
 }
 
@@ -196,7 +196,7 @@ fn a_folder_that_everybody_may_change_is_not_trusted() {
     let place = Place::new();
     fs::create_dir(place.cache()).unwrap();
     fs::set_permissions(place.cache(), fs::Permissions::from_mode(0o777)).unwrap();
-    place.predict(&["true"]).assert_sentence("and put another folder in place of one in it");
+    place.predict(&["true"]).assert_sentence("and could replace a folder in it");
     assert!(names(&place.cache()).is_empty());
     // But for one like /tmp, where nobody can do that.
     fs::set_permissions(place.cache(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -323,7 +323,7 @@ fn links_and_folders_of_others_in_the_place_of_ours_are_refused() {
     fs::remove_file(place.own()).unwrap();
     fs::create_dir(place.own()).unwrap();
     fs::write(place.own().join("thesis.tex"), "").unwrap();
-    refused("plimsoll-cache in it was not made by plimsoll");
+    refused("plimsoll-cache in it is not plimsoll's");
     assert_eq!(names(&place.own()), ["thesis.tex"]);
     fs::remove_dir_all(place.own()).unwrap();
     place.predict(&["true"]);
@@ -332,7 +332,7 @@ fn links_and_folders_of_others_in_the_place_of_ours_are_refused() {
         ("sessions", "plimsoll-cache/sessions in it is a link"),
         ("layers", "plimsoll-cache/layers in it is a link"),
         ("downloads", "plimsoll-cache/downloads in it is a link"),
-        (&*bundle, "it is there, but it is not a folder of yours"),
+        (&*bundle, "it exists, but it is not a folder of your user"),
     ] {
         let path = place.own().join(name);
         fs::rename(&path, place.path().join("aside")).unwrap();
@@ -358,7 +358,7 @@ fn predict_in(place: &Place, way: &str, cache: &str, folder: &Path, script: &str
     let mut command = place.plimsoll(&["predict", "--", "sh", "-c", script]);
     command.current_dir(folder).env("PLIMSOLL_CACHE", cache).env("PLIMSOLL_WRITES_WAY", way);
     let ran = Ran::from(command.output().unwrap());
-    let has_way = !ran.stderr.contains("cannot keep what the script writes apart");
+    let has_way = !ran.stderr.contains("cannot separate the script's writes");
     // A kernel without ptrace and seccomp is not one that we know.
     assert!(has_way || way != "traced", "{ran:?}");
     has_way.then_some(ran)
@@ -417,10 +417,7 @@ fn a_script_that_removes_the_cache_removes_nothing_of_other_runs() {
         let sentence = sentence.unwrap_or_default();
         let expected = format!("the script removed {}/sessions/session-", place.own().display());
         assert!(ran.code == Some(2) && sentence.starts_with(&expected), "{way}: {ran:?}");
-        assert!(
-            sentence.contains("nothing is known of this run; set PLIMSOLL_CACHE"),
-            "{way}: {ran:?}"
-        );
+        assert!(sentence.contains("this run has no result; set PLIMSOLL_CACHE"), "{way}: {ran:?}");
         // What cannot be removed is where something is mounted.
         let busy = ran.stderr.lines().filter(|it| it.starts_with("rm: "));
         assert!(busy.clone().count() <= 2, "{way}: {ran:?}");

@@ -116,7 +116,7 @@ fn ranks_of_a_folder_are_beside_each_other() {
     assert!(!document["ranks"]["lines"].as_array().unwrap().is_empty());
     let notes = document["ranks"]["notes"].to_string();
     assert!(notes.contains("rank7.pickle"), "{notes}");
-    assert!(notes.contains("no recordings: notes.txt"), "{notes}");
+    assert!(notes.contains("not recordings: notes.txt"), "{notes}");
 
     let ran = place.run(&["diff", "job/@rank:0", "job/@rank:1"]);
     assert!(ran.stdout.starts_with("snapshot_rank_0.pickle, device 0, at the peak"), "{ran:?}");
@@ -150,10 +150,12 @@ fn what_cannot_be_compared_is_a_sentence() {
     let place = Place::new();
     let path = fixture("snapshots/mempool.pickle");
     let path = path.to_str().unwrap();
-    place.run(&["diff", path]).assert_sentence("there is nothing to compare it with");
+    place.run(&["diff", path]).assert_sentence("so it has nothing to compare");
     place.run(&["diff", path, "--steps", "3..4"]).assert_sentence("there is no step 3");
     place.run(&["diff", path, "nowhere.pickle"]).assert_sentence("no such file");
-    place.run(&["diff", path, path, "--steps", "1..2"]).assert_sentence("write A@step:3 B@step:4");
+    place
+        .run(&["diff", path, path, "--steps", "1..2"])
+        .assert_sentence("plimsoll diff A@step:3 B@step:4");
     place
         .run(&["diff", &format!("{path}@lunch"), path])
         .assert_sentence("is no moment: expected peak, oom, end");

@@ -157,7 +157,7 @@ fn what_the_script_leaves_running_is_ended() {
     let ran = Ran::from(place.marking(script.to_str().unwrap()).output().unwrap());
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("exited with code 4"), "{ran:?}");
-    assert!(ran.stderr.contains("that the script left running"), "{ran:?}");
+    assert!(ran.stderr.contains("of the script"), "{ran:?}");
     for name in ["polite", "deaf"] {
         let pid = wait_for(&place.marks().join(name));
         assert!(!is_running(&pid), "{name}");
@@ -211,7 +211,7 @@ fn what_the_script_left_running_goes_when_we_are_killed() {
             assert!(!is_running(&pid), "{way}");
         } else {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(text.contains("cannot keep what the script writes apart"), "{way}: {text}");
+            assert!(text.contains("cannot separate the script's writes"), "{way}: {text}");
         }
         assert!(neighbour.try_wait().unwrap().is_none(), "{way}");
         neighbour.kill().unwrap();
@@ -288,7 +288,7 @@ fn steps_that_could_not_be_written_down_are_not_told_as_not_done() {
     let cut = r#"{"kind":"cut","why":"File too large"}"#;
     let script = place.noting_script("train", &[BEGIN, STEP, cut], "exit 3");
     place.predict(&[script.to_str().unwrap()]).assert_sentence(
-        "exited with code 3 after 1 optimizer step or more (its notes could not be written any further: File too large)",
+        "exited with code 3 after 1 optimizer step or more (plimsoll's notes could not be written any further: File too large)",
     );
 }
 

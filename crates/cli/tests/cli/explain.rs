@@ -89,7 +89,7 @@ fn nothing_of_memory_is_1_and_nothing_readable_is_2() {
     assert_eq!(piped(&place, &["explain"], "loss 0.3\n").code, Some(1));
     place.run(&["explain", "nowhere.pickle"]).assert_sentence("no such file");
     fs::write(place.path().join("noise"), [0, 1, 2, 3, 4, 5, 0, 0]).unwrap();
-    place.run(&["explain", "noise"]).assert_sentence("neither a memory snapshot");
+    place.run(&["explain", "noise"]).assert_sentence("it is not a snapshot, a recording or a text");
     let evil = b"\x80\x04cposix\nsystem\n\x8c\x07echo hi\x85R.";
     fs::write(place.path().join("evil.pickle"), evil).unwrap();
     place.run(&["explain", "evil.pickle"]).assert_sentence("posix.system");

@@ -45,7 +45,7 @@ fn nothing_is_replaced_unasked() {
     let arguments = ["export", &file, "--to", "flamegraph", "-o", "mine.svg"];
     place
         .run(&arguments)
-        .assert_sentence("mine.svg exists already, with other contents; --force replaces it");
+        .assert_sentence("mine.svg exists with other contents; replace it with --force");
     assert_eq!(fs::read_to_string(place.path().join("mine.svg")).unwrap(), "mine");
     let forced: Vec<&str> = arguments.iter().copied().chain(["--force"]).collect();
     assert_eq!(place.run(&forced).code, Some(0));
@@ -55,7 +55,7 @@ fn nothing_is_replaced_unasked() {
 
     fs::copy(&file, place.path().join("own.pickle")).unwrap();
     let arguments = ["export", "own.pickle", "--to", "perfetto", "-o", "own.pickle", "--force"];
-    place.run(&arguments).assert_sentence("own.pickle is what is read");
+    place.run(&arguments).assert_sentence("own.pickle is the file that is read");
     place
         .run(&["export", &file, "--to", "perfetto", "-o", "no/where.json"])
         .assert_sentence("there is no folder no");
@@ -81,7 +81,8 @@ fn a_pipe_in_is_a_pipe_out() {
     let ran = piped(&["export", "-", "--to", "flamegraph"]);
     assert!(ran.stdout.starts_with("<svg") && ran.stdout.ends_with("</svg>\n"), "{}", ran.stderr);
     piped(&["export", "-", "--to", "parquet"]).assert_sentence("name it with -o FOLDER");
-    piped(&["export", "-", "--to", "flamegraph,perfetto"]).assert_sentence("room for one target");
+    piped(&["export", "-", "--to", "flamegraph,perfetto"])
+        .assert_sentence("can take one target only");
     assert_eq!(piped(&["export", "-", "--to", "parquet", "-o", "tables"]).code, Some(0));
     assert_eq!(files(&place), ["tables"]);
 }
@@ -96,7 +97,7 @@ fn a_page_is_one_file_and_what_view_writes() {
     fs::write(place.path().join("viewed.html"), "mine").unwrap();
     place
         .run(&["view", &file, "--html", "viewed.html"])
-        .assert_sentence("viewed.html exists already, with other contents; --force replaces it");
+        .assert_sentence("viewed.html exists with other contents; replace it with --force");
     assert_eq!(place.run(&["view", &file, "--html", "viewed.html", "--force"]).code, Some(0));
     let page = fs::read_to_string(place.path().join("mempool.html")).unwrap();
     assert_eq!(page, fs::read_to_string(place.path().join("viewed.html")).unwrap());

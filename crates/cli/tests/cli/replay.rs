@@ -202,8 +202,7 @@ fn a_pool_that_may_lend_is_said_where_nothing_tells() {
         fs::write(place.path().join("pool.json"), snapshot(owner).to_string()).unwrap();
         let ran = place.run(&["replay", "pool.json"]);
         assert_eq!(
-            ran.stdout
-                .contains("no recording says whether a MemPool was made with use_on_oom=True"),
+            ran.stdout.contains("a recording does not store whether a MemPool has use_on_oom=True"),
             is_said,
             "{ran:?}"
         );

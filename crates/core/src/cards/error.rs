@@ -7,9 +7,10 @@ use crate::spelling::did_you_mean;
 pub enum CardError {
     /// No card has this name.
     #[error(
-        "no card is called {given:?}{}{}; `plimsoll cards` lists them",
+        "no card is called {given:?}{}{}; `plimsoll cards{}` lists them",
         did_you_mean(.near),
-        .instead.as_ref().map_or_else(String::new, |it| format!("; the nearest is `{it}`"))
+        .instead.as_ref().map_or_else(String::new, |it| format!("; the nearest is `{it}`")),
+        .family.as_ref().map_or_else(String::new, |it| format!(" {it}"))
     )]
     NoSuchCard {
         /// What was given.
@@ -18,6 +19,8 @@ pub enum CardError {
         near: Vec<String>,
         /// The options of a command that take the nearest card of its generation in its place.
         instead: Option<String>,
+        /// The word with which `plimsoll cards` lists cards whose names begin in the same way.
+        family: Option<String>,
     },
     /// A device that is no card of NVIDIA's with a memory of its own.
     #[error("{given:?} cannot be imitated: {why}")]

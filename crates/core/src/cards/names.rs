@@ -41,7 +41,14 @@ pub(super) fn find<'a>(
         spelling::nearest(given, 1, ids, normal)
     };
     let instead = stand_in(cards, given).filter(|_| near.is_empty());
-    Err(CardError::NoSuchCard { given: given.to_owned(), near, instead })
+    let letters: String =
+        given.to_ascii_lowercase().chars().take_while(char::is_ascii_alphabetic).collect();
+    let is_family = near.is_empty()
+        && instead.is_none()
+        && 2 <= letters.len()
+        && cards.iter().any(|card| card.id.starts_with(&letters));
+    let family = is_family.then_some(letters);
+    Err(CardError::NoSuchCard { given: given.to_owned(), near, instead, family })
 }
 
 /// Why a device of this name is none that a phantom can be; none if nothing is known against it.

@@ -62,7 +62,7 @@ fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM401",
                 at: event.at,
                 statement: event.statement,
-                message: "a checkpoint of a GPU is loaded onto that GPU, beside the model's own weights: `map_location=\"cpu\"`, and `del` it afterwards".to_owned(),
+                message: "PyTorch loads the checkpoint onto the GPU that it was saved from, beside the model's own weights: pass `map_location=\"cpu\"`, and `del` the checkpoint afterwards".to_owned(),
                 mend: story.file.piece(event.at).map(end).unwrap_or_default(),
             });
         }
@@ -136,7 +136,7 @@ fn no_set_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM402",
                 at: event.at,
                 statement: event.statement,
-                message: "every rank opens a context on GPU 0, some 500 MiB each: `torch.cuda.set_device(local_rank)` before this".to_owned(),
+                message: "every rank creates a CUDA context on GPU 0, some 500 MiB each: call `torch.cuda.set_device(local_rank)` before this".to_owned(),
                 mend: Vec::new(),
             });
             return;
@@ -181,7 +181,7 @@ fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM403",
                 at,
                 statement,
-                message: format!("`{}` runs in the loader's workers, and each that touches the GPU opens a context of its own, some 500 MiB: return CPU tensors, and move them in the training loop", function.name),
+                message: format!("`{}` runs in the data loader's workers, and each worker that uses the GPU creates its own CUDA context, some 500 MiB: return CPU tensors, and move them in the training loop", function.name),
                 mend: Vec::new(),
             });
         }
@@ -249,7 +249,7 @@ fn loader(story: &Story<'_, '_>, call: &ExprCall, statement: TextRange, acc: &mu
                 code: "PLM405",
                 at: workers.range(),
                 statement,
-                message: format!("`num_workers={}`: each worker holds some batches and its own copy of what the dataset changes, on the host: begin with 4", clipped(text)),
+                message: format!("`num_workers={}`: in host memory, each worker holds some batches and its own copy of the data that the dataset changes: begin with 4", clipped(text)),
                 mend: Vec::new(),
             });
         }
@@ -260,7 +260,7 @@ fn loader(story: &Story<'_, '_>, call: &ExprCall, statement: TextRange, acc: &mu
                 code: "PLM406",
                 at,
                 statement,
-                message: "batches go to the GPU from memory that is not pinned, which waits for each copy: `pin_memory=True`, and `non_blocking=True` where they are moved".to_owned(),
+                message: "batches are copied to the GPU from memory that is not pinned, and the script waits for each copy: pass `pin_memory=True`, and `non_blocking=True` to `.to()`".to_owned(),
                 mend: Vec::new(),
             });
         }

@@ -119,7 +119,7 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM201",
                 at: call.range(),
                 statement: event.statement,
-                message: format!("`{model}` is called {what} with gradients on, so each batch keeps a graph that nobody walks: put it under `with torch.no_grad():`"),
+                message: format!("`{model}` is called {what} with gradients on, so each batch builds an autograd graph that no backward pass uses: put the call under `with torch.no_grad():`"),
                 mend,
             });
         }
@@ -191,7 +191,7 @@ fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM202",
                 at: call.range(),
                 statement: event.statement,
-                message: format!("no optimizer trains `{model}`, and each step keeps its activations for a backward pass: call it under `torch.no_grad()`, or freeze it with `{model}.requires_grad_(False)`"),
+                message: format!("no optimizer trains `{model}`, but each step keeps its activations for a backward pass: call the model under `torch.no_grad()`, or freeze it with `{model}.requires_grad_(False)`"),
                 mend: off_around(story, event.at),
             });
         }
@@ -225,7 +225,7 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM203",
                 at: again.at,
                 statement: again.statement,
-                message: "the exception still holds the frames of the try that failed, and their tensors: set a flag here, leave the `except`, and try again after it".to_owned(),
+                message: "inside the `except`, the exception still holds the frames of the failed attempt, and their tensors: set a flag here, and retry after the `except` block".to_owned(),
                 mend: Vec::new(),
             });
         } else if let Some(name) = handler.name {
@@ -238,7 +238,7 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM203",
                     at: keeps.at,
                     statement: keeps.statement,
-                    message: format!("`{name}` holds the frames of the try that failed, and their tensors: keep `str({name})`"),
+                    message: format!("`{name}` holds the frames of the failed attempt, and their tensors: store `str({name})` instead"),
                     mend: Vec::new(),
                 });
             }

@@ -31,7 +31,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         code: "PLM306",
                         at: event.at,
                         statement: event.statement,
-                        message: "gradients stay allocated through the next forward pass: leave `set_to_none=False` out, so that they are freed".to_owned(),
+                        message: "gradients stay allocated through the next forward pass: remove `set_to_none=False`, so that PyTorch frees them".to_owned(),
                         mend: vec![Mend::Replace(it.range, "True".to_owned())],
                     });
                 }
@@ -46,7 +46,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         code: "PLM306",
                         at: event.at,
                         statement: event.statement,
-                        message: format!("gradients stay allocated through the next forward pass: `{receiver} = None`, or `optimizer.zero_grad()`"),
+                        message: format!("gradients stay allocated through the next forward pass: set `{receiver} = None`, or call `optimizer.zero_grad()`"),
                         mend: vec![Mend::Replace(event.at, format!("setattr({}, \"grad\", None)", receiver.trim_end_matches(".grad")))],
                     });
                 }
@@ -152,7 +152,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
             at: step.at,
             statement: step.statement,
             message: format!(
-                "gradients add up over all steps: `{optimizer}.zero_grad()` right after this"
+                "gradients add up over all steps: call `{optimizer}.zero_grad()` right after this"
             ),
             mend: vec![Mend::After(step.statement, format!("{optimizer}.zero_grad()"))],
         });
@@ -182,7 +182,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 code: "PLM302",
                 at: zero.at,
                 statement: zero.statement,
-                message: "this throws away what the micro-batches before have added, so each step sees the last one alone: move it behind `step()`, under the same condition".to_owned(),
+                message: "this deletes the gradients of the earlier micro-batches, so each step uses the last micro-batch alone: move the call after `step()`, under the same condition".to_owned(),
                 mend: Vec::new(),
             });
         }
@@ -193,7 +193,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 code: "PLM305",
                 at: step.at,
                 statement: step.statement,
-                message: format!("`{0}` begins at 0, so the first step has one micro-batch, and each later one begins late: `({0} + 1) % ...`", test.counter),
+                message: format!("`{0}` begins at 0, so the first step has one micro-batch, and each later step begins one too late: test `({0} + 1) % ...`", test.counter),
                 mend: Vec::new(),
             });
         }
@@ -214,7 +214,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 code: "PLM303",
                 at: pass.at,
                 statement: pass.statement,
-                message: "the loss is not divided by the number of micro-batches, so their gradients add up to a larger step: divide it before `backward()`".to_owned(),
+                message: "the loss is not divided by the number of micro-batches, so their gradients add up to a larger step: divide the loss before `backward()`".to_owned(),
                 mend: Vec::new(),
             });
         }
@@ -232,7 +232,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 code: "PLM304",
                 at: step.at,
                 statement: step.statement,
-                message: "if the batches do not divide evenly, the last micro-batches make no step, and their gradients stay allocated: step after the loop, too".to_owned(),
+                message: "if the number of batches does not divide evenly, the last micro-batches get no step, and their gradients stay allocated: call `step()` after the loop, too".to_owned(),
                 mend: Vec::new(),
             });
         }
@@ -267,7 +267,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
             code: "PLM307",
             at: zero.at,
             statement: zero.statement,
-            message: format!("the gradients of the step before stay allocated through the forward pass: `{call}` right after `step()`"),
+            message: format!("the gradients of the previous step stay allocated through the forward pass: call `{call}` right after `step()`"),
             mend: vec![
                 Mend::Replace(zero.at, "None".to_owned()),
                 Mend::After(step.statement, call),
@@ -339,7 +339,7 @@ fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM302",
                 at: zero.at,
                 statement: zero.statement,
-                message: "this throws away what the micro-batches before have added, so each step sees the last one alone: move it out of the inner loop".to_owned(),
+                message: "this deletes the gradients of the earlier micro-batches, so each step uses the last micro-batch alone: move the call out of the inner loop".to_owned(),
                 mend: Vec::new(),
             });
         }
@@ -357,7 +357,7 @@ fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM303",
                 at: pass.at,
                 statement: pass.statement,
-                message: "the loss is not divided by the number of micro-batches, so their gradients add up to a larger step: divide it before `backward()`".to_owned(),
+                message: "the loss is not divided by the number of micro-batches, so their gradients add up to a larger step: divide the loss before `backward()`".to_owned(),
                 mend: Vec::new(),
             });
         }
@@ -396,7 +396,7 @@ fn copied(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
             code: "PLM309",
             at: event.at,
             statement: event.statement,
-            message: format!("a second set of weights stays on the device: `{{k: v.cpu() for k, v in {owner}.state_dict().items()}}`"),
+            message: format!("a second set of weights stays on the device: store `{{k: v.cpu() for k, v in {owner}.state_dict().items()}}` instead"),
             mend: if is_state && text.len() <= LONGEST_NAME {
                 vec![Mend::Replace(event.at, format!("{{_k: _v.detach().cpu().clone() for _k, _v in {text}.items()}}"))]
             } else {
@@ -447,7 +447,7 @@ fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM308",
                 at: moved.at,
                 statement: moved.statement,
-                message: format!("the optimizer was made before `{model}` is on the device, and what state it has stays behind: move the model first"),
+                message: format!("the optimizer is created before `{model}` is on the device, so its state stays on the CPU: move the model first"),
                 mend: Vec::new(),
             });
         }

@@ -92,7 +92,7 @@ fn kept(
                 code: "PLM104",
                 at: *arg,
                 statement: event.statement,
-                message: format!("each iteration copies all of `{bare}` on the device, and for a moment both are there: append `.detach().cpu()` to a list, and join it once after the loop"),
+                message: format!("each iteration copies all of `{bare}` on the device, and both copies are allocated for a moment: append `.detach().cpu()` to a list, and concatenate once after the loop"),
                 mend: Vec::new(),
             });
         }
@@ -112,14 +112,14 @@ fn kept(
             How::Sum => (
                 "PLM101",
                 format!(
-                    "`{bare}` keeps the graph of every iteration: add `{}`",
+                    "`{bare}` keeps the autograd graph of every iteration: add `{}` instead",
                     number_of(text, value)
                 ),
             ),
             How::Append | How::Cat => (
                 "PLM102",
                 format!(
-                    "`{bare}` keeps the graph of every iteration: put `{}` into it",
+                    "`{bare}` keeps the autograd graph of every iteration: append `{}` instead",
                     if value.is_scalar {
                         number_of(text, value)
                     } else {
@@ -130,7 +130,7 @@ fn kept(
             How::Meter => (
                 "PLM102",
                 format!(
-                    "`{bare}` sums up what it is given, and with it the graph of every iteration: give it `{}`",
+                    "`{bare}` keeps each tensor, and its autograd graph, in its sum: pass `{}` instead",
                     number_of(text, value)
                 ),
             ),
@@ -153,7 +153,7 @@ fn kept(
             at: *arg,
             statement: event.statement,
             message: format!(
-                "`{bare}` keeps the outputs of all batches on the device: put `{}.cpu()` into it",
+                "`{bare}` keeps the outputs of all batches on the device: append `{}.cpu()` instead",
                 short(text)
             ),
             mend: wrapped(story, *arg, "(", ").cpu()"),
@@ -187,7 +187,7 @@ fn passes(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
             code: "PLM106",
             at: keyword("create_graph"),
             statement: event.statement,
-            message: "`backward(create_graph=True)` ties each weight to its gradient's graph, and neither is freed: use `torch.autograd.grad(..., create_graph=True)`".to_owned(),
+            message: "`backward(create_graph=True)` makes a reference cycle of each weight and the graph of its gradient, and PyTorch frees neither: use `torch.autograd.grad(..., create_graph=True)`".to_owned(),
             mend: vec![Mend::Replace(keyword("create_graph"), "create_graph=False".to_owned())],
         });
     }
@@ -211,7 +211,7 @@ fn passes(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
         code: "PLM105",
         at,
         statement: event.statement,
-        message: "nothing walks this graph again in the step, and `retain_graph=True` keeps it into the next: leave it out; if that raises an error, detach what the step carries over".to_owned(),
+        message: "no later backward pass of the step uses this graph, and `retain_graph=True` keeps it into the next step: remove `retain_graph=True`; if that raises an error, detach the tensors that the step passes to the next".to_owned(),
         mend: vec![Mend::Replace(at, "retain_graph=False".to_owned())],
     });
 }
@@ -248,7 +248,7 @@ fn carried(
         code: "PLM107",
         at: call.range(),
         statement: event.statement,
-        message: format!("`{name}` carries the graph of all earlier steps into `{model}`: `{name} = {name}.detach()` at the start of each step"),
+        message: format!("`{name}` brings the autograd graph of all earlier steps into `{model}`: set `{name} = {name}.detach()` at the start of each step"),
         mend: vec![Mend::Before(
             body,
             format!("{name} = ({name} if {name} is None else tuple(_it.detach() for _it in {name}) if isinstance({name}, tuple) else {name}.detach()) if '{name}' in dir() else None"),
@@ -278,7 +278,7 @@ fn in_functions_of_autograd(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM108",
                     at: *statement,
                     statement: *statement,
-                    message: format!("`{ctx}.{name}` holds a tensor past this node's backward pass, and forever if it is the output: use `{ctx}.save_for_backward({given})`"),
+                    message: format!("`{ctx}.{name}` holds a tensor past the backward pass of this function, and forever if the tensor is the output: use `{ctx}.save_for_backward({given})`"),
                     mend: Vec::new(),
                 });
             }
@@ -401,7 +401,7 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM109",
                 at: event.at,
                 statement: event.statement,
-                message: "each iteration sets one more hook and none is removed: set it once before the loop, or keep the handle and call `remove()`".to_owned(),
+                message: "each iteration registers one more hook, and the script removes none: register the hook once before the loop, or call `remove()` on its handle".to_owned(),
                 mend: Vec::new(),
             });
         }
@@ -457,7 +457,7 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM109",
                     at,
                     statement,
-                    message: format!("the hook puts every output into `{bare}`, with its graph, and nothing empties it: store `{text}.detach()`, and clear `{bare}` after each step"),
+                    message: format!("the hook appends every output, with its autograd graph, to `{bare}`, and the script never clears it: store `{text}.detach()`, and clear `{bare}` after each step"),
                     mend: wrapped(story, at, "(", ").detach().cpu()"),
                 });
             }
@@ -522,7 +522,7 @@ fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         code: "PLM111",
                         at: *arg,
                         statement: event.statement,
-                        message: format!("`{bare}` keeps what every `{name}` puts into it, {what}, and nothing clears it: `{bare}.clear()` at the end of the epoch"),
+                        message: format!("every `{name}` adds to `{bare}`, {what}, and the script never clears it: call `{bare}.clear()` at the end of the epoch"),
                         mend: wrapped(story, *arg, "(", ").detach().cpu()"),
                     });
                 }
@@ -541,7 +541,7 @@ fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                             code: "PLM111",
                             at: event.at,
                             statement: event.statement,
-                            message: "what `training_step` returns is kept until `training_epoch_end`, with the graph of all but the loss: return `loss` alone, or detach the rest".to_owned(),
+                            message: "Lightning holds the outputs of `training_step` until `training_epoch_end`, with the autograd graph of all but the loss: return `loss` alone, or detach the rest".to_owned(),
                             mend: Vec::new(),
                         });
                     }
@@ -566,7 +566,7 @@ fn metrics(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM112",
                 at: event.at,
                 statement: event.statement,
-                message: format!("`{receiver}` collects batches and is never reset: `{receiver}.reset()` at the end of each epoch"),
+                message: format!("`{receiver}` collects batches and is never reset: call `{receiver}.reset()` at the end of each epoch"),
                 mend: Vec::new(),
             });
         }
@@ -593,7 +593,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM110",
                     at: statement,
                     statement,
-                    message: format!("the average `{target}` keeps the graph of all updates before: update it under `torch.no_grad()`, or from `.detach()`ed weights"),
+                    message: format!("the average `{target}` keeps the autograd graph of all earlier updates: update it under `torch.no_grad()`, or from `.detach()`ed weights"),
                     mend: wrapped(story, value.range(), "(", ").detach()"),
                 });
             }

@@ -37,7 +37,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         code: "PLM501",
                         at: event.at,
                         statement: event.statement,
-                        message: "each step gives its memory back to the driver and asks for it again, which waits for the GPU and frees nothing that is in use: leave it out".to_owned(),
+                        message: "each step returns free memory to the driver and requests it again; that waits for the GPU and frees nothing that is in use: remove the call".to_owned(),
                         mend: vec![Mend::Replace(event.at, "None".to_owned())],
                     });
                 }
@@ -60,7 +60,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         code: "PLM504",
                         at: event.at,
                         statement: event.statement,
-                        message: "anomaly detection keeps a traceback for every operation and checks every gradient: it is for finding an error, take it out of training".to_owned(),
+                        message: "anomaly detection stores a traceback for every operation and checks every gradient: use it to find an error only, and remove it from training".to_owned(),
                         mend: mode.map(|it| vec![Mend::Replace(it.range(), "False".to_owned())]).unwrap_or_default(),
                     });
                 }
@@ -85,7 +85,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             code: "PLM503",
             at: first.at,
             statement: first.statement,
-            message: format!("{} numbers are fetched in each step, and each `.item()` waits for the GPU: keep `.detach()`ed sums, and fetch them every so many steps", found.len()),
+            message: format!("each step reads {} numbers from the GPU, and each `.item()` waits for the GPU: keep `.detach()`ed sums, and read them every 10 to 100 steps", found.len()),
             mend: Vec::new(),
         });
     }
@@ -115,7 +115,7 @@ fn benchmark(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             code: "PLM502",
             at: range,
             statement: range,
-            message: "batches vary in size here, and `benchmark` tries all algorithms with their workspaces for each new size: leave it off".to_owned(),
+            message: "batches vary in size here, and for each new size `benchmark` tries all algorithms with their workspaces: set it to `False`".to_owned(),
             mend: vec![Mend::Replace(range, "cudnn.benchmark = False".to_owned())],
         });
     }

@@ -34,7 +34,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                                 code: "PLM602",
                                 at: story.loops[index].head,
                                 statement: story.loops[index].at,
-                                message: "autocast keeps a half-precision copy of each weight until it is left, and uses those of the first step in all later ones: put `with autocast():` inside the loop, around the forward pass".to_owned(),
+                                message: "autocast keeps a half-precision copy of each weight until its block ends, and uses the copies of the first step in all later steps: put `with autocast():` inside the loop, around the forward pass".to_owned(),
                                 mend: Vec::new(),
                             });
                         }
@@ -43,7 +43,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         code: "PLM601",
                         at: event.at,
                         statement: event.statement,
-                        message: "the backward pass under autocast keeps the copies of the weights longer and may compute in another precision: call `backward()` after the `with`".to_owned(),
+                        message: "under autocast, the copies of the weights stay allocated during the backward pass, which may compute in another precision: call `backward()` after the `with` block".to_owned(),
                         mend: Vec::new(),
                     }),
                 }
@@ -71,7 +71,8 @@ fn cached(at: ruff_text_size::TextRange, event: &Event<'_>) -> Found {
         code: "PLM604",
         at,
         statement: event.statement,
-        message: "in training nobody reads the cache of keys and values, and each layer keeps one: `use_cache=False`".to_owned(),
+        message: "each layer keeps a KV cache that training never reads: pass `use_cache=False`"
+            .to_owned(),
         mend: vec![Mend::Replace(at, "use_cache=False".to_owned())],
     }
 }
@@ -97,7 +98,9 @@ fn config(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM604",
                 at: range,
                 statement: range,
-                message: "in training nobody reads the cache of keys and values, and each layer keeps one: `use_cache = False`".to_owned(),
+                message:
+                    "each layer keeps a KV cache that training never reads: set `use_cache = False`"
+                        .to_owned(),
                 mend: vec![Mend::Replace(range, "config.use_cache = False".to_owned())],
             });
         }
@@ -124,7 +127,7 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM603",
                     at: plain.at,
                     statement: plain.statement,
-                    message: "the loss was scaled and this step is not: its gradients are 65,536 times too large. `scaler.step(optimizer)`, then `scaler.update()`".to_owned(),
+                    message: "the loss is scaled, but this step is not, so its gradients are up to 65,536 times too large: call `scaler.step(optimizer)`, then `scaler.update()`".to_owned(),
                     mend: Vec::new(),
                 });
             }
@@ -136,7 +139,8 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM603",
                     at: step.at,
                     statement: step.statement,
-                    message: "the scale never changes: `scaler.update()` after this".to_owned(),
+                    message: "the scale never changes: call `scaler.update()` after this"
+                        .to_owned(),
                     mend: Vec::new(),
                 });
             }
@@ -154,7 +158,7 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM603",
                     at: clip.at,
                     statement: clip.statement,
-                    message: "this clips gradients that are still scaled: `scaler.unscale_(optimizer)` before it".to_owned(),
+                    message: "this clips gradients that are still scaled: call `scaler.unscale_(optimizer)` before it".to_owned(),
                     mend: Vec::new(),
                 });
             }
@@ -167,7 +171,7 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM603",
                 at: made.at,
                 statement: made.statement,
-                message: "each step begins with a new scaler, which never learns its scale: make it once before the loop".to_owned(),
+                message: "each step creates a new scaler, which never adapts its scale: create the scaler once, before the loop".to_owned(),
                 mend: Vec::new(),
             });
         }

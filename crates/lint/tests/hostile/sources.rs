@@ -15,8 +15,8 @@ use Then::{LeftOut, Read};
 
 const DEEP: Then = LeftOut("more than 1000 brackets, blocks, operators or parts of a name");
 const LARGE: Then = LeftOut("it has more than 4 MiB of code");
-const TOKENS: Then = LeftOut("it has more than 600000 words and signs");
-const STEPS: Then = LeftOut("reading it takes more than 5 million steps");
+const TOKENS: Then = LeftOut("it has more than 600000 tokens");
+const STEPS: Then = LeftOut("reading it needs more than 5 million operations");
 const NOT_PYTHON: Then = LeftOut("this is not Python");
 
 /// A file's name, its text, and what becomes of it.
@@ -218,7 +218,7 @@ fn notebooks() -> Vec<Source> {
     let of_cells = |cells: String| format!("{{\"cells\":[{cells}]}}");
     let code = |text: &str| format!("{{\"cell_type\":\"code\",\"source\":{text}}}");
     vec![
-        ("deep.ipynb", "[".repeat(3_000_000), LeftOut("it is no notebook")),
+        ("deep.ipynb", "[".repeat(3_000_000), LeftOut("it is not a notebook")),
         ("cells.ipynb", of_cells(format!("{}{{}}", "{},".repeat(1_000_000))), Read),
         (
             "outputs.ipynb",

@@ -125,7 +125,7 @@ fn device() -> Option<Descriptor> {
                 && (real.finalize)(descriptor) == SUCCESS
         };
         if !made {
-            report::approximate("cuDNN does not accept the description of this card");
+            report::approximate("cuDNN rejects plimsoll's description of this card");
         }
         made.then_some(descriptor as usize)
     });
@@ -226,7 +226,7 @@ fn handle() -> *const c_void {
             match described {
                 Some(described) => handle.0[..described.len()].copy_from_slice(&described),
                 None => report::approximate(
-                    "this version of cuDNN describes a device in another way: its recurrent networks may differ",
+                    "plimsoll does not know how this version of cuDNN describes a device: the memory of recurrent networks may differ",
                 ),
             }
         }

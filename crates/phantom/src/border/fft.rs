@@ -136,13 +136,13 @@ pub unsafe extern "C" fn cufftXtMakePlanMany(
         let (bytes, known) = work_area(kind, length, u64::try_from(batch).unwrap_or(0));
         if !known {
             report::approximate(
-                "cuFFT's work area for a length that was not measured is that of its like",
+                "cuFFT's workspace for a length that was not measured is assumed to be that of a similar length",
             );
         }
         bytes.saturating_mul(times) / per
     } else {
         report::approximate(
-            "cuFFT's work areas in two and three dimensions are not counted; most plans have none",
+            "cuFFT's workspaces in two and three dimensions are not counted; most plans have none",
         );
         0
     };

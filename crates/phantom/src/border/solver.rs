@@ -189,7 +189,7 @@ pub unsafe extern "C" fn cusolverDnXgeev_bufferSize(
     device: *mut usize,
     host: *mut usize,
 ) -> i32 {
-    report::approximate("cuSOLVER's work area of eig() is between measured ones");
+    report::approximate("cuSOLVER's workspace of eig() is interpolated between measured sizes");
     let times = match kind {
         1 | 4 => 2, // CUDA_R_64F, CUDA_C_32F
         5 => 4,     // CUDA_C_64F

@@ -175,7 +175,9 @@ pub extern "C" fn cusparseSpMM_bufferSize(
 ) -> i32 {
     // CUSPARSE_SPMM_ALG_DEFAULT and CUSPARSE_SPMM_CSR_ALG1 are one.
     if algorithm != 0 && algorithm != 4 {
-        report::approximate("cuSPARSE's work area of a product is that of its usual algorithm");
+        report::approximate(
+            "cuSPARSE's workspace of a product is assumed to be that of the default algorithm",
+        );
     }
     size(bytes, find(sparse).zip(find(dense)).and_then(|(a, b)| product(a, b)))
 }

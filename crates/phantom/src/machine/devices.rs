@@ -509,7 +509,7 @@ pub fn reserve_addresses(bytes: u64) -> u64 {
         // A limit on the address space (`ulimit -v`): non-canonical addresses, which no mapping of
         // the host can have, serve as well.
         report::approximate(
-            "address space is limited on this machine (ulimit -v): device addresses are not reserved",
+            "this machine limits address space (ulimit -v): device addresses are not reserved",
         );
         return 1 << 52;
     }

@@ -114,7 +114,7 @@ pub fn read(it: Read) {
             UNKNOWN_BYTES.fetch_add(unknown, Ordering::Relaxed);
         }
         2 => assume(
-            "a number that nobody computed was taken for one that its line read when it was known",
+            "the script read a number that no kernel computed; plimsoll answered with an earlier known number of the same line",
         ),
         _ => {}
     }
@@ -243,8 +243,7 @@ fn forgot(it: Dropped) -> String {
     };
     let (tensors, them) = if it.count == 1 { ("tensor", "it") } else { ("tensors", "them") };
     format!(
-        "the script put more known values on the GPU than plimsoll remembers (128 MiB of copies, 384 MiB of what follows from \
-         them), so the largest and oldest were forgotten: {} {tensors}, {} together, the largest {}; a script that reads \
+        "the script put more known values on the GPU than plimsoll remembers (128 MiB of copies, 384 MiB of values that follow from them), so plimsoll forgot the largest and oldest: {} {tensors}, {} together, the largest {}; a script that reads \
          {them} back reads zeros",
         it.count,
         mib(it.bytes),

@@ -37,7 +37,7 @@ pub(crate) fn descends(
     let read = now.map_or(0, |it| it.read);
     if width != 0 && !still {
         remarks.assume(
-            "L-BFGS was assumed to go on until its history is full: where it stops depends on values",
+            "plimsoll assumed that L-BFGS continues until its history is full: where it stops depends on values",
         );
     }
     *now = Some(Descent { width, read, still });

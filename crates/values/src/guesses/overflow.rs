@@ -101,10 +101,12 @@ impl Kernel {
                     None => scalers.halves && BEYOND <= scalers.largest,
                 };
                 if overflows && settings.overflows.is_some() {
-                    remarks.approximate("the first steps of a GradScaler were skipped, as assumed");
+                    remarks.approximate(
+                        "the first steps of a GradScaler were skipped, as --assume says",
+                    );
                 } else if overflows {
                     remarks.approximate(
-                        "the first steps of a GradScaler were skipped: the loss is a sum whose scaled gradients are beyond half precision",
+                        "the first steps of a GradScaler were skipped: the loss is a sum whose scaled gradients exceed the range of float16",
                     );
                 }
                 scalers.answers.insert(answer, overflows);

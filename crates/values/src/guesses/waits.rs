@@ -79,7 +79,7 @@ impl Wait {
     ) -> Option<u32> {
         let over = self.is_over(std::mem::take(kernels), usual)?;
         remarks.approximate(
-            "a value that the program waits for was assumed to come once it had asked for it 32,768 times: how long such a loop runs depends on values",
+            "the script waits for a value in a loop; plimsoll ended the loop after 32,768 reads: how long such a loop runs depends on values",
         );
         Some(over)
     }

@@ -187,7 +187,7 @@ impl Kernel {
                 let (kept, boxes) = (arguments.address(0)?, wide(2)?);
                 if boxes <= MOST {
                     write(memory, kept, &vec![1; usize::try_from(boxes).unwrap_or(0)]);
-                    guesses.remarks.assume("nms() was assumed to keep every box that it is given");
+                    guesses.remarks.assume("plimsoll assumed that nms() keeps every box");
                 }
                 Launched::Nothing
             }
@@ -308,9 +308,9 @@ impl Slices {
             contents.write_chosen(indices, &values);
         }
         guesses.remarks.assume(if size <= choices::FEW {
-            "topk() was answered with indices that are chosen evenly"
+            "plimsoll answered topk() with evenly spaced indices"
         } else {
-            "topk() of more than 256 was answered with places that are drawn: no word that is drawn ends a text"
+            "topk() of more than 256 values is random on a phantom and never finds the end-of-text token, so generation runs to its full length"
         });
     }
 }
@@ -379,9 +379,9 @@ impl Count {
             What::Different { counts } => {
                 let assumed = guesses.settings.unique_millionths;
                 guesses.remarks.assume(if assumed.is_some() {
-                    "unique() found the share that was assumed"
+                    "unique() found the share that --assume gives"
                 } else {
-                    "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1"
+                    "unique() was assumed to find no value twice; give the true share with --assume unique=0.1"
                 });
                 let found = self.share(assumed).unwrap_or(self.items);
                 self.spread(found, counts, contents);
@@ -390,12 +390,12 @@ impl Count {
             What::NonZero => {
                 let assumed = guesses.settings.nonzero_millionths;
                 guesses.remarks.assume(match (assumed, kept) {
-                    (Some(_), _) => "nonzero() found the share that was assumed",
+                    (Some(_), _) => "nonzero() found the share that --assume gives",
                     (None, Some(_)) => {
-                        "torchvision's detectors were assumed to keep as many boxes as their limits allow, and in training one of them for each object (six, if they were trained before); say how many with --assume objects=6"
+                        "plimsoll assumed that torchvision's detectors keep as many boxes as their limits allow, and in training one proposal for each object (six with trained weights); give the true number with --assume objects=6"
                     }
                     (None, None) => {
-                        "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1"
+                        "nonzero() was assumed to find nothing; give the true share with --assume nonzero=0.1"
                     }
                 });
                 let share = self.share(assumed.or(kept));

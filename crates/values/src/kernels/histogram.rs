@@ -66,7 +66,7 @@ impl Kernel {
             }
         } else if number.is_whole() {
             remarks.approximate(
-                "what bincount() and histc() count, where the GPU computed it, is taken to be spread evenly",
+                "where the GPU computed the input of bincount() and histc(), plimsoll assumed that its values are spread evenly",
             );
             even(total, bins)
         } else {

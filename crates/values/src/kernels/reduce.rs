@@ -234,10 +234,10 @@ impl Summary {
         let width = u64::try_from(self.out.width()).ok()?;
         (last == width * u64::from(outputs - 1)).then_some(())?;
         if are_few && FEWEST_ROWS <= outputs {
-            remarks.assume("argmax() and max() were answered with indices that are chosen evenly");
+            remarks.assume("plimsoll answered argmax() and max() with evenly spaced indices");
         } else {
             remarks.approximate(
-                "argmax() and max() of many were answered with places that are drawn: no word that is drawn ends a text",
+                "argmax() and max() of many values are random on a phantom and never find the end-of-text token, so generation runs to its full length",
             );
         }
         Some(vec![Write::Chosen(to, choice)])

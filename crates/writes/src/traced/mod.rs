@@ -141,7 +141,7 @@ impl Tracer {
         res.attach(&mut nothing).map_err(|error| error.to_string())?;
         match nothing.status() {
             Ok(it) if it.success() => Ok(res),
-            _ => Err("the kernel does not let it trace what it starts".to_owned()),
+            _ => Err("the kernel does not let plimsoll trace its own child processes".to_owned()),
         }
     }
 
@@ -161,7 +161,7 @@ impl Tracer {
         // Before it is ready, the signal that interrupts it would end it.
         answers
             .read_exact(&mut [0; 4])
-            .map_err(|_| "this program, started again, did not become a tracer".to_owned())?;
+            .map_err(|_| "plimsoll's second process did not become a tracer".to_owned())?;
         let doors = Arc::new(Mutex::new(Handles { orders, answers }));
         Ok(Tracer { process, doors, report, filter, untouched: None })
     }
@@ -180,7 +180,9 @@ impl Tracer {
         command.arg(TRY).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         self.attach(&mut command).map_err(|error| error.to_string())?;
         let status = command.status().map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => "the kernel does not let it trace what it starts".to_owned(),
+            Some(libc::EPERM) => {
+                "the kernel does not let plimsoll trace its own child processes".to_owned()
+            }
             Some(libc::EINVAL) => "the kernel has no seccomp filters".to_owned(),
             _ => error.to_string(),
         })?;
@@ -188,7 +190,7 @@ impl Tracer {
         if status.success() && !is_outside {
             return Ok(());
         }
-        Err("it does not keep apart what a program writes".to_owned())
+        Err("the tracer did not separate a program's writes".to_owned())
     }
 
     pub(crate) fn attach(&self, command: &mut Command) -> io::Result<()> {

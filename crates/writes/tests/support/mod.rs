@@ -152,6 +152,6 @@ fn look(path: &Path, res: &mut Vec<String>) {
 pub(crate) fn has_way(user: As, way: &str) -> bool {
     let place = Place::new(user);
     let (out, err) = place.run(user, way, &["echo", "yes"]);
-    assert!(out == "yes\n" || err.contains("cannot keep what the script writes apart"), "{err}");
+    assert!(out == "yes\n" || err.contains("cannot separate the script's writes"), "{err}");
     out == "yes\n"
 }

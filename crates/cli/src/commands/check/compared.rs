@@ -58,7 +58,7 @@ pub(super) fn compared(was: &Took, is: &Took, tolerance: f64) -> Verdict {
     ] {
         if was != is {
             return Verdict::CouldNotTell(format!(
-                "it was measured with {what} {was}, and this is {is}: not compared. If the numbers are to be those of {is}: plimsoll check --update"
+                "the golden was measured with {what} {was}, and this is {is}: not compared. To measure it again with {is}: plimsoll check --update"
             ));
         }
     }

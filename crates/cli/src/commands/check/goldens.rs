@@ -77,14 +77,14 @@ impl Goldens {
         match table.get("version").and_then(Value::as_integer) {
             Some(VERSION) => {}
             Some(other) => {
-                bail!("it is of version {other}, and this plimsoll reads version {VERSION}")
+                bail!("it has version {other}; this plimsoll reads version {VERSION}")
             }
             None => bail!("it has no `version = {VERSION}`"),
         }
         let tolerance = match table.get("tolerance") {
             None => TOLERANCE,
             Some(it) => {
-                let text = it.as_str().context("`tolerance` is not a text such as \"0.5%\"")?;
+                let text = it.as_str().context("`tolerance` is not a text like \"0.5%\"")?;
                 let share: crate::options::cli::Share =
                     text.parse().map_err(|it| anyhow::anyhow!("`tolerance`: {it}"))?;
                 share.0
@@ -107,8 +107,8 @@ impl Goldens {
 
     pub(super) fn written(&self) -> String {
         let mut res = String::from(
-            "# What these scripts take of a GPU's memory. `plimsoll check` runs them on a phantom and compares;\n\
-             # `plimsoll check --update` writes what they take now. Bytes; names of lines and texts are for people.\n",
+            "# The GPU memory that these scripts need. `plimsoll check` runs them on a phantom GPU and compares;\n\
+             # `plimsoll check --update` writes the numbers anew. Sizes are in bytes; names and texts of lines are for people.\n",
         );
         let _ = writeln!(res, "version = {VERSION}\ntolerance = \"{}%\"", self.tolerance * 100.0);
         for (name, it) in &self.scripts {
@@ -162,7 +162,7 @@ impl Goldens {
 /// Every report has the name of a script.
 pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
     if !name.chars().all(is_printable) {
-        bail!("a script is called {name:?}; expected characters that can be seen");
+        bail!("the name of a script is {name:?}; expected visible characters");
     }
     Ok(())
 }
@@ -175,7 +175,7 @@ fn golden(it: &Table) -> anyhow::Result<Golden> {
     let command: Option<Vec<String>> =
         words.iter().map(|it| it.as_str().map(str::to_owned)).collect();
     let command =
-        command.filter(|it| !it.is_empty()).context("`command` is not a list of words")?;
+        command.filter(|it| !it.is_empty()).context("`command` is not a list of strings")?;
     let gpu = it.get("gpu").and_then(Value::as_str).context("it has no `gpu = \"rtx4090\"`")?;
     let steps = match it.get("steps") {
         None => None,
@@ -183,7 +183,7 @@ fn golden(it: &Table) -> anyhow::Result<Golden> {
             it.as_integer()
                 .and_then(|it| u32::try_from(it).ok())
                 .filter(|it| *it != 0)
-                .context("`steps` is not a number from 1 up")?,
+                .context("`steps` is not a whole number of 1 or more")?,
         ),
     };
     let took = it.get("took").and_then(Value::as_table).map(took).transpose()?;
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn what_is_wrong_in_the_file_is_said() {
         let said = |text: &str| format!("{:#}", Goldens::read(text).unwrap_err());
-        assert_eq!(said("version = 7"), "it is of version 7, and this plimsoll reads version 1");
+        assert_eq!(said("version = 7"), "it has version 7; this plimsoll reads version 1");
         assert_eq!(said(""), "it has no `version = 1`");
         assert!(said("version = ").starts_with("it is not TOML: "));
         let script = |more: &str| said(&format!("version = 1\n[scripts.a]\n{more}"));
@@ -294,12 +294,12 @@ mod tests {
         );
         assert_eq!(
             script("command = []\ngpu = \"t4\""),
-            "`scripts.a`: `command` is not a list of words"
+            "`scripts.a`: `command` is not a list of strings"
         );
         assert_eq!(script("command = [\"a\"]"), "`scripts.a`: it has no `gpu = \"rtx4090\"`");
         assert_eq!(
             said("version = 1\ntolerance = \"much\""),
-            "`tolerance`: it is a share, as in `0.5%` or `0.005`"
+            "`tolerance`: expected a share, as in `0.5%` or `0.005`"
         );
     }
 }

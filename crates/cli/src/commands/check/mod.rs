@@ -54,7 +54,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
         goldens::check_name(name)?;
         if goldens.scripts.contains_key(name) {
             bail!(
-                "{} has a script {name} already: choose another name, or take it out of the file",
+                "{} already has a script {name}: choose another name, or remove it from the file",
                 args.goldens.display()
             );
         }
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
     }
     if goldens.scripts.is_empty() {
         bail!(
-            "{} has no script: plimsoll check --add train --gpu rtx4090 -- python train.py",
+            "{} has no script; add one: plimsoll check --add train --gpu rtx4090 -- python train.py",
             args.goldens.display()
         );
     }
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
         if !names.is_empty() && !names.contains(name) {
             continue;
         }
-        let measured = measured(&runner, name, golden)?;
+        let measured = measured(&runner, name, golden, args.quiet)?;
         let seconds = measured.1;
         let (is, verdict) = match measured.0 {
             Err(why) => {
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
                     _ if updates => Verdict::AsItWas,
                     Some(was) => compared(was, &is, tolerance),
                     None => Verdict::CouldNotTell(format!(
-                        "it was never measured: plimsoll check --update {name}"
+                        "it was never measured; measure it: plimsoll check --update {name}"
                     )),
                 };
                 (Some(is), verdict)
@@ -129,6 +129,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
         text = updated(&checked, args);
     }
     match args.format.is_json() {
+        _ if args.quiet => errors(&checked),
         true => out.json(&text)?,
         false => out.text(&text)?,
     }
@@ -139,6 +140,15 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
     } else {
         Exit::Fits
     })
+}
+
+/// Prints why scripts have no numbers, where there is no report to print it.
+fn errors(checked: &[Checked]) {
+    for script in checked {
+        if let Verdict::CouldNotTell(why) = &script.verdict {
+            output::say(&format!("{}: {why}", script.name));
+        }
+    }
 }
 
 fn updated(checked: &[Checked], args: &CheckArgs) -> String {
@@ -173,7 +183,7 @@ fn read(args: &CheckArgs) -> anyhow::Result<Goldens> {
             Ok(Goldens::default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "there is no {shown} here; it begins with: plimsoll check --add train --gpu rtx4090 -- python train.py"
+            "there is no {shown} here; create it: plimsoll check --add train --gpu rtx4090 -- python train.py"
         ),
         Err(error) => bail!("cannot read {shown}: {}", reason(&error)),
     }
@@ -187,7 +197,7 @@ fn format_of(path: &Path) -> anyhow::Result<CheckFormat> {
         Some("sarif") => CheckFormat::Sarif,
         Some("txt") => CheckFormat::Text,
         _ => bail!(
-            "{}: the name has to end with .json, .md, .xml (JUnit), .sarif or .txt",
+            "{}: expected a name that ends with .json, .md, .xml (JUnit), .sarif or .txt",
             path.display()
         ),
     })
@@ -196,9 +206,9 @@ fn format_of(path: &Path) -> anyhow::Result<CheckFormat> {
 fn added(args: &CheckArgs) -> anyhow::Result<Golden> {
     let command: Option<Vec<String>> =
         args.command.iter().map(|it| it.to_str().map(str::to_owned)).collect();
-    let command =
-        command.context("the command has a word that is not UTF-8, which the file cannot hold")?;
-    let gpu = args.gpu.clone().context("which card? A test has to name one: --gpu rtx4090")?;
+    let command = command
+        .context("the command has a word that is not UTF-8, which a TOML file cannot store")?;
+    let gpu = args.gpu.clone().context("--add needs a card, for example --gpu rtx4090")?;
     Ok(Golden { command, gpu, steps: args.steps, took: None })
 }
 
@@ -207,6 +217,7 @@ fn measured(
     runner: &Runner,
     name: &str,
     golden: &Golden,
+    is_quiet: bool,
 ) -> anyhow::Result<(Result<Took, String>, f64)> {
     let words: Vec<_> = golden.command.iter().map(Into::into).collect();
     let card = phantom_run::card(Some(&golden.gpu), None, &words)?;
@@ -215,7 +226,7 @@ fn measured(
         Err(error) => return Ok((Err(format!("{error:#}")), 0.0)),
     };
     let signals = Signals::hold().context("cannot hold signals")?;
-    let mut progress = output::is_seen().then(|| {
+    let mut progress = (!is_quiet && output::is_seen()).then(|| {
         Progress::new(format!("{name}: running {} on a phantom {}", command.name(), card.name))
     });
     let run = Run {

@@ -37,7 +37,7 @@ pub(super) fn shown(checked: &[Checked], format: CheckFormat, styles: Styles) ->
 
 /// What explains a change that no line of the peak does.
 const ONLY_RESERVED: &str =
-    "no line holds another amount at the peak of what is allocated; what is reserved is largest at";
+    "every line has the same memory at the peak of allocated memory; reserved memory peaks at";
 
 /// Where that is.
 fn reserved_at(it: &Checked) -> Option<&str> {
@@ -51,12 +51,12 @@ fn summary(checked: &[Checked]) -> String {
     let count = |is: fn(&Verdict) -> bool| checked.iter().filter(|it| is(&it.verdict)).count();
     let changed = count(|it| matches!(it, Verdict::Changed { .. }));
     let unknown = count(|it| matches!(it, Verdict::CouldNotTell(_)));
-    let mut parts = vec![format!("{} as it was", checked.len() - changed - unknown)];
+    let mut parts = vec![format!("{} unchanged", checked.len() - changed - unknown)];
     if changed != 0 {
         parts.push(format!("{changed} changed"));
     }
     if unknown != 0 {
-        parts.push(format!("{unknown} could not be told"));
+        parts.push(format!("{unknown} unknown"));
     }
     let scripts = if checked.len() == 1 {
         "1 script".to_owned()
@@ -128,7 +128,7 @@ fn text(checked: &[Checked], styles: Styles) -> String {
     }
     let _ = writeln!(res, "{}", summary(checked));
     if checked.iter().any(|it| matches!(it.verdict, Verdict::Changed { .. })) {
-        res += "if it is meant: plimsoll check --update\n";
+        res += "if the change is intended: plimsoll check --update\n";
     }
     res
 }
@@ -191,7 +191,7 @@ fn markdown(checked: &[Checked]) -> String {
             }
         };
         let word = match &it.verdict {
-            Verdict::AsItWas => "as it was",
+            Verdict::AsItWas => "unchanged",
             Verdict::Changed { .. } => "**changed**",
             Verdict::CouldNotTell(_) => "could not tell",
         };
@@ -312,7 +312,7 @@ fn sarif(checked: &[Checked]) -> String {
         (
             "memory-changed",
             "memory-changed",
-            "a script takes more or less memory than its golden",
+            "a script needs more or less memory than its golden",
             "See docs/check.md.",
         ),
         (

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ExportArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let places = places(args, &targets, out.is_terminal())?;
     if args.at != At::Peak && !args.to.contains(&ExportTarget::Flamegraph) {
         anyhow::bail!(
-            "--at chooses the moment of a flame graph; the other targets have all moments"
+            "--at chooses the moment of a flame graph; the other targets contain all moments"
         );
     }
     anyhow::ensure!(
@@ -78,7 +78,9 @@ fn places(
     let to_stdout = piped || args.output.as_deref() == Some(Path::new("-"));
     if to_stdout {
         let [one] = targets else {
-            anyhow::bail!("standard output has room for one target; export one after the other");
+            anyhow::bail!(
+                "standard output can take one target only; run one export for each target"
+            );
         };
         anyhow::ensure!(
             !one.is_folder,
@@ -87,14 +89,14 @@ fn places(
         );
         anyhow::ensure!(
             !is_terminal,
-            "{} is not for a terminal: redirect it, or name a file with -o",
+            "{} is binary, and standard output is a terminal: redirect it, or name a file with -o",
             one.word
         );
         return Ok(vec![None]);
     }
     anyhow::ensure!(
         args.output.is_none() || targets.len() == 1,
-        "-o names one file, and there are {} targets: leave it out, or export one after the other",
+        "-o names one file, and there are {} targets: remove -o, or run one export for each target",
         targets.len()
     );
     let mut res: Vec<Option<PathBuf>> = Vec::new();
@@ -102,13 +104,13 @@ fn places(
         let place = args.output.clone().unwrap_or_else(|| {
             PathBuf::from(format!("{}{}", stem(&recordings::file_name(&args.file)), target.ending))
         });
-        anyhow::ensure!(!res.contains(&Some(place.clone())), "{} is asked for twice", target.word);
+        anyhow::ensure!(!res.contains(&Some(place.clone())), "{} is given twice", target.word);
         let same = |a: &Path, b: &Path| {
             a.canonicalize().ok().is_some_and(|a| b.canonicalize().is_ok_and(|b| a == b))
         };
         anyhow::ensure!(
             !same(&place, &args.file),
-            "{} is what is read; -o writes elsewhere",
+            "{} is the file that is read; choose another name with -o",
             place.display()
         );
         AtomicOutput::check(&place)?;

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut Output) -> anyhow::Result<Exit>
     // Before the address is known: who reads it may press Ctrl-C at once.
     let signals = Signals::hold().context("cannot wait for signals")?;
     if let Some(why) = machine.look(|it| it.no_gpu.clone()) {
-        say(&format!("no NVIDIA GPU here: {why}; runs of plimsoll's are exported all the same"));
+        say(&format!("no NVIDIA GPU here: {why}; the exporter still shows plimsoll's runs"));
     }
     out.text(&format!("{}\n", server.url()))?;
     let metrics =

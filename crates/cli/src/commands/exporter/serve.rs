@@ -20,7 +20,7 @@ use crate::{
 
 /// What is below the address.
 const PATH: &str = "/metrics";
-const START: &str = "plimsoll exporter: the numbers are at /metrics\n";
+const START: &str = "plimsoll exporter: the metrics are at /metrics\n";
 
 /// Listens, and answers who may read.
 pub(super) struct Server {
@@ -37,7 +37,7 @@ impl Server {
     pub(super) fn listen(address: SocketAddr, token: Option<String>) -> anyhow::Result<Server> {
         anyhow::ensure!(
             address.ip().is_loopback() || token.is_some(),
-            "others could read at {address} who trains what here: give a secret with --token-file, or listen on 127.0.0.1"
+            "other machines could read at {address} who trains which script here: give a secret with --token-file, or listen on 127.0.0.1"
         );
         let listener = TcpListener::bind(address).map_err(|error| {
             anyhow::anyhow!(
@@ -72,11 +72,11 @@ impl Server {
             // A page elsewhere may have had the name of its own server point here.
             return plain(
                 (403, "Forbidden"),
-                "this exporter answers to 127.0.0.1 and localhost only\n",
+                "this exporter accepts the hosts 127.0.0.1 and localhost only\n",
             );
         }
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
-            let mut res = plain((405, "Method Not Allowed"), "only GET and HEAD are answered\n");
+            let mut res = plain((405, "Method Not Allowed"), "only GET and HEAD are allowed\n");
             res.headers.push(("Allow", "GET, HEAD"));
             return res;
         }
@@ -94,7 +94,7 @@ impl Server {
                 match metrics(format) {
                     Ok(text) => answer((200, "OK"), format.content_type(), text.into_bytes()),
                     Err(_) => {
-                        plain((500, "Internal Server Error"), "the numbers could not be written\n")
+                        plain((500, "Internal Server Error"), "the metrics could not be written\n")
                     }
                 }
             }

@@ -140,11 +140,11 @@ mod tests {
             # HELP plimsoll_nvml_up 1 if the driver answers, 0 if not
             # TYPE plimsoll_nvml_up gauge
             plimsoll_nvml_up 1.0
-            # HELP plimsoll_allocator_reserved_bytes What its allocator has taken from the driver
+            # HELP plimsoll_allocator_reserved_bytes Memory that PyTorch's allocator holds from the driver
             # TYPE plimsoll_allocator_reserved_bytes gauge
             # UNIT plimsoll_allocator_reserved_bytes bytes
             plimsoll_allocator_reserved_bytes{pid="7",process="a \"b\"\\c.py"} 85899345920.0
-            # HELP plimsoll_allocator_retries How often the allocator gave memory back to ask again
+            # HELP plimsoll_allocator_retries How often the allocator freed its cache and retried
             # TYPE plimsoll_allocator_retries counter
             plimsoll_allocator_retries_total{pid="7",process="a \"b\"\\c.py"} 3.0
             # EOF
@@ -158,10 +158,10 @@ mod tests {
             # HELP plimsoll_nvml_up 1 if the driver answers, 0 if not
             # TYPE plimsoll_nvml_up gauge
             plimsoll_nvml_up 1.0
-            # HELP plimsoll_allocator_reserved_bytes What its allocator has taken from the driver
+            # HELP plimsoll_allocator_reserved_bytes Memory that PyTorch's allocator holds from the driver
             # TYPE plimsoll_allocator_reserved_bytes gauge
             plimsoll_allocator_reserved_bytes{pid="7",process="a \"b\"\\c.py"} 85899345920.0
-            # HELP plimsoll_allocator_retries_total How often the allocator gave memory back to ask again
+            # HELP plimsoll_allocator_retries_total How often the allocator freed its cache and retried
             # TYPE plimsoll_allocator_retries_total counter
             plimsoll_allocator_retries_total{pid="7",process="a \"b\"\\c.py"} 3.0
         "##]].assert_eq(&Format::Prometheus.text(series()).unwrap());

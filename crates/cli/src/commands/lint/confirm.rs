@@ -51,7 +51,7 @@ struct Confirmation<'a> {
 pub(super) fn costs(args: &LintArgs, linted: &[Linted]) -> anyhow::Result<Vec<Cost>> {
     if args.world.writes == Writes::Through {
         bail!(
-            "--confirm runs changed copies of your files in place of them, in a private layer: leave --writes through out"
+            "--confirm runs changed copies of your files, in a private layer: remove --writes through"
         );
     }
     if linted.iter().all(|it| it.found.is_empty()) {
@@ -59,10 +59,10 @@ pub(super) fn costs(args: &LintArgs, linted: &[Linted]) -> anyhow::Result<Vec<Co
     }
     let choice = phantom_run::choice(args.gpu.as_deref(), None, &args.command)?;
     let command = ScriptCommand::resolve(&args.command)?;
-    let folder = tempfile::tempdir().context("cannot make a folder for the copies")?;
+    let folder = tempfile::tempdir().context("cannot create a folder for the copies")?;
     let mut world = args.world.clone();
     world.through.push(folder.path().join("marks"));
-    fs::create_dir(folder.path().join("marks")).context("cannot make a folder for the marks")?;
+    fs::create_dir(folder.path().join("marks")).context("cannot create a folder for the marks")?;
     let runner = Runner::new(Cache::open()?, &world)?;
     let stop = args.steps.map_or(Stop::Validation, Stop::Steps);
     let mut it = Confirmation { card: choice.card, command, runner, folder, linted, stop };
@@ -92,7 +92,7 @@ impl Confirmation<'_> {
         if base.outcome == Outcome::ScriptFailed {
             let why = failure.unwrap_or_else(|| "it failed".to_owned());
             bail!(
-                "the cost of the mistakes is not known, because the script did not run to its end: {why}"
+                "the cost of the mistakes is unknown, because the script did not run to its end: {why}"
             );
         }
         let mut res = Vec::new();
@@ -101,17 +101,17 @@ impl Confirmation<'_> {
             for (n, it) in file.found.iter().enumerate() {
                 let reached = marks.join(format!("{k}-{n}")).exists();
                 let (text, bytes) = if !is_a_script(file) {
-                    ("not tried: it is not a file that the command could run".to_owned(), None)
+                    ("not tried: the command cannot run this file".to_owned(), None)
                 } else if !reached {
                     (
-                        "not reached: this line was not run here, so it cost nothing in this run"
+                        "not reached: this run did not execute the line, so it cost nothing here"
                             .to_owned(),
                         None,
                     )
                 } else if let Some(mended) = it.mended(&file.text) {
                     tried += 1;
                     if tried > MOST {
-                        (format!("not tried: only the first {MOST} mistakes are"), None)
+                        (format!("not tried: plimsoll tries the first {MOST} mistakes only"), None)
                     } else {
                         let what = format!("without {} in line {}", it.rule.code, it.start.line);
                         let (without, failure) = self.run(&[(k, mended)], &what)?;
@@ -138,10 +138,10 @@ impl Confirmation<'_> {
         });
         match share {
             Some(it) => format!(
-                "reached; this line holds {} at the peak. It cannot be taken away by itself, so what it costs was not tried",
+                "reached; this line holds {} at the peak. plimsoll cannot remove the mistake alone, so its cost is unknown",
                 it.bytes
             ),
-            None => "reached; it cannot be taken away by itself, so what it costs was not tried"
+            None => "reached; plimsoll cannot remove the mistake alone, so its cost is unknown"
                 .to_owned(),
         }
     }
@@ -197,7 +197,7 @@ impl Confirmation<'_> {
             progress.as_mut().map(|it| it as &mut dyn launch::Watch),
         )?;
         if left.ended.interrupted.is_some() {
-            bail!("interrupted: the cost of the mistakes is not known");
+            bail!("interrupted: the cost of the mistakes is unknown");
         }
         let (recordings, _) = phantom_run::read(&left.folders);
         let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
@@ -249,7 +249,7 @@ fn said(
 ) -> (String, Option<Saved>) {
     if without.outcome == Outcome::ScriptFailed {
         let why = failure.unwrap_or_else(|| "it failed".to_owned());
-        return (format!("needed here: without it the script does not run ({why})"), None);
+        return (format!("needed here: the script fails without it ({why})"), None);
     }
     let less = |a: Bytes, b: Bytes| i128::from(a.0) - i128::from(b.0);
     let saved = Saved {
@@ -260,34 +260,32 @@ fn said(
     let (a, b) = (base.peak.allocated, without.peak.allocated);
     let mut parts = Vec::new();
     if base.outcome == Outcome::OutOfMemory && without.outcome != Outcome::OutOfMemory {
-        parts.push(format!(
-            "the script runs out of memory with it, and not without it ({b} at most)"
-        ));
+        parts.push(format!("the script runs out of memory with it, and not without it (peak {b})"));
     }
     if saved.per_step > 0 {
         let after = per_step(without);
         let rest = if after == Bytes::ZERO { "nothing".to_owned() } else { after.to_string() };
         parts.push(format!(
-            "costs {} more in each step; without it, {rest}",
+            "costs {} more each step; without it, {rest}",
             Bytes(u64::try_from(saved.per_step).unwrap_or(0))
         ));
     }
     match u64::try_from(saved.allocated) {
         Ok(0) => {}
         Ok(more) if parts.is_empty() => parts
-            .push(format!("costs {} of the peak: {a} allocated with it, {b} without", Bytes(more))),
+            .push(format!("costs {} at the peak: {a} allocated with it, {b} without", Bytes(more))),
         Ok(more) => {
             let steps = base.seen.steps;
             parts.push(format!("{} of the peak in the {steps} steps that were seen", Bytes(more)));
         }
-        Err(_) => parts.push(format!("saves here: {a} allocated with it, {b} without")),
+        Err(_) => parts.push(format!("saves memory here: {a} allocated with it, {b} without")),
     }
     if saved.allocated == 0 && saved.reserved != 0 {
         let (a, b) = (base.peak.reserved, without.peak.reserved);
-        parts.push(format!("changes what is reserved: {a} with it, {b} without"));
+        parts.push(format!("changes reserved memory: {a} with it, {b} without"));
     }
     if parts.is_empty() {
-        parts.push(format!("costs nothing here: {a} allocated at most, with it and without"));
+        parts.push(format!("costs nothing here: peak {a} allocated, with it and without"));
     }
     (parts.join("; "), Some(saved))
 }

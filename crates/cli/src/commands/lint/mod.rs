@@ -46,7 +46,7 @@ pub(crate) fn run(args: &LintArgs, out: &mut Output) -> anyhow::Result<Exit> {
     }
     if paths.is_empty() {
         anyhow::bail!(
-            "no file was named: `plimsoll lint train.py`, or a folder, or `-` for standard input"
+            "no file was named; name a file, a folder, or `-` for standard input: plimsoll lint train.py"
         );
     }
     let linted = files::read(&paths, &selection, args.confirm)?;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &LintArgs, out: &mut Output) -> anyhow::Result<Exit> {
         true => confirm::costs(args, &linted)?,
         #[cfg(not(feature = "phantom"))]
         true => anyhow::bail!(
-            "--confirm runs the script, which this build of plimsoll does not: it needs Linux on x86-64"
+            "--confirm runs the script, and this build of plimsoll cannot: that needs Linux on x86-64"
         ),
         false => Vec::new(),
     };

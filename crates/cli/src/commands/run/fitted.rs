@@ -33,8 +33,7 @@ enum Search {
 /// The plan to run with, or the exit code of a search that found none.
 pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
     let device = devices::first().context(
-        "--fit plans for what is free on the device, and that is not known; give the plan with --plan, or make one \
-         with `plimsoll fit --gpu CARD`",
+        "--fit plans for the free memory of the device, which is unknown here; give a plan with --plan, or make one with `plimsoll fit --gpu CARD -- COMMAND`",
     )?;
     let card = match &args.gpu {
         Some(given) => given.clone(),
@@ -51,7 +50,7 @@ pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
     ));
     Ok(match search(args, &card, free)? {
         Search::AsItIs(plan) => {
-            say("it fits as it is");
+            say("it fits without changes");
             Ok(plan)
         }
         Search::With(plan) => {
@@ -95,8 +94,7 @@ fn card_id(name: &str) -> anyhow::Result<String> {
     let card = cards::catalogue().iter().find(|it| it.name == name);
     let card = card.with_context(|| {
         format!(
-            "the device is {name:?}, which is not in the catalogue; name a card that is like it, or a file that \
-             describes it, with --gpu (`plimsoll cards`, docs/cards.md)"
+            "the catalogue has no {name:?}; name a similar card, or a file that describes it, with --gpu (`plimsoll cards`, docs/cards.md)"
         )
     })?;
     Ok(card.id.clone())
@@ -104,13 +102,13 @@ fn card_id(name: &str) -> anyhow::Result<String> {
 
 /// `plimsoll fit` as a process of its own: it runs the script many times and ends all that these leave.
 fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
-    let folder = tempfile::tempdir().context("cannot make a folder for the plan")?;
+    let folder = tempfile::tempdir().context("cannot create a folder for the plan")?;
     let kept = folder.path().join("plan.toml");
     let path: &Path = args.plan.as_deref().unwrap_or(&kept);
     let json = folder.path().join("fit.json");
     let own = env::current_exe().context("cannot find plimsoll itself")?;
     let mut fit = Command::new(own);
-    fit.args(["fit", "--gpu", card, "--budget", &free.0.to_string(), "--plan"]).arg(path);
+    fit.args(["fit", "--gpu", card, "--budget", &format!("{}B", free.0), "--plan"]).arg(path);
     fit.arg("--json").arg(&json).args(options(args)).arg("--").args(&args.command);
     // SAFETY: between fork and exec one system call is made, on a number.
     unsafe {

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
         files = kept::write((&path, sink), &args.command, &ended, folders, &recordings, out)?;
     }
     for it in recordings.iter().filter_map(|it| it.notes.unsupported.as_ref()).take(1) {
-        say(&format!("nothing was recorded, and nothing changed: {}", it.text));
+        say(&format!("no recording, and no plan was applied: {}", it.text));
     }
     // What was said after the first step is not said again.
     let at_first = watch.drifts.into_iter().next();
@@ -195,8 +195,7 @@ fn ranks(args: &RunArgs, plan: &Plan, command: &ScriptCommand) -> anyhow::Result
     let is_ranked = env::var("WORLD_SIZE").is_ok_and(|it| it != "1");
     if is_ranked || !command.is_python() || command.is_launcher() {
         anyhow::bail!(
-            "the plan is for {world} devices and starts `python train.py` once for each; leave the launcher out of the \
-             command"
+            "the plan is for {world} devices and starts `python train.py` once for each; remove the launcher from the command"
         );
     }
     match devices::count().filter(|it| *it < world && !args.no_gpu) {
@@ -218,8 +217,7 @@ fn warn_if_too_little_is_free(plan: &Plan) {
     let holders = device.holders();
     let holders = if holders.is_empty() { String::new() } else { format!(" (held by {holders})") };
     say(&format!(
-        "the plan needs {predicted} and more of the device, of which {} of {} are free{holders}; it may run out of \
-         memory. `plimsoll run --fit` plans for what is free",
+        "the plan needs at least {predicted} on the device, and {} of {} are free{holders}; it may run out of memory. `plimsoll run --fit` plans for free memory",
         device.free, device.total
     ));
 }
@@ -240,7 +238,7 @@ fn explain_now(seen: &Prediction, recordings: &[Recording], files: &[PathBuf]) {
     }
     let shown: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
     say(&format!(
-        "kept the recording as {}; look at it with `plimsoll view {}`",
+        "saved the recording as {}; look at it with `plimsoll view {}`",
         shown.join(", "),
         path.display()
     ));
@@ -252,8 +250,7 @@ fn what_ran_out(seen: &Prediction) -> String {
         oom.at.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
     let phase = in_phase(oom.phase);
     format!(
-        "ran out of GPU memory in step {}{phase}{place}: asked for {} while {} were allocated and {} reserved; \
-         `plimsoll fit` finds what makes it fit",
+        "ran out of GPU memory in step {}{phase}{place}: asked for {} while {} were allocated and {} reserved; `plimsoll fit` finds a plan that fits",
         oom.step, oom.requested, oom.allocated, oom.reserved,
     )
 }
@@ -284,8 +281,7 @@ fn say_what_was_survived(recordings: &[Recording]) {
     if 0 < n {
         let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
         say(&format!(
-            "memory ran out {times} and training went on; doing parts of steps again took {seconds:.1} s. `plimsoll fit` finds \
-             what makes all steps fit"
+            "memory ran out {times} and training went on; repeating parts of steps took {seconds:.1} s. `plimsoll fit` finds a plan in which all steps fit"
         ));
     }
 }
@@ -299,11 +295,11 @@ fn say_step_times(recordings: &[Recording]) {
         let whose = rank.map_or_else(String::new, |it| format!("rank {it}: "));
         let spread = times.device.unwrap_or(times.host);
         say(&format!(
-            "{whose}a step takes {:.4} s (median of {}; four fifths take {:.4} to {:.4} s; the first {} are left out)",
+            "{whose}a step takes {:.4} s (median of {}; 80 % take {:.4} to {:.4} s; without the first {})",
             spread.median, spread.count, spread.low, spread.high, times.left_out,
         ));
     }
     if nothing {
-        say("too few steps were seen to say how long one takes");
+        say("too few steps ran to measure the time of one");
     }
 }

@@ -119,25 +119,27 @@ fn sentence(note: &RedoneNote) -> String {
     let where_ = format!("step {}{}{at}", note.step + 1, in_phase(note.phase));
     let (way, seconds) = match &note.how {
         Redone::Refused(why) => {
-            return format!("memory ran out in {where_}{asked}, and it was not done again: {why}");
+            return format!(
+                "memory ran out in {where_}{asked}, and plimsoll did not repeat it: {why}"
+            );
         }
         Redone::As(way, seconds) => (*way, *seconds),
     };
     let how = match way {
-        RedoneWay::Again => "as it was, once unused memory had gone back to the device".to_owned(),
-        RedoneWay::OnHost => "with what backward needs on the host; the numbers are the same".to_owned(),
+        RedoneWay::Again => "unchanged, after PyTorch had returned unused memory to the device".to_owned(),
+        RedoneWay::OnHost => "with saved activations in host memory; the numbers are the same".to_owned(),
         RedoneWay::Parts(n) => {
             format!("in {n} parts of the batch; the numbers are the same up to rounding")
         }
         RedoneWay::InChunks => {
-            "with the loss some rows at a time, and what backward needs on the host; the numbers are the same up to rounding".to_owned()
+            "with the loss a few rows at a time and saved activations in host memory; the numbers are the same up to rounding".to_owned()
         }
         RedoneWay::WithRoom => {
-            "after the model had let go of what backward needs, which is computed again there; the numbers are the same"
+            "with freed activations, which the backward pass computes again; the numbers are the same"
                 .to_owned()
         }
     };
-    format!("memory ran out in {where_}{asked}; done again in {seconds:.1} s, {how}")
+    format!("memory ran out in {where_}{asked}; repeated in {seconds:.1} s, {how}")
 }
 
 impl launch::Watch for Watch {

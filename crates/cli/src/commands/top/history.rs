@@ -16,7 +16,7 @@ pub(super) type Key = (u32, Option<String>);
 #[derive(Clone, Debug, Default)]
 pub(super) struct History(BTreeMap<Key, VecDeque<(f64, Bytes)>>);
 
-/// What is followed of a line: what its tensors take, or what the driver says that it holds.
+/// What is followed of a line: memory of its tensors, or what the driver says that it holds.
 pub(super) fn followed(row: &Row<'_>) -> Option<(&'static str, Bytes)> {
     let allocated = row.counters.map(|it| ("allocated", it.allocated));
     allocated.or_else(|| row.held.map(|it| ("held", it)))

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &TopArgs, out: &mut Output) -> anyhow::Result<Exit> {
 /// The sentence that there is neither a GPU nor a run.
 fn nothing(snapshot: &Snapshot) -> Option<String> {
     let why = snapshot.no_gpu.as_ref().filter(|_| snapshot.processes.is_empty())?;
-    Some(format!("no NVIDIA GPU here, and no run of plimsoll's: {why}"))
+    Some(format!("no NVIDIA GPU and no plimsoll run here: {why}"))
 }
 
 fn exit_of(snapshot: &Snapshot) -> Exit {

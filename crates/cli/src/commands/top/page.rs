@@ -30,11 +30,11 @@ const DETAILS: u16 = 7;
 
 const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "end"),
-    ("up, down, j, k", "choose a process; PgUp, PgDn, Home, End go further"),
-    ("s, S", "sort by the next column, by the one before"),
+    ("up, down, j, k", "choose a process; PgUp, PgDn, Home, End move further"),
+    ("s, S", "sort by the next or the previous column"),
     ("r", "reverse the order"),
-    ("/", "only lines with a text: name, command, user, process id"),
-    ("m", "only what plimsoll watches"),
+    ("/", "filter by name, command, user or process id"),
+    ("m", "only watched processes"),
     ("0 to 9", "only this GPU; again: all"),
     ("Esc", "all lines again"),
     ("space", "hold still"),
@@ -42,12 +42,12 @@ const KEYS: &[(&str, &str)] = &[
 ];
 
 const WORDS: &[(&str, &str)] = &[
-    ("HELD", "what the driver says it holds, CUDA context included"),
-    ("ALLOC", "what its tensors take"),
-    ("RESERV", "what PyTorch took from the driver for them"),
-    ("GROWTH", "by how much ALLOC grows from step to step"),
-    ("ROOM", "what is free on the card, or reserved by it and not used"),
-    ("END IN", "when the room is used up, if all on the card go on growing"),
+    ("HELD", "GPU memory as the driver reports it, CUDA context included"),
+    ("ALLOC", "memory of its tensors"),
+    ("RESERV", "memory that PyTorch's allocator holds from the driver"),
+    ("GROWTH", "growth of ALLOC from step to step"),
+    ("ROOM", "free on the card, or reserved and not used by the process"),
+    ("END IN", "when free memory is gone, if all on the card go on growing"),
 ];
 
 /// Fills `area`.
@@ -448,7 +448,7 @@ fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
         return vec![
             (held, None),
             (
-                "Started with `plimsoll run`, or with `plimsoll.watch()` in the script, it would say here what is in that."
+                "To see what is in this memory, start the script with `plimsoll run`, or call `plimsoll.watch()` in it."
                     .to_owned(),
                 None,
             ),
@@ -510,7 +510,7 @@ fn progress(snapshot: &Snapshot, row: &Row<'_>) -> String {
     }
     match row.end() {
         Some(End::In { steps, .. }) => parts.push(format!(
-            "grows {} a step: {} steps until {} of room are used up",
+            "grows {0} a step: free memory ({2}) is used up in {1} steps",
             words::change(row.counters.and_then(|it| it.growth).unwrap_or_default())
                 .trim_start_matches('+'),
             words::count(steps),
@@ -521,7 +521,7 @@ fn progress(snapshot: &Snapshot, row: &Row<'_>) -> String {
     }
     let silent = snapshot.at - status.updated;
     if silent.max(0.0) > status.seconds_per_step.unwrap_or(0.0).mul_add(5.0, 10.0) {
-        parts.push(format!("last heard of {} ago", words::duration(silent)));
+        parts.push(format!("last report {} ago", words::duration(silent)));
     }
     parts.join("; ")
 }
@@ -529,7 +529,7 @@ fn progress(snapshot: &Snapshot, row: &Row<'_>) -> String {
 fn foot_line<'a>(view: &View) -> Line<'a> {
     if view.is_typing {
         return Line::raw(format!(
-            "only lines with: {}_   Enter keeps it, Esc clears it",
+            "only lines with: {}_ Enter applies it, Esc clears it",
             view.filter
         ));
     }
@@ -557,8 +557,8 @@ fn draw_help(view: &View, area: Rect, buffer: &mut Buffer) {
     text.push(Line::raw(""));
     for (symbol, color, what) in [
         ("█", Color::Green, "tensors of watched processes"),
-        ("▓", Color::Cyan, "reserved by them and not used"),
-        ("▒", Color::Yellow, "other processes, and the driver"),
+        ("▓", Color::Cyan, "reserved by them and free"),
+        ("▒", Color::Yellow, "other processes and the driver"),
         ("░", Color::DarkGray, "free"),
     ] {
         let mark = Span::styled(symbol.repeat(3), view.style(color));

@@ -158,7 +158,7 @@ mod tests {
               "host": "node17",
               "no_gpu": null,
               "notes": [
-                "no name is known of 1 of 2 processes: they run outside this container, or /proc hides those of other users"
+                "1 of 2 processes have no name: they run outside this container, or /proc hides other users' processes"
               ],
               "processes": [
                 {

@@ -128,7 +128,7 @@ impl ScriptCommand {
         match error.kind() {
             // It was there when we looked: then it is what its first line names that is not.
             io::ErrorKind::NotFound if self.program.exists() => anyhow::anyhow!(
-                "cannot start {program}: the interpreter that its first line names does not exist"
+                "cannot start {program}: the interpreter in its first line does not exist"
             ),
             io::ErrorKind::ArgumentListTooLong => {
                 anyhow::anyhow!(
@@ -149,7 +149,7 @@ pub(crate) fn python() -> anyhow::Result<PathBuf> {
         return found.with_context(|| {
             let given = given.display();
             format!(
-                "PLIMSOLL_PYTHON is {given}, which is not a program; set it to a Python interpreter"
+                "PLIMSOLL_PYTHON is {given}, which is not a program; set it to the path of a Python interpreter"
             )
         });
     }
@@ -163,7 +163,9 @@ pub(crate) fn no_such_script(script: &Path) -> String {
     let name = script.display();
     let here = env::current_dir().map(|it| it.display().to_string()).unwrap_or_default();
     let place = if script.is_absolute() { String::new() } else { format!(" (looked in {here})") };
-    format!("the script {name} does not exist{place}; check its path")
+    let is_windows = name.to_string().contains('\\');
+    let hint = if is_windows { " (WSL has the drive C: as /mnt/c)" } else { "" };
+    format!("the script {name} does not exist{place}; check its path{hint}")
 }
 
 fn is_python_file(path: &Path) -> bool {
@@ -210,7 +212,7 @@ fn not_in_path(name: &OsStr) -> String {
         _ => None,
     };
     if let Some(other) = other.filter(|it| in_path(OsStr::new(it)).is_some()) {
-        return format!("there is no command {shown} in PATH, but there is {other}: use that");
+        return format!("there is no command {shown} in PATH, but there is {other}: use {other}");
     }
     if Path::new(name).exists() {
         return format!("there is no command {shown} in PATH; the file here is ./{shown}");

@@ -36,8 +36,7 @@ pub(crate) enum How {
 }
 
 /// What the report says of the largest card.
-const LARGEST: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; the list \
-     above says which carry it";
+const LARGEST: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; the list above shows which cards it fits";
 
 /// The card to imitate: by name, from a file, that of this machine, or the largest that the command's torch has kernels for.
 pub(crate) fn choice(
@@ -54,7 +53,7 @@ pub(crate) fn choice(
             }
             Here::Nothing => Some(How::Largest(LARGEST.to_owned())),
             Here::Unknown(name) => Some(How::Largest(format!(
-                "{LARGEST}. This machine's GPU, {name}, is not in the catalogue (docs/cards.md says how to describe it)"
+                "{LARGEST}. This machine's GPU, {name}, is not in the catalogue; `plimsoll calibrate` measures it"
             ))),
         },
     };
@@ -86,7 +85,7 @@ pub(crate) fn card(
     Ok(match memory {
         None => card,
         Some(total) if total <= card.context => anyhow::bail!(
-            "--memory {total} leaves nothing for the script: the CUDA context alone takes {} on {}; give it more",
+            "--memory {total} is too small: the CUDA context alone needs {} on {}; use more",
             card.context,
             card.name,
         ),

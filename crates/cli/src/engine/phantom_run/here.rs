@@ -52,7 +52,7 @@ fn of(gpus: &[Gpu], visible: Option<&str>) -> Here {
     let which = if gpus.iter().all(|it| it.name == gpu.name) {
         "this machine's GPU is this card"
     } else if by_variable.is_some() {
-        "of this machine's GPUs CUDA_VISIBLE_DEVICES names this one"
+        "CUDA_VISIBLE_DEVICES names this one of the machine's GPUs"
     } else {
         "the first of this machine's GPUs is this card"
     };
@@ -144,7 +144,12 @@ mod tests {
         for visible in ["1", "1,0", "GPU-2b", "GPU-2"] {
             let (card, how) = told(&two, Some(visible));
             assert_eq!(card, "h200", "{visible}");
-            assert!(how.contains("CUDA_VISIBLE_DEVICES names this one (NVIDIA H200)"), "{how}");
+            assert!(
+                how.contains(
+                    "CUDA_VISIBLE_DEVICES names this one of the machine's GPUs (NVIDIA H200)"
+                ),
+                "{how}"
+            );
         }
         for visible in ["", "-1", "7"] {
             assert_eq!(told(&two, Some(visible)).0, "l4", "{visible}");

@@ -76,13 +76,13 @@ impl Runner {
             let shown = folder.display();
             ensure!(
                 !is_taken,
-                "{shown} is there, and is no empty folder; --writes keep=DIR wants a new or an empty one"
+                "{shown} exists and is not an empty folder; --writes keep=DIR needs a new or an empty folder"
             );
         }
         let bundle = Bundle::unpack(&cache)?;
         let layers = match args.writes {
             cli::Writes::Through => {
-                ensure!(!args.offline, "--offline needs a layer: leave --writes through out");
+                ensure!(!args.offline, "--offline needs a layer: remove --writes through");
                 None
             }
             cli::Writes::Layer | cli::Writes::Keep(_) => Some(layers(&cache, args)?),
@@ -120,7 +120,7 @@ impl Runner {
         let through: Vec<&Path> =
             shared.iter().map(PathBuf::as_path).chain([session.path()]).collect();
         let layer = self.layers.as_ref().map(|it| it.fresh(&through)).transpose();
-        let layer = layer.context("cannot make a layer for what the script writes")?;
+        let layer = layer.context("cannot create a layer for the script's writes")?;
         Ok(World { session, layer })
     }
 
@@ -129,8 +129,7 @@ impl Runner {
         let World { session, layer } = world;
         anyhow::ensure!(
             session.is_there(),
-            "the script removed {}, where plimsoll writes down what it sees, so nothing is known of this run; set \
-             PLIMSOLL_CACHE to a folder that the script leaves alone",
+            "the script removed {}, where plimsoll stores its notes, so this run has no result; set PLIMSOLL_CACHE to a folder that the script does not touch",
             session.path().display(),
         );
         let folders = session.read();
@@ -138,8 +137,7 @@ impl Runner {
         // Nothing else would say so.
         if self.cache.free_bytes().is_some_and(|it| it < FULL) {
             anyhow::bail!(
-                "no space left on the disk of {} while the script ran, so the recording is not complete; free some, \
-                 or set PLIMSOLL_CACHE to a folder on another disk",
+                "the disk of {} was full while the script ran, so the recording is not complete; free some space, or set PLIMSOLL_CACHE to a folder on another disk",
                 self.cache.path().display(),
             );
         }
@@ -195,7 +193,7 @@ impl Left {
         let of_files = || "cannot read what the script wrote";
         let written = layer.written().with_context(of_files)?;
         if let Some(folder) = folder {
-            let problem = || format!("cannot keep what the script wrote in {}", folder.display());
+            let problem = || format!("cannot save the script's files in {}", folder.display());
             layer.keep(folder).with_context(problem)?;
         }
         let file = |it: &plimsoll_writes::Written| WrittenFile {
@@ -226,7 +224,7 @@ fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
             Some("user") => Way::UserNamespace,
             Some("traced") => Way::Traced,
             _ => anyhow::bail!(
-                "{} is {:?}; it may be `mounts`, `user` or `traced`",
+                "{} is {:?}; expected `mounts`, `user` or `traced`",
                 contract::WRITES_WAY,
                 way.display(),
             ),
@@ -245,8 +243,7 @@ fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
     Layers::find(ask.offline()).map_err(|NoWay(whys)| {
         let whys: Vec<String> = whys.iter().map(|(way, why)| format!(" ({way}: {why})")).collect();
         anyhow::anyhow!(
-            "cannot take the network away from the script: that needs a mount or a user namespace, and this machine \
-             allows none{}; leave --offline out",
+            "--offline needs a mount or a user namespace, and this machine allows none{}; remove --offline",
             whys.concat(),
         )
     })

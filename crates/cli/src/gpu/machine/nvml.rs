@@ -52,7 +52,7 @@ fn why(error: &NvmlError) -> String {
         NvmlError::LibloadingError(_) => {
             format!("NVIDIA's driver is not installed ({LIBRARY} is not found)")
         }
-        other => format!("{LIBRARY} does not answer: {other}"),
+        other => format!("{LIBRARY} reports an error: {other}"),
     }
 }
 

@@ -260,14 +260,17 @@ impl Snapshot {
         let nameless = self.processes.iter().filter(|it| it.person.is_none()).count();
         if nameless != 0 {
             res.push(format!(
-                "no name is known of {nameless} of {} processes: they run outside this container, or /proc hides those of other users",
+                "{nameless} of {} processes have no name: they run outside this container, or /proc hides other users' processes",
                 self.processes.len()
             ));
         }
         let on_nothing = |it: &&Device| it.no_processes.is_some();
         if let Some(device) = self.devices.iter().find(on_nothing) {
             let why = device.no_processes.as_deref().unwrap_or_default();
-            res.push(format!("the driver does not say who is on GPU {}: {why}", device.number()));
+            res.push(format!(
+                "the driver does not list the processes on GPU {}: {why}",
+                device.number()
+            ));
         }
         res
     }

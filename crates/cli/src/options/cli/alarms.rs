@@ -4,19 +4,19 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
-/// Where alarms go, beside the terminal.
+/// Where alarms go, in addition to the terminal.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AlarmArgs {
-    /// Write each alarm into this file too, one JSON object a line, behind what is there.
+    /// Also append each alarm to this file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
     pub(crate) alarms: Option<PathBuf>,
 
-    /// Run this command of the shell at each alarm, beside the training: the alarm is JSON on its standard input, and its
-    /// parts are variables (PLIMSOLL_ALARM_CODE, PLIMSOLL_ALARM_TEXT, ...).
+    /// Run this shell command at each alarm, while training continues: it gets the alarm as JSON on standard
+    /// input, and its parts in variables (PLIMSOLL_ALARM_CODE, PLIMSOLL_ALARM_TEXT, ...).
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_alarm: Option<OsString>,
 
-    /// Send each alarm as JSON to this address, by POST.
+    /// Send each alarm as JSON to this URL, by POST.
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
 }
@@ -31,22 +31,22 @@ impl AlarmArgs {
 #[derive(Debug, Args)]
 #[command(after_help = WATCH_EXAMPLES)]
 pub(crate) struct WatchArgs {
-    /// The process, or what the run is called. Of a distributed job that is called so, all ranks.
+    /// The process id, or the name of the run; of a distributed job, all ranks.
     #[arg(value_name = "PID|LABEL")]
     pub(crate) target: String,
 
     #[command(flatten)]
     pub(crate) to: AlarmArgs,
 
-    /// Print alarms as JSON, one a line, and nothing else.
+    /// Print only alarms, as JSON, one a line.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The folder in which a process that asked for a watch itself (`plimsoll.watch()`) says what it sees.
+    /// The folder into which a process that called `plimsoll.watch()` writes its reports.
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) session: Option<PathBuf>,
 
-    /// With --session: alarms from before are told already. Seconds since 1970.
+    /// With --session: ignore alarms before this time, in seconds since 1970.
     #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 0.0)]
     pub(crate) since: f64,
 }
@@ -58,6 +58,6 @@ Examples:
   plimsoll watch night --json | while read -r alarm; do ...; done
 
 Exit codes:
-  0  the run has ended, and there was no alarm
-  1  it has ended, and there was one
+  0  the run has ended without an alarm
+  1  the run has ended, with an alarm
   2  no such run is watched";

@@ -9,11 +9,11 @@ use crate::options::cli::WorldArgs;
 #[derive(Debug, Args)]
 #[command(after_help = LINT_EXAMPLES)]
 pub(crate) struct LintArgs {
-    /// Python files, notebooks, or folders of them; `-` is standard input.
+    /// Python files, notebooks, or folders; `-` is standard input.
     #[arg(value_name = "FILE|FOLDER|-")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Only these rules: codes, beginnings of codes, names, or ALL. Without it, those that are on.
+    /// Use only these rules: codes, prefixes of codes, names, or ALL. Default: the rules that are on.
     #[arg(long, value_name = "CODE,...", value_delimiter = ',')]
     pub(crate) select: Vec<String>,
 
@@ -21,11 +21,11 @@ pub(crate) struct LintArgs {
     #[arg(long, value_name = "CODE,...", value_delimiter = ',')]
     pub(crate) ignore: Vec<String>,
 
-    /// How what is found is written: text, json, sarif or github.
+    /// The format of the findings: text, json, sarif or github.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     pub(crate) format: LintFormat,
 
-    /// What a rule is about: why, how to mend it, when it is right as it is.
+    /// Explain a rule: why, how to fix it, when to leave it as it is.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["paths", "list"])]
     pub(crate) explain: Option<String>,
 
@@ -33,27 +33,27 @@ pub(crate) struct LintArgs {
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Run the command behind `--` on a phantom, with and without each mistake, and say what each costs here.
+    /// Run the command after `--` on a phantom, with and without each mistake, and report the cost of each.
     #[arg(long, requires = "command")]
     pub(crate) confirm: bool,
 
-    /// With --confirm, the card to imitate; without it, this machine's, or the largest.
+    /// With --confirm: the card to imitate. Default: this machine's GPU, or the largest card.
     #[arg(long, value_name = "CARD|FILE.toml", requires = "confirm")]
     pub(crate) gpu: Option<String>,
 
-    /// With --confirm, stop each run after N optimizer steps.
+    /// With --confirm: stop each run after N optimizer steps.
     #[arg(long, value_name = "N", requires = "confirm", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: Option<u32>,
 
     #[command(flatten)]
     pub(crate) world: WorldArgs,
 
-    /// With --confirm, the command as you would type it. Its script is read, if no file is named.
+    /// With --confirm: the command as you would type it. If no file is named, lint reads its script.
     #[arg(last = true, value_name = "COMMAND", requires = "confirm")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// How what `lint` finds is written.
+/// The format of the findings of `lint`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LintFormat {
     #[default]
@@ -68,7 +68,7 @@ Examples:
   plimsoll lint train.py
   plimsoll lint src train.ipynb --select ALL --ignore PLM4
   plimsoll lint --explain kept-loss
-  plimsoll lint --confirm -- python train.py     what does each cost here?
+  plimsoll lint --confirm -- python train.py     the cost of each
   plimsoll lint . --format sarif > lint.sarif
   cat train.py | plimsoll lint -
 
@@ -76,15 +76,15 @@ A comment silences a line, `# plimsoll: ignore[PLM101]`, or a file,
 `# plimsoll: ignore-file[PLM404]`.
 
 Exit codes:
-  0  nothing was found
-  1  something was found
+  0  no findings
+  1  findings
   2  a file could not be read, or is no Python; with --confirm, the script
      could not be run";
 
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub(crate) struct CheckArgs {
-    /// Only these scripts, by name.
+    /// Check only these scripts, by name.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
 
@@ -92,43 +92,47 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE.toml", default_value = "plimsoll-check.toml")]
     pub(crate) goldens: PathBuf,
 
-    /// Write what the runs take now into the file, instead of comparing.
+    /// Write the new numbers into the file, instead of comparing.
     #[arg(long)]
     pub(crate) update: bool,
 
-    /// Put a script into the file, with the command behind `--`, and measure it.
+    /// Add a script to the file, with the command after `--`, and measure it.
     #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "names")]
     pub(crate) add: Option<String>,
 
-    /// With --add, the card to imitate.
+    /// With --add: the card to imitate.
     #[arg(long, value_name = "CARD|FILE.toml", requires = "add")]
     pub(crate) gpu: Option<String>,
 
-    /// With --add, stop after N optimizer steps.
+    /// With --add: stop after N optimizer steps.
     #[arg(long, value_name = "N", requires = "add", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: Option<u32>,
 
-    /// By how much a number may change, as in `0.5%`; instead of what the file says.
+    /// The change that is allowed, as in `0.5%`. Default: the tolerance in the file.
     #[arg(long, value_name = "SHARE")]
     pub(crate) tolerance: Option<Share>,
 
-    /// How the answer is written: text, json, markdown, junit or sarif.
+    /// The format of the answer: text, json, markdown, junit or sarif.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     pub(crate) format: CheckFormat,
 
-    /// Write the answer to a file, too, in the form that its name ends with: .json, .md, .xml (JUnit) or .sarif.
+    /// Also write the answer to a file, in the format of its extension: .json, .md, .xml (JUnit) or .sarif.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Vec<PathBuf>,
+
+    /// Print no report and no progress, only errors.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 
     #[command(flatten)]
     pub(crate) world: WorldArgs,
 
-    /// With --add, the command as you would type it.
+    /// With --add: the command as you would type it.
     #[arg(last = true, value_name = "COMMAND", requires = "add")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// How what `check` says is written.
+/// The format of the answer of `check`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CheckFormat {
     #[default]
@@ -159,7 +163,7 @@ impl std::str::FromStr for Share {
         };
         match number.trim().parse::<f64>() {
             Ok(it) if (0.0..=of).contains(&it) => Ok(Share(it / of)),
-            _ => Err("it is a share, as in `0.5%` or `0.005`".to_owned()),
+            _ => Err("expected a share, as in `0.5%` or `0.005`".to_owned()),
         }
     }
 }
@@ -169,12 +173,12 @@ Examples:
   plimsoll check --add train --gpu rtx4090 --steps 4 -- python train.py
   plimsoll check                        run all, compare, name lines
   plimsoll check train --tolerance 2%
-  plimsoll check --update               what they take now is right
+  plimsoll check --update               accept the new numbers
   plimsoll check --format markdown      a comment for a pull request
   plimsoll check -o report.xml -o report.sarif
 
 Exit codes:
-  0  all as it was, or updated
-  1  a script takes more or less than the file says
-  2  could not tell: a script failed, or was measured with another torch or
+  0  all unchanged, or updated
+  1  a script needs more or less memory than the file says
+  2  unknown: a script failed, or was measured with another torch or
      plimsoll; the file cannot be read";

@@ -6,22 +6,22 @@ use clap::{Args, ValueEnum};
 
 use crate::options::cli::recordings::token;
 
-/// Seconds between two looks.
+/// Seconds between two updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interval(pub(crate) Duration);
 
 #[derive(Debug, Args)]
 #[command(after_help = TOP_EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// Print the page once, as text, and end. Without a terminal this is so, too.
+    /// Print the page once, as text, and end; also the default without a terminal.
     #[arg(long, conflicts_with = "json")]
     pub(crate) once: bool,
 
-    /// Print the machine as it is now as JSON, all of it, and end.
+    /// Print the present state of the whole machine as JSON, and end.
     #[arg(long, conflicts_with_all = ["sort", "filter"])]
     pub(crate) json: bool,
 
-    /// Look again after so many seconds.
+    /// Update after so many seconds.
     #[arg(long, short = 'n', value_name = "SECONDS", default_value = "2", value_parser = interval)]
     pub(crate) interval: Interval,
 
@@ -30,7 +30,7 @@ pub(crate) struct TopArgs {
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t, hide_possible_values = true)]
     pub(crate) sort: Sort,
 
-    /// Only processes with this text in their name, user, command or id.
+    /// Show only processes with this text in their name, user, command or id.
     #[arg(long, value_name = "TEXT")]
     pub(crate) filter: Option<String>,
 }
@@ -65,10 +65,10 @@ what is in their memory, how it grows, and when the card is full.
 
 Exit codes:
   0  shown
-  2  there is neither a GPU nor a run of plimsoll's
+  2  there is neither a GPU nor a plimsoll run
 
 Environment:
-  PLIMSOLL_RUNNING  the folder in which runs say how they are";
+  PLIMSOLL_RUNNING  the folder in which runs write their state";
 
 fn address(given: &str) -> Result<SocketAddr, String> {
     let expected =
@@ -86,20 +86,20 @@ fn interval(given: &str) -> Result<Interval, String> {
 #[derive(Debug, Args)]
 #[command(after_help = EXPORTER_EXAMPLES)]
 pub(crate) struct ExporterArgs {
-    /// Where to listen. Elsewhere than on 127.0.0.1 or [::1] only with a token.
+    /// The address to listen on. Addresses other than 127.0.0.1 and [::1] need a token.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9519", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// The secret that a request has to have: `Authorization: Bearer TOKEN`. Others on this machine see it in the list
-    /// of processes; --token-file keeps it from them.
+    /// The secret that requests must send: `Authorization: Bearer TOKEN`. Other users of this machine see it
+    /// in the list of processes; --token-file hides it from them.
     #[arg(long, value_name = "TOKEN", value_parser = token, conflicts_with = "token_file")]
     pub(crate) token: Option<String>,
 
-    /// The file whose only line is that secret.
+    /// The file that contains the secret, on one line.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// The most series that there are. Where there would be more, the processes that hold least have none.
+    /// The most series to export. Beyond that, the processes with the least memory have none.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub(crate) max_series: usize,
 }
@@ -110,11 +110,11 @@ Examples:
   plimsoll exporter --listen 0.0.0.0:9519 --token-file /etc/plimsoll/token
   curl -s http://127.0.0.1:9519/metrics | grep to_end_seconds
 
-As root it sees the runs of all users, otherwise those of its own.
+As root it sees the runs of all users, otherwise those of its own user.
 
 Exit codes:
-  0  Ctrl-C or a signal ended it
+  0  ended by Ctrl-C or a signal
   2  it could not listen there, or a file of the options cannot be read
 
 Environment:
-  PLIMSOLL_RUNNING  the folder in which runs say how they are";
+  PLIMSOLL_RUNNING  the folder in which runs write their state";

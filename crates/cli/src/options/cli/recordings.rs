@@ -5,6 +5,8 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, ValueEnum};
 use plimsoll_core::{explanation::At, replay::TorchVersion, units::Bytes};
 
+use crate::options::size::size;
+
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub(crate) struct ReplayArgs {
@@ -13,12 +15,12 @@ pub(crate) struct ReplayArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// Replay on a card with this much memory, as in `24GiB`.
-    #[arg(long, value_name = "SIZE")]
+    /// Replay on a card with this memory, as in `24GiB`.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<Bytes>,
 
-    /// How much of --capacity is not PyTorch's allocator's: CUDA context, NCCL, other processes.
-    #[arg(long, value_name = "SIZE", default_value = "0", requires = "capacity")]
+    /// The part of --capacity outside PyTorch's allocator: CUDA context, NCCL, other processes.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0", requires = "capacity")]
     pub(crate) outside: Bytes,
 
     /// Replay after `torch.cuda.set_per_process_memory_fraction(SHARE)`.
@@ -37,18 +39,18 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) sweep: bool,
 
-    /// The device to replay; without it, the one on which most happened.
+    /// The device to replay. Default: the device with the most events.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
 
-    /// Write the result as JSON; with `-` to standard output.
+    /// Write the result as JSON; with `-`, to standard output.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 }
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
-  plimsoll replay snapshot.pickle            check it against the model
+  plimsoll replay snapshot.pickle            compare it with the model
   plimsoll replay snapshot.pickle --capacity 24GiB --outside 600MiB
   plimsoll replay run.zip --alloc-conf expandable_segments:True
   plimsoll replay snapshot.pickle.xz --capacity 24GiB --sweep
@@ -56,7 +58,7 @@ Examples:
 Exit codes:
   0  it fits
   1  it runs out of memory
-  2  the file could not be read, or a setting could not";
+  2  the file or a setting could not be read";
 
 fn share(given: &str) -> Result<f64, String> {
     let share = given.parse::<f64>().ok().filter(|it| 0.0 < *it && *it <= 1.0);
@@ -66,12 +68,12 @@ fn share(given: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct ExplainArgs {
-    /// Snapshots, recordings, logs or profiler traces, compressed or not, or folders of them; several
-    /// are compared as ranks. Without any, or as `-`, standard input.
+    /// Snapshots, recordings, logs or profiler traces, compressed or not, or folders of them; several are
+    /// compared as ranks. Default, and `-`: standard input.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Write what was found as JSON; with `-` to standard output, instead of the report.
+    /// Write the findings as JSON; with `-`, to standard output, instead of the report.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 
@@ -83,16 +85,17 @@ pub(crate) struct ExplainArgs {
     #[arg(long, conflicts_with = "files")]
     pub(crate) list: bool,
 
-    /// Open the recordings in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    /// Open the recordings in the browser afterwards, as `plimsoll view` does; Ctrl-C ends the viewer.
     #[arg(long, requires = "files")]
     pub(crate) open: bool,
 
-    /// Go on with `plimsoll fit` of the command behind `--`, for the card and the memory that the log or the recording names.
-    /// The command is yours to give: none is ever taken from a log and run.
-    #[arg(long, requires = "command", conflicts_with_all = ["open", "code", "list"])]
+    /// Then run `plimsoll fit` with the command after `--`, for the card and the memory that the log or the
+    /// recording names.
+    /// You give the command: plimsoll never runs a command from a log.
+    #[arg(long, conflicts_with_all = ["open", "code", "list"])]
     pub(crate) fix: bool,
 
-    /// With --fix, the command as you would type it.
+    /// With --fix: the command as you would type it.
     #[arg(last = true, value_name = "COMMAND", requires = "fix")]
     pub(crate) command: Vec<OsString>,
 }
@@ -103,13 +106,13 @@ Examples:
   plimsoll explain train.log           find every out-of-memory error in a log
   python train.py 2>&1 | plimsoll explain
   plimsoll explain train.log --fix -- python train.py     and make it fit
-  plimsoll explain run.zip             what `plimsoll predict --record` kept
+  plimsoll explain run.zip             what `predict --record` wrote
   plimsoll explain rank*.pickle.xz     ranks beside each other
   plimsoll explain --code leak/graph-retained             what a finding means
 
 Exit codes:
   0  explained
-  1  read, but nothing about memory is in it
+  1  read, but it has nothing about memory
   2  could not be read";
 
 #[derive(Debug, Args)]
@@ -125,7 +128,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "A..B", value_parser = two_steps)]
     pub(crate) steps: Option<(u32, u32)>,
 
-    /// Write the differences as JSON; with `-` to standard output, instead of the table.
+    /// Write the differences as JSON; with `-`, to standard output, instead of the table.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -134,7 +137,7 @@ const DIFF_EXAMPLES: &str = "\
 Examples:
   plimsoll diff before.pickle after.pickle       what grew at the peak, by line
   plimsoll diff run.zip --steps 3..4             from one step to the next
-  plimsoll diff run.zip@after:2 run.zip@after:9  what is kept and should not be
+  plimsoll diff run.zip@after:2 run.zip@after:9  what stays allocated
   plimsoll diff predicted.zip real.pickle        a prediction and the real run
   plimsoll diff ranks/                           how the ranks of a job differ
   plimsoll diff ranks/@rank:0 ranks/@rank:3
@@ -161,12 +164,12 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// What to make of it; several with commas.
+    /// The targets, separated by commas.
     #[arg(long, value_enum, value_name = "TARGET", required = true, value_delimiter = ',')]
     pub(crate) to: Vec<ExportTarget>,
 
-    /// Where to write it, `-` for standard output. Without it, a name made from FILE's in the current
-    /// folder; standard output when FILE is standard input.
+    /// Where to write; `-` is standard output. Default: a name made from FILE's, in the working folder;
+    /// standard output if FILE is standard input.
     #[arg(long, short, value_name = "OUT|-")]
     pub(crate) output: Option<PathBuf>,
 
@@ -175,7 +178,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "MOMENT", default_value = "peak")]
     pub(crate) at: At,
 
-    /// The device; without it all of them, or for a flame graph the one with the highest peak.
+    /// The device. Default: all devices, or for a flame graph the device with the highest peak.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
 
@@ -183,7 +186,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "N")]
     pub(crate) rank: Option<u32>,
 
-    /// Replace what is there.
+    /// Replace existing files.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -191,9 +194,9 @@ pub(crate) struct ExportArgs {
 /// What a recording can be exported to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportTarget {
-    /// an SVG: who holds the bytes at a moment, by call stack
+    /// an SVG: memory at a moment, by call stack
     Flamegraph,
-    /// one page to look at in a browser, without a server: what `plimsoll view` shows, with less detail
+    /// one page for a browser, without a server: the content of `plimsoll view`, with less detail
     Html,
     /// a folder of Parquet files for DuckDB, pandas, Spark: events, blocks, stacks, segments
     Parquet,
@@ -225,16 +228,16 @@ pub(crate) struct ViewArgs {
     #[cfg_attr(not(feature = "phantom"), arg(value_name = "FILE", required = true))]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Follow the run that is going on: `plimsoll run` or `predict` in another terminal.
+    /// Follow a run of `plimsoll run` or `predict` in another terminal.
     #[cfg(feature = "phantom")]
     #[arg(long, conflicts_with_all = ["files", "html"])]
     pub(crate) live: bool,
 
-    /// The port on 127.0.0.1 to listen on; 0 is any that is free.
+    /// The port on 127.0.0.1 to listen on; 0 is any free port.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
 
-    /// The secret in the address, instead of one made now: together with --port the same address
+    /// The secret in the address, instead of a new one: together with --port the same address
     /// works tomorrow.
     #[arg(long, value_name = "TOKEN", value_parser = token)]
     pub(crate) token: Option<String>,
@@ -243,12 +246,12 @@ pub(crate) struct ViewArgs {
     #[arg(long)]
     pub(crate) no_open: bool,
 
-    /// Write the page as one file that opens without a server, with all of the recording; with `-` to
+    /// Write the page as one file that opens without a server, with the whole recording; with `-`, to
     /// standard output.
     #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "token", "no_open"])]
     pub(crate) html: Option<PathBuf>,
 
-    /// With --html, replace what is there.
+    /// With --html: replace an existing file.
     #[arg(long, requires = "html")]
     pub(crate) force: bool,
 }
@@ -256,7 +259,7 @@ pub(crate) struct ViewArgs {
 /// Shorter ones can be guessed.
 const SHORTEST_TOKEN: usize = 16;
 
-/// A secret that can stand in an address, and is long enough that nobody tries all.
+/// A secret for an address, long enough that nobody can try all.
 pub(crate) fn token(given: &str) -> Result<String, String> {
     let is_plain = given.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it));
     if SHORTEST_TOKEN <= given.len() && given.len() <= 200 && is_plain {
@@ -273,11 +276,11 @@ Examples:
   plimsoll view rank*.pickle.xz                  ranks beside each other
   plimsoll view run.zip --no-open --port 8000    print the address only
   plimsoll view run.zip --port 8000 --token $SECRET   the same address tomorrow
-  plimsoll view snapshot.pickle --html peak.html one file to send to somebody
-  plimsoll view --live                           follow a run that is going on
+  plimsoll view snapshot.pickle --html peak.html one file to share
+  plimsoll view --live                           follow a running script
 
-The page is served to this machine only, at an address that nobody can guess;
-nothing leaves it. On a machine without display, forward the port:
+Only this machine can open the page, at an address with a secret; nothing
+leaves the machine. On a machine without a display, forward the port:
   ssh -N -L 8000:127.0.0.1:8000 machine
 
 Exit codes:

@@ -5,23 +5,26 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use clap::Args;
 use plimsoll_core::units::Bytes;
 
+use crate::options::size::size;
+
 /// The options that every command has which runs scripts on the phantom.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WorldArgs {
-    /// Where the script's writes go. It always reads back what it wrote. `layer`: into a private layer that is thrown away,
-    /// so that no file of yours changes. `keep=DIR`: the same, and the layer is copied to DIR. `through`: into your files.
+    /// Where the script's writes go; the script can always read them back. `layer`: into a private layer that
+    /// plimsoll deletes, so that none of your files change. `keep=DIR`: the same, and plimsoll copies the
+    /// layer to DIR. `through`: into your files.
     #[arg(long, value_name = "layer|keep=DIR|through", default_value = "layer")]
     pub(crate) writes: Writes,
 
-    /// What the layer may take on the disk, as in `20GiB`: a fifth of what is free, if it is not given. Zeros take nothing.
-    #[arg(long, value_name = "SIZE")]
+    /// The most disk space for the layer, as in `20GiB`. Default: 20 % of the free space. Zeros need none.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) writes_max: Option<Bytes>,
 
-    /// A folder that it writes to in truth: where the Python package has the answer of a function put.
+    /// A folder that the script really writes to: the Python package reads a function's result there.
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) through: Vec<PathBuf>,
 
-    /// No network for the script: it reaches its own processes only.
+    /// Give the script no network: it can reach its own processes only.
     #[arg(long)]
     pub(crate) offline: bool,
 }
@@ -53,7 +56,7 @@ impl FromStr for Writes {
             None if text == "layer" => Ok(Writes::Layer),
             None if text == "through" => Ok(Writes::Through),
             Some(("keep", folder)) if !folder.is_empty() => Ok(Writes::Keep(folder.into())),
-            _ => Err("it is `layer`, `keep=DIR` or `through`".to_owned()),
+            _ => Err("expected `layer`, `keep=DIR` or `through`".to_owned()),
         }
     }
 }

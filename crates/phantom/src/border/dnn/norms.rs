@@ -62,7 +62,7 @@ fn told(out: *mut usize, ask: impl FnOnce(&Norms) -> i32) -> i32 {
     let Some(real) = real() else { return NOT_INITIALIZED };
     if ask(&real.norms) != SUCCESS {
         report::approximate(
-            "this version of cuDNN did not say what batch normalization needs: its workspaces are left out",
+            "this version of cuDNN did not report the workspaces of batch normalization: they are not counted",
         );
         return size(out, 0);
     }

@@ -177,9 +177,9 @@ fn add(communicator: Communicator) -> Result<u64, Refused> {
         HAS_RANKS.store(true, Ordering::Relaxed);
         with_values(|it, _| it.there_are_ranks());
         report::approximate(if nccl.is_of_the_card {
-            "NCCL's own memory on the device was measured on a machine with several of this card; other networks and numbers of ranks may differ"
+            "NCCL's memory on the device was measured on a machine with several of this card; it may differ with another network or number of ranks"
         } else {
-            "NCCL's own memory on the device (some 850 MiB for the first communicator, and 486 MiB for each further one that is used) was measured with two ranks on H200s joined by NVLink; other cards, networks and numbers of ranks may differ"
+            "NCCL's memory on the device (some 850 MiB for the first communicator, and 486 MiB for each further one that is used) was measured with two ranks on H200s with NVLink; it may differ with another card, network or number of ranks"
         });
     }
     let handle = machine::lock().ok_or(Refused::Argument)?.handle();

@@ -73,7 +73,9 @@ pub unsafe extern "C" fn cudaMallocPitch(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMallocAsync(out: *mut u64, size: usize, _stream: u64) -> i32 {
-    report::approximate("cudaMallocAsync is answered by cudaMalloc: its pool keeps nothing back");
+    report::approximate(
+        "the phantom answers cudaMallocAsync with cudaMalloc, which has no pool: memory that the pool would hold is not counted",
+    );
     // SAFETY: the same contract.
     unsafe { cudaMalloc(out, size) }
 }
@@ -227,7 +229,7 @@ pub unsafe extern "C" fn cudaHostGetFlags(flags: *mut c_uint, _host: *mut c_void
 /// Managed memory is host memory here, so the program can use it from both sides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMallocManaged(out: *mut u64, size: usize, _flags: c_uint) -> i32 {
-    report::approximate("managed memory is kept on the host: it is not counted on the device");
+    report::approximate("managed memory is on the host: it is not counted on the device");
     let at = map(size.max(1));
     if at == 0 {
         return fail(OUT_OF_MEMORY);

@@ -171,7 +171,9 @@ pub extern "C" fn cudaEventSynchronize(event: u64) -> i32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaEventElapsedTime(millis: *mut c_float, from: u64, to: u64) -> i32 {
-    report::approximate("times between events are the host's: kernels take no time on a phantom");
+    report::approximate(
+        "times between CUDA events are host times: kernels take no time on a phantom",
+    );
     crate::border::dnn::trials::timed();
     match machine!().elapsed_millis(from, to) {
         // SAFETY: the caller's pointer, checked for null.

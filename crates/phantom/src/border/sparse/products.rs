@@ -112,7 +112,7 @@ pub extern "C" fn cusparseSpGEMM_compute(
     let status = work_area((a, b), bytes, area, computation);
     if status == 0 && area != 0 {
         report::assume(
-            "a product of two sparse matrices was assumed to have its elements spread evenly",
+            "plimsoll assumed that the elements of the product of two sparse matrices are spread evenly",
         );
         let result = find(a).zip(find(b)).and_then(|(a, b)| Product::of(a, b)).map(|it| it.result);
         let mut matrices = MATRICES.lock().unwrap_or_else(PoisonError::into_inner);

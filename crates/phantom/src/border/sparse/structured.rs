@@ -114,5 +114,5 @@ pub unsafe extern "C" fn cusparseLtSpMMACompressedSize2(
 }
 
 fn unmeasured() {
-    report::approximate("cuSPARSELt's work areas were not measured and are left out");
+    report::approximate("cuSPARSELt's workspaces were not measured and are not counted");
 }

@@ -134,8 +134,8 @@ fn a_page_on_a_small_terminal() {
 
              815 python serve.py of bert ───────────────────────────────────────────────────
             holds 20.0G
-            Started with `plimsoll run`, or with `plimsoll.watch()` in the script, it would
-            say here what is in that.
+            To see what is in this memory, start the script with `plimsoll run`, or call
+            `plimsoll.watch()` in it.
 
 
 
@@ -247,8 +247,8 @@ fn what_the_driver_or_the_system_keep_to_themselves() {
         plimsoll top  node17  driver 580.65.06  14:13:20 UTC
         GPU 0    NVIDIA H100 80GB HBM3 ███████████████████████████▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
         GPU 1    NVIDIA H100 80GB HBM3 the driver does not say how much memory it has
-        no name is known of 1 of 3 processes: they run outside this container, or /proc hides those of other users
-        the driver does not say who is on GPU 1: the current user does not have permission
+        1 of 3 processes have no name: they run outside this container, or /proc hides other users' processes
+        the driver does not list the processes on GPU 1: the current user does not have permission
          GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
            0     815 -             -      -      -       -       -  18.0G       - -
            0    4711 bert      42.0G  36.0G  38.0G     120   +2.9M  20.0G  60 min train.py
@@ -340,28 +340,28 @@ fn the_foot_says_what_is_left_out() {
             GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
              ┌ keys ──────────────────────────────────────────────────────────────────────┐
              │q, Ctrl-C       end                                                         │
-             │up, down, j, k  choose a process; PgUp, PgDn, Home, End go further          │
-             │s, S            sort by the next column, by the one before                  │
+             │up, down, j, k  choose a process; PgUp, PgDn, Home, End move further        │
+             │s, S            sort by the next or the previous column                     │
              │r               reverse the order                                           │
-             │/               only lines with a text: name, command, user, process id     │
-             │m               only what plimsoll watches                                  │
+             │/               filter by name, command, user or process id                 │
+             │m               only watched processes                                      │
              │0 to 9          only this GPU; again: all                                   │
              │Esc             all lines again                                             │
              │space           hold still                                                  │
              │?               these keys                                                  │
              │                                                                            │
-             │HELD            what the driver says it holds, CUDA context included        │
-             │ALLOC           what its tensors take                                       │
-             │RESERV          what PyTorch took from the driver for them                  │
-             │GROWTH          by how much ALLOC grows from step to step                   │
-             │ROOM            what is free on the card, or reserved by it and not used    │
-             │END IN          when the room is used up, if all on the card go on growing  │
+             │HELD            GPU memory as the driver reports it, CUDA context included  │
+             │ALLOC           memory of its tensors                                       │
+             │RESERV          memory that PyTorch's allocator holds from the driver       │
+             │GROWTH          growth of ALLOC from step to step                           │
+             │ROOM            free on the card, or reserved and not used by the process   │
+             │END IN          when free memory is gone, if all on the card go on growing  │
              │                                                                            │─
             h│███             tensors of watched processes                                │
-            p│▓▓▓             reserved by them and not used                               │
-            f│▒▒▒             other processes, and the driver                             │
-            s│░░░             free                                                        │
-            u└────────────────────────────────────────────────────────────────────────────┘
+            p│▓▓▓             reserved by them and free                                   │
+            f│▒▒▒             other processes and the driver                              │
+            s│░░░             free                                                        │8
+            s└────────────────────────────────────────────────────────────────────────────┘
 
             q end  ? keys  s sort: PID, turned  / with: train  m watched only  GPU 0 only
         "#]],
@@ -399,8 +399,8 @@ fn a_large_terminal_shows_how_memory_grew() {
             holds 42.0G, reserved 38.0G (most 38.0G), allocated 30.9G (most 37.0G)          allocated 30.0G to 30.9G in 58 s
             parameters 9.0G, optimizer 9.0G, other 9.0G                                                             ▄▄▄███
             free in split blocks 1.0G, the largest piece 600M, 3 retries, 0 out of memory                     ▄▄▄█████████
-            step 120, 0.50 s each; grows 2.9M a step: 8991 steps until 25.1G of room are                ▄▄▄███████████████
-            used up                                                                               ▄▄▄█████████████████████
+            step 120, 0.50 s each; grows 2.9M a step: free memory (25.1G) is used up in 8991            ▄▄▄███████████████
+            steps                                                                                 ▄▄▄█████████████████████
                                                                                             ▄▄▄███████████████████████████
             q end  ? keys  s sort: GPU
         "#]],
@@ -422,8 +422,8 @@ fn a_large_terminal_shows_how_memory_grew() {
 
              815 python serve.py of bert ─────────────────────────────────────────────────────────────────────────────────
             holds 20.0G                                                           held 20.0G in 58 s
-            Started with `plimsoll run`, or with `plimsoll.watch()` in the script,
-            it would say here what is in that.
+            To see what is in this memory, start the script with `plimsoll run`,
+            or call `plimsoll.watch()` in it.
 
 
                                                                                   ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄
