@@ -25,7 +25,8 @@ use crate::{
 
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 4096;
-const MOST_DEVICES: usize = 64;
+/// As many GPUs as the largest machine has.
+const MOST_DEVICES: usize = 16;
 const MOST_CATEGORIES: usize = 16;
 const MOST_ALARMS: usize = 20;
 const MOST_WORDS: usize = 256;
