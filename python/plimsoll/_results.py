@@ -128,8 +128,9 @@ class Prediction:
             found = self.report.get("everything_found")
             most = Size(found["device_bytes"]) if found else "more than it has"
             return f"may not fit {self.gpu_name} ({self.total}): takes {self.peak} if boolean masks find nothing, {most} if they find everything"
-        verb = "fits" if self.fits else "is over the limit on"
-        return f"{verb} {self.gpu_name} ({self.total}): takes {self.peak}, give it {self.safe} to be safe"
+        if not self.fits:
+            return f"is over the limit on {self.gpu_name} ({self.total}): takes {self.peak}"
+        return f"fits {self.gpu_name} ({self.total}): takes {self.peak}, give it {self.safe} to be safe"
 
 
 def prediction(report: dict[str, Any], findings: list[Finding], output: str) -> Prediction:

@@ -25,6 +25,7 @@ use plimsoll_core::{
     },
     trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
     units::Bytes,
+    views::schedulers::{self, Scheduler},
 };
 
 const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
@@ -706,6 +707,26 @@ fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     let prediction = covered(&first, &[(OtherEnd::Found, &ran_out)]);
     assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
     assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
+}
+
+#[test]
+fn only_what_fits_has_a_safe_size_and_a_request() {
+    let request = |it: &Prediction| schedulers::request(Scheduler::Slurm, it, 1);
+    let nothing = |it: &Prediction| (it.verdict(), it.safe(), request(it));
+    let fits = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    assert!(fits.safe().is_some() && request(&fits).is_some());
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    assert_eq!(nothing(&ran_out), (Verdict::DoesNotFit, None, None));
+    let grows = predicted(&[recording(&leaving(|_| 4, 16))], 0);
+    assert_eq!(nothing(&grows), (Verdict::Grows, None, None));
+    let depends = covered(&fits, &[(OtherEnd::Found, &ran_out)]);
+    assert_eq!(nothing(&depends), (Verdict::Depends, None, None));
+    let steps = "alloc weights 20MiB\nstep\nstep";
+    let over = predicted_with(&[recording(steps)], 0, Some(Bytes::mib(1)));
+    assert_eq!(nothing(&over), (Verdict::OverMax, None, None));
+    let failed = predicted(&[], 1);
+    assert_eq!(nothing(&failed), (Verdict::CouldNotTell, None, None));
 }
 
 #[test]

@@ -436,10 +436,9 @@ impl Predicted {
         self.max.zip(self.if_found()).is_some_and(|(max, found)| max < found)
     }
 
-    /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes). None if nothing is enough, or nothing
-    /// that was seen.
+    /// What to request so that a real run is safe; see [`safe_bytes`](super::safe_bytes). None unless the script fits.
     pub fn safe(&self) -> Option<Bytes> {
-        (self.outcome != Outcome::Grows && !self.runs_out_if_found).then_some(self.with_allowance)
+        (self.verdict() == Verdict::Fits).then_some(self.with_allowance)
     }
 
     /// How much of the card would be left at the peak, whatever masks find; none when it does not fit.
