@@ -1,9 +1,9 @@
-"""The door through which plimsoll enters a Python process.
+"""Loads plimsoll's agent when a Python process starts.
 
 `plimsoll predict` puts this folder first on PYTHONPATH, so Python's `site` imports this file at
 start-up in every Python of the process tree. It arms the agent and then steps aside: the
-`sitecustomize` that the user (or the distribution) has would have been imported without us, so it
-is run in our place. It knows nothing of torch; that is `plimsoll_agent`'s business.
+`sitecustomize` of the user (or of the distribution) would have been imported instead, so this file
+runs it. It knows nothing of torch; that is `plimsoll_agent`'s business.
 """
 
 
@@ -49,7 +49,7 @@ def _run_the_next_one() -> None:
     if spec is None or spec.loader is None:
         return
     module = module_from_spec(spec)
-    # Whoever imports `sitecustomize` later gets the user's, as if ours did not exist. What it
+    # A later import of `sitecustomize` gets the user's, as if this one did not exist. What it
     # raises reaches `site`, which reports it the way it always does.
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-// Where the moments of one recording are in another: step by step as far as both have some.
+// Maps the moments of one recording to those of another: step by step, as far as both have steps.
 
 import { many, number, size } from "./words.js";
 

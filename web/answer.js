@@ -1,5 +1,5 @@
-// The answer first: what happened, whose line it is, what to change; then what the peak was made of. Everything that names
-// blocks selects them.
+// The answer first: what happened, on which line, what to change; then what the peak consists of. A click on anything that
+// names blocks selects them.
 
 import { ask } from "./api.js";
 import { swatch } from "./details.js";
@@ -11,13 +11,13 @@ import { set, state } from "./state.js";
 import { clipped, exactly, number, phaseName, place, share, size } from "./words.js";
 
 const SHOWN_LINES = 6;
-const WEIGHTS = { problem: "problem", chance: "can be had back", fact: "good to know" };
+const WEIGHTS = { problem: "problem", chance: "could be saved", fact: "note" };
 
 export class AnswerView {
   constructor(scene, marks) {
     this.scene = scene;
     this.marks = marks;
-    this.node = el("section", { class: "answer", "aria-label": "Answer" }, el("p", { class: "wait" }, "Looking for what happened…"));
+    this.node = el("section", { class: "answer", "aria-label": "Answer" }, el("p", { class: "wait" }, "Analysing the recording…"));
     this.load();
   }
 
@@ -27,9 +27,9 @@ export class AnswerView {
 
   async load() {
     try {
-      // What the peak was made of is there at once; what happened takes a second or two of a large recording.
+      // The peak is known at once; the analysis of a large recording takes a second or two.
       const moment = await ask("moment", { r: state.r, position: this.scene.peak_position });
-      if (!this.isClosed) refill(this.node, el("p", { class: "wait" }, "Looking for what happened…"), this.peak(moment));
+      if (!this.isClosed) refill(this.node, el("p", { class: "wait" }, "Analysing the recording…"), this.peak(moment));
       const { explanations, headlines, blocks } = await ask("analysis");
       if (!this.isClosed) this.fill({ ...explanations[this.scene.file], headline: headlines[this.scene.file], blocks: blocks[this.scene.file] }, moment);
     } catch (error) {
@@ -37,29 +37,29 @@ export class AnswerView {
     }
   }
 
-  fill(told, moment) {
+  fill(analysis, moment) {
     const { scene, marks } = this;
-    const own = told.findings.map((it, index) => ({ ...it, index, blocks: told.blocks[index] })).filter((it) => it.device === scene.device && !(scene.damage && it.code.startsWith("recording/")));
-    const ooms = told.ooms.filter((it) => it.device === null || it.device === scene.device);
+    const own = analysis.findings.map((it, index) => ({ ...it, index, blocks: analysis.blocks[index] })).filter((it) => it.device === scene.device && !(scene.damage && it.code.startsWith("recording/")));
+    const ooms = analysis.ooms.filter((it) => it.device === null || it.device === scene.device);
     const wrong = own.filter((it) => it.weight !== "fact");
     const facts = own.filter((it) => it.weight === "fact");
     const [first, last] = [marks.steps[0], marks.steps[marks.steps.length - 1]];
-    const tone = ooms.length || wrong.some((it) => it.weight === "problem") || told.unsure ? "problem" : "fine";
+    const tone = ooms.length || wrong.some((it) => it.weight === "problem") || analysis.unsure ? "problem" : "fine";
     refill(this.node,
       el("article", { class: `card headline ${tone}` },
-        el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, told.headline.word), el("span", { class: "said", title: told.headline.text }, clipped(told.headline.text, 500))),
-        1 < scene.devices ? el("p", { class: "quiet" }, `This is about the whole recording, with its ${number(scene.devices)} devices. What follows is about device ${scene.device} alone.`) : null,
+        el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, analysis.headline.word), el("span", { class: "said", title: analysis.headline.text }, clipped(analysis.headline.text, 500))),
+        1 < scene.devices ? el("p", { class: "quiet" }, `This verdict is about the whole recording, with its ${number(scene.devices)} devices. The rest of this page is about device ${scene.device} only.`) : null,
         ooms.length ? this.oom(ooms[0]) : null,
         el("p", { class: "actions" },
           !ooms.length && wrong[0] ? this.shows(wrong[0]) : null,
           this.link("Look at the peak", { view: "peak", at: scene.peak_position }),
-          1 < marks.steps.length ? this.link(`First step against the last (${number(first.step)} and ${number(last.step)})`, { view: "peak", compare: Math.min(first.peak, scene.events), at: Math.min(last.peak, scene.events) }) : null,
-          this.link("Fragmentation: where it lay, and the holes", { view: "segments", at: scene.refusals.length ? scene.refusals[scene.refusals.length - 1].position : scene.peak_reserved_position }),
-          this.link("What would change it: another card, other settings", { view: "whatif" }))),
+          1 < marks.steps.length ? this.link(`Compare the first step with the last (${number(first.step)} and ${number(last.step)})`, { view: "peak", compare: Math.min(first.peak, scene.events), at: Math.min(last.peak, scene.events) }) : null,
+          this.link("Fragmentation: segments and holes", { view: "segments", at: scene.refusals.length ? scene.refusals[scene.refusals.length - 1].position : scene.peak_reserved_position }),
+          this.link("What if: another card, other settings", { view: "whatif" }))),
       el("div", { class: "columns" },
-        el("div", {}, el("h2", {}, wrong.length ? "What was found, largest saving first" : "Nothing was found that would give memory back"), wrong.map((it) => this.finding(it)),
+        el("div", {}, el("h2", {}, wrong.length ? "Findings, largest saving first" : "No finding would save memory"), wrong.map((it) => this.finding(it)),
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
-          facts.length || told.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))) : null),
+          facts.length || analysis.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Notes"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, analysis.notes.map((it) => el("li", {}, prose(it))))) : null),
         this.peak(moment)));
   }
 
@@ -67,21 +67,21 @@ export class AnswerView {
     return el("button", { type: "button", title: label, onclick: () => set(changes) }, clipped(label, 90));
   }
 
-  // Its blocks in the timeline, everything else faint.
+  // The blocks of a finding in the timeline, everything else faint.
   shows(it) {
     if (!it.blocks && !it.evidence.line && !it.code.startsWith("workspace/")) return null;
-    const label = it.blocks ? `Show these ${number(it.blocks)} blocks` : it.evidence.line ? `Show the blocks of ${place([it.evidence.line.file, it.evidence.line.line, it.evidence.line.function])}` : "Show these blocks";
+    const label = it.blocks ? (it.blocks === 1 ? "Show this block" : `Show these ${number(it.blocks)} blocks`) : it.evidence.line ? `Show the blocks of ${place([it.evidence.line.file, it.evidence.line.line, it.evidence.line.function])}` : "Show these blocks";
     return this.link(label, { view: "timeline", sel: `finding:${it.index}`, at: this.scene.peak_position, pin: null, from: null, to: null, low: null, top: null });
   }
 
   oom(it) {
-    const numbers = [["asked for", it.requested_bytes], ["allocated", it.allocated_bytes], ["reserved", it.reserved_bytes], ["free on the device", it.free_bytes], ["held and not allocated", it.slack_bytes], ["capacity", it.capacity_bytes], ["others", it.other_bytes], ["limit", it.limit_bytes]].filter(([, bytes]) => bytes !== null);
+    const numbers = [["requested", it.requested_bytes], ["allocated", it.allocated_bytes], ["reserved", it.reserved_bytes], ["free on the device", it.free_bytes], ["slack: reserved, not allocated", it.slack_bytes], ["capacity", it.capacity_bytes], ["others", it.other_bytes], ["limit", it.limit_bytes]].filter(([, bytes]) => bytes !== null);
     const when = [it.step ? `step ${number(it.step)}` : null, it.phase ? phaseName(it.phase) : null, it.at ? place([it.at.file, it.at.line, it.at.function]) : null].filter(Boolean).join(", ");
     const refusal = this.scene.refusals[this.scene.refusals.length - 1];
     return [
-      when ? el("p", {}, "It ran out in ", el("b", {}, clipped(when, 160)), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
+      when ? el("p", {}, "Memory ran out in ", el("b", {}, clipped(when, 160)), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
       el("dl", { class: "inline" }, numbers.map(([label, bytes]) => el("div", {}, el("dt", {}, label), el("dd", { title: exactly(bytes) }, size(bytes))))),
-      it.enough.length ? el("p", {}, "It would have fitted without ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ".") : null,
+      it.enough.length ? el("p", {}, "Without these blocks the request would have been served: ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ". Later requests are not in the recording.") : null,
       it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, prose(remedy))))] : null,
       refusal ? el("p", { class: "actions" }, this.link("Show on the timeline", { view: "timeline", at: refusal.position, ...around(refusal.position, this.scene) }), this.link("Show the holes", { view: "segments", at: refusal.position })) : null];
   }
@@ -104,10 +104,10 @@ export class AnswerView {
     const parts = moment.categories.map(([bytes, blocks], index) => ({ bytes, blocks, index })).filter((it) => it.blocks).sort((a, b) => b.bytes - a.bytes);
     const show = (sel) => () => set({ view: "timeline", sel, at: scene.peak_position, pin: null });
     return el("div", {}, el("h2", {}, `The peak: ${size(scene.peak_allocated)}`),
-      el("div", { class: "bar", role: "img", "aria-label": "What the peak was for" }, parts.map((it) => el("span", { title: `${groups[it.index].name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.allocated)}%`, background: colorOf(groups[it.index]) } }))),
+      el("div", { class: "bar", role: "img", "aria-label": "What the peak is for" }, parts.map((it) => el("span", { title: `${groups[it.index].name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.allocated)}%`, background: colorOf(groups[it.index]) } }))),
       el("table", { class: "list numbers" }, el("tbody", {}, parts.map((it) => el("tr", {},
         el("td", {}, el("button", { type: "button", class: "plain", title: "Show these blocks on the timeline", onclick: show(`category:${it.index}`) }, swatch(colorOf(groups[it.index])), groups[it.index].name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, number(it.blocks)))))),
-      el("h3", {}, "The lines that held most"),
+      el("h3", {}, "The lines with the most memory"),
       el("table", { class: "list" }, el("tbody", {}, moment.rows.slice(0, SHOWN_LINES).map((it) => el("tr", {},
         el("td", { class: "code", title: it.line ? it.line[0] : "" }, el("button", { type: "button", class: "link", title: "Show these blocks on the timeline", onclick: show(`owner:${it.owner}:${it.category}`) }, clipped(place(it.line), 60))),
         el("td", {}, swatch(colorOf(groups[it.category])), groups[it.category].name), el("td", { title: exactly(it.bytes) }, size(it.bytes)))))));

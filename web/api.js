@@ -1,4 +1,4 @@
-// Asks the server; or, in a page that was written as one file, what it carries (`store.js`).
+// Asks the server; or, in a page that is a single file, the recording in it (`store.js`).
 
 import { Store } from "./store.js";
 import { packedIn } from "./unpack.js";
@@ -26,7 +26,7 @@ function pathOf(name, params) {
 const GONE = "the server does not answer: is `plimsoll view` still running?";
 let isLost = false;
 
-// Tells those who want to know that the server went away, or came back.
+// Calls the listeners when the server goes away or comes back.
 function mark(lost) {
   if (lost === isLost) return;
   isLost = lost;
@@ -42,7 +42,7 @@ async function fetched(path) {
     throw new Error(GONE);
   }
   mark(false);
-  if (!response.ok) throw new Error((await response.json()).error || `the server said ${response.status}`);
+  if (!response.ok) throw new Error((await response.json()).error || `the server answered ${response.status}`);
   return response;
 }
 
@@ -52,7 +52,7 @@ export async function ask(name, params = {}) {
   const all = await answers();
   if (path in all) return all[path];
   const store = params.r === undefined ? null : await storeOf(Number(params.r));
-  if (!store || !store.can(name)) throw new Error("this page was written as one file and does not carry that; open the recording with `plimsoll view`");
+  if (!store || !store.can(name)) throw new Error("this page is a single file and does not contain that; open the recording with `plimsoll view`");
   const other = params.other === undefined ? null : await storeOf(Number(params.other));
   return store.answer(name, params, other);
 }

@@ -1,4 +1,4 @@
-// The bands of a stacked picture: how high each group stands in each column, and where it has room for its name.
+// The bands of a stacked picture: how high each group stands in each column, and where its name fits.
 
 // By group and column: the sum of it and of all below it.
 export function totalsOf(data) {

@@ -1,4 +1,4 @@
-// One block: everything that is known of it, beside whatever view is open.
+// One block: everything that is known about it, beside the open view.
 
 import { ask } from "./api.js";
 import { copy, el, refill } from "./dom.js";
@@ -29,19 +29,19 @@ function age(facts) {
   return `${from} ${until}${lasted}`;
 }
 
-// What a tip says of a block: the tensor, whose line it is, and how long it lives.
+// The tip of a block: its tensor, its line, and how long it lives.
 export function shortFacts(facts) {
   return [facts.name && el("p", { class: "name" }, facts.name), facts.line && el("p", {}, clipped(place(facts.line), 160)), facts.module && el("p", { class: "quiet" }, facts.module), el("p", {}, age(facts))];
 }
 
 // Why a block has no stack, in words.
 function whyNoStack(facts, scene) {
-  if (!scene.stacks) return "The recorder kept no stacks: record with context=\"all\" and stacks=\"python\".";
-  if (facts.start === 0) return "It was there before the recorded history begins.";
-  return "The thread that asked ran no Python: autograd's threads, in the backward pass.";
+  if (!scene.stacks) return "The recording has no stacks: record with context=\"all\" and stacks=\"python\".";
+  if (facts.start === 0) return "The block existed before the recorded history begins.";
+  return "The thread that allocated the block ran no Python, as autograd's threads in the backward pass.";
 }
 
-// The banner of a recording that was not read to its end.
+// The banner of an incomplete recording.
 export function damaged(begin, scene) {
   return el("p", { class: "odd damage", role: "alert" }, el("b", {}, begin), scene.damage);
 }
@@ -90,16 +90,16 @@ export async function showBlock(node, scene, life, r = state.r) {
   refill(node,
     el("header", {},
       el("h2", {}, size(facts.size)),
-      el("button", { type: "button", class: "close", title: "Let go (Esc)", "aria-label": "Close", onclick: () => set(isOther ? { below: null } : { pin: null }) }, "×")),
+      el("button", { type: "button", class: "close", title: "Deselect (Esc)", "aria-label": "Close", onclick: () => set(isOther ? { below: null } : { pin: null }) }, "×")),
     isOther ? el("p", { class: "quiet" }, `below, in ${clipped(scene.name, 60)}`) : null,
     el("p", { class: "kind" }, swatch(colorOf(group)), group.name),
     facts.name && el("p", { class: "name" }, facts.name),
     el("dl", {},
       row("occupies", exactly(facts.size)),
-      facts.requested !== facts.size && row("asked for", exactly(facts.requested)),
+      facts.requested !== facts.size && row("requested", exactly(facts.requested)),
       facts.line && row("line", clipped(place(facts.line), 160)),
       row("lives", age(facts)),
-      facts.step !== null && row("made in", `step ${number(facts.step)}`),
+      facts.step !== null && row("allocated in", `step ${number(facts.step)}`),
       facts.module && row("module", facts.module),
       row("address", el("code", {}, facts.address)),
       facts.pool && row("pool", facts.pool),
@@ -109,10 +109,10 @@ export async function showBlock(node, scene, life, r = state.r) {
     facts.stack.some((line) => line[3] !== RECORDERS) ? frames(facts.stack) : el("p", { class: "quiet" }, whyNoStack(facts, scene)),
     el("p", { class: "actions" },
       el("button", { type: "button", onclick: () => copy(`${size(facts.size)} ${group.name} ${facts.name || ""}\n${stackText(facts)}`) }, "Copy"),
-      isOther ? el("button", { type: "button", title: "x", onclick: () => swap() }, "Put it above") : null,
-      isOther ? null : el("button", { type: "button", onclick: () => showLife(facts, scene) }, "Show its life"),
+      isOther ? el("button", { type: "button", title: "x", onclick: () => swap() }, "Show above") : null,
+      isOther ? null : el("button", { type: "button", onclick: () => showLife(facts, scene) }, "Show its lifetime"),
       facts.line && !isOther ? el("button", { type: "button", title: "Every block of this line", onclick: () => set({ sel: `line:${facts.line[1]}:${facts.line[0]}` }) }, "Select its line") : null,
-      isOther ? null : el("button", { type: "button", onclick: () => set({ at: state.at !== null && facts.start <= state.at && state.at < (facts.end ?? Infinity) ? state.at : facts.start, view: "segments" }) }, "Where it lies")));
+      isOther ? null : el("button", { type: "button", onclick: () => set({ at: state.at !== null && facts.start <= state.at && state.at < (facts.end ?? Infinity) ? state.at : facts.start, view: "segments" }) }, "Show its address")));
   return facts;
 }
 

@@ -8,7 +8,7 @@ import { set, state } from "./state.js";
 import { clipped, exactly, number, place, size } from "./words.js";
 
 const SHOWN = 60;
-// Above two pictures there is room for so many.
+// So many rows fit above two pictures.
 const FIRST = 3;
 
 export function signed(bytes) {
@@ -22,7 +22,7 @@ function amount([bytes, blocks]) {
 // `light` is called with a row that is chosen.
 export function changesTable(rows, groups, before, after, light = null, most = SHOWN) {
   const group = (key) => groups.find((it) => it.key === key) || groups[0];
-  return differences(["line", "what it is for"], before, after, rows.map((it) => ({
+  return differences(["line", "category"], before, after, rows.map((it) => ({
     cells: [nameOf(it, light), [swatch(categoryColor(it.category)), group(it.category).name]],
     before: it.before,
     after: it.after,
@@ -33,7 +33,7 @@ export function changesTable(rows, groups, before, after, light = null, most = S
 // The line; where the other recording calls it something else, that too.
 function nameOf(it, light) {
   const words = clipped(place(it.line), 90);
-  const name = light ? el("button", { type: "button", class: "link", title: "Light these blocks in both", onclick: () => light(it) }, words) : words;
+  const name = light ? el("button", { type: "button", class: "link", title: "Highlight these blocks in both", onclick: () => light(it) }, words) : words;
   return el("span", { class: "code", title: it.line ? it.line[0] : "" }, name, it.renamed ? el("small", { class: "quiet", title: it.renamed[0] }, ` there ${clipped(place(it.renamed), 60)}`) : null);
 }
 
@@ -48,7 +48,7 @@ export function selectionsOf({ owners, category }, groups) {
 export function differences(headings, before, after, rows, most = SHOWN) {
   const by = (it) => it.after[0] - it.before[0];
   const differing = rows.filter((it) => by(it) || it.before[1] !== it.after[1]).sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)));
-  if (!differing.length) return el("p", { class: "quiet" }, "Nothing holds more or less.");
+  if (!differing.length) return el("p", { class: "quiet" }, "No differences.");
   const shown = differing.slice(0, most);
   return [el("div", { class: "scroll" }, stacks(el("table", { class: "list changes" },
     el("thead", {}, el("tr", {}, [...headings, before, after, "difference"].map((it) => el("th", { scope: "col", title: it }, clipped(it, 40))))),

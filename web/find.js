@@ -37,14 +37,14 @@ function fill(node, scene, { data, position, r }, view) {
     if (life !== null) set({ pin: life });
   };
   refill(node, title(data.blocks ? many(data.blocks, "block") : "Nothing"),
-    el("p", { class: "quiet by" }, clipped(data.by, 200), data.blocks ? "" : ". Search for a part of a function, file, module or tensor name, for what it is for, a size (512MiB, >1GiB) or an address (0x7f…)."),
+    el("p", { class: "quiet by" }, clipped(data.by, 200), data.blocks ? "" : ". Search for part of a function, file, module or tensor name, a category, a size (512MiB, >1GiB) or an address (0x7f…)."),
     data.blocks ? [
       el("p", { class: "sum" }, el("b", { title: exactly(bytes) }, size(bytes)), ` in ${many(blocks, "block")} live at event ${number(position)}`),
-      el("p", { class: "quiet" }, "Most at once: ", el("button", { type: "button", class: "link", title: exactly(most), onclick: () => set({ at: Math.min(when, scene.events) }) }, `${size(most)} at event ${number(when)}`)),
+      el("p", { class: "quiet" }, "Peak: ", el("button", { type: "button", class: "link", title: exactly(most), onclick: () => set({ at: Math.min(when, scene.events) }) }, `${size(most)} at event ${number(when)}`)),
       el("p", { class: "actions" },
         el("button", { type: "button", title: "The previous one (N)", "aria-label": "Previous", onclick: step(-1) }, "◂"), el("button", { type: "button", title: "The next one (n)", "aria-label": "Next", onclick: step(1) }, "▸"),
         view?.reachSelection ? el("button", { type: "button", title: "z", onclick: () => view.reachSelection() }, "Zoom to them") : el("button", { type: "button", onclick: () => set({ view: "timeline" }) }, "On the timeline"),
-        state.view === "segments" ? null : el("button", { type: "button", onclick: () => set({ view: "segments", at: state.at ?? position }) }, "Where they lie")),
+        state.view === "segments" ? null : el("button", { type: "button", onclick: () => set({ view: "segments", at: state.at ?? position }) }, "Show their addresses")),
       el("ol", { class: "hits" }, data.hits.map((it) => el("li", { class: it.live ? "live" : "" }, el("button", { type: "button", onclick: go(it.life) }, el("b", {}, size(it.size)), " ", el("span", {}, clipped(it.label, 90)), el("small", {}, it.start ? ` event ${number(it.start)}` : " before the recording"))))),
       data.hits.length < data.blocks ? el("p", { class: "quiet" }, `The ${number(data.hits.length)} largest of ${number(data.blocks)}.`) : null] : null);
 }

@@ -12,7 +12,7 @@ export class GrowthView {
   constructor(scene, marks) {
     this.scene = scene;
     this.marks = marks;
-    this.node = el("section", { class: "growth", "aria-label": "Growth" }, el("p", { class: "wait" }, "Looking at the steps…"));
+    this.node = el("section", { class: "growth", "aria-label": "Growth" }, el("p", { class: "wait" }, "Reading the steps…"));
     this.load();
   }
 
@@ -29,13 +29,13 @@ export class GrowthView {
     }
   }
 
-  fill(told) {
+  fill(analysis) {
     const { scene, marks } = this;
     const chart = 1 < marks.steps.length ? stepChart(marks.steps, scene) : null;
     refill(this.node,
       marks.steps.length ? [el("div", { class: "controls" }, el("h2", {}, "Step by step"), chart ? el("button", { type: "button", title: "As an SVG", onclick: () => saveChart(chart.querySelector("svg"), `${scene.name}-steps`) }, "Save picture") : null), chart, stepTable(marks.steps, scene)] : el("p", {}, "This recording does not show where steps begin and end."),
       scene.refusals.length ? this.refused() : null,
-      told.notes.length ? [el("h2", {}, "Good to know"), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))] : null);
+      analysis.notes.length ? [el("h2", {}, "Notes"), el("ul", { class: "notes" }, analysis.notes.map((it) => el("li", {}, prose(it))))] : null);
   }
 
   // Requests that failed and did not end the program.
@@ -47,7 +47,7 @@ export class GrowthView {
       el("tbody", {}, shown.map((it) => el("tr", {}, el("td", {}, number(it.position)), el("td", { title: exactly(it.requested) }, size(it.requested)), el("td", {}, size(it.free)), el("td", { class: "code" }, it.line),
         el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ view: "timeline", at: it.position, ...around(it.position, this.scene) }) }, "timeline"), " · ",
           el("button", { type: "button", class: "link", onclick: () => set({ view: "segments", at: it.position }) }, "holes"))))))),
-      shown.length < refusals.length ? el("p", { class: "quiet" }, `… and ${number(refusals.length - shown.length)} more; the key o goes from one to the next.`) : null];
+      shown.length < refusals.length ? el("p", { class: "quiet" }, `… and ${number(refusals.length - shown.length)} more; the key o shows the next.`) : null];
   }
 
 }
@@ -70,9 +70,9 @@ function stepChart(steps, scene) {
   const ticks = [];
   for (let bytes = 0; bytes <= most; bytes += tick) ticks.push(bytes);
   const every = Math.ceil(steps.length / 12);
-  // What a step that did not end holds is not kept after it.
+  // A step that did not end has no value after it.
   const after = (it) => (it.unfinished ? null : it.after);
-  const curves = [["reserved", (it) => it.reserved, "reserved"], ["peak of the step", (it) => it.allocated, "allocated"], ["kept after it", after, "after"]];
+  const curves = [["reserved", (it) => it.reserved, "reserved"], ["peak of the step", (it) => it.allocated, "allocated"], ["after the step", after, "after"]];
   return el("figure", {},
     svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `Peak of each of ${steps.length} steps` },
       ticks.map((bytes) => [svg("line", { x1: left, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(left - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
@@ -85,6 +85,6 @@ function stepChart(steps, scene) {
 function stepTable(steps, scene) {
   const shown = steps.length <= 12 ? steps : [...steps.slice(0, 4), null, ...steps.slice(-4)];
   return el("details", { open: steps.length <= 12 }, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
-    el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["step", "allocated at most", "reserved at most", "kept after"].map((it) => el("th", { scope: "col" }, it)))),
+    el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["step", "allocated at most", "reserved at most", "after step"].map((it) => el("th", { scope: "col" }, it)))),
       el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 4 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live at its peak", onclick: () => set({ view: "peak", at: Math.min(it.peak, scene.events) }) }, number(it.step)), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.unfinished ? null : it.after].map((bytes) => el("td", bytes === null ? {} : { title: exactly(bytes) }, bytes === null ? "–" : size(bytes)))))))));
 }

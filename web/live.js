@@ -1,4 +1,4 @@
-// A run that is going on: its curve, its step, what named tensors take, and how far it is from a card's line.
+// A run in progress: its curve, its step, what named tensors take, and how far it is from a card's line.
 
 import { ask } from "./api.js";
 import { chartWidth, svg, text } from "./charts.js";
@@ -17,13 +17,13 @@ export class LiveView {
   constructor(cards) {
     this.cards = cards;
     this.points = [];
-    this.node = el("section", { class: "live", "aria-label": "A run that is going on" });
+    this.node = el("section", { class: "live", "aria-label": "A run in progress" });
     this.said = el("div", { role: "status" });
     this.picture = el("div");
     const card = el("select", { "aria-label": "Card", onchange: (event) => { set({ card: event.target.value }); this.draw(); } },
       el("option", { value: "" }, "none"), cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)));
-    refill(this.node, el("p", { class: "about" }, "What a run in another terminal does with its memory. Its recorder writes at the end of each phase and step; in between, the run may hold more."),
-      el("div", { class: "controls" }, el("label", {}, "Draw the line of a card ", card), el("button", { type: "button", title: "As an SVG", onclick: () => { const chart = this.picture.querySelector("svg"); if (chart) saveChart(chart, "plimsoll-live"); } }, "Save picture")), this.said, this.picture);
+    refill(this.node, el("p", { class: "about" }, "GPU memory of a run in another terminal. The recorder writes at the end of each phase and step; between these the run may use more."),
+      el("div", { class: "controls" }, el("label", {}, "Draw the limit of a card ", card), el("button", { type: "button", title: "As an SVG", onclick: () => { const chart = this.picture.querySelector("svg"); if (chart) saveChart(chart, "plimsoll-live"); } }, "Save picture")), this.said, this.picture);
     this.follow();
   }
 
@@ -35,15 +35,15 @@ export class LiveView {
     while (!this.isClosed) {
       const start = performance.now();
       try {
-        const told = await ask("live", { from: this.points.length });
+        const answer = await ask("live", { from: this.points.length });
         // Another run has begun, or what was read has been thinned out.
-        if (told.from < this.points.length || (this.told && told.thinned !== this.told.thinned) || (this.told && told.command !== this.told.command && this.told.command)) {
+        if (answer.from < this.points.length || (this.answer && answer.thinned !== this.answer.thinned) || (this.answer && answer.command !== this.answer.command && this.answer.command)) {
           this.points = [];
-          this.told = null;
+          this.answer = null;
           continue;
         }
-        this.told = told;
-        this.points.push(...told.points);
+        this.answer = answer;
+        this.points.push(...answer.points);
         this.draw();
       } catch (error) {
         refill(this.said, el("p", { class: "bad" }, error.message));
@@ -53,9 +53,9 @@ export class LiveView {
   }
 
   draw() {
-    const { told, points } = this;
-    if (!told || !points.length) {
-      refill(this.said, el("p", { class: "lead" }, "No run is going on. Start one in another terminal: ", el("code", {}, "plimsoll run -- python train.py"), ". This page shows it at once."));
+    const { answer, points } = this;
+    if (!answer || !points.length) {
+      refill(this.said, el("p", { class: "lead" }, "No run is in progress. Start one in another terminal: ", el("code", {}, "plimsoll run -- python train.py"), ". This page shows the run at once."));
       refill(this.picture);
       return;
     }
@@ -66,18 +66,18 @@ export class LiveView {
     const fullest = last.reduce((a, b) => (a[5] < b[5] ? b : a));
     const most = points.reduce((best, it) => Math.max(best, it[5]), 0);
     const card = this.cards.find((it) => it.id === state.card);
-    const room = card ? card.total - card.context - most : null;
-    const named = told.named.filter((it) => it[1]);
+    const spare = card ? card.total - card.context - most : null;
+    const named = answer.named.filter((it) => it[1]);
     const rest = fullest[4] - named.reduce((sum, it) => sum + it[1], 0);
     refill(this.said,
-      el("p", { class: "lead" }, told.over ? el("b", { class: "good" }, "The run is over. ") : "", el("b", {}, `Step ${number(step)}`), phase ? `, ${phaseName(phase)}` : "", ` after ${duration(seconds * 1e6)}: `,
+      el("p", { class: "lead" }, answer.over ? el("b", { class: "good" }, "The run has ended. ") : "", el("b", {}, `Step ${number(step)}`), phase ? `, ${phaseName(phase)}` : "", ` after ${duration(seconds * 1e6)}: `,
         el("b", { title: exactly(fullest[4]) }, size(fullest[4])), " allocated, ", el("b", { title: exactly(fullest[5]) }, size(fullest[5])), ` reserved, at most ${size(most)}`, 1 < pids.length ? ` in the fullest of ${many(pids.length, "process", "processes")}` : ""),
-      card ? el("p", { class: room < 0 ? "bad" : "good" }, room < 0 ? `${size(-room)} over the line of ${card.id}` : `${size(room)} below the line of ${card.id}, ${share(room, card.total - card.context)} of it`) : null,
-      told.ooms.map((it) => el("p", { class: "bad" }, it.split("\n")[0].slice(0, 400))),
+      card ? el("p", { class: spare < 0 ? "bad" : "good" }, spare < 0 ? `${size(-spare)} over the limit of ${card.id}` : `${size(spare)} below the limit of ${card.id}, ${share(spare, card.total - card.context)} of it`) : null,
+      answer.ooms.map((it) => el("p", { class: "bad" }, it.split("\n")[0].slice(0, 400))),
       named.length && pids.length === 1 ? [
         el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, named.map(([key, bytes]) => el("span", { title: `${NAMES[key]}: ${size(bytes)}`, style: { width: `${(100 * bytes) / Math.max(1, fullest[4])}%`, background: categoryColor(key) } }))),
-        el("ul", { class: "legend" }, named.map(([key, bytes]) => el("li", {}, swatch(categoryColor(key)), `${NAMES[key]} ${size(bytes)}`)), 0 < rest ? el("li", {}, el("span", { class: "swatch slack" }), `activations and all else ${size(rest)}`) : null)] : null,
-      el("p", { class: "quiet code" }, told.command));
+        el("ul", { class: "legend" }, named.map(([key, bytes]) => el("li", {}, swatch(categoryColor(key)), `${NAMES[key]} ${size(bytes)}`)), 0 < rest ? el("li", {}, el("span", { class: "swatch slack" }), `activations and the rest ${size(rest)}`) : null)] : null,
+      el("p", { class: "quiet code" }, answer.command));
     refill(this.picture, this.chart(fullest[0], card));
   }
 

@@ -56,7 +56,7 @@ async function start() {
   await render();
 }
 
-// Instead of recordings: a run that is going on.
+// Instead of recordings: a run in progress.
 function followRun() {
   for (const it of ["tabs", "search"]) byId(it).hidden = true;
   document.querySelector(".choose").hidden = true;
@@ -153,13 +153,13 @@ function head(scene, view) {
     scene.refusals.length ? el("span", { class: "bad" }, `${number(scene.refusals.length)}× out of memory`) : null,
   ];
   const own = scene.capacity ? "the card of the recording" : "none";
-  const card = view === "timeline" ? el("label", { class: "card-choice" }, "Draw the line of a card ", el("select", { onchange: (event) => set({ card: event.target.value }) }, el("option", { value: "" }, own), page.cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)))) : null;
+  const card = view === "timeline" ? el("label", { class: "card-choice" }, "Draw the limit of a card ", el("select", { onchange: (event) => set({ card: event.target.value }) }, el("option", { value: "" }, own), page.cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)))) : null;
   const odd = [
     scene.lives === 0 ? "This recording has no blocks." : null,
-    scene.lives && !scene.made && !scene.damage ? "This recording shows which blocks were live at its end, and nothing before that. To record the history as well, call torch.cuda.memory._record_memory_history() before the model is built." : null,
-    !scene.stacks && scene.lives && !scene.damage ? "No call stacks were recorded, so this page cannot name lines." : null,
+    scene.lives && !scene.made && !scene.damage ? "This recording has only the blocks that were live at its end. To record the history as well, call torch.cuda.memory._record_memory_history() before the model is built." : null,
+    !scene.stacks && scene.lives && !scene.damage ? "The recording has no call stacks, so this page cannot name lines." : null,
   ].filter(Boolean);
-  const damage = scene.damage ? damaged("Not the whole recording. ", scene) : null;
+  const damage = scene.damage ? damaged("Incomplete recording. ", scene) : null;
   return el("div", { class: "head" }, damage, el("p", { class: `about of-${view}` }, ABOUT[view]), el("p", { class: "facts" }, facts, card), odd.map((it) => el("p", { class: "odd" }, it)));
 }
 

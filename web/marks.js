@@ -7,7 +7,7 @@ import { chosen } from "./selection.js";
 import { state } from "./state.js";
 import { clipped, duration, many, number, size } from "./words.js";
 
-// "step 1" and the room beside it are wider.
+// "step 1" and the margin beside it are wider.
 const LEAST_LABEL = 30;
 
 export class Marks {
@@ -205,7 +205,7 @@ export class Marks {
       before = this.axisOf(it.end, it.micros);
       const middle = (x0 + x1) / 2;
       const isLine = 5 < x1 - x0 && x1 < right;
-      // Of a thousand steps few have room for words, and measuring words is slow.
+      // Labels of few steps in a thousand fit, and measuring words is slow.
       if (middle <= labelled + LEAST_LABEL && !isLine) continue;
       const label = `step ${number(it.step)}`;
       const needed = c.measureText(label).width + 14;
@@ -224,7 +224,7 @@ export class Marks {
     if (!this.marks.steps.length && !this.marks.phases.length) {
       c.textAlign = "left";
       c.fillStyle = quiet;
-      c.fillText("no steps or phases can be told from this recording", this.left, TOP - 18);
+      c.fillText("this recording shows no steps or phases", this.left, TOP - 18);
     }
   }
 
@@ -311,7 +311,7 @@ export class Marks {
     const write = (text, x, y, color, toLeft = this.left + width < x + c.measureText(text).width + 8) => {
       const wide = c.measureText(text).width + 8;
       const box = toLeft ? [x - wide, x] : [x, x + wide];
-      // What neither side has room for would be cut off.
+      // A label that fits on neither side would be cut off.
       if (box[0] < this.left && toLeft) return false;
       if (taken.some((it) => Math.abs(it.y - y) < 14 && it.x0 < box[1] && box[0] < it.x1)) return false;
       taken.push({ y, x0: box[0], x1: box[1] });
@@ -339,7 +339,7 @@ export class Marks {
     refused.forEach(({ x, text }, index) => {
       vertical(x, inkOf("bad"), [], 1.5);
       const long = `out of memory: ${text}`;
-      // On whichever side it covers no other failure.
+      // On the side on which it covers no other failure.
       const right = (index + 1 < refused.length ? refused[index + 1].x : this.left + width) - x - 12;
       const left = x - (index ? refused[index - 1].x : this.left) - 12;
       const fits = (room) => (it) => c.measureText(it).width < room;
@@ -372,7 +372,7 @@ export class Marks {
       c.save();
       c.translate(this.ruler + LOST / 2 - 1, TOP + height / 2);
       c.rotate(-Math.PI / 2);
-      label(c, lost ? `lost: ${many(lost, "allocation")} overwritten` : "lost: what came before was overwritten", 0, 0, "center", inkOf("bad"));
+      label(c, lost ? `lost: ${many(lost, "allocation")} overwritten` : "lost: earlier events were overwritten", 0, 0, "center", inkOf("bad"));
       c.restore();
     }
     if (!scene.lives_before) return;
@@ -387,12 +387,12 @@ export class Marks {
     c.restore();
   }
 
-  // Where a position is in time, as far as the window tells.
+  // The time of a position, as far as the window has it.
   microsAt(position) {
     if (state.axis !== "time") return 0;
     const { data } = this;
     if (!data || !data.n) return 0;
-    // Outside of the window nobody knows; it is not in the picture either.
+    // Outside of the window it is unknown; it is not in the picture either.
     if (0 < data.from && position < data.positions[0]) return -Infinity;
     if (data.to < this.end && data.positions[data.n - 1] < position) return Infinity;
     let [low, high] = [0, data.n - 1];
@@ -404,7 +404,7 @@ export class Marks {
   }
 }
 
-// Blocks and bands that have room say what they are. `taken` are the places of words, to which these are added.
+// Labels blocks and bands that are large enough. `taken` are the places of words, to which these are added.
 export function drawNames(c, { picture, data, bands, groups, colors, left, top, width, height, x, y, taken, isPale }) {
   const ratio = Math.min(2, devicePixelRatio || 1);
   const written = new Set();

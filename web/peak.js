@@ -1,4 +1,4 @@
-// What was live at one moment, and what changed between two.
+// The blocks that were live at one moment, and the changes between two moments.
 
 import { ask } from "./api.js";
 import { swatch } from "./details.js";
@@ -84,7 +84,7 @@ export class PeakView {
         slack ? el("span", { class: "slack", title: `slack: ${size(slack)}`, style: { width: `${(100 * slack) / whole}%` } }) : null),
       el("table", { class: "numbers" }, el("tbody", {}, parts.map((it) => el("tr", { "data-of": `category:${it.index}` },
         el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, many(it.blocks, "block")))),
-        slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved and not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, ""), el("td", {}, "")) : null)));
+        slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved, not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, ""), el("td", {}, "")) : null)));
   }
 
   flameBox(moment) {
@@ -115,13 +115,13 @@ export class PeakView {
     show();
     return el("div", { class: "flamebox" },
       el("div", { class: "controls" },
-        el("h2", {}, "Where it was asked for"),
-        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Flame graph"), radio("tree", "tree", "stacks", "by stack", false, "Callers above, what they called below"),
-          radio("tree", "tree", "modules", "by module", !hasModules, hasModules ? "The module that made it, or whose parameter it is" : "Only plimsoll's own recordings know modules")),
-        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "When"), radio("when", "when", "moment", "at this moment", false, ""), radio("when", "when", "made", "asked for", false, `What was asked for ${where}`), radio("when", "when", "held", "held on average", false, `Bytes times events, ${where}`)),
-        check("upside", " bottom-up", "The line that asked at the top, and who called it below"),
-        check("hide", " leave out wrappers of PyTorch and Python", ""),
-        hasModules ? check("folds", " fold layers (h.*)", "The same part of every layer together") : null),
+        el("h2", {}, "Where it was allocated"),
+        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Flame graph"), radio("tree", "tree", "stacks", "by stack", false, "Callers above, callees below"),
+          radio("tree", "tree", "modules", "by module", !hasModules, hasModules ? "The module that allocated it, or that owns the parameter" : "Only recordings of plimsoll have modules")),
+        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "When"), radio("when", "when", "moment", "at this moment", false, ""), radio("when", "when", "made", "allocated", false, `What was allocated ${where}`), radio("when", "when", "held", "held on average", false, `Bytes times events, ${where}`)),
+        check("upside", " bottom-up", "The allocating line at the top, its callers below"),
+        check("hide", " hide wrappers of PyTorch and Python", ""),
+        hasModules ? check("folds", " fold layers (h.*)", "Sums the same part of every layer") : null),
       wrong, this.flame.node);
   }
 
@@ -161,7 +161,7 @@ export class PeakView {
     fill();
     return el("div", { class: "lines" }, el("div", { class: "controls" }, el("h2", {}, "By line of code"),
       el("input", { type: "search", class: "filter", "aria-label": "Only lines with these words", placeholder: "only lines with …", value: this.filter, oninput: (event) => { this.filter = event.target.value; fill(); } })),
-      el("div", { class: "scroll" }, stacks(el("table", { class: "list" }, el("thead", {}, el("tr", {}, heading("line", "line"), heading("category", "what it is for"), heading("bytes", "bytes"), el("th", { scope: "col" }, "of allocated"), heading("blocks", "blocks"), el("th", { scope: "col" }, ""))), body))), more);
+      el("div", { class: "scroll" }, stacks(el("table", { class: "list" }, el("thead", {}, el("tr", {}, heading("line", "line"), heading("category", "category"), heading("bytes", "bytes"), el("th", { scope: "col" }, "of allocated"), heading("blocks", "blocks"), el("th", { scope: "col" }, ""))), body))), more);
   }
 
   difference(changes, earlier, moment) {
@@ -170,20 +170,20 @@ export class PeakView {
     const table = el("div");
     const tables = {
       line: () => changesTable(changes.rows, groups, "before", "now"),
-      category: () => differences(["what it is for"], "before", "now", groups.map((group, index) => ({
+      category: () => differences(["category"], "before", "now", groups.map((group, index) => ({
         cells: [[swatch(colorOf(group)), group.name]], before: earlier.categories[index], after: moment.categories[index],
       }))),
       module: () => differences(["module"], "before", "now", byModule(earlier.modules, moment.modules)),
     };
     const hasModules = 1 < moment.modules.length || 1 < earlier.modules.length;
     if (!hasModules && this.differ === "module") this.differ = "line";
-    const radio = (value, label, disabled) => el("label", { title: disabled ? "Only plimsoll's own recordings know modules" : "" },
+    const radio = (value, label, disabled) => el("label", { title: disabled ? "Only recordings of plimsoll have modules" : "" },
       el("input", { type: "radio", name: "differ", value, disabled, checked: this.differ === value, onchange: () => { this.differ = value; refill(table, tables[value]()); } }), el("span", {}, label));
     refill(table, tables[this.differ]());
     return el("div", { class: "difference" },
       el("div", { class: "controls" },
         el("h2", {}, `From event ${number(earlier.position)} to event ${number(moment.position)}: ${signed(total)}`),
-        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Difference"), radio("line", "by line", false), radio("category", "by what it is for", false), radio("module", "by module", !hasModules))),
+        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Difference"), radio("line", "by line", false), radio("category", "by category", false), radio("module", "by module", !hasModules))),
       table);
   }
 }

@@ -1,4 +1,4 @@
-// Recordings beside each other, and what differs between two at their peaks.
+// Recordings side by side, and the differences between two of them at their peaks.
 
 import { ask } from "./api.js";
 import { damaged } from "./details.js";
@@ -34,9 +34,9 @@ export class RanksView {
           el("td", { title: exactly(it.peak_reserved) }, size(it.peak_reserved)),
           el("td", {}, it.refusals.length ? `${number(it.refusals.length)}×` : "–"))))))),
       el("ul", { class: "legend" }, el("li", {}, el("span", { class: "swatch rank allocated" }), "allocated at most"), el("li", {}, el("span", { class: "swatch rank reserved" }), "reserved at most")),
-      scenes.map((it) => (it.damage ? damaged(`Not the whole of ${sceneName(it)}. `, it) : null)),
-      1 < scenes.length ? [el("h2", {}, "What differs at the peaks"), el("div", { class: "controls" }, el("span", { class: "buttons" }, choose(0), " and ", choose(1))), this.result]
-        : el("p", { class: "quiet" }, prose("One recording is open. `plimsoll view rank*.pickle` puts several beside each other.")));
+      scenes.map((it) => (it.damage ? damaged(`Incomplete: ${sceneName(it)}. `, it) : null)),
+      1 < scenes.length ? [el("h2", {}, "Differences at the peaks"), el("div", { class: "controls" }, el("span", { class: "buttons" }, choose(0), " and ", choose(1))), this.result]
+        : el("p", { class: "quiet" }, prose("One recording is open. `plimsoll view rank*.pickle` shows several side by side.")));
     if (1 < scenes.length) this.compare();
   }
 

@@ -3,10 +3,10 @@
 
 import { colorOf, faded, inkOn, pixel } from "./palette.js";
 
-// Blocks that are so many pixels high and several times as wide have room for words.
+// Blocks that are so many pixels high and several times as wide have space for words.
 const LABEL = 11;
 
-// A band that is so many pixels high has a seam to what lies below it: whatever colours somebody sees, it begins there.
+// A band that is so many pixels high has a seam to what lies below it: so that its start is visible to people with any kind of colour vision.
 const SEAM = 4;
 
 // What a pixel is of: 0 nothing; 1 + 2i block i of the window; then the groups' sums. One more when it

@@ -112,7 +112,7 @@ export class Scale {
     set({ from: isAll ? null : start, to: isAll ? null : start + span });
   }
 
-  // The same for bytes. Some room above is allowed, none below.
+  // The same for bytes. Some space above is allowed, none below.
   showBytes(low, high) {
     const most = this.most;
     const span = Math.min(most, Math.max(512, high - low));

@@ -58,14 +58,14 @@ export class SegmentsView {
     }
   }
 
-  // The events around the moment, each a way to its own.
+  // The events around the moment; a click on one shows its moment.
   async happened() {
     const { scene, position } = this;
     const from = Math.max(1, position - EVENTS);
     try {
       const { events } = await ask("events", { r: state.r, from, n: 2 * EVENTS + 1 });
       if (this.isClosed || position !== this.position) return;
-      // A request that failed in the backward pass has no stack of Python's: its line is that which called the pass.
+      // A request that failed in the backward pass has no stack of Python's: its line is the one that called the pass.
       const refused = (at) => scene.refusals.find((it) => it.position === at)?.line ?? "";
       refill(this.list, el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["event", "what", "bytes", "line"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, events.map((it) => el("tr", { class: it.position === position ? "chosen" : "" },
@@ -104,19 +104,19 @@ export class SegmentsView {
       el("div", { class: "controls" }, momentControls(scene, this.marks, map.position),
         el("fieldset", { class: "choice" }, el("legend", {}, "Order"), [["address", "by address"], ["pool", "by pool and stream"]].map(([value, label]) =>
           el("label", {}, el("input", { type: "radio", name: "order", value, checked: this.order === value, onchange: () => { this.order = value; this.draw(); } }), el("span", {}, label)))),
-        el("button", { type: "button", title: "What is seen, as a PNG", onclick: () => saveCanvas({ width: this.canvas.clientWidth, height: this.canvas.clientHeight, layers: [[this.canvas, 0, 0]] }, `${scene.name}-segments`) }, "Save picture")),
+        el("button", { type: "button", title: "Save this view as a PNG", onclick: () => saveCanvas({ width: this.canvas.clientWidth, height: this.canvas.clientHeight, layers: [[this.canvas, 0, 0]] }, `${scene.name}-segments`) }, "Save picture")),
       this.scrubber(),
-      el("p", { class: "lead" }, el("b", { title: exactly(total) }, size(total)), ` held in ${many(segments.length, "segment")}, `, el("b", { title: exactly(used) }, size(used)), ` in blocks, `,
+      el("p", { class: "lead" }, el("b", { title: exactly(total) }, size(total)), ` reserved in ${many(segments.length, "segment")}, `, el("b", { title: exactly(used) }, size(used)), ` in blocks, `,
         el("b", { title: exactly(total - used) }, size(total - used)), ` free in ${many(holes.length, "hole")}`, largest ? `, the largest ${size(largest.size)}` : ""),
       refusal ? this.refused(refusal, holes, total) : null,
       el("ul", { class: "legend", "aria-label": "Legend" },
-        kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key)), key === "pending" ? "given back, another stream may still use it" : names[key] || key)),
-        el("li", {}, el("span", { class: "swatch hole" }), "hole: held and free"),
+        kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key)), key === "pending" ? "freed, another stream may still use it" : names[key] || key)),
+        el("li", {}, el("span", { class: "swatch hole" }), "hole: reserved and free"),
         refusal && holes.some((it) => refusal.requested <= it.size) ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
         segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null),
       el("div", { class: "mapbox" }, this.canvas),
       el("details", { open: true }, el("summary", {}, "Events around this moment"), this.list));
-    const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is held";
+    const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is reserved";
     this.canvas.setAttribute("aria-label", `Address space: ${where}; ${many(holes.length, "hole")}`);
     this.watcher.observe(this.canvas.parentElement);
     this.draw();
@@ -188,19 +188,19 @@ export class SegmentsView {
   }
 
   drawRefusal(c, perPixel, width, rows) {
-    let left = this.refusal.requested / perPixel;
+    let remaining = this.refusal.requested / perPixel;
     c.fillStyle = inkOf("bad");
     // The last row is for its words.
     const n = Math.min(ASKED, rows - 1);
-    for (let row = 0; row < n && 0 < left; row++) {
+    for (let row = 0; row < n && 0 < remaining; row++) {
       c.globalAlpha = 0.85;
-      c.fillRect(0, row * (ROW + GAP), Math.min(left, width), ROW);
-      left -= width;
+      c.fillRect(0, row * (ROW + GAP), Math.min(remaining, width), ROW);
+      remaining -= width;
     }
     c.globalAlpha = 1;
-    const cut = 0 < left ? `; ${many(Math.ceil(left / width), "more row")} would follow` : "";
-    const asked = `${size(this.refusal.requested)} were asked for`;
-    const rest = 0 < left ? `, ${many(Math.ceil(left / width), "more row")}` : "";
+    const cut = 0 < remaining ? `; ${many(Math.ceil(remaining / width), "more row")} would follow` : "";
+    const asked = `${size(this.refusal.requested)} requested`;
+    const rest = 0 < remaining ? `, ${many(Math.ceil(remaining / width), "more row")}` : "";
     const text = [`${asked}, at this scale${cut}`, `${asked}${cut}`, `${asked}${rest}`].find((it) => c.measureText(it).width < width) ?? asked;
     // Below it, where it can be read and nothing cuts it off.
     c.fillText(text, 0, n * (ROW + GAP) + ROW / 2);
@@ -288,7 +288,7 @@ export class SegmentsView {
     const { segment, block, hole } = found;
     const names = Object.fromEntries(this.scene.groups.category.map((it) => [it.key, it.name]));
     const head = block
-      ? [el("p", { class: "big" }, swatch(categoryColor(block[3])), size(block[1])), el("p", {}, block[3] === "pending" ? "given back, another stream may still use it" : names[block[3]])]
+      ? [el("p", { class: "big" }, swatch(categoryColor(block[3])), size(block[1])), el("p", {}, block[3] === "pending" ? "freed, another stream may still use it" : names[block[3]])]
       : [el("p", { class: "big" }, hole ? `${size(hole.size)} hole` : "hole")];
     const foot = [el("p", { class: "quiet" }, `in a segment of ${size(segment.size)} at ${segment.address}`), el("p", { class: "quiet" }, heading(segment))];
     const { clientX, clientY } = event;

@@ -1,4 +1,4 @@
-// The blocks that are selected, for all views: which they are, and what they hold at the moment that is shown.
+// The selected blocks, for all views, and their size at the moment that is shown.
 
 import { ask } from "./api.js";
 import { set, state } from "./state.js";
@@ -14,7 +14,7 @@ export function select(of) {
   set({ sel: state.sel === of ? "" : of, pin: null });
 }
 
-// The selection that the address names, once it is known; null while nobody knows, and when nothing is selected.
+// The selection that the address names, once it is known; null while it is unknown, and when nothing is selected.
 export function selected() {
   return current && current.r === state.r && current.of === state.sel ? current : null;
 }

@@ -1,4 +1,4 @@
-// What the page shows, kept in the address so that a link is a view and the way back is the way back.
+// What the page shows, stored in the address, so that a link opens a view and the browser's back button returns to the last one.
 
 const EMPTY = {
   view: "answer",
@@ -89,7 +89,7 @@ function hashOf(it) {
 
 let timer = 0;
 
-// What is about to be left stays where one can come back to.
+// Stores the current view in the history before it changes.
 function write(before) {
   if (timer) toAddress("replaceState", before);
 }

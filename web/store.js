@@ -584,7 +584,7 @@ export class Store {
     if (free && free.peak_reserved <= capacity) return free;
     const found = asked({ conf: params.conf, capacity: params.capacity });
     if (found) return found;
-    throw new Error("This file has only what was tried when it was written: each setting with memory without end, and each card with the recorded settings. For others: `plimsoll replay`, or `plimsoll view` of the recording.");
+    throw new Error("This page has only the replays that were made when it was written: each setting with unlimited memory, and each card with the recorded settings. For others run `plimsoll replay`, or open the recording with `plimsoll view`.");
   }
 }
 

@@ -11,7 +11,7 @@ const HEIGHT = 46;
 export class Strip {
   constructor(scale) {
     this.scale = scale;
-    this.node = el("canvas", { class: "strip", role: "slider", tabIndex: 0, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "What part of the recording is shown", title: "The whole recording; drag to move the window" });
+    this.node = el("canvas", { class: "strip", role: "slider", tabIndex: 0, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "The part of the recording that is shown", title: "The whole recording; drag to move the window" });
     this.whole = null;
     this.listen();
   }

@@ -1,5 +1,5 @@
-// The timeline: blocks stacked over events or time. What part is shown is `scale.js`', what is drawn over it `marks.js`',
-// what hands do `gestures.js`'.
+// The timeline: blocks stacked over events or time. `scale.js` has the part that is shown, `marks.js` draws over it,
+// `gestures.js` handles mouse, fingers and wheel.
 
 import { ask, askWindow } from "./api.js";
 import { bandsOf, totalsOf } from "./bands.js";
@@ -34,7 +34,7 @@ export class Timeline {
     this.timings = { paint: [], answer: [] };
     this.canvas = el("canvas", { class: "plot", tabIndex: 0, role: "img" });
     this.over = el("canvas", { class: "over", "aria-hidden": "true" });
-    this.free = el("canvas", { class: "free", role: "img", "aria-label": "What PyTorch holds and no tensor uses, and the largest hole in it" });
+    this.free = el("canvas", { class: "free", role: "img", "aria-label": "Reserved memory that no tensor uses, and its largest hole" });
     this.box = el("div", { class: "plotbox" }, this.canvas, this.over);
     this.scale = new Scale(scene, marks, this.box, () => this.levels());
     this.overlay = new Marks(this.over, this.scale, scene, marks);
@@ -65,15 +65,15 @@ export class Timeline {
         onchange: () => set(key === "lay" ? { lay: value } : key === "axis" ? { axis: value, from: null, to: null } : { [key]: value, low: null, top: null }),
       }), el("span", {}, name))));
     const go = (label, title, action) => el("button", { type: "button", title, onclick: action }, label);
-    const clock = scene.phantom ? "The clock of the processor that the phantom ran on; a GPU takes other times" : "Wall-clock";
-    this.boxing = el("button", { type: "button", "aria-label": "Box", title: "Box: then drag one to zoom into; or hold Shift and drag", "aria-pressed": "false", onclick: () => this.box_(!this.isBoxing) }, "▭");
-    const lay = choice("As", "lay", [["", "blocks below", "Its blocks hang below these, step under step"], ["curve", "curve only", "Its curve over these blocks"]]);
+    const clock = scene.phantom ? "Time on the CPU that the phantom ran on; a GPU takes other times" : "Wall-clock";
+    this.boxing = el("button", { type: "button", "aria-label": "Box", title: "Box: draw a box to zoom into; or hold Shift and drag", "aria-pressed": "false", onclick: () => this.box_(!this.isBoxing) }, "▭");
+    const lay = choice("As", "lay", [["", "blocks below", "Its blocks below these, step by step"], ["curve", "curve only", "Its curve over these blocks"]]);
     this.pairing = this.others.length ? el("span", { class: "buttons pairing", hidden: state.with === null }, lay, go("⇅", "Swap the two recordings (x)", swap)) : null;
     return el("div", { class: "controls" },
       choice("Across", "axis", [["events", "events", "Every allocator event is equally wide"], ...(scene.micros ? [["time", scene.phantom ? "phantom's time" : "time", clock]] : [])]),
-      choice("Colour", "by", [["category", "what it is for", ""], ["line", "line of code", ""],
-        ["pool", "pool", "The pool and stream that a block came out of, and what private pools hold beside their blocks"]]),
-      this.others.length ? el("label", {}, "With it ", el("select", { "aria-label": "Another recording with this one", onchange: (event) => set({ with: event.target.value === "" ? null : Number(event.target.value), also: "", below: null }) },
+      choice("Colour", "by", [["category", "category", ""], ["line", "line of code", ""],
+        ["pool", "pool", "The pool and stream of a block, and the free memory of private pools"]]),
+      this.others.length ? el("label", {}, "With it ", el("select", { "aria-label": "Show another recording with this one", onchange: (event) => set({ with: event.target.value === "" ? null : Number(event.target.value), also: "", below: null }) },
         el("option", { value: "" }, "no other recording"), this.others.map((it) => el("option", { value: it.r, selected: it.r === state.with }, it.name)))) : null,
       this.pairing,
       el("span", { class: "buttons" },
@@ -81,8 +81,8 @@ export class Timeline {
         scene.refusals.length ? go("Out of memory", "The next request that failed (o)", () => this.nextRefusal()) : null,
         go("−", "Zoom out (−)", () => this.scale.zoom(2)), go("+", "Zoom in (+)", () => this.scale.zoom(0.5)),
         go("↕ −", "Zoom the height out (Shift ↓)", () => this.scale.zoomBytes(2)), go("↕ +", "Zoom the height in (Shift ↑)", () => this.scale.zoomBytes(0.5)), this.boxing,
-        go("All", "Everything: the whole recording (0)", () => set({ from: null, to: null, low: null, top: null })),
-        go("⤓", "Save what is seen as a PNG", () => saveCanvas(this.pictureParts(), `${scene.name}-timeline`))));
+        go("All", "The whole recording (0)", () => set({ from: null, to: null, low: null, top: null })),
+        go("⤓", "Save this view as a PNG", () => saveCanvas(this.pictureParts(), `${scene.name}-timeline`))));
   }
 
   // ---- what is asked for ---------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ export class Timeline {
     }
   }
 
-  // Held and free below the picture, once that is there.
+  // Reserved and free memory below the picture, once that is drawn.
   async fetchFree() {
     const { data } = this;
     if (!data || !data.n || this.freeOf === data || this.isAskingFree) return;
@@ -169,7 +169,7 @@ export class Timeline {
       this.other = new Second(it, this.marks, marks, this.scale, () => this.draw());
       this.differs = new Differs(this.scene, this.other);
       this.box.before(this.differs.node);
-      if (it.scene.damage) this.differs.node.before(this.warning = damaged(`Not the whole of ${it.name}. `, it.scene));
+      if (it.scene.damage) this.differs.node.before(this.warning = damaged(`Incomplete: ${it.name}. `, it.scene));
       this.box.after(this.other.node);
       this.watcher.observe(this.other.node);
       this.draw();
@@ -201,7 +201,7 @@ export class Timeline {
       if (this.pairing) this.pairing.hidden = state.with === null;
       if (this.other && (this.other.r !== state.with || this.other.axis !== state.axis)) this.part();
       const fits = this.fits();
-      // Its words take room, which the picture does not have then.
+      // Its words take space from the picture.
       const told = [this.data, state.by, selected(), this.other];
       if (!this.told || told.some((it, at) => it !== this.told[at])) this.tell(this.scene.groups[state.by]);
       this.told = told;
@@ -304,7 +304,7 @@ export class Timeline {
     area(freeData.holes, inkOf("hole-largest"));
     c.font = "12px system-ui, sans-serif";
     c.fillStyle = inkOf("quiet");
-    const words = [`held and free, at most ${size(most)}; darker: the largest hole`, `free, at most ${size(most)}; darker: largest hole`, `free: ${size(most)}`];
+    const words = [`reserved and free, at most ${size(most)}; darker: the largest hole`, `free, at most ${size(most)}; darker: largest hole`, `free: ${size(most)}`];
     c.fillText(words.find((it) => c.measureText(it).width < width - 8) ?? "", 4, 11);
   }
 
@@ -335,7 +335,7 @@ export class Timeline {
       phases.size ? el("li", { class: "phases" }, "band above: ", [...phases].map((it) => el("span", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it)))) : null,
       this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
       scene.overwritten ? el("li", {}, el("span", { class: "swatch hatch" }), "lost: the recorder's ring was full") : null,
-      scene.lives_before ? el("li", {}, el("span", { class: "swatch line lost" }), "left edge: the history begins here") : null);
+      scene.lives_before ? el("li", {}, el("span", { class: "swatch line lost" }), "edge at the start: the history begins here") : null);
     // A button that is made anew between press and release loses its click: while the words are the same, the nodes stay.
     const pressed = legend.querySelectorAll("button");
     this.legend.querySelectorAll("button").forEach((it, at) => pressed[at] && it.setAttribute("aria-pressed", pressed[at].getAttribute("aria-pressed")));
@@ -344,15 +344,15 @@ export class Timeline {
     if (!data || data.failed) return;
     const shown = data.lives - data.summed - data.between;
     const parts = [`${many(data.lives, "block")} in this window: ${number(shown)} drawn alone`];
-    if (data.summed) parts.push(`${number(data.summed)} too small to see are summed into their colour`);
-    if (data.between) parts.push(`${number(data.between)} lived between the moments that columns show`);
-    const more = data.summed + data.between ? "Zoom in, in both directions, to see each." : "";
-    const before = scene.lives_before ? ` ${many(scene.lives_before, "block")} (${size(scene.bytes_before)}) were there before the recorded history begins.` : "";
+    if (data.summed) parts.push(`${number(data.summed)} too small to draw and summed into their colour`);
+    if (data.between) parts.push(`${number(data.between)} between the moments that columns show`);
+    const more = data.summed + data.between ? "Zoom in, in both directions, to see them." : "";
+    const before = scene.lives_before ? ` ${many(scene.lives_before, "block")} (${size(scene.bytes_before)}) existed before the recorded history begins.` : "";
     const lost = scene.overwritten ? `${before} The recorder's ring was full: earlier events were overwritten.` : before;
     const chosen_ = selected();
     let selectedHere = 0;
     if (chosen_) for (let k = 0; k < data.k; k++) selectedHere += chosen_.lives.has(data.lives_of[k]) ? 1 : 0;
-    const picked = chosen_ ? ` Of what is selected, ${many(selectedHere, "block")} of ${number(chosen_.data.blocks)} are drawn alone here.` : "";
+    const picked = chosen_ ? ` Of the selected blocks, ${many(selectedHere, "block")} of ${number(chosen_.data.blocks)} are drawn alone here.` : "";
     this.summary.textContent = `${parts.join(", ")}. ${more}${lost}${picked}`;
   }
 
@@ -575,7 +575,7 @@ export class Timeline {
     if (action) {
       event.preventDefault();
       action();
-      // What a tip said of this place is true no more.
+      // The tip of this place is no longer true.
       this.leave();
       if (this.other) this.other.leave();
     }

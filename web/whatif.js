@@ -24,7 +24,7 @@ export class WhatIfView {
     this.cards = cards;
     this.node = el("section", { class: "whatif", "aria-label": "What if" });
     this.result = el("div", { class: "result", role: "status" });
-    this.card = el("select", { onchange: () => this.cardChosen() }, el("option", { value: "" }, "a card that never ends"), cards.map((it) => el("option", { value: it.id }, `${it.id}: ${size(it.total)}`)), el("option", { value: "own" }, "as much as I say"));
+    this.card = el("select", { onchange: () => this.cardChosen() }, el("option", { value: "" }, "unlimited memory"), cards.map((it) => el("option", { value: it.id }, `${it.id}: ${size(it.total)}`)), el("option", { value: "own" }, "another size"));
     this.capacity = el("input", { type: "text", size: 10, placeholder: "24GiB", onchange: () => this.run() });
     this.outside = el("input", { type: "text", size: 9, value: "0", onchange: () => this.run() });
     this.conf = el("select", { onchange: () => this.run() }, SETTINGS.map(([value, label]) => el("option", { value }, label)));
@@ -33,7 +33,7 @@ export class WhatIfView {
       el("form", { class: "form", onsubmit: (event) => { event.preventDefault(); this.run(); } },
         el("label", {}, "Card ", this.card),
         el("label", {}, "memory ", this.capacity),
-        el("label", { title: "CUDA context, NCCL, other processes" }, "not PyTorch's of it ", this.outside),
+        el("label", { title: "CUDA context, NCCL, other processes" }, "reserved for CUDA and others ", this.outside),
         el("label", {}, "PYTORCH_CUDA_ALLOC_CONF ", this.conf), this.own,
         el("button", { type: "submit" }, "Replay")),
       el("p", { class: "quiet" }, "Recorded under ", el("code", {}, scene.alloc_conf || "PyTorch's defaults"), "."),
@@ -41,7 +41,7 @@ export class WhatIfView {
     this.follow();
   }
 
-  // Fills the form with what the address says, and replays that.
+  // Fills the form from the address, and replays that.
   follow() {
     const told = this.asState();
     if (this.result.hasChildNodes() && Object.keys(told).every((it) => told[it] === state[it])) return;
@@ -58,7 +58,7 @@ export class WhatIfView {
     return this.cards.find((it) => it.id === this.card.value) || null;
   }
 
-  // What PyTorch cannot have, as long as nobody says otherwise.
+  // The memory that PyTorch cannot use, unless the user sets it.
   get usual() {
     return this.chosen ? exactlyText(this.chosen.context) : "0";
   }
@@ -90,7 +90,7 @@ export class WhatIfView {
     if (this.capacity.value) {
       const [all, outside] = [parseSize(this.capacity.value), parseSize(this.outside.value || "0")];
       if (all === null || outside === null) {
-        refill(this.result, el("p", { class: "bad" }, "That is no size: write 24GiB, 20GB or 512MiB."));
+        refill(this.result, el("p", { class: "bad" }, "This is not a size: write 24GiB, 20GB or 512MiB."));
         return;
       }
       params.capacity = String(Math.max(0, all - outside));
@@ -116,31 +116,31 @@ export class WhatIfView {
   show(answer, recorded, params) {
     const { scene } = this;
     const ran = answer.ran_out;
-    const it = scene.damage ? "What was read of it" : "It";
+    const requests = scene.damage ? "The requests that were read" : "The recorded requests";
     const sentence = ran
-      ? [el("b", { class: "bad" }, `${it} would have run out of memory`), ` at event ${number(ran.position)} of ${number(scene.events)}: ${size(ran.requested)} asked for, ${size(ran.allocated)} allocated, ${size(ran.reserved)} reserved, the largest usable hole ${size(ran.largest_hole)}.`]
-      : [el("b", { class: "good" }, `${it} would have run`), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.`];
+      ? [el("b", { class: "bad" }, `${requests} run out of memory`), ` at event ${number(ran.position)} of ${number(scene.events)}: ${size(ran.requested)} requested, ${size(ran.allocated)} allocated, ${size(ran.reserved)} reserved, the largest usable hole ${size(ran.largest_hole)}.`]
+      : [el("b", { class: "good" }, `${requests} fit`), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.${answer.served_now ? " The recording does not have what the program would have requested after the failed request." : ""}`];
     refill(this.result,
       el("p", { class: "lead" }, sentence),
       el("table", { class: "numbers" }, el("tbody", {},
         line("reserved at most", answer.recorded_reserved, answer.peak_reserved),
         line("allocated at most", scene.peak_allocated, answer.peak_allocated),
-        el("tr", {}, el("td", {}, "times that the allocator gave everything back and tried again"), el("td", {}, ""), el("td", {}, number(answer.retries))),
-        answer.served_now ? el("tr", {}, el("td", {}, "requests that failed when recorded and do not here"), el("td", {}, ""), el("td", {}, number(answer.served_now))) : null),
+        el("tr", {}, el("td", {}, "times that the allocator freed its cache and tried again"), el("td", {}, ""), el("td", {}, number(answer.retries))),
+        answer.served_now ? el("tr", {}, el("td", {}, "requests that failed in the recording and succeed here"), el("td", {}, ""), el("td", {}, number(answer.served_now))) : null),
       el("thead", {}, el("tr", {}, ["", "recorded", "here"].map((it) => el("th", { scope: "col" }, it))))),
       this.chart(answer, recorded, params.capacity ? Number(params.capacity) : null));
   }
 
   chart(answer, recorded, capacity) {
-    const [width, height, left, bottom, top] = [chartWidth(), 320, 74, 26, 14];
+    const [width, height, inset, bottom, top] = [chartWidth(), 320, 74, 26, 14];
     const most = Math.max(...recorded.reserved, ...answer.reserved, this.scene.peak_allocated, 1);
     const high = (capacity && capacity < most * 1.6 ? Math.max(most, capacity) : most) * 1.06;
     const y = (bytes) => height - bottom - (bytes / high) * (height - bottom - top);
-    const path = (values, n) => values.map((it, index) => `${index ? "L" : "M"}${(left + ((index + 0.5) / n) * (width - left - 10)).toFixed(1)},${y(it).toFixed(1)}`).join("");
+    const path = (values, n) => values.map((it, index) => `${index ? "L" : "M"}${(inset + ((index + 0.5) / n) * (width - inset - 10)).toFixed(1)},${y(it).toFixed(1)}`).join("");
     const tick = 2 ** Math.ceil(Math.log2(high / 6));
     const ticks = [];
     for (let bytes = 0; bytes <= high; bytes += tick) ticks.push(bytes);
-    const end = answer.ran_out ? left + (answer.ran_out.position / (this.scene.events + 1)) * (width - left - 10) : null;
+    const end = answer.ran_out ? inset + (answer.ran_out.position / (this.scene.events + 1)) * (width - inset - 10) : null;
     const curves = [
       ["recorded: reserved", Array.from(recorded.reserved), recorded.n, "old reserved"],
       ["recorded: allocated", Array.from(recorded.allocated), recorded.n, "old allocated"],
@@ -149,12 +149,12 @@ export class WhatIfView {
     ];
     return el("figure", {},
       svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": "Recorded and replayed memory over events" },
-        ticks.map((bytes) => [svg("line", { x1: left, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(left - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
-        capacity && capacity <= high ? [svg("line", { x1: left, x2: width - 10, y1: y(capacity), y2: y(capacity), class: "limit" }), text(left + 6, y(capacity) - 5, `PyTorch may take ${size(capacity)}`, "start")] : null,
+        ticks.map((bytes) => [svg("line", { x1: inset, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(inset - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
+        capacity && capacity <= high ? [svg("line", { x1: inset, x2: width - 10, y1: y(capacity), y2: y(capacity), class: "limit" }), text(inset + 6, y(capacity) - 5, `PyTorch may use ${size(capacity)}`, "start")] : null,
         curves.map(([, values, n, name]) => svg("path", { d: path(values, n), class: `curve ${name}` })),
         end === null ? null : [svg("line", { x1: end, x2: end, y1: top, y2: height - bottom, class: "limit" })],
         text(width - 12, height - 8, "events", "end")),
-      el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), capacity && capacity <= high || end !== null ? el("li", {}, el("span", { class: "swatch line limit" }), end === null ? "what PyTorch may take" : "what PyTorch may take, and where it runs out") : null)));
+      el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), capacity && capacity <= high || end !== null ? el("li", {}, el("span", { class: "swatch line limit" }), end === null ? "what PyTorch may use" : "what PyTorch may use, and where it runs out") : null)));
   }
 }
 

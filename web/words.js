@@ -71,7 +71,7 @@ export function place(line) {
   return start + (at ? `${fileName(file)}:${at} in ${name}` : `${fileName(file)} in ${name}`);
 }
 
-// Long names keep both ends: what differs often stands last.
+// A long name is cut in the middle: names often differ at the end.
 export function clipped(text, most = 60) {
   if (text.length <= most) return text;
   const half = Math.floor((most - 1) / 2);
@@ -83,29 +83,29 @@ export function phaseName(phase) {
 }
 
 export const ABOUT = {
-  answer: "What happened, whose line it is, and what to change; then what the peak was made of.",
-  timeline: "Every block of GPU memory from its allocation to its free. Height is size, left to right is time; each column shows the fullest moment in it.",
-  peak: "What was live at one moment: where the bytes come from and what they are for.",
-  segments: "Where memory lay: what PyTorch holds from the driver, the blocks in it, and the holes between them. A hole serves only requests that fit into it.",
-  growth: "How memory went from step to step, and the requests that failed.",
-  whatif: "The same requests, run again through a model of PyTorch's allocator on another card or with other settings.",
-  ranks: "The recordings beside each other, and what differs between two of them.",
+  answer: "What happened, on which line, and what to change; then what the peak consists of.",
+  timeline: "Every block of GPU memory from its allocation to its free. The vertical axis is memory, the horizontal axis is time; each column shows the fullest moment in it.",
+  peak: "The blocks that were live at one moment: which lines allocated them, and what they are for.",
+  segments: "The address space: the segments that PyTorch has from the driver, their blocks, and the holes between these. A hole serves only requests that fit into it.",
+  growth: "How memory changed from step to step, and the requests that failed.",
+  whatif: "The recorded requests, replayed through a model of PyTorch's allocator on another card or with other settings.",
+  ranks: "The recordings side by side, and the differences between two of them.",
 };
 
 export const GLOSSARY = [
-  ["allocated", "bytes that the program's tensors occupy; what torch.cuda.memory_allocated() says"],
-  ["reserved", "bytes that PyTorch's allocator holds from the driver, allocated or not"],
-  ["block", "one allocation, from the moment it is asked for until it is given back"],
-  ["segment", "one piece of memory that the driver gave; blocks are cut out of it"],
+  ["allocated", "bytes that the program's tensors occupy; torch.cuda.memory_allocated() reports it"],
+  ["reserved", "bytes that PyTorch's allocator has from the driver, allocated or not"],
+  ["block", "one allocation, from its request until it is freed"],
+  ["segment", "memory that the driver gave in one piece; PyTorch cuts blocks out of it"],
   ["hole", "a free part of a segment; it serves only requests that fit into it"],
-  ["private pool", "memory kept apart, of a CUDA graph or a MemPool; what it holds serves nobody else"],
-  ["lost", "the recorder keeps the last events only; what its ring had no room for was overwritten"],
+  ["private pool", "separate memory of a CUDA graph or a MemPool; its free memory serves no other requests"],
+  ["lost", "events that the recorder overwrote: its ring stores only the last ones"],
   ["expandable segment", "a segment that grows and shrinks by mapping"],
-  ["limit", "the most that the device can have given: what explains every refusal in the recording"],
-  ["activations", "made by the forward pass and kept for the backward pass"],
-  ["temporaries", "made and given back within one phase"],
+  ["limit", "the most that the device can have given PyTorch; it explains every failed request in the recording"],
+  ["activations", "allocated by the forward pass and saved for the backward pass"],
+  ["temporaries", "allocated and freed within one phase"],
   ["workspaces", "scratch memory of cuBLAS and cuDNN"],
-  ["from before the recording", "was there already when the recorded history begins"],
+  ["from before the recording", "blocks that existed when the recorded history begins"],
 ];
 
 export const KEYS = [
@@ -115,7 +115,7 @@ export const KEYS = [
   ["+ −", "zoom in and out"],
   ["z", "zoom to the block or what is selected"],
   ["j k", "the block below, the block above"],
-  ["0", "everything"],
+  ["0", "show the whole recording"],
   ["p", "go to the peak"],
   ["o", "go to the next out-of-memory error"],
   ["[ ]", "the step before, the step after"],
@@ -125,6 +125,6 @@ export const KEYS = [
   ["x", "swap two recordings that are shown together"],
   ["Enter", "details of the block under the cursor"],
   ["/", "search"],
-  ["Esc", "let go"],
+  ["Esc", "deselect"],
   ["t", "light or dark"],
 ];

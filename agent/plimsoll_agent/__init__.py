@@ -1,32 +1,32 @@
-"""What plimsoll does inside the user's process: watch a training run and write down what it saw.
+"""The part of plimsoll that runs inside the user's process: it watches a training run and records it.
 
     torch_import  notices `import torch`; nothing else runs before that
-    bytecode      what Python compiles of installed packages, and of the agent, is kept from run to run
-    torch_builds  is this a torch that we know?
-    imports       which functions of the driver a torch asks for, and whether all have an answer
+    bytecode      stores the bytecode of installed packages and of the agent from run to run
+    torch_builds  whether plimsoll supports the installed torch
+    imports       which CUDA functions a torch calls, and whether the phantom has all of them
     agent         wires everything together once torch has been imported
-    settings      what this run is asked for: the variables of the environment, read once
-    patch         the one door by which something of PyTorch's is replaced
+    settings      the settings of this run: variables of the environment, read once
+    patch         the one place that replaces functions of PyTorch
     kinds         names of types, for annotations
-    outside       trackers and hubs are kept off
+    outside       turns experiment trackers and hubs off
     own_statements  what a script imports, and whether before anything else: read, not run
     nursery       a process that has imported torch, and forks one child for each run
 
-    run           sees a training run and writes it down; changes nothing that a step computes or takes
+    run           records a training run; changes nothing that a step computes or allocates
     watch         raises alarms when memory goes wrong in a long run
-    values        what the script would compute on a device, where nobody computes
-    ranks         one rank of a job, where the others are not there
-    trials        runs of a search take less time, and the same memory
-    remedies      what a plan changes in the training: the one part that means to
-    inputs        another input than the script's own: longer, larger, half
-    survive       does again what ran out of memory, with the same numbers
-    survey        what a plain run shows `plimsoll fit` before it tries a remedy
-    calibrate     what `plimsoll calibrate` asks real cards; nothing else uses it
+    values        numbers that a script reads from a device, on a phantom that computes none
+    ranks         one rank of a job, without the other ranks
+    trials        makes the runs of a search faster, with the same memory
+    remedies      the changes of a plan; only these change the training
+    inputs        other inputs than the script's own: longer, larger, half
+    survive       repeats calls that ran out of memory, with the same results
+    survey        facts of an unchanged run that `plimsoll fit` needs before it tries a remedy
+    calibrate     measurements of real cards for `plimsoll calibrate`; nothing else uses it
 
-Each of these knows only those above it: `values` uses `run`, and `survey` any of the others. One module has one concern.
+Each of these uses only those above it: `values` uses `run`, and `survey` any of the others. One module has one concern.
 
 Two rules hold everywhere. The agent allocates nothing on the device, synchronises nothing and
-keeps no tensor alive, so a run with it uses the same memory to the byte. And an error of ours
+holds no tensor alive, so a run with it uses the same memory to the byte. And an error of the agent
 becomes a note, never an exception in the user's program.
 """
 

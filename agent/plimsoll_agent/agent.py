@@ -1,6 +1,6 @@
 """Wires the agent together, once torch has been imported.
 
-Everything that reaches into PyTorch is in the `install` of the module that owns it, and goes through `patch`, the one door.
+Everything that reaches into PyTorch is in the `install` of the module that owns it, and goes through `patch`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Keeps the bytecode of installed packages, and of the agent, from run to run.
+"""Stores the bytecode of installed packages, and of the agent, from run to run.
 
-What Python compiles goes into the layer of the run and is thrown away with it. Where packages came without bytecode (uv
-installs them so), each run and each trial would compile all of torch anew. So it goes into a folder of ours, too, from which
-plimsoll takes what is new when the run is over, and is looked for there when the package has none. Python itself checks that it belongs to the source, by time and length; the
-name that it has here holds the time at which the source last became what it is, too, which no installer can set.
+Python writes bytecode into the layer of the run, which plimsoll throws away. Where packages came without bytecode (uv
+installs them so), each run and each trial would compile all of torch anew. So the agent also writes it into a folder of
+plimsoll, which takes new files from there after the run, and reads it from there when a package has none. Python itself checks by time and length that a
+file belongs to its source. The name of a file in this folder also has the change time (ctime) of the source, which no installer can set.
 
-Nothing else: what a script writes and imports stays its own.
+Only packages and the agent: the agent does not store bytecode of the script's own files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.s
 
 
 def watch(folder: str) -> None:
-    """From now on what is compiled is kept in `folder`, and found there. Called once, at start-up."""
+    """From now on bytecode is stored in `folder`, and read from there. Called once, at start-up."""
     loader = importlib.machinery.SourceFileLoader
     of_disk, put_on_disk = loader.get_data, loader._cache_bytecode  # type: ignore[attr-defined]
 
@@ -47,7 +47,7 @@ def watch(folder: str) -> None:
 
 
 def _place(folder: str, path: str) -> str | None:
-    """Where the bytecode at `path` is kept; None if it is not."""
+    """Where the bytecode at `path` is stored; None if it is not stored."""
     is_one = path.startswith(_OWN) or any(it in path for it in _INSTALLED)
     if not path.endswith(".pyc") or not is_one or not os.path.isabs(path):
         return None

@@ -1,7 +1,7 @@
-"""What a torch asks CUDA for that the phantom has no answer to: read from the headers of its libraries, without loading them.
+"""Finds the CUDA functions that a torch calls and the phantom lacks. Reads the headers of its libraries, without loading them.
 
-The names of what is answered are those of `entry_points.txt`, which the build of plimsoll lays beside this. Takes a tenth of a
-second, for a torch that nobody has tried.
+`entry_points.txt`, which the build of plimsoll puts beside this file, has the functions of the phantom. Takes a tenth of a
+second, for an untested torch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _answered() -> set[Any]:
 
 
 def _symbols(path: str, undefined: Any) -> Any:
-    """Names of ours that the library at `path` wants (or has, where `undefined` is false)."""
+    """Names of CUDA functions that the library at `path` wants (or has, where `undefined` is false)."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(data, undefined)

@@ -27,7 +27,7 @@ Named: TypeAlias = dict[str, Any]
 Function: TypeAlias = Callable[..., Any]
 """A function that is replaced, or the one that replaces it."""
 Parameters: TypeAlias = Named
-"""What a plan says of a remedy beside its id."""
+"""The parameters of a remedy in a plan."""
 Backward: TypeAlias = Callable[[Any, Any], Any]
 """A backward pass from tensors and their gradients."""
 Around: TypeAlias = Callable[[Any, Function, Arguments, Named], Any]
@@ -71,7 +71,7 @@ class Described(TypedDict):
 
 
 class Follower(Protocol):
-    """Is told of each call of a module on one thread."""
+    """Gets each call of a module on one thread."""
 
     def enter(self, module: Module, depth: int) -> None: ...
 
@@ -92,7 +92,7 @@ Counts: TypeAlias = dict[tuple[str, str, float, float], int]
 """How often there was an operation, by its kind, dtype, arithmetic and bytes."""
 
 Packed: TypeAlias = tuple[Any, Tensor, Any]
-"""A tensor that is away: its device, what is kept of it and its size; (None, tensor, None) of one that stays."""
+"""A tensor in host memory: its device, its host copy and its size; (None, tensor, None) of one that stays."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -5,8 +5,8 @@ is as fresh as a process of its own: it gets its arguments, environment and sess
 then runs the script from its first line; only the imports of installed packages are there already.
 The user's own modules are not imported before the fork, because they may look at the arguments.
 
-Whether a child is what a process of its own would be is said, too: it is where these imports are the first thing that the
-script does, so that nothing of its own could have come before one of them.
+The nursery also reports whether a child equals a process of its own: it does where these imports are the first statements of the
+script, so that no code of the script could have run before one of them.
 
 One JSON object a line comes in on standard input, a socket, and with it the mounts of the layer that the child is to write
 into; one goes out for each run that ended; see `serve`.
@@ -177,7 +177,7 @@ def _give_up_the_right_to_enter(libc: Any) -> None:
 
 
 def _given() -> list[tuple[int, str, int]]:
-    """Folders and files for reading that the nursery was given and passes on: they are of its own layer. What has no name is nobody's."""
+    """Folders and files for reading that the nursery was given and passes on: they are of its own layer. An unnamed one belongs to no layer."""
     res = []
     for fd in map(int, os.listdir("/proc/self/fd")):
         try:
@@ -250,7 +250,7 @@ def _live(program: Any, order: Any) -> None:
 
 
 def _tell_the_agent(error: BaseException) -> None:
-    """Which Python's own end of a program would have told it."""
+    """The exit code that Python's own end of a program would have had."""
     from plimsoll_agent import agent
 
     current = agent.current()

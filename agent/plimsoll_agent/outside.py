@@ -1,15 +1,14 @@
-"""What a script does outside this machine: experiment trackers and uploads, kept off while it runs on a phantom.
+"""Turns experiment trackers and uploads off while a script runs on a phantom.
 
-A run on a phantom is a question, not an experiment. It must not appear on somebody's dashboard, and its weights, which nobody
-trained, must not reach a hub. Each package is asked in its own way to stay off: by a mode that it has itself, so that what a
-script reads of it (`run.id`, `run.url`) is what the package gives in that mode. What reads from outside goes on: a script may
-download its model.
+A run on a phantom is not an experiment. It must not appear on a dashboard, and its weights, which are not trained, must not
+reach a hub. The agent uses each package's own offline or disabled mode, so that what a script reads from the package (`run.id`,
+`run.url`) is what the package returns in that mode. Reading from the network goes on: a script may download its model.
 
-    wandb, neptune   a mode of theirs that does nothing
+    wandb, neptune   their mode that does nothing
     comet_ml         experiments are disabled
     clearml, mlflow  offline, with files of their own that lie in the run's private layer
     aim              a remote repository becomes a local one
-    huggingface_hub  what would change something there answers and sends nothing
+    huggingface_hub  calls that would change something there return and send nothing
 
 `--offline` does more: it takes the network away.
 """
@@ -62,7 +61,7 @@ def watch() -> None:
 
 
 def report_to(note: Note) -> None:
-    """Who is told what was kept off: `note(code, text)`. What was kept off before is told now."""
+    """From now on `note(code, text)` gets each package that is turned off; it gets earlier ones now."""
     global _tell
     _tell = note
     for name in _kept_off:
@@ -77,7 +76,7 @@ def _off(name: str) -> Any:
 
 
 def _say(name: str) -> None:
-    _tell("kept-off", "%s was kept off: nothing was sent" % name)
+    _tell("kept-off", "plimsoll turned %s off: it sent nothing" % name)
 
 
 class _Finder:
@@ -118,11 +117,11 @@ class _Loader(importlib.machinery.SourceFileLoader):
             self._change(module)
         except Exception as error:
             # A version that we do not know: without it the script would write outside.
-            raise ImportError("plimsoll cannot keep %s off: %r" % (module.__name__, error)) from error
+            raise ImportError("plimsoll cannot turn %s off: %r" % (module.__name__, error)) from error
 
 
 def _with(function: Function, name: str, **settings: Any) -> Function:
-    """`function` with these arguments, whatever the caller says of them."""
+    """`function` with these arguments, in place of the caller's."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -205,13 +204,13 @@ def _with_local_address(function: Function) -> Function:
 
 
 def _mlflow_requests(module: Library) -> None:
-    """Whatever way leads to a server: it is asked, and told nothing."""
+    """All requests to a server: reading ones go through, all others are refused."""
     own = module.http_request
 
     def http_request(host_creds: Any, endpoint: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
         if method.upper() != "GET":
             _off("mlflow")
-            raise ConnectionError("plimsoll keeps mlflow off: %s %s was not sent" % (method, endpoint))
+            raise ConnectionError("plimsoll turned mlflow off: %s %s was not sent" % (method, endpoint))
         return own(host_creds, endpoint, method, *args, **kwargs)
 
     patch.put(module, "http_request", http_request)
@@ -235,7 +234,7 @@ def _is_remote(address: str | None) -> bool:
 
 
 def _local_mlflow() -> Any:
-    """What mlflow takes by itself where it is told nothing: its small form has no data base."""
+    """The address that mlflow uses by default: its small form has no database."""
     import importlib.metadata
 
     try:

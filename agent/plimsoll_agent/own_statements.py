@@ -1,4 +1,4 @@
-"""What a file of the user's imports, and whether it does so before anything else. Read, never run."""
+"""Finds the imports of a file of the user, and whether they come before all other statements. Reads the file, and never runs it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def of(path: str) -> Any:
 
 
 def _at_once(body: Any) -> Iterator[Any]:
-    """The statements that run when the file does, whatever happens."""
+    """The statements that always run when the file runs."""
     for it in body:
         if isinstance(it, ast.Try):
             yield from _at_once(it.body)

@@ -1,10 +1,10 @@
-"""The one door by which something of PyTorch's, or of another library, is replaced while a program runs.
+"""The one place that replaces functions of PyTorch, or of another library, while a program runs.
 
-What is put in the place of a function carries its name, its documentation and its signature, and says that it is ours. Each
-replacement is logged, so that a list can be asked for, and can be taken back where nobody has replaced it since.
+The replacement has the name, the documentation and the signature of the function, and a mark that it is plimsoll's. A log has every
+replacement; one can be undone if the function was not replaced again since.
 
-What is replaced, by which module and in which kind of run, stands in `tests/agent/replaced.txt`; a test holds the log against it. Who
-replaces something guards what it does beside calling the original: see `run.guard`.
+`tests/agent/replaced.txt` lists what is replaced, by which module and in which kind of run; a test compares the log with it. A
+replacement guards everything that it does beside calling the original: see `run.guard`.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Function
 
 _MARK = "__plimsoll__"
-"""On what replaces: the modules of ours that have replaced it, one after the other."""
+"""An attribute of a replacement: the modules of the agent that have replaced the function, in their order."""
 
 _MISSING: Any = object()
 _log: list[Replacement] = []
 
 
 class Replacement:
-    """`owner.name` is ours, until it is taken back."""
+    """`owner.name` is a replacement, until it is undone."""
 
     __slots__ = ("_before", "_instead", "by", "name", "owner")
 
     def __init__(self, owner: Any, name: str, instead: Any, by: str) -> None:
         self.owner, self.name, self.by = owner, name, by
-        # Of a class what stands in itself: what it inherits comes back when ours goes.
+        # Of a class only its own attributes: an inherited one shows again when the replacement goes.
         self._before = vars(owner).get(name, _MISSING) if isinstance(owner, type) else getattr(owner, name, _MISSING)
         self._instead = instead
 
     @property
     def is_there(self) -> bool:
-        """Whether it is still ours, and nobody has wrapped it since."""
+        """Whether the replacement is still in place, and not wrapped since."""
         return self._now() is self._instead
 
     def _now(self) -> Any:
         return vars(self.owner).get(self.name, _MISSING) if isinstance(self.owner, type) else getattr(self.owner, self.name, _MISSING)
 
     def undo(self) -> bool:
-        """What was there before comes back, if it is still ours that is there. Whether it did."""
+        """Restores the original, if the replacement is still in place. Returns whether it did."""
         if not self.is_there:
             return False
         if self._before is _MISSING:
@@ -56,7 +56,7 @@ class Replacement:
         return True
 
     def redo(self) -> bool:
-        """Ours again, if nobody has come between. Whether it is."""
+        """Puts the replacement back, if the original is in place. Returns whether it did."""
         if self._now() is not self._before:
             return False
         setattr(self.owner, self.name, self._instead)

@@ -1,4 +1,4 @@
-"""What this run of the agent is asked for: the variables of the environment, read here and nowhere else.
+"""The settings of this run: the variables of the environment, read here and nowhere else.
 
 `read` has what the agent is told when it starts, once. A nursery's child has another environment than its parent, and its agent reads it
 anew. What stands beside it is asked by few, some of them without an agent. `tests/agent/test_doors.py` has the files that read or write the
@@ -17,7 +17,7 @@ class Settings:
     """What is asked of this process."""
 
     is_real: bool
-    """Somebody's training on the machine's own devices, with ranks that are there."""
+    """A real training on the machine's own devices, with all its ranks."""
     stop: str
     """Where the run ends: "steady", "validation", "one-validation", "until-exit", or "steps:" and a number."""
     plan: str
@@ -41,9 +41,9 @@ class Settings:
     most_reserved: int
     """Bytes that the allocator may reserve on each device; 0 for no limit."""
     most_events: int
-    """Events of the allocator that are kept."""
+    """How many of the last events of the allocator are stored."""
     stacks: str
-    """In which steps stacks are taken: "all", "sampled", "none", or "asleep" until somebody asks."""
+    """In which steps stacks are taken: "all", "sampled", "none", or "asleep" until a recording is asked for."""
     watch: str
     """Whether the run is watched; "status" if only for `plimsoll top`."""
     label: str | None
@@ -80,7 +80,7 @@ def read() -> Settings:
 
 
 def session() -> str | None:
-    """The folder in which what is seen is left; None where nobody asked for an agent."""
+    """The folder for what the agent records; None where no agent is wanted."""
     return os.environ.get("PLIMSOLL_SESSION")
 
 
@@ -95,13 +95,13 @@ def has_plan() -> bool:
 
 
 def number(variable: str) -> int | None:
-    """What a launcher says of a rank (`RANK`, `WORLD_SIZE`); None if there is no number."""
+    """A number that a launcher sets (`RANK`, `WORLD_SIZE`); None if it is none."""
     text = os.environ.get(variable, "")
     return int(text) if text.isdigit() else None
 
 
 def running() -> str | None:
-    """Where the files of runs that are under way are to be, if somebody said so: `plimsoll watch`, a test."""
+    """Where the files of runs that are under way are to be, if `plimsoll watch` or a test sets it."""
     return os.environ.get("PLIMSOLL_RUNNING")
 
 

@@ -1,9 +1,9 @@
-"""Is this a torch that we know? Read from its files, before any of it runs.
+"""Decides from the files of a torch, before any of it runs, whether plimsoll supports it.
 
-A torch without CUDA, or one that asks CUDA for what the phantom does not answer, would not fail cleanly there: it
-would crash or silently train on the CPU. So the answer has to come before the import. `plimsoll doctor`
-asks here, too. What is known of a release is a file of its own in `releases/`, which `cargo xtask torch` writes; a
-release without one is looked at here.
+A torch without CUDA, or one that calls CUDA functions that the phantom lacks, would not fail cleanly there: it
+would crash or silently train on the CPU. So the answer has to come before the import. `plimsoll doctor` uses this
+module, too. `releases/` has one file for each tested release, which `cargo xtask torch` writes; for other releases this
+module reads the libraries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMED = 5
 
 
 def known(release: Any) -> Any:
-    """What `releases/` says of (2, 14); None for a release that nobody has looked at."""
+    """The file in `releases/` of (2, 14); None for an untested release."""
     try:
         with open(os.path.join(_RELEASES, "%d.%d.json" % release), encoding="utf-8") as file:
             return json.load(file)
@@ -71,7 +71,7 @@ class Build:
 
     @property
     def is_release(self) -> bool:
-        """Not a night's, a container's or somebody's own, such as 2.12.0.dev20260401 and 2.11.0a0+git1234567."""
+        """Not a nightly build, a container's build or an own build, such as 2.12.0.dev20260401 and 2.11.0a0+git1234567."""
         return re.match(r"\d+\.\d+\.\d+(\.post\d+)?(\+|$)", self.version or "") is not None
 
 
@@ -103,7 +103,7 @@ def _links_runtime(library: Any) -> bool | None:
 
 
 def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: bool | None = None) -> tuple[str, str] | None:
-    """Why we cannot work with that torch, as (reason, sentence); None if we can."""
+    """Why plimsoll cannot work with that torch, as (reason, sentence); None if it can."""
     platform = platform or sys.platform
     machine = machine or os.uname().machine
     version, cuda = build.version, build.cuda
@@ -114,7 +114,7 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
     if not (_has_glibc() if has_glibc is None else has_glibc):
         return "no-glibc", "this Python's C library is not glibc (musl, as on Alpine?); %s" % _EXPECTED
     if version is None:
-        return "version", "the installed PyTorch does not say its version; %s: %s" % (_EXPECTED, _INSTALL)
+        return "version", "the installed PyTorch reports no version; %s: %s" % (_EXPECTED, _INSTALL)
     if build.hip is not None:
         return (
             "rocm-build",
@@ -128,7 +128,7 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
         )
     found = "the installed PyTorch is %s (CUDA %s)" % (version, cuda)
     if build.release is None:
-        return "version", "%s, which is no version that can be read; %s: %s" % (found, _EXPECTED, _INSTALL)
+        return "version", "%s, a version that plimsoll cannot read; %s: %s" % (found, _EXPECTED, _INSTALL)
     if build.release < _OLDEST:
         return (
             "version",
@@ -143,7 +143,7 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
     if build.links_runtime is False:
         return (
             "static-runtime",
-            "%s and holds CUDA's runtime in itself, so the phantom cannot take its place; build it without "
+            "%s and contains CUDA's runtime, so the phantom cannot replace the runtime; build it without "
             "CAFFE2_STATIC_LINK_CUDA, or install a wheel: %s" % (found, _INSTALL),
         )
     missing = [] if _pythons(build) or build.libraries is None else imports.unanswered(build.libraries)
@@ -151,46 +151,46 @@ def objection(build: Any, platform: Any = None, machine: Any = None, has_glibc: 
         named = ", ".join(missing[:_NAMED]) + (", ..." if _NAMED < len(missing) else "")
         return (
             "entry-points",
-            "%s, which nobody has tried with plimsoll, and the phantom has no answer to %d of the functions that it asks "
-            "CUDA for: %s; a newer plimsoll may have, or install a release that is known: %s"
+            "%s, which is untested with plimsoll, and the phantom lacks %d of the CUDA functions that it calls: %s; "
+            "a newer plimsoll may have them; or install a tested release: %s"
             % (found, len(missing), named, _INSTALL),
         )
     return None
 
 
 def _pythons(build: Any) -> Any:
-    """The Pythons that this build was tried with; empty if nobody tried it."""
+    """The Pythons that this build was tried with; empty if it is untested."""
     about = build.is_release and known(build.release)
     return about["tried"].get(build.cuda, []) if about else []
 
 
 def standing(build: Any) -> Any:
-    """How far a torch to which there is no objection is known."""
+    """How well a torch without an objection is tested."""
     if not _pythons(build):
         return UNKNOWN
     return SUPPORTED if build.cuda in known(build.release)["compared"] else EXPERIMENTAL
 
 
 def remark(build: Any, has_lock: bool | None = None) -> Any:
-    """What users of that torch, to which there is no objection, have to know of its predictions; None for nothing."""
+    """What limits predictions for a torch without an objection; None if nothing does."""
     of = "PyTorch %s for CUDA %s" % (build.version.split("+")[0], build.cuda)
     its = standing(build)
     said = []
     if not build.is_release:
-        said.append("PyTorch %s is not a release, and nobody has tried it" % build.version)
+        said.append("PyTorch %s is not a release, and is untested" % build.version)
     elif its == UNKNOWN:
         others = known(build.release) is not None
-        said.append("nobody has tried %s with plimsoll%s" % (of, ", only other builds of it" if others else ""))
+        said.append("%s is untested with plimsoll%s" % (of, ", other builds of it are tested" if others else ""))
     if its == UNKNOWN:
-        said.append("the phantom answers all that it asks CUDA for, and no more is known of it")
+        said.append("the phantom has every CUDA function that it calls; whether its predictions are right is unknown")
     elif its == EXPERIMENTAL:
         said.append("predictions for %s have not been compared with a GPU" % of)
     if build.release < _NAMES_MODULES:
         said.append(
-            "it does not record which module asked for a block, so lines of code are named, and modules for parameters only"
+            "it does not record which module allocated a block, so reports name lines of code, and modules for parameters only"
         )
     if not (_has_lock() if has_lock is None else has_lock):
-        said.append("this Python runs without the global lock, and nobody has tried that")
+        said.append("this Python runs without the global interpreter lock, which is untested")
     return "; ".join(said) or None
 
 

@@ -15,17 +15,18 @@ from plimsoll._binary import PlimsollError
 
 
 def agent(events: int, *, asleep: bool) -> Any:
-    """That of this process. One that begins `asleep` records nothing until it is asked to."""
+    """The agent of this process. One that begins `asleep` records nothing until `record_all` is called."""
     running = sys.modules.get("plimsoll_agent.agent")
     if running is not None and running.current() is not None:
         return running.current()
     folder = _binary.run(["agent"]).stdout.strip()
     if not os.path.isdir(folder):
-        raise PlimsollError(f"{_binary.binary()} does not say where its agent is; it is not of version {_version()} as this package is")
+        raise PlimsollError(f"{_binary.binary()} has no agent of this package's version ({_version()}); install the package again: "
+            "pip install --force-reinstall plimsoll-gpu")
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
-        raise PlimsollError("there is no torch to record; install it") from error
+        raise PlimsollError("this Python has no torch to record; install it: pip install torch") from error
     sys.path.append(folder)
     try:
         module = importlib.import_module("plimsoll_agent.agent")

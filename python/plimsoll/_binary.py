@@ -53,7 +53,7 @@ def run(
     *,
     inherit: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the program. With `inherit` its output goes where ours goes."""
+    """Runs the program. With `inherit` its output goes where the output of this process goes."""
     pipe = None if inherit else subprocess.PIPE
     command = [binary(), *words]
     # A pytest worker or a notebook may have closed its standard input.
@@ -70,7 +70,7 @@ def run(
 
 
 def _environment() -> Mapping[str, str]:
-    """Ours, in which our own processes find this package where it is, installed or not."""
+    """The environment of this process, in which processes of plimsoll find this package, installed or not."""
     package = str(Path(__file__).resolve().parents[1])
     if package in site.getsitepackages() or package == site.getusersitepackages():
         # Naming that folder would put it before the standard library.
@@ -80,13 +80,13 @@ def _environment() -> Mapping[str, str]:
 
 
 def module(name: str) -> list[str]:
-    """What starts a module of this package, in this very Python. The working folder, which may be a stranger's, has no say in what it imports;
-    before 3.11 Python cannot be told so."""
+    """What starts a module of this package, in this very Python. It imports nothing from the working folder, which may hold
+    files of others; before 3.11 Python has no option for that."""
     return [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m", name]
 
 
 def said(stderr: str | None) -> str:
-    """What plimsoll itself said on standard error, without its name."""
+    """The lines that plimsoll itself wrote to standard error, without its name."""
     lines = (stderr or "").splitlines()
     own = [line[len("plimsoll: ") :] for line in lines if line.startswith("plimsoll: ")]
     return "\n".join(own)

@@ -1,8 +1,8 @@
-"""A call of a function, carried into a process of its own, and what came of it carried back.
+"""Calls a function in a process of its own, and returns its result.
 
-A function of a module is imported there by its name, one of the script that runs is found by running the script's file
-under another name than `__main__`, as multiprocessing does. A function that is in no file (a notebook's, an interactive
-session's, one inside another function) is carried by value if `cloudpickle` is installed, and refused if not.
+That process imports the function of a module by its name. For a function of the running script it runs the script's file under
+another name than `__main__`, as multiprocessing does. A function that cannot be imported (from a notebook, an interactive session
+or inside another function) is sent by value if `cloudpickle` is installed, and refused if not.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ INSIDE = "PLIMSOLL_CALL"
 
 
 class CannotReach(PlimsollError):
-    """The function, or one of its arguments, cannot be carried into a process of its own."""
+    """The function, or one of its arguments, cannot be sent to another process."""
 
 
 class FunctionFailed(PlimsollError):
-    """The function raised; the text ends with its traceback. `__cause__` is the exception, if it can be carried."""
+    """The function raised; the text ends with its traceback. `__cause__` is the exception, if it can be pickled."""
 
 
 class _Where(NamedTuple):
@@ -52,8 +52,8 @@ def write(path: Path, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     """Writes the call to `path`."""
     if os.environ.get(INSIDE):
         raise CannotReach(
-            "this is already the process of its own that plimsoll runs a function in, and it has come to call plimsoll "
-            'again; put the call under `if __name__ == "__main__":` in the script, so that importing it does not run it'
+            "plimsoll imported the script to run a function in this process, and the script called plimsoll again; put the call "
+            'under `if __name__ == "__main__":`, so that importing the script does not run it'
         )
     function = getattr(function, "__plimsoll_function__", function)
     where, by_value = _where(function), None
@@ -74,7 +74,7 @@ def write(path: Path, function: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 
 def _where(function: Callable[..., Any]) -> _Where | None:
-    """How another process finds the function; None if only its value can be carried."""
+    """How another process finds the function; None if only its value can be sent."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
         return None
@@ -100,16 +100,16 @@ def _by_value(function: Callable[..., Any]) -> bytes:
     cloudpickle = _cloudpickle()
     if cloudpickle is None:
         raise CannotReach(
-            f"{_shown(function)} is in no file that another process could import (a notebook, an interactive session, or "
-            "inside another function); put it at the top level of a .py file and import it from there (in a notebook: "
-            "%%writefile train.py), or install cloudpickle, which can carry it as it is"
+            f"another process cannot import {_shown(function)}: it is in a notebook, an interactive session or another function; "
+            "put it at the top level of a .py file and import it from there (in a notebook: %%writefile train.py), or install "
+            "cloudpickle, which sends the function itself"
         )
     try:
-        carried: bytes = cloudpickle.dumps(function)
-        return carried
+        data: bytes = cloudpickle.dumps(function)
+        return data
     except Exception as error:
         raise CannotReach(
-            f"{_shown(function)} cannot be carried into a process of its own ({error}); put it at the top level of a .py "
+            f"{_shown(function)} cannot be sent to another process ({error}); put it at the top level of a .py "
             "file and import it from there"
         ) from error
 
@@ -126,7 +126,7 @@ def _shown(function: Callable[..., Any]) -> str:
 
 
 def run(path: str, result: str | None) -> None:
-    """In the process of its own: makes the call, and writes what came of it to `result`."""
+    """In the new process: makes the call, and writes its result or its error to `result`."""
     call = _Call(*pickle.loads(Path(path).read_bytes()))
     os.environ[INSIDE] = "1"
     sys.argv = call.argv
@@ -206,9 +206,9 @@ def _answer(path: str, value: Any = None, error: BaseException | None = None) ->
     text = None
     if error is not None:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    for carried in (value, error), (None, None):
+    for sent in (value, error), (None, None):
         try:
-            data = pickle.dumps((*carried, text, carried == (None, None) and value is not None))
+            data = pickle.dumps((*sent, text, sent == (None, None) and value is not None))
             break
         except Exception:
             continue
@@ -225,11 +225,11 @@ def answer(path: Path) -> Any:
     if text is not None:
         raise FunctionFailed(f"the function failed in its own process:\n\n{text}") from error
     if lost:
-        raise PlimsollError("the function ended well, but what it returned cannot be pickled; return plain values")
+        raise PlimsollError("the function ended without an error, but its result cannot be pickled; return plain values")
     return value
 
 
 if __name__ == "__main__":
-    from plimsoll._calls import run as _run  # Not `__main__`'s: a pickle of ours names the module.
+    from plimsoll._calls import run as _run  # Not `__main__`'s: the pickle names the module.
 
     _run(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

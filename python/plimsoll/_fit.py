@@ -1,4 +1,4 @@
-"""`fit`: a function that trains on the card that is there, made to fit."""
+"""`fit`: runs a training function on the machine's own GPU, with a plan that makes it fit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Fitted(Generic[Returned]):
             sys.stdout.flush()
             ran = _binary.run([*words, "--", *command(here / "call", result)], inherit=True)
             if not result.exists():
-                raise PlimsollError(f"plimsoll run ended with {ran.returncode}; what it said is above")
+                raise PlimsollError(f"plimsoll run ended with exit code {ran.returncode}; its error is above")
             value: Returned = _calls.answer(result)
             return value
 
@@ -75,7 +75,7 @@ class Fitted(Generic[Returned]):
         return plan if plan is not None and plan.is_file() else None
 
     def _search(self, here: Path) -> Path | None:
-        """The plan for the card that was named; None if it fits as it is."""
+        """The plan for the card that was named; None if the function fits without changes."""
         plan = Path(self._plan) if self._plan is not None else here / "plan.toml"
         words = ["fit", "--gpu", str(self._gpu), "--plan", str(plan), *self._choices()]
         if self._memory is not None:
@@ -84,11 +84,11 @@ class Fitted(Generic[Returned]):
         ran = _binary.run([*words, "--json", str(answer), "--", *command(here / "call", None)])
         outcome = json.loads(answer.read_text(encoding="utf-8"))["outcome"] if answer.exists() and answer.stat().st_size else None
         if outcome == "depends":
-            print(ran.stdout, file=sys.stderr)  # The real run computes what nobody did.
+            print(ran.stdout, file=sys.stderr)  # The real run computes what the phantom cannot.
         elif ran.returncode != 0:
             # The answer is on standard output; an error is on the other, after the progress.
             words = ran.stdout.strip().splitlines() or _binary.said(ran.stderr).splitlines()[-1:]
-            raise PlimsollError("\n".join(words) or f"plimsoll fit ended with {ran.returncode}")
+            raise PlimsollError("\n".join(words) or f"plimsoll fit ended with exit code {ran.returncode}")
         return plan if plan.is_file() else None
 
     def _choices(self) -> Sequence[str]:
@@ -134,13 +134,13 @@ def fit(function: Callable[..., Returned] | None = None, **options: Any) -> Any:
     Args:
         gpu: the card to plan for; without it, what is free on the machine's own device right now.
         memory: the card's memory, instead of what it has.
-        plan: the file for the plan; if it is there already, it is used and nothing is searched.
+        plan: the file for the plan; if it exists, plimsoll uses it and searches nothing.
         keep_numerics: no remedy that changes the numbers by more than rounding.
         allow: only these remedies.
         forbid: not these remedies.
-        record: keeps the recording of the real run.
+        record: saves the recording of the real run in this file.
         no_gpu: runs on a machine without a GPU.
-        writes: where the function's writes go while a plan is searched, as `--writes` says it: "layer" (also if not given) or "through". The
+        writes: where the function's writes go while a plan is searched, as with `--writes`: "layer" (also if not given) or "through". The
             real run writes into your files.
     """
     if function is not None:

@@ -1,7 +1,7 @@
-"""What a notebook or an interactive session still holds of GPU memory though nobody asked it to, and letting go of it.
+"""Names the GPU memory that a notebook or an interactive session holds without a variable of the user, and frees it.
 
-A failed cell's traceback keeps the variables of every function that was running: in `sys.last_value`, in IPython's own copy of it, in the
-result of the last cell. `Out` and `_` keep what cells showed. What a variable of the user's holds, too, is the user's and stays.
+The traceback of a failed cell refers to the variables of each function that was running. `sys.last_value`, IPython and the result of the
+last cell store that traceback; `Out` and `_` store the outputs of cells. Memory that a variable of the user refers to stays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plimsoll._sizes import Size
 # Objects that are looked at, at most: a large program has millions.
 _MOST = 300_000
 _MOST_NAMED = 12
-# Less than this that nobody has is the workspace of a library.
+# Less than this without a variable is the workspace of a library.
 _LITTLE = 64 << 20
 
 # A storage on a device: where it is, and how large.
@@ -33,7 +33,7 @@ class Holder:
     """One thing that holds GPU memory."""
 
     name: str
-    """As one would write it: `Out[5]`, `hidden in forward, train.py:12`, `model`."""
+    """As in a program: `Out[5]`, `hidden in forward, train.py:12`, `model`."""
     size: Size
 
 
@@ -42,19 +42,19 @@ class Held:
     """Who holds GPU memory in this session."""
 
     errors: tuple[Holder, ...] = ()
-    """Variables of functions that a traceback keeps."""
+    """Variables of functions in a traceback."""
     outputs: tuple[Holder, ...] = ()
-    """What cells showed."""
+    """Outputs of cells."""
     yours: tuple[Holder, ...] = ()
     """Variables of yours, largest first. They stay."""
     error: str | None = None
-    """The error that is kept, as in `OutOfMemoryError`."""
+    """The type of the stored error: `OutOfMemoryError`."""
     unnamed: Size = Size(0)
-    """What is allocated and no variable reaches: what backward keeps for some of these, workspaces of libraries."""
+    """What is allocated and no variable reaches: tensors saved for backward, workspaces of libraries."""
 
     @property
     def releasable(self) -> Size:
-        """What `release` would free at least: what backward keeps for these tensors comes on top."""
+        """What `release` would free at least; tensors saved for backward come on top."""
         return Size(sum(it.size for it in (*self.errors, *self.outputs)))
 
     def __str__(self) -> str:
@@ -64,17 +64,17 @@ class Held:
             lines.append(f"the traceback of the last error ({printable(self.error or '')}) holds {_total(self.errors)}:")
             lines += _shown(self.errors)
         if self.outputs:
-            lines.append(f"what cells showed is kept: {_total(self.outputs)}:")
+            lines.append(f"outputs of cells hold {_total(self.outputs)}:")
             lines += _shown(self.outputs)
         if lines:
-            lines.append("plimsoll.release() lets go of these")
+            lines.append("plimsoll.release() frees these")
         else:
             lines.append("no traceback and no output of a cell holds GPU memory")
         if self.yours:
-            lines.append(f"you hold {_total(self.yours)}, which stays:")
+            lines.append(f"your variables hold {_total(self.yours)}, which stays:")
             lines += _shown(self.yours)
         if _LITTLE < self.unnamed:
-            lines.append(f"{self.unnamed} more are allocated that no variable has: what backward keeps for these, and workspaces of libraries")
+            lines.append(f"{self.unnamed} more are allocated without a variable: tensors saved for the backward pass, and workspaces of libraries")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -82,7 +82,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Released:
-    """What `release` let go of, and what that gave."""
+    """What `release` freed."""
 
     held: Held
     """Who held what before."""
@@ -99,7 +99,7 @@ class Released:
         names = f": {', '.join(let_go[:_MOST_NAMED])}{', ...' if _MOST_NAMED < len(let_go) else ''}" if let_go else ""
         lines = [f"freed {self.freed} and gave {self.returned} back to the device{names}"]
         if self.held.yours and self.allocated:
-            lines.append(f"{self.allocated} are still allocated; you hold {_total(self.held.yours)}:")
+            lines.append(f"{self.allocated} are still allocated; your variables hold {_total(self.held.yours)}:")
             lines += _shown(self.held.yours)
         return "\n".join(lines)
 
@@ -107,7 +107,7 @@ class Released:
 
 
 def held() -> Held:
-    """Who holds GPU memory in this notebook or session: the last error's traceback, what cells showed, and you."""
+    """Who holds GPU memory in this notebook or session: the last error's traceback, outputs of cells, and your variables."""
     torch = _torch()
     if torch is None:
         return Held()
@@ -115,7 +115,7 @@ def held() -> Held:
 
 
 def release() -> Released:
-    """Lets go of what the last error's traceback and the outputs of cells hold on the GPU, and of nothing that a variable of yours holds.
+    """Frees the GPU memory that the last error's traceback and the outputs of cells hold; memory that your variables hold stays.
 
     `%debug` and `Out[n]` of these no longer work afterwards. Unused memory goes back to the device.
     """
@@ -315,7 +315,7 @@ class _Session:
                         storage = it.untyped_storage()
                         res[(it.get_device(), storage.data_ptr())] = storage.nbytes()
                     except (RuntimeError, NotImplementedError):
-                        pass  # One without a storage: a subclass of somebody's.
+                        pass  # One without a storage: a subclass of a library.
                 if it.is_leaf and it.grad is not None:
                     waiting.append(it.grad)
             else:

@@ -1,4 +1,4 @@
-"""`predict`: a function run on a GPU that is not there."""
+"""`predict`: runs a function on a phantom GPU."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def predict(
     writes: str | None = None,
     **kwargs: Any,
 ) -> Prediction:
-    """Runs `function(*args, **kwargs)` in a process of its own, on a phantom GPU, and says what memory it takes.
+    """Runs `function(*args, **kwargs)` in a process of its own, on a phantom GPU, and returns what memory it needs.
 
-    The function is a whole training, or enough of it: it is ended once memory is steady from step to step, unless
-    `until_exit`. Nothing of this process is used: build models and data inside the function.
+    The function is a whole training, or enough of it: plimsoll ends it once memory is steady from step to step, unless
+    `until_exit`. The new process has no object of this one: build models and data inside the function.
 
     Args:
         function: at the top level of a module or of the script; others need cloudpickle.
-        gpu: a card of `plimsoll cards`, or a file that describes one; without it this machine's GPU, or else the largest card is
-            imitated, and `carried_by` says which cards carry the run.
+        gpu: a card of `plimsoll cards`, or a file that describes one; without it plimsoll imitates this machine's GPU, or else the
+            largest card, and `carried_by` lists the cards that the run fits.
         memory: the card's memory, instead of what it has, as in "20GiB".
         max: the answer's `fits` is False above this size on the device, as in "22GiB".
         steps: ends the run after so many optimizer steps.
         until_exit: runs the whole function.
-        writes: where the function's writes go, as `--writes` says it: "layer" (also if not given: a private one that is thrown away),
-            "keep=DIR" (the same, and it is copied there), or "through" (into your files).
-        record: keeps the recording in this file, for `plimsoll explain` and `plimsoll view`.
+        writes: where the function's writes go, as with `--writes`: "layer" (also if not given: a private layer that is thrown away),
+            "keep=DIR" (the same, and the layer is copied to DIR), or "through" (into your files).
+        record: saves the recording in this file, for `plimsoll explain` and `plimsoll view`.
 
     Raises:
         CannotReach: the function cannot be carried into another process.
@@ -54,8 +54,8 @@ def predict(
     with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
         here = Path(folder)
         _calls.write(here / "call", function, args, kwargs)
-        report_path, kept = here / "report.json", Path(record) if record is not None else here / "run.zip"
-        # What the function writes is thrown away, but for what it answers.
+        report_path, recording = here / "report.json", Path(record) if record is not None else here / "run.zip"
+        # What the function writes is thrown away, except its result.
         answers = here / "answers"
         answers.mkdir()
         words = ["--through", str(answers)]
@@ -65,26 +65,32 @@ def predict(
         if until_exit:
             words.append("--until-exit")
         result = answers / "result"
-        return predicted(words, command(here / "call", result), report_path, kept, result)
+
+        def raise_its_error() -> None:
+            if result.exists():
+                _calls.answer(result)
+
+        return predicted(words, command(here / "call", result), report_path, recording, raise_its_error)
 
 
-def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, kept: Path, result: Path | None = None) -> Prediction:
-    """What `plimsoll predict` says of a command. `report_path` and `kept` are where it writes its report and the recording; `result` is where
-    a function leaves what it raised."""
-    ran = _binary.run(["predict", "--quiet", "--json", str(report_path), "--record", str(kept), *options, "--", *words])
+def predicted(
+    options: Sequence[str], words: Sequence[str], report_path: Path, recording: Path, raise_its_error: Callable[[], None]
+) -> Prediction:
+    """What `plimsoll predict` answers for a command. It writes its report to `report_path` and the recording to `recording`; where it has no
+    answer, `raise_its_error` may know why."""
+    ran = _binary.run(["predict", "--quiet", "--json", str(report_path), "--record", str(recording), *options, "--", *words])
     output = ran.stdout + ran.stderr
     report: dict[str, Any] = {}
     if report_path.exists() and report_path.stat().st_size:
         report = json.loads(report_path.read_text(encoding="utf-8"))
     if ran.returncode not in _FITS_OR_NOT and report.get("verdict") != "depends":
-        if result is not None and result.exists():
-            _calls.answer(result)  # Raises what the function raised.
-        raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with {ran.returncode}:\n{output[-2000:]}")
-    return prediction(report, _findings(kept), output)
+        raise_its_error()
+        raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with exit code {ran.returncode}:\n{output[-2000:]}")
+    return prediction(report, _findings(recording), output)
 
 
 def command(call: Path, result: Path | None) -> list[str]:
-    """What plimsoll is told to run: the call, in this very Python."""
+    """The command that makes the call, in this very Python."""
     words = [*_binary.module("plimsoll._calls"), str(call)]
     return words if result is None else [*words, str(result)]
 

@@ -1,4 +1,4 @@
-"""`record`: what this very process does with its GPU memory, as a file that `plimsoll explain` and `view` read."""
+"""`record`: records the GPU memory of this process, for `plimsoll explain` and `plimsoll view`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Recorder:
         self._began = 0.0
 
     def start(self) -> Recorder:
-        """Puts the recorder on. What was allocated before is in the recording without its history."""
+        """Starts the recorder. Blocks that were allocated before are in the recording without their history."""
         if not self.path.parent.is_dir():
             raise PlimsollError(f"cannot write {self.path}: there is no folder {self.path.parent}")
         self._agent = agent(self._events, asleep=False)
@@ -71,7 +71,7 @@ class Recorder:
             "signal": None,
             "seconds": round(time.time() - self._began, 6),
         }
-        # A name that nobody else has.
+        # A unique name.
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
             with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
@@ -111,6 +111,6 @@ def record(path: str | os.PathLike[str], *, events: int = 200_000) -> Recorder:
 
     Args:
         path: the file; it appears when the block ends.
-        events: how many of the last allocations and frees are kept.
+        events: how many of the last allocations and frees the recording has.
     """
     return Recorder(path, events=events)

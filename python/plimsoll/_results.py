@@ -1,4 +1,4 @@
-"""What a prediction says, as typed values. The field names are those of `plimsoll predict --json`."""
+"""A prediction as typed values. The field names are those of `plimsoll predict --json`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from plimsoll._sizes import Size
 
 @dataclass(frozen=True)
 class Line:
-    """A line of code, and what it holds at the peak."""
+    """A line of code, and the memory that it allocated and that is live at the peak."""
 
     file: str
     line: int
     function: str
     size: Size
     category: str
+    """What the memory is for, as in the JSON: `optimizer_state`."""
 
     def __str__(self) -> str:
         """A row of a table."""
-        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {self.category}"
+        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {_in_words(self.category)}"
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,29 @@ class Growth:
     """Memory that grows with the steps."""
 
     per_step: Size
-    """What each step leaves behind."""
+    """By how much each step makes it larger."""
     runs_out_at_step: int
     """The step in which the card runs out, from 1."""
     file: str | None
-    """Where that is made."""
+    """The line that allocates it."""
     line: int | None
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is worth knowing of the run's memory; `plimsoll explain --code CODE` has its manual page."""
+    """Something wasteful in the run's memory; `plimsoll explain --code CODE` shows its manual page."""
 
     code: str
     """A stable word, such as `leak/graph-retained`."""
     title: str
     text: str
     size: Size | None
-    """What it would give back, where that is known."""
+    """How much memory the remedy would save, if known."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the function takes on the card."""
+    """What the function needs on the card."""
 
     fits: bool
     """Whether it ran on the card without running out of memory, and under `max` if that was given."""
@@ -77,31 +78,31 @@ class Prediction:
     total: Size
     """The card's memory."""
     peak: Size
-    """The most that the process takes of the device: what nvidia-smi shows, CUDA context included."""
+    """What the process needs: the largest GPU memory that nvidia-smi shows of it, CUDA context included."""
     peak_allocated: Size
     """`torch.cuda.max_memory_allocated()`."""
     peak_reserved: Size
     """`torch.cuda.max_memory_reserved()`."""
     safe: Size | None
-    """What to give the job so that it runs: the peak and an allowance for what a phantom cannot know. None if it grows."""
+    """The size to request so that a real run is safe: the peak, and an allowance for what is unknown on a phantom. None if it grows."""
     steps: int
     """Training steps that were seen; of a function without an optimizer, backward or forward passes."""
     steady: bool
     """Whether memory was the same in the last two steps."""
     categories: Mapping[str, Size]
-    """The peak by what it is for, the sizes sum to `peak`; or where memory ran out, that moment."""
+    """What the memory at the peak is for; the sizes sum to `peak`. If memory ran out, that moment."""
     lines: tuple[Line, ...]
-    """The lines of code that hold most at the peak."""
+    """The lines of code whose memory is largest at the peak."""
     out_of_memory: OutOfMemory | None
     """Where memory ran out, if it did."""
     growth: Growth | None
-    """How memory grows with the steps, if it does; then it fits no card for long."""
+    """How memory grows with the steps, if it does: then every card runs out in the end."""
     findings: tuple[Finding, ...]
     """What `plimsoll explain` finds in the recording."""
     carried_by: tuple[str, ...]
-    """Cards of the catalogue that carry it."""
+    """Cards of the catalogue that it fits."""
     notes: tuple[str, ...]
-    """What one has to know to trust the rest."""
+    """What limits this answer."""
     output: str = field(repr=False)
     """What the function wrote to standard output and standard error."""
     report: Mapping[str, Any] = field(repr=False)
@@ -109,9 +110,9 @@ class Prediction:
 
     @property
     def headroom(self) -> Size | None:
-        """What is left of the card whatever boolean masks find; None if it does not fit."""
-        left = self.report["headroom_bytes"]
-        return None if left is None else Size(left)
+        """What the card has to spare, also if boolean masks find everything; None if it does not fit."""
+        headroom = self.report["headroom_bytes"]
+        return None if headroom is None else Size(headroom)
 
     def __str__(self) -> str:
         """One sentence."""
@@ -119,7 +120,7 @@ class Prediction:
             grows = self.growth
             where = f" at {printable(grows.file)}:{grows.line}" if grows.file else ""
             when = f"runs out near step {grows.runs_out_at_step:,} of {self.gpu_name} ({self.total})"
-            return f"grows {grows.per_step} a step{where}: {when}"
+            return f"grows by {grows.per_step} a step{where}: {when}"
         if self.out_of_memory is not None:
             at = self.out_of_memory
             where = f" at {printable(at.file)}:{at.line}" if at.file else ""
@@ -127,10 +128,10 @@ class Prediction:
         if self.report.get("verdict") == "depends":
             found = self.report.get("everything_found")
             most = Size(found["device_bytes"]) if found else "more than it has"
-            return f"may not fit {self.gpu_name} ({self.total}): takes {self.peak} if boolean masks find nothing, {most} if they find everything"
-        if not self.fits:
-            return f"is over the limit on {self.gpu_name} ({self.total}): takes {self.peak}"
-        return f"fits {self.gpu_name} ({self.total}): takes {self.peak}, give it {self.safe} to be safe"
+            return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks find nothing, {most} if they find everything"
+        verb = "fits" if self.fits else "is over the limit on"
+        safe = "" if self.safe is None else f", request {self.safe} to be safe"
+        return f"{verb} {self.gpu_name} ({self.total}): needs {self.peak}{safe}"
 
 
 def prediction(report: dict[str, Any], findings: list[Finding], output: str) -> Prediction:
@@ -156,6 +157,11 @@ def prediction(report: dict[str, Any], findings: list[Finding], output: str) -> 
         output=output,
         report=report,
     )
+
+
+def _in_words(category: str) -> str:
+    """The name of a category as reports show it."""
+    return {"kept": "retained"}.get(category, category.replace("_", " "))
 
 
 def _line(it: dict[str, Any]) -> Line:

@@ -1,7 +1,7 @@
 """Which statements of earlier cells a cell needs, to run elsewhere.
 
-What binds a name that is needed is needed, with the names that it needs. So is what changes such a thing in place (`model.cuda()`,
-`data.append(x)`), but for what trains: a loop that calls `backward` or `step` is somebody else's.
+A statement that binds a needed name is needed, with the names that it uses. So is a statement that changes a needed object in place
+(`model.cuda()`, `data.append(x)`), except one that trains: a loop that calls `backward` or `step` is another training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`watch`: alarms when the memory of this very process goes wrong, while it trains."""
+"""`watch`: reports memory problems of this process while it trains."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class Alarm:
     text: str
     step: int
     file: str | None
-    """Where that is made which stays, if memory grows and the line was seen."""
+    """The file of the line that allocates what stays, if memory grows and plimsoll saw the line."""
     line: int | None
     per_step: Size | None
-    """What each step leaves behind."""
+    """By how much each step makes memory larger."""
     runs_out_at_step: int | None
     report: Mapping[str, Any]
     """All of it, as `--alarms` writes it."""
 
     def __str__(self) -> str:
-        """Its sentence."""
+        """The sentence of the alarm."""
         return printable(self.text)
 
 
@@ -68,7 +68,7 @@ class Watch:
         quiet: bool = False,
         place: Callable[[str], str] | None = None,
     ) -> None:
-        """Use `watch`, which starts one. `place` says how the name of a file is shown: a notebook's cells have no file."""
+        """Use `watch`, which starts one. `place` maps the name of a file to the one to show: a notebook's cells have no file."""
         self.alarms: list[Alarm] = []
         self._place = place
         self._label, self._expected = label, _bytes_of(expected)
@@ -83,31 +83,31 @@ class Watch:
         self._quiet = quiet
         self._agent: Any = None
         self._watcher: Any = None
-        self._teller: subprocess.Popen[bytes] | None = None
+        self._reporter: subprocess.Popen[bytes] | None = None
         self._steps = 0
         self._is_anothers = False
 
     def start(self) -> Watch:
-        """Begins. On the phantom, where nothing is real, it does nothing."""
+        """Begins to watch. On the phantom, where memory is not real, it does nothing."""
         if self._agent is not None:
             return self
         self._agent = agent(_EVENTS, asleep=True)
-        is_told = self._is_anothers = self._agent.watching.is_on
+        is_reported = self._is_anothers = self._agent.watching.is_on
         self._watcher = self._agent.watching.begin(self._label, self._expected)
         if self._watcher is None:
             return self
         self._watcher.hearers.append(self._heard)
-        # Under `plimsoll run --watch` that tells what there is to tell; files and addresses of our own are told beside it.
-        if not is_told or self._words:
+        # Under `plimsoll run --watch` that run reports alarms; files and addresses that this call names get them too.
+        if not is_reported or self._words:
             words = [_binary.binary(), "watch", *self._words, "--session", self._agent.session]
-            # What an earlier watch of this process has told is not told again.
+            # Alarms that an earlier watch of this process has reported are not reported again.
             words += ["--since", str(time.time()), "--", str(os.getpid())]
             environment = {**os.environ, "PLIMSOLL_LABEL": self._label or Path(sys.argv[0] or "python").name}
-            # It ends when we close its input, or end.
-            self._teller = subprocess.Popen(
+            # It ends when this process closes its input, or ends.
+            self._reporter = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True
             )
-        self._quiet = self._quiet or is_told
+        self._quiet = self._quiet or is_reported
         atexit.register(self.stop)
         return self
 
@@ -119,24 +119,24 @@ class Watch:
             self._agent.watching.step_by_hand(self._steps)
 
     def stop(self) -> list[Alarm]:
-        """Ends, once the last alarms were told; all of them."""
+        """Ends the watch once the last alarms are reported; returns all alarms."""
         found, self._agent, watcher, self._watcher = self._agent, None, self._watcher, None
         atexit.unregister(self.stop)
         if watcher is None:
             return self.alarms
-        teller, self._teller = self._teller, None
-        if teller is not None:
-            if teller.stdin is not None:
+        reporter, self._reporter = self._reporter, None
+        if reporter is not None:
+            if reporter.stdin is not None:
                 # A worker that was forked meanwhile has this pipe, too: that we close it would not be seen.
                 with contextlib.suppress(OSError):
-                    teller.stdin.write(b"\n")
-                    teller.stdin.flush()
+                    reporter.stdin.write(b"\n")
+                    reporter.stdin.flush()
                 with contextlib.suppress(OSError):
-                    teller.stdin.close()
+                    reporter.stdin.close()
             try:
-                teller.wait(_AT_THE_END)
+                reporter.wait(_AT_THE_END)
             except subprocess.TimeoutExpired:
-                teller.kill()
+                reporter.kill()
         watcher.read_told()
         watcher.hearers.remove(self._heard)
         if not self._is_anothers:
@@ -186,7 +186,7 @@ def watch(
     webhook: str | None = None,
     quiet: bool = False,
 ) -> Watch:
-    """Watches the memory of this process from now on, and says once what goes wrong.
+    """Watches the memory of this process from now on, and reports each problem once.
 
         plimsoll.watch()
         for batch in loader:
@@ -195,8 +195,8 @@ def watch(
     Steps are those of the optimizers; training is not changed. It is also a context manager, and ends with `stop`.
 
     Args:
-        label: what alarms and `plimsoll watch` call the run; else the script's name.
-        expected: what PyTorch is to reserve at most: a plan, a prediction (or the file of either), a size.
+        label: the name of the run in alarms and in `plimsoll watch`; else the script's name.
+        expected: the most that PyTorch should reserve: a plan, a prediction (or the file of either), a size.
         alarms: a file that gets each alarm as a line of JSON.
         on_alarm: a function of this process, called at the end of a step; or a command of the shell, run beside it.
         webhook: an address to which each alarm is sent.
@@ -228,4 +228,4 @@ def _bytes_of(expected: Expected | None) -> int | None:
     try:
         return int(json.loads(text)["peak_reserved_bytes"])
     except (ValueError, KeyError, TypeError):
-        raise PlimsollError(f"{path} says nothing of what is reserved; expected a plan or the JSON of `plimsoll predict`") from None
+        raise PlimsollError(f"{path} has no reserved size; expected a plan or the JSON of `plimsoll predict`") from None

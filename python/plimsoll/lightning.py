@@ -37,7 +37,7 @@ class Callback(_base()):  # type: ignore[misc]
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = "plimsoll-run.zip", *, events: int = 200_000) -> None:
-        """`path`: where the recording goes; None for no recording. `events`: how many are kept."""
+        """`path`: where the recording goes; None for no recording. `events`: how many of the last ones it has."""
         super().__init__()
         self._path, self._events = path, events
         self._recorder: Recorder | None = None

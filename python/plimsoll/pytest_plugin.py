@@ -48,8 +48,8 @@ class Budget:
         if self.size < answer.safe:
             most = "".join(f"\n  {line}" for line in answer.lines[:5])
             pytest.fail(
-                f"the budget is {self.size}; {answer.safe} are needed on {answer.gpu_name} to be safe, of which "
-                f"{answer.peak} were taken. Most of it at the peak:{most}",
+                f"the budget is {self.size}; on {answer.gpu_name} this needs {answer.peak}, request {answer.safe} to be safe. "
+                f"The largest lines at the peak:{most}",
                 pytrace=False,
             )
         return answer
@@ -77,7 +77,7 @@ class Budget:
 def _torch() -> Any:
     torch: Any = sys.modules.get("torch") or pytest.importorskip("torch")
     if not torch.cuda.is_available():
-        pytest.skip("there is no GPU to measure on; gpu_memory_budget(...).predict(function) needs none")
+        pytest.skip("this machine has no GPU to measure on; gpu_memory_budget(...).predict(function) needs none")
     return torch
 
 

@@ -49,9 +49,9 @@ def test_nothing_is_sent_and_what_reads_goes_on(tmp_path):
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.stdout == textwrap.dedent(
         """\
-        kept-off wandb was kept off: nothing was sent
+        kept-off plimsoll turned wandb off: it sent nothing
         True wandb mine disabled
-        kept-off huggingface_hub was kept off: nothing was sent
+        kept-off plimsoll turned huggingface_hub off: it sent nothing
         https://hub/me/model
         https://hub/me/model/commit/0000000000000000000000000000000000000000
         https://hub/me/model/commit/0000000000000000000000000000000000000000
@@ -96,9 +96,9 @@ def test_mlflow_keeps_its_runs_here_whatever_address_it_is_given(tmp_path):
     assert ran.stdout.splitlines() == [
         "client file:///here None",
         "tracking /here",
-        "kept-off mlflow was kept off: nothing was sent",
+        "kept-off plimsoll turned mlflow off: it sent nothing",
         "tracking mlruns",
         f"client {runs} sqlite:///here",
         "GET /artifacts",
-        "plimsoll keeps mlflow off: POST /runs/create was not sent",
+        "plimsoll turned mlflow off: POST /runs/create was not sent",
     ], ran

@@ -111,7 +111,7 @@ except RuntimeError as error:
 def test_a_refusal_is_a_line_of_the_recording(run):
     plan = json.dumps({"version": 1, "remedies": [{"id": "optimizer-offload"}]})
     ran = run(REFUSED, env={"PLIMSOLL_PLAN": plan})
-    why = "L-BFGS, whose state is one whole"
+    why = "L-BFGS, whose state cannot be split"
     assert ran.process.one("refused") == {"kind": "refused", "id": "optimizer-offload", "why": why}
     assert "plimsoll: the remedy optimizer-offload does not suit %s" % why in ran.stderr
     assert not run(REFUSED).process.all("refused")

@@ -134,4 +134,4 @@ def test_a_mapping_of_its_own_kind_and_positions_that_end(run):
     r = run(TRANSFORMER, stop="until-exit", env={"PLIMSOLL_BATCH_LENGTH": "64"})
     assert r.stdout == "(2, 64)\n(2, 64)\n", r.stderr
     too_long = run(TRANSFORMER, env={"PLIMSOLL_BATCH_LENGTH": "65"})
-    assert "--worst-seq 65 is more than the 64 positions that GPT2LMHeadModel has" in too_long.stderr
+    assert "--worst-seq 65 is more than the 64 positions of GPT2LMHeadModel" in too_long.stderr

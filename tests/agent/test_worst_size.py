@@ -102,7 +102,7 @@ def test_where_no_image_comes_it_is_said(run):
     text = LOADER.format(item="(torch.arange(9), torch.rand(4))", collate="None", workers=0)
     r = run(text, env={"PLIMSOLL_IMAGE_SIZE": "512x512"})
     assert r.returncode != 0
-    assert "--worst-size 512x512 found no image: what the DataLoader gives (2x9, 2x4) has no height and width" in r.stderr
+    assert "--worst-size 512x512 found no image: the tensors of the DataLoader (2x9, 2x4) have no height and width" in r.stderr
     without_training = text.replace("    net(", "    0 and net(").replace("    optimizer.step()", "    net.weight.sum().item()")
     r = run(without_training, stop="until-exit", env={"PLIMSOLL_IMAGE_SIZE": "512x512"})
     assert r.returncode == 0 and r.process.one("worst")["how"] == "nothing" and "worst-size" in r.process.notes
@@ -110,4 +110,4 @@ def test_where_no_image_comes_it_is_said(run):
 
 def test_a_size_beyond_the_host_is_refused(run):
     r = run(LOADER.format(item="torch.rand(3, h, 48)", collate="lambda rows: rows", workers=0), env={"PLIMSOLL_IMAGE_SIZE": "65000x65000"})
-    assert r.returncode != 0 and "--worst-size 65000x65000 makes a batch of 94.4 GiB on the host" in r.stderr
+    assert r.returncode != 0 and "--worst-size 65000x65000 makes a batch of 94.4 GiB in host memory" in r.stderr

@@ -70,7 +70,7 @@ def program(numbers, call):
 @pytest.mark.parametrize("name", BY_NUMBER)
 def test_what_names_samples_of_the_whole_batch_is_refused(trainer, name):
     answer = trainer.run(program(*BY_NUMBER[name]), PARTS)
-    assert isinstance(answer, str) and "the remedy micro-batches does not suit Net: it takes samples by their number in the whole batch" in answer, answer
+    assert isinstance(answer, str) and "the remedy micro-batches does not suit Net: it picks samples by their index in the whole batch" in answer, answer
 
 
 @pytest.mark.parametrize("name", BY_SAMPLE)

@@ -655,7 +655,7 @@ result = [torch.tensor(seen, dtype=torch.float64)]
 
 
 def test_samples_are_compared_without_tf32(trainer):
-    """On a GPU a deep network of convolutions gives two samples something else together than apart, but for TF32."""
+    """With TF32 on a GPU, a deep network of convolutions gives two samples other results together than one by one."""
     seen = trainer.run(ASKS_FOR_PRECISION, remedy("micro-batches"))[0].tolist()
     assert seen == [1] + [0, 0, 0] + [1] * 6, "what it writes, three trials, each of the three parts as the script wants it"
 

@@ -174,4 +174,4 @@ def test_what_is_drawn_is_drawn_again(trainer):
 def test_the_gradient_of_a_gradient_is_refused(trainer):
     program = PROGRAM.replace("loss.backward()", "loss.backward(create_graph=True)")
     answer = trainer.run(program, remedy("micro-batches"), arguments={"loss": "model"})
-    assert isinstance(answer, str) and "it wants the gradient of a gradient" in answer, answer
+    assert isinstance(answer, str) and "it computes the gradient of a gradient" in answer, answer

@@ -195,7 +195,7 @@ for _ in range(3):
 result = []
 """
     for answer in spread(trainer, program, id):
-        assert "its processes have different batches" in answer
+        assert "its ranks have different batches" in answer
 
 
 @pytest.mark.parametrize("id", SPREAD)

@@ -27,7 +27,7 @@ class HfApi:
 api = HfApi()
 create_repo = api.create_repo
 """
-NOTES = ["wandb was kept off: nothing was sent", "huggingface_hub was kept off: nothing was sent"]
+NOTES = ["plimsoll turned wandb off: it sent nothing", "plimsoll turned huggingface_hub off: it sent nothing"]
 
 
 def packages(plimsoll):

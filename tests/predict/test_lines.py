@@ -45,7 +45,7 @@ def test_a_line_reads_what_it_read_when_it_was_known(plimsoll):
     assert ran.code == 0, ran
     assert "[22, 32, 22]" in ran.stdout, "a convolution of nine takes eight from 30, 40 and 30"
     (said,) = texts(ran, "read-as-before")
-    assert said.startswith("3 times train.py:7 read a number that nobody computed") and "--assume train.py:7=NUMBER" in said
+    assert said.startswith("3 times train.py:7 read a number that was not computed") and "--assume train.py:7=NUMBER" in said
 
 
 LIBRARY = """

@@ -1,4 +1,4 @@
-"""A notebook from top to bottom: cells that are predicted and watched, and what a failed one still holds, named and let go."""
+"""A notebook from top to bottom: cells that are predicted, made to fit and watched; who holds memory after a failed one, and freeing it."""
 
 import pytest
 from harness import COLD, binary
@@ -11,7 +11,6 @@ SETUP = """
 import torch
 from torch import nn
 %load_ext plimsoll
-import plimsoll
 width = 256
 """
 
@@ -39,15 +38,18 @@ def notebook(program, monkeypatch):
         made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(it.strip("\n")) for it in cells])
         nbclient.NotebookClient(made, timeout=240, allow_errors=True, resources={"metadata": {"path": str(program.folder)}}).execute()
         texts, errors = [], []
+        tracebacks.clear()
         for cell in made.cells:
             outputs = cell.outputs
             printed = [it["text"] for it in outputs if it["output_type"] == "stream"]
             shown = [it["data"]["text/plain"] for it in outputs if it["output_type"] == "execute_result"]
             texts.append("".join([*printed, *shown]))
+            tracebacks.append("\n".join(next((it["traceback"] for it in outputs if it["output_type"] == "error"), [])))
             errors.append(next((it["ename"] + ": " + it["evalue"] for it in outputs if it["output_type"] == "error"), None))
         return texts, errors
 
     assert binary()
+    tracebacks = notebook.tracebacks = []
     return notebook
 
 
@@ -61,16 +63,58 @@ def test_a_cell_is_predicted_with_what_it_needs(notebook):
         "'model' in dir(), answer.fits, answer.gpu_name",
         "%%predict --gpu t4 --memory 600MiB\ntrain(build(width), 400_000)",
         "%%predict --card t4\n1",
-        "%%predict --gpu t4\nraise ValueError('no')",
     )
-    assert errors[2].startswith("NameError") and [it is None for it in errors] == [True] * 2 + [False] + [True] * 4 + [False] * 2, errors
+    assert errors[2].startswith("NameError") and [it is None for it in errors] == [True] * 2 + [False] + [True] * 4 + [False], errors
     predicted = texts[4].splitlines()
     assert predicted[0].startswith("fits Tesla T4") and predicted[-1] == "with what it needs of In[1], In[2]", texts
     # Lines are those of the cells.
     assert any(" In[2]:" in it for it in predicted[1:-1]), predicted
+    # Names of categories are words.
+    assert "optimizer state" in texts[4] and "optimizer_state" not in texts[4], texts[4]
     assert texts[5] == "(False, True, 'Tesla T4')"
-    assert "does not fit" in texts[6], texts[6]
-    assert "unrecognized arguments: --card" in errors[7] and errors[8].startswith("PlimsollError"), errors
+    # The next step can be copied.
+    does_not_fit = texts[6].splitlines()
+    assert "does not fit" in does_not_fit[0] and does_not_fit[-2].endswith(":  %%fit --gpu t4 --memory 600MiB"), does_not_fit
+    assert "unrecognized arguments: --card" in errors[7], errors
+
+
+def test_a_cell_that_fails_shows_its_own_error(notebook):
+    texts, errors = notebook(
+        SETUP,
+        MODEL,
+        "%%predict --gpu t4\nbuild(widht)",
+        "%%predict --gpu t4\ntrain(build(width), 8)\nraise ValueError('no data')",
+        "%%predict --gpu t4\nx = 1",
+        "%%predict --gpu t4\nx = torch.zeros(width)",
+        "%%predict --gpu t4\nprint(plimsoll.held())\ntrain(build(width), 8)",
+    )
+    assert errors[2] == "CellFailed: NameError: name 'widht' is not defined (In[3], line 2)", errors
+    # IPython's own text, with the traceback of the cell and no frame of plimsoll's.
+    shown = notebook.tracebacks[2]
+    assert shown.startswith("Traceback") and 'File "In[3]", line 2' in shown and "plimsoll" not in shown, shown
+    assert errors[4] == (
+        "PlimsollError: this cell ended without importing torch, so it uses no GPU memory; put the magic on the cell that trains"
+    ), errors
+    assert errors[5].startswith("PlimsollError: this cell, with what it needs of In[1], ended without using the GPU"), errors
+    assert errors[3] == "CellFailed: ValueError: no data (In[4], line 3)", errors
+    assert errors[6] is None, errors
+
+
+def test_a_cell_is_made_to_fit(notebook):
+    texts, errors = notebook(
+        SETUP,
+        MODEL,
+        "%%fit --gpu t4 --memory 600MiB --plan plan.toml\ntrain(build(width), 60_000)",
+        "%%fit --gpu t4\ntrain(build(width), 8)",
+        "%%fit --gpu t4\nbuild(widht)",
+    )
+    assert [it is None for it in errors] == [True] * 4 + [False], errors
+    proposed = texts[2].splitlines()
+    assert proposed[0].startswith("does not fit Tesla T4 (600.0 MiB) without changes: needs "), proposed
+    assert proposed[1] == "fits with one of these plans:" and "micro-batches" in proposed[2], proposed
+    assert proposed[-2:] == ["to train with the first plan:  plimsoll.fit(plan='plan.toml')(FUNCTION)(ARGUMENTS)", "with what it needs of In[1], In[2]"]
+    assert texts[3].startswith("fits Tesla T4 ") and "without changes: needs" in texts[3], texts[3]
+    assert "name 'widht' is not defined" in errors[4], errors
 
 
 def test_a_cell_is_watched(notebook):
@@ -151,7 +195,7 @@ def test_a_graph_without_a_name_goes_with_its_error(notebook):
         "released = plimsoll.release()\nprint(released.freed > 400 << 20, released.allocated < 100 << 20)\nstep(64)",
     )
     assert errors[2].startswith("OutOfMemoryError") and errors.count(None) == 4, errors
-    assert texts[3].startswith("True ['model']\n") and "more are allocated that no variable has: what backward keeps for these" in texts[3], texts
+    assert texts[3].startswith("True ['model']\n") and "more are allocated without a variable: tensors saved for the backward pass" in texts[3], texts
     assert texts[4] == "True True\n", texts
 
 

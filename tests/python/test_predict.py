@@ -41,7 +41,7 @@ def test_a_function_of_the_script_takes_what_the_script_takes(program, plimsoll)
     assert answer["fits"] and answer["allocated"] == report["peak_allocated_bytes"]
     assert answer["peak"] == answer["sum"] == report["peak_device_bytes"] <= answer["safe"]
     assert answer["headroom"] == 2**30 - answer["peak"]
-    assert answer["steps"] >= 3 and answer["text"].startswith("fits Tesla T4 (1.00 GiB): takes")
+    assert answer["steps"] >= 3 and answer["text"].startswith("fits Tesla T4 (1.00 GiB): needs")
     assert "peak/composition" in answer["findings"]
 
 
@@ -68,7 +68,7 @@ if __name__ == "__main__":
 def test_what_depends_on_masks_is_an_answer_and_no_error(program):
     ran = program.run(MASKED)
     assert ran.returncode == 0, ran
-    assert ran.stdout.startswith("False None may not fit Tesla T4 (1.00 GiB): takes "), ran
+    assert ran.stdout.startswith("False None may not fit Tesla T4 (1.00 GiB): needs "), ran
     assert ran.stdout.rstrip().endswith("if boolean masks find nothing, more than it has if they find everything"), ran
 
 

@@ -44,7 +44,7 @@ def test_three_million_events_are_looked_at(page, large):
             settled(page)
         assert page.evaluate("() => window.plimsoll.page.view.data.lives") < 10_000
 
-        for view, words in [("peak", "allocated in"), ("segments", "held in"), ("answer", "The peak:"), ("growth", "Step by step"), ("whatif", "It would have run"), ("ranks", "One recording")]:
+        for view, words in [("peak", "allocated in"), ("segments", "reserved in"), ("answer", "The peak:"), ("growth", "Step by step"), ("whatif", "The recorded requests fit"), ("ranks", "One recording")]:
             page.evaluate("(view) => window.plimsoll.set({ view })", view)
             page.wait_for_function("(words) => document.querySelector('main').textContent.includes(words)", arg=words, timeout=240_000)
         page.evaluate("() => window.plimsoll.set({ view: 'timeline', from: null, to: null })")

@@ -23,7 +23,7 @@ def test_it_follows_a_run_from_its_first_step_to_its_end(page, plimsoll):
     viewer = Viewer(options=("--live",), environment=plimsoll.environment())
     try:
         page.goto(viewer.url)
-        page.wait_for_function("() => document.querySelector('.live')?.textContent.includes('No run is going on')")
+        page.wait_for_function("() => document.querySelector('.live')?.textContent.includes('No run is in progress')")
         plimsoll.script(LOOP)
         run = plimsoll.start("predict", "--steps", "400", "--", "train.py")
         try:
@@ -38,12 +38,12 @@ def test_it_follows_a_run_from_its_first_step_to_its_end(page, plimsoll):
             assert "optimizer state" in said
             assert "train.py" in said
             page.select_option("select[aria-label=Card]", "h100-80g")
-            page.wait_for_function("() => /below the line of h100-80g/.test(document.querySelector('.live').textContent)")
+            page.wait_for_function("() => /below the limit of h100-80g/.test(document.querySelector('.live').textContent)")
             assert page.locator(".live .chart .curve").count() == 2
         finally:
             run.send_signal(2)
             run.communicate(timeout=60)
-        page.wait_for_function("() => /The run is over/.test(document.querySelector('.live').textContent)")
+        page.wait_for_function("() => /The run has ended/.test(document.querySelector('.live').textContent)")
         page.goto("about:blank")
     finally:
         assert viewer.end() == 0

@@ -48,7 +48,7 @@ def test_a_slider_goes_through_the_map_and_the_events_are_listed(page, viewer):
 def test_flame_graphs_of_a_stretch_bottom_up_and_with_layers_folded(page, viewer):
     open_at(page, viewer, f"view=peak&r={TRAIN}&from=100&to=500")
     at_peak = cells(page)
-    page.locator(".flamebox label", has_text="asked for").click()
+    page.locator(".flamebox label", has_text="allocated").click()
     page.wait_for_function("(old) => document.querySelector('.flame .cell').getAttribute('aria-label') !== old", arg=at_peak[0])
     made = page.evaluate(f"async () => (await fetch('api/stretch?r={TRAIN}&from=100&to=500&weigh=made')).json()")["stacks"]
     written = page.evaluate("async (bytes) => (await import('./words.js')).size(bytes)", made[0][2])
@@ -120,8 +120,8 @@ def test_what_was_refused_has_its_words_above_the_segments(page, viewer):
         CanvasRenderingContext2D.prototype.fillText = function (text, x, y) { window.written.push([text, y]); return fillText.call(this, text, x, y); };"""
     )
     open_at(page, viewer, "view=segments&r=1")
-    page.wait_for_function("() => window.written.some(([text]) => /were asked for/.test(text))")
-    text, y = next(it for it in page.evaluate("() => window.written") if "were asked for" in it[0])
+    page.wait_for_function("() => window.written.some(([text]) => /requested/.test(text))")
+    text, y = next(it for it in page.evaluate("() => window.written") if "requested" in it[0])
     rows = page.evaluate("() => window.plimsoll.page.view.pieces.map((it) => it.row)")
     height = page.evaluate("() => document.querySelector('.map').getBoundingClientRect().height") / (max(rows) + 1)
     assert y < min(rows) * height, "the first row of segments covers it"

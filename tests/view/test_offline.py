@@ -133,10 +133,10 @@ def test_what_ifs_were_made_beforehand(page, plimsoll, tmp_path):
     plimsoll.run("view", SNAPSHOTS / "oom-gpt2-b32-cap12.pickle", "--html", out)
     page.goto(out.as_uri() + "#view=whatif")
     settled(page)
-    assert "It would have run" in page.inner_text(".result")
+    assert "The recorded requests fit" in page.inner_text(".result")
     for setting in ("default", "expandable_segments:True", "max_split_size_mb:128"):
         page.select_option(".form select >> nth=1", setting)
-        page.wait_for_function("() => /It would have run/.test(document.querySelector('.result').textContent)")
+        page.wait_for_function("() => /The recorded requests fit/.test(document.querySelector('.result').textContent)")
     page.select_option(".form select >> nth=1", "")
     cards = page.evaluate("() => window.plimsoll.page.cards.map((it) => [it.id, it.total - it.context])")
     small = next(it for it, total in cards if total < 8 << 30)

@@ -164,7 +164,7 @@ def test_two_moments_are_compared(page, viewer):
 
 def test_what_if_draws_over_what_was(page, viewer):
     open_at(page, viewer, "view=whatif&r=0")
-    assert "It would have run" in page.inner_text(".result")
+    assert "The recorded requests fit" in page.inner_text(".result")
     page.select_option(".form select >> nth=0", "own")
     page.fill(".form input >> nth=0", "1MiB")
     page.keyboard.press("Enter")
@@ -172,7 +172,7 @@ def test_what_if_draws_over_what_was(page, viewer):
     assert "run out of memory" in page.inner_text(".result")
     page.fill(".form input >> nth=0", "a lot")
     page.keyboard.press("Enter")
-    page.wait_for_function("() => document.querySelector('.result').textContent.includes('no size')")
+    page.wait_for_function("() => document.querySelector('.result').textContent.includes('not a size')")
     assert page.locator(".chart").count() == 0
 
 
@@ -297,7 +297,7 @@ def test_a_state_without_history_and_a_recording_without_memory(page, plimsoll, 
     with viewing(state_only) as viewer:
         for view in VIEWS:
             open_at(page, viewer, f"view={view}")
-            assert "and nothing before that" in page.inner_text("main")
+            assert "only the blocks that were live at its end" in page.inner_text("main")
     empty = tmp_path / "empty.pickle"
     empty.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
     plimsoll.run("view", empty, "--no-open").assert_sentence("nothing to look at")
@@ -313,7 +313,7 @@ def test_several_devices_are_several_scenes(page, tmp_path):
         open_at(page, viewer, "view=ranks")
         assert page.locator("#scene option").count() == 2
         assert "device 1" in page.inner_text("main")
-        assert "Nothing holds more or less" in page.inner_text("main")
+        assert "No differences" in page.inner_text("main")
 
 
 def own_words(page):
@@ -420,9 +420,9 @@ def test_what_the_ring_lost_is_shown_as_lost(page, viewer, tmp_path):
 def test_without_stacks_it_says_so_and_shows_the_rest(page, tmp_path):
     with viewing(edited(tmp_path / "bare.pickle", "seed-mlp-adam-b64", lose_stacks)) as viewer:
         said = go_through_views(page, viewer)
-        assert "No call stacks were recorded" in said["timeline"]
+        assert "The recording has no call stacks" in said["timeline"]
         open_at(page, viewer, "view=timeline&pin=3")
-        page.wait_for_function("() => document.querySelector('#side').textContent.includes('kept no stacks')")
+        page.wait_for_function("() => document.querySelector('#side').textContent.includes('The recording has no stacks')")
 
 
 def test_stacks_of_cpp_are_read_and_the_users_line_is_found(page, viewer, tmp_path):
@@ -455,7 +455,7 @@ def test_two_moments_differ_by_line_by_purpose_and_by_module(page, viewer):
     open_at(page, viewer, f"view=peak&r={len(FILES)}&at=300&compare=40")
     total = page.inner_text(".difference h2").split(": ")[1]
     seen = set()
-    for label in ["by line", "by what it is for", "by module"]:
+    for label in ["by line", "by category", "by module"]:
         page.locator(".difference label", has_text=label).click()
         heading = page.inner_text(".difference th >> nth=0")
         seen.add(heading)
@@ -463,7 +463,7 @@ def test_two_moments_differ_by_line_by_purpose_and_by_module(page, viewer):
         assert exact
         written = page.evaluate("async (bytes) => { const { signed } = await import('./differs.js'); return signed(bytes); }", sum(exact))
         assert written == total, label
-    assert seen == {"line", "what it is for", "module"}
+    assert seen == {"line", "category", "module"}
 
 
 def test_the_address_keeps_what_was_asked_of_what_if(page, viewer):
@@ -471,7 +471,7 @@ def test_the_address_keeps_what_was_asked_of_what_if(page, viewer):
     assert "run out of memory" in page.inner_text(".result")
     assert page.input_value(".form input >> nth=2") == "max_split_size_mb:64"
     page.select_option(".form select >> nth=0", "h100-80g")
-    page.wait_for_function("() => document.querySelector('.result').textContent.includes('It would have run:')")
+    page.wait_for_function("() => document.querySelector('.result').textContent.includes('The recorded requests fit:')")
     page.wait_for_function("() => location.hash.includes('card=h100-80g')")
     link = page.url
     open_at(page, viewer, "view=whatif&r=0")
@@ -578,7 +578,7 @@ def test_findings_lead_to_the_timeline(page, viewer):
     open_at(page, viewer, "view=answer&r=0")
     if page.locator("details:not([open]) > summary").count():
         page.locator("details > summary").first.click()
-    page.get_by_role("button", name=re.compile("Show the(se)? ")).first.click()
+    page.get_by_role("button", name=re.compile("Show (these|this|the blocks) ")).first.click()
     page.wait_for_selector("#found .hits button")
 
 
@@ -593,7 +593,7 @@ def test_no_markup_gets_in_by_a_search_or_a_tip(page, tmp_path):
         page.fill("#words", "<script>")
         page.keyboard.press("Enter")
         page.wait_for_function("() => document.querySelector('#found').textContent.includes('<script>')")
-        # A tebibyte was asked for, and twenty mebibytes are held: it is cut and said.
+        # A tebibyte was requested, and twenty mebibytes are reserved: the picture cuts the request and says so.
         open_at(page, viewer, "view=segments")
         box = page.locator(".map").bounding_box()
         assert box["height"] < 2000

@@ -112,14 +112,14 @@ def test_a_second_recording_that_is_cut_says_so(page, tmp_path):
         page.goto(f"{viewer.url}#view=timeline&with=1")
         settled(page)
         page.wait_for_selector(".damage")
-        assert page.inner_text(".damage").startswith("Not the whole of cut.pickle. This file is cut off or damaged")
-        page.get_by_label("Another recording with this one").select_option("")
+        assert page.inner_text(".damage").startswith("Incomplete: cut.pickle. This file is cut off or damaged")
+        page.get_by_label("Show another recording with this one").select_option("")
         page.wait_for_selector(".damage", state="detached")
         page.goto("about:blank")
         page.goto(f"{viewer.url}#view=ranks")
         settled(page)
         page.wait_for_selector(".ranks .lead")
-        assert page.inner_text(".ranks .damage").startswith("Not the whole of cut.pickle. This file is cut off or damaged")
+        assert page.inner_text(".ranks .damage").startswith("Incomplete: cut.pickle. This file is cut off or damaged")
         page.goto("about:blank")
 
 
@@ -152,7 +152,7 @@ def test_who_holds_the_peak(page, viewer):
 def test_which_leak(page, leak):
     stranger = Clicks(page, leak.url)
     assert "LEAK" in page.inner_text(".headline h2") or "GROWS" in page.inner_text(".headline h2")
-    stranger.click(re.compile("Show these"))
+    stranger.click(re.compile("Show th(ese|is)"))
     page.wait_for_selector("#found .sum")
     found = page.evaluate("async () => (await fetch('api/analysis')).json()")
     index = next(i for i, it in enumerate(found["explanations"][0]["findings"]) if it["weight"] == "problem")
@@ -161,7 +161,7 @@ def test_which_leak(page, leak):
     # Exactly these keep their colours, in the timeline and in the map.
     lit = "() => { const { view } = window.plimsoll.page; return [...new Set([...view.data.lives_of])].length; }"
     assert n < page.evaluate(lit)
-    stranger.click("Where they lie")
+    stranger.click("Show their addresses")
     assert page.inner_text("#found h2").startswith(f"{n:,} block")
 
 
@@ -174,7 +174,7 @@ def test_why_it_is_fragmented(page, viewer):
 
 def test_the_first_step_against_a_later_one(page, viewer):
     stranger = Clicks(page, viewer.url, len(FILES))
-    stranger.click(re.compile("First step against the last"))
+    stranger.click(re.compile("Compare the first step with the last"))
     page.wait_for_selector(".difference h2")
     steps = page.evaluate(f"async () => (await fetch('api/marks?r={len(FILES)}')).json()")["steps"]
     assert f"{steps[0]['peak']:,}" in page.inner_text(".difference h2")
@@ -183,8 +183,8 @@ def test_the_first_step_against_a_later_one(page, viewer):
 
 def test_what_would_change_it(page, viewer):
     stranger = Clicks(page, viewer.url, 1)
-    stranger.click(re.compile("What would change it"))
-    assert "It would have run" in page.inner_text(".result")
+    stranger.click(re.compile("What if: another card"))
+    assert "The recorded requests fit" in page.inner_text(".result")
 
 
 def test_a_sum_is_of_what_lived_at_once(page, viewer):
@@ -340,7 +340,7 @@ def test_a_damaged_file_is_said_on_every_view_and_nothing_is_guessed(page, plims
                 page.goto(f"{start}#view={view}")
                 settled(page)
                 said = page.inner_text("main")
-                assert "Not the whole recording" in said, view
+                assert "Incomplete recording" in said, view
                 assert "cut off or damaged" in said, view
                 for guess in ("ring was full", "was overwritten", "has a final state and no history", "_record_memory_history()"):
                     assert guess not in said, (view, guess)
@@ -361,7 +361,7 @@ def test_lines_of_two_recordings_are_the_same_where_their_paths_differ(page, tmp
         page.goto(f"{viewer.url}#view=ranks")
         settled(page)
         page.wait_for_selector(".ranks .lead")
-        assert "Nothing holds more or less" in page.inner_text("main")
+        assert "No differences" in page.inner_text("main")
 
 
 def test_numbers_are_rounded_as_in_the_terminal(page, viewer, plimsoll):

@@ -121,7 +121,7 @@ def test_lines_have_the_colours_that_they_have_above(page, tmp_path):
         own, theirs = page.evaluate("async () => { const { colorOf } = await import('./palette.js'); const { page } = window.plimsoll; return [page.scenes[0].groups.line.map(colorOf), page.view.other.own]; }")
         assert theirs == own
         assert "As much allocated" in page.inner_text(".differs .lead")
-        assert "Nothing holds more or less" in page.inner_text(".differs")
+        assert "No differences" in page.inner_text(".differs")
         page.goto("about:blank")
 
 
@@ -133,7 +133,7 @@ def test_curve_only_and_back(page, pair):
     assert max(bytes for _, bytes in page.evaluate("() => window.plimsoll.page.view.other.curve")) == page.evaluate("() => window.plimsoll.page.scenes[3].peak_allocated")
     page.locator(".pairing label", has_text="blocks below").click()
     page.wait_for_selector(".plotbox.lower")
-    page.select_option("select[aria-label='Another recording with this one']", "")
+    page.select_option("select[aria-label='Show another recording with this one']", "")
     page.wait_for_selector(".plotbox.lower", state="detached")
     assert page.locator(".differs").count() == 0
 
@@ -195,7 +195,7 @@ def test_on_a_phone_both_recordings_numbers_are_seen_without_moving_the_table(pa
     page.wait_for_selector(".differs .stacks td")
     assert page.evaluate("() => document.querySelector('.differs .scroll').scrollWidth") <= 390
     cells = page.evaluate("() => [...document.querySelectorAll('.differs tbody tr:first-child td')].map((it) => [it.dataset.heading, it.getBoundingClientRect().left, it.getBoundingClientRect().right, it.getBoundingClientRect().top])")
-    assert [it[0] for it in cells] == ["line", "what it is for", "above", "below", "difference"]
+    assert [it[0] for it in cells] == ["line", "category", "above", "below", "difference"]
     assert all(0 <= left and right <= 390 for _, left, right, _ in cells)
     tops = [it[3] for it in cells]
     assert tops == sorted(set(tops)), "each on a line of its own"

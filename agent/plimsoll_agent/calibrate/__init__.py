@@ -1,5 +1,5 @@
-"""What `plimsoll calibrate` asks real cards.
+"""What `plimsoll calibrate` measures on real cards.
 
-    card   what a card is to PyTorch, and what its libraries want
-    ranks  what NCCL takes on several cards, and how fast they reach each other
+    card   the properties of a card in PyTorch, and the workspaces of libraries
+    ranks  the memory of NCCL on several cards, and the bandwidth between them
 """

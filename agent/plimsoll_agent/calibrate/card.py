@@ -1,10 +1,10 @@
-"""What a card is to PyTorch, as `plimsoll calibrate` asks it: its properties, what a process takes on it beside the allocator,
-and what scratch memory its libraries want for operations that tell one choice of algorithm from another.
+"""Measures a card for `plimsoll calibrate`: its properties, the memory of a process outside of PyTorch's allocator, and the
+workspaces of libraries for operations whose algorithm depends on the card.
 
     python -m plimsoll_agent.calibrate.card OUT.json [context]
 
-With `context` everything, on a real card; without, only the operations, which is what a phantom is asked, too. Each question has a
-process of its own, forked before CUDA is touched. Nothing of the user's is read. `ranks.py` asks several cards at once.
+With `context` it measures everything, on a real card; without it only the operations, which also run on a phantom. Each measurement
+has a process of its own, forked before CUDA starts. It reads no file of the user. `ranks.py` asks several cards at once.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _driver() -> Any:
 
 
 def properties(torch: Torch) -> Any:
-    """What the driver says of the card."""
+    """What the driver reports about the card."""
     it = torch.cuda.get_device_properties(0)
     torch.cuda.init()
     value = ctypes.c_int()

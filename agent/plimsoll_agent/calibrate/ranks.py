@@ -1,9 +1,9 @@
-"""What NCCL takes on a card, and how fast cards reach each other, as `plimsoll calibrate` asks a machine with several.
+"""Measures for `plimsoll calibrate`, on a machine with several cards, the memory of NCCL and the bandwidth between cards.
 
     python -m plimsoll_agent.calibrate.ranks OUT.json
 
 One process for each of the first cards, up to eight, that do the same in step; what each holds beside PyTorch's allocator is looked at after every
-step. Then one process that is a job of its own. Nothing of the user's is read.
+step. Then one process that is a job of its own. It reads no file of the user.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _job(world: int) -> list[Any] | None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(world))
-    # Nothing of the working folder, which Python puts first, is ours to import.
+    # Nothing is imported from the working folder, which Python puts first.
     program = "import sys\nif sys.path[:1] == ['']: del sys.path[0]\nfrom %s import rank\nrank()" % __spec__.name
     command = [sys.executable, "-W", "ignore", "-c", program]
     ranks = [
@@ -54,7 +54,7 @@ def _job(world: int) -> list[Any] | None:
     try:
         answers = [rank.communicate(timeout=SECONDS)[0] for rank in ranks]
     except subprocess.TimeoutExpired:
-        print("plimsoll calibrate: the cards did not find each other through NCCL within %d s" % SECONDS, file=sys.stderr)
+        print("plimsoll calibrate: NCCL did not connect the cards within %d s" % SECONDS, file=sys.stderr)
     finally:
         for rank in ranks:
             rank.kill()

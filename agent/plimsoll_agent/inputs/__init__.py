@@ -3,5 +3,5 @@
     worst_sequence  every batch as long as the longest one that may come
     worst_size      every image as large as the largest one that may come
     half            batches with half as many samples, or images of half the size
-    edits           files of the script's have another text: a number, a framework's switches
+    edits           other text in files of the script: a number, a framework's switches
 """

@@ -1,8 +1,8 @@
-"""Files of the script's have another text: another number, as `plimsoll fit --find-max train.py:14=1..64` wants it, or the switches
-of a framework that are tried.
+"""Changes the text of files of the script: another number, for `plimsoll fit --find-max train.py:14=1..64`, or switches of a
+framework that a search tries.
 
-What is asked for, `PLIMSOLL_EDITS`, lists the file, the byte, what stands there and what is to stand there. A file is written anew before
-the program reads it, into the layer that takes all its writes: the user's own stays as it is.
+`PLIMSOLL_EDITS` lists the file, the byte offset, the old text and the new text. The agent writes the changed file before the program
+reads it, into the layer that takes all writes of the program: the user's file stays unchanged.
 """
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ def write(asked: str) -> None:
             with open(path, "wb") as file:
                 file.write(text[:start] + new + text[start + len(was) :])
         elif text[start : start + len(new)] != new:  # Else a process before this one wrote it.
-            raise SystemExit("plimsoll: %r is not as it was when it was read; start again" % path)
+            raise SystemExit("plimsoll: %r changed after plimsoll read it; start again" % path)

@@ -1,7 +1,7 @@
-"""Batches with half as many samples, or images half as high and half as wide: what a person may choose, run on a phantom.
+"""Halves the samples of a batch, or the height and width of images, as a person could choose to; on a phantom only.
 
-`PLIMSOLL_HALF` says which. Batches are made smaller where they come from, in the `DataLoader`, so that targets come along; images
-of a script without one are made smaller at the call of the model. Where there is nothing to make smaller, nothing is.
+`PLIMSOLL_HALF` says which. The `DataLoader` makes batches smaller, so that targets get smaller too; without a `DataLoader` the call
+of the model makes images smaller. Other inputs stay unchanged.
 """
 
 from __future__ import annotations

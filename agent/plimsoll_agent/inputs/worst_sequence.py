@@ -1,4 +1,4 @@
-"""Every batch as long as the longest one that may come: a run is judged by its worst batch, not by those it met.
+"""Makes every batch as long as the longest one that may come, so that a prediction covers the worst batch, not only those of the run.
 
 `PLIMSOLL_BATCH_LENGTH` says how long: a number, or `longest` for the longest that the data loader shows. (`half` is for advice:
 half as long as the longest of the first batches.) Batches are made
@@ -164,9 +164,9 @@ class WorstSequence:
         if self._how is None:
             self._how = "nothing"
             raise CannotApply(
-                "plimsoll: --worst-seq found nothing to make longer: no size differs between the batches of a "
-                "DataLoader%s, and neither there nor at the model's call are there tokens (two-dimensional whole numbers); "
-                "give the length with the script's own arguments instead" % (" (%s)" % ", ".join(self._shown[:4]) if self._shown else "")
+                "plimsoll: --worst-seq found nothing to make longer: no size differs between the batches of a DataLoader%s, and "
+                "neither these batches nor the inputs of the model have tokens (two-dimensional integers); set the length with the "
+                "script's own arguments" % (" (%s)" % ", ".join(self._shown[:4]) if self._shown else "")
             )
 
     # Both.
@@ -198,16 +198,15 @@ class WorstSequence:
         return 0 < size < wanted or self._share > 1 and 0 < wanted < size
 
     def _say(self, how: Any, changed: Any, dimensions: Any) -> None:
-        where = "the DataLoader gives" if how == "loader" else "the model is called with"
+        what = "batch of the DataLoader" if how == "loader" else "input of the model"
         shown = []
         for path, shape in changed:
             after = [self._length + dimensions[path][d] if d in dimensions[path] else n for d, n in enumerate(shape)]
             sizes = ("x".join(map(str, after)), "x".join(map(str, shape)))
             shown.append("%s %s instead of %s" % ((_name(path),) + sizes))
-        done = "is made %d long: %s" % (self._length, ", ".join(shown[:6]))
+        text = "--worst-seq made every %s %d long: %s" % (what, self._length, ", ".join(shown[:6]))
         if not shown:
-            done = "is at least %d long already: none was made longer" % self._length
-        text = "every batch that %s %s" % (where, done)
+            text = "every %s is at least %d long already: --worst-seq made none longer" % (what, self._length)
         self._recording.note("worst-seq", text)
         self._recording.write("worst", length=self._length, how=how, tensors=shown, text=text)
 
@@ -221,7 +220,7 @@ class WorstSequence:
             tables = (it.num_embeddings for it in module.modules() if isinstance(it, self._torch.nn.Embedding))
             if any(most <= n <= most + 2 for n in tables):
                 raise CannotApply(
-                    "plimsoll: --worst-seq %d is more than the %d positions that %s has (%s)"
+                    "plimsoll: --worst-seq %d is more than the %d positions of %s (%s)"
                     % (self._length, most, type(module).__name__, name)
                 )
 

@@ -1,4 +1,4 @@
-"""Every image as large as the largest one that may come: a run is judged by its worst batch, not by those it met.
+"""Makes every image as large as the largest one that may come, so that a prediction covers the worst batch, not only those of the run.
 
 `PLIMSOLL_IMAGE_SIZE` says how large, as in `800x1333`: height and width. Images are made larger where they come from, in the
 `DataLoader`: rows and columns are repeated. What has their height and width goes with them, masks for example, and so does what has a
@@ -60,22 +60,22 @@ class WorstSize:
     def before_step(self, optimizer: Optimizer, args: Arguments, kwargs: Named) -> None:
         """The first step is about to end: where no image has come by now, none will."""
         if not self._is_found:
-            self._is_found = True  # What catches it and goes on has been told.
-            raise CannotApply("plimsoll: %s; give the size with the script's own arguments instead" % self._nothing())
+            self._is_found = True  # A program that catches the error and goes on gets it once.
+            raise CannotApply("plimsoll: %s; set the size with the script's own arguments" % self._nothing())
 
     def at_end(self) -> None:
         """A program that trains nothing has come to its end."""
         if not self._is_found and self._torch.cuda.is_initialized():
             self._is_found = True  # A program may end in more than one way at once.
-            text = self._nothing() + ": this is the script as it is"
+            text = self._nothing() + ": the script ran unchanged"
             self._recording.note("worst-size", text)
             self._recording.write("worst", size=list(self._size), how="nothing", tensors=[], text=text)
 
     def _nothing(self) -> str:
         size = _by(self._size)
         if not self._shown:
-            return "--worst-size %s found no image: no DataLoader of the script has given a tensor" % size
-        return "--worst-size %s found no image: what the DataLoader gives (%s) has no height and width of %d or more" % (
+            return "--worst-size %s found no image: no DataLoader of the script returned a tensor" % size
+        return "--worst-size %s found no image: the tensors of the DataLoader (%s) have no height and width of %d or more" % (
             size,
             ", ".join(self._shown),
             SMALLEST,
@@ -133,14 +133,14 @@ class WorstSize:
         free = host.free_memory()
         if free is not None and free < need:
             raise CannotApply(
-                "plimsoll: --worst-size %s makes a batch of %.1f GiB on the host, which has %.1f GiB free; give a smaller size, or a "
-                "smaller batch" % (_by(self._size), need / (1 << 30), free / (1 << 30))
+                "plimsoll: --worst-size %s makes a batch of %.1f GiB in host memory, of which %.1f GiB are free; use a smaller size or "
+                "a smaller batch" % (_by(self._size), need / (1 << 30), free / (1 << 30))
             )
 
     def _say(self, changed: list[str]) -> None:
-        done = "every image that the DataLoader gives is made %s: %s" % (_by(self._size), ", ".join(changed))
+        done = "--worst-size made every image of the DataLoader %s: %s" % (_by(self._size), ", ".join(changed))
         if not changed:
-            done = "every image that the DataLoader gives has as many pixels as %s already: none was made larger" % _by(self._size)
+            done = "every image of the DataLoader has as many pixels as %s already: --worst-size made none larger" % _by(self._size)
         self._recording.note("worst-size", done)
         self._recording.write("worst", size=list(self._size), how="loader", tensors=changed, text=done)
 

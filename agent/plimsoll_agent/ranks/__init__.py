@@ -1,7 +1,7 @@
-"""One rank of a job, where the others are not there.
+"""One rank of a job, without the other ranks.
 
-    imagined            the launchers and what else needs other ranks
-    imagined_store      their key-value store
+    imagined            launchers, rendezvous, and everything else that needs other ranks
+    imagined_store      the key-value store of the ranks
     object_collectives  Python objects that ranks send each other
-    consolidation       states of optimizers that they tell each other
+    consolidation       states of optimizers that ranks send each other
 """

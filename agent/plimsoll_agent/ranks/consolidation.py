@@ -1,7 +1,7 @@
-"""The states that the ranks of a `ZeroRedundancyOptimizer` tell each other before a checkpoint.
+"""The states that the ranks of a `ZeroRedundancyOptimizer` send each other before a checkpoint.
 
-They go as bytes from device to device, and on a phantom none arrive. What another rank tells is what its
-optimizer holds by then: states as ours are, for the parameters that are its part.
+They go as bytes from device to device, and on a phantom none arrive. Another rank is assumed to send states like those of this
+rank, for the parameters of its own part.
 """
 
 from __future__ import annotations

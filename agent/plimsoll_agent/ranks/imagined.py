@@ -4,7 +4,7 @@ A launcher that would start many processes (`torchrun`, `accelerate launch`, `mp
 them, in the environment that it would have had among the others; and in that one the rendezvous is
 answered without them. Everything else is PyTorch's: its `ProcessGroupNCCL` with its streams and its
 bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, the store) is answered as
-if every other rank said what this one says.
+if every other rank sent what this one sends.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _wrap_reducer(torch: Torch) -> None:
 
 
 def _wrap_sync_batch_norm() -> None:
-    """It keeps the statistics of the ranks that have an input, by a mask; ours has one, and so have the others."""
+    """It selects the statistics of ranks that have an input, by a mask; this rank has one, and so have the imagined ones."""
     batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
     real = batch_norm.forward
 
@@ -270,7 +270,7 @@ def _wrap_spawn(torch: Torch) -> None:
 
 
 class _Rank:
-    """A spawned function that is told it is the process with number `rank`."""
+    """A spawned function that gets `rank` as the number of its process."""
 
     def __init__(self, function: Function, rank: int) -> None:
         self._function, self._rank = function, rank
@@ -322,8 +322,8 @@ class _Imagined:
             if 1 < world:
                 self._recording.note(
                     "imagined-ranks",
-                    "this is rank %d of %d; the other ranks were imagined, and taken to send what this one sends "
-                    "(--rank for another one, --all-ranks to run every rank of this machine)" % (rank, world),
+                    "plimsoll ran rank %d of %d and imagined the others, which are assumed to send what this rank sends "
+                    "(--rank runs another one, --all-ranks runs every rank of this machine)" % (rank, world),
                 )
             return result
 
@@ -335,14 +335,14 @@ class _Imagined:
 
         def init_rpc(*_: Any, **__: Any) -> None:
             raise RuntimeError(
-                "torch.distributed.rpc calls functions in other ranks, and those of this run are imagined: "
-                "give plimsoll predict --all-ranks, which starts every rank of this machine"
+                "torch.distributed.rpc calls functions in other ranks, and plimsoll imagines these: "
+                "run plimsoll predict --all-ranks, which starts every rank of this machine"
             )
 
         patch.put(module, "init_rpc", init_rpc)
 
     def _coordinate_checkpoints(self, module: Library) -> None:
-        """One rank plans what each saves, and tells it: here the one that runs."""
+        """One rank plans what each rank saves, and sends the plan: here the rank that runs."""
         dist, wrapper = self._dist, module._DistWrapper
         make = wrapper.__init__
 

@@ -1,4 +1,4 @@
-"""The store of a job whose other ranks are imagined: each of them has written what this one writes."""
+"""The key-value store of a job whose other ranks are imagined: it answers as if each of them had written what this rank writes."""
 
 from __future__ import annotations
 

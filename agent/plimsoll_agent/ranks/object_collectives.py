@@ -174,6 +174,6 @@ class Objects:
     def _unknown(self, name: str) -> None:
         self._note(
             "unknown-objects",
-            "%s was to bring Python objects from a rank that is imagined, and brought none; --all-ranks runs every "
+            "%s expects Python objects from a rank that plimsoll imagines, and got none; --all-ranks runs every "
             "rank of this machine" % name,
         )

@@ -1,9 +1,9 @@
-"""What a plan changes inside a training process, without a change to its script.
+"""Remedies: changes that a plan makes inside a training process, without a change to its script.
 
 A plan is JSON: `{"version": 1, "remedies": [{"id": "checkpoint", ...}, ...]}`. Each remedy is one module here with one
-`apply(torch, parameters, hooks, note)`; it says what it does to memory, to time and to the numbers. In which order they
-wrap each other, which cannot be together, and which parameters each takes, is in `table`, which is made when the binary is
-built: `plimsoll agent` says where an agent is that has it. What several of them need is in `support`.
+`apply(torch, parameters, hooks, note)`; its docstring has the effect on memory, time and results. `table` has the order in which
+remedies wrap each other, which of them exclude each other, and their parameters. The build of the binary makes `table`:
+`plimsoll agent` prints the folder of an agent that has it. `support` has what several remedies need.
 
 Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
 on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work on real numbers.
@@ -37,7 +37,7 @@ def apply(torch: Torch, plan: Any, hooks: Hooks) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error) from error
     if version != VERSION:
-        raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
+        raise CannotApply("plimsoll: the plan has version %r; this plimsoll reads version %d" % (version, VERSION))
     unknown = [it for it in ids if it not in REMEDIES]
     if unknown:
         raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)

@@ -1,9 +1,8 @@
-"""Attention of transformers' models is PyTorch's fused one: the matrix of every token with every other is never kept.
+"""Switches transformers models to PyTorch's fused attention, which never stores the matrix of all pairs of tokens.
 
-For models whose attention is written out (`attn_implementation="eager"`) and that know the fused one, where it can be switched
-behind the model's making. It is switched in
-the model's configuration at its first call. The numbers are the same up to rounding; with dropout in attention other
-random numbers are drawn.
+For models with `attn_implementation="eager"` that also support "sdpa" and can switch after they are built. The remedy switches
+the model's configuration at its first call. The results are the same up to rounding; with dropout in attention the random
+numbers differ.
 """
 
 from __future__ import annotations
@@ -40,14 +39,13 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
             if not switched and hooks.is_training(module):
                 raise unsuited(
                     "attention",
-                    '%s: nothing in it is a model of transformers with attn_implementation="eager" that can be switched to "sdpa"; '
-                    "in code of your own, call torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
+                    '%s: it contains no transformers model with attn_implementation="eager" that can switch to "sdpa"; '
+                    "in your own code, call torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
                 )
         if kwargs.get("output_attentions"):
             raise unsuited(
                 "attention",
-                "this script: it asks for the attention's weights (output_attentions), which only the written-out one "
-                "has"
+                "this script: it asks for attention weights (output_attentions), which only eager attention returns"
             )
         return call(*args, **kwargs)
 

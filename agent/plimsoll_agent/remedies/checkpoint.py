@@ -1,4 +1,4 @@
-"""Activation checkpointing: blocks keep their input only, and run again when backward reaches them.
+"""Activation checkpointing: a block saves only its input for backward, and runs again when backward reaches it.
 
 Saves the activations inside the blocks, costs their forward pass once more. The numbers are the same: the
 random state is kept for dropout, and batch-norm counts its running statistics once. Non-reentrant, so hooks,
@@ -61,7 +61,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
 class Checkpointed:
     """The modules whose `forward` is checkpointed. The class is changed, not the object, so that a copy of a
-    model (an average of its weights) or a pickle of it holds nothing of ours."""
+    model (an average of its weights) or a pickle of it holds nothing of the agent."""
 
     def __init__(self, torch: Torch, chosen: weakref.WeakSet[Module]) -> None:
         self._torch = torch
@@ -97,7 +97,7 @@ class Checkpointed:
                 # Backward does not always notice.
                 raise unsuited(
                     "checkpoint",
-                    "%s: it writes into its input, from which it would run again" % kind.__name__
+                    "%s: it writes into its input, and would run again from the changed input" % kind.__name__
                 )
             return result
 
@@ -132,7 +132,7 @@ def _pieces_of(torch: Torch, module: Module, segments: int | None, checkpointed:
     chains = [it for it in module.modules() if type(it) is torch.nn.Sequential]
     chain = max(chains, key=len, default=None)
     if chain is None or len(chain) < 2:
-        note("checkpoint-nothing", "no repeated blocks were found in %s to checkpoint" % type(module).__name__)
+        note("checkpoint-nothing", "plimsoll found no repeated blocks in %s to checkpoint" % type(module).__name__)
         return
     segments = max(1, min(segments or round(len(chain) ** 0.5), len(chain)))
     run = _run_in_pieces(torch, chain, segments)

@@ -1,4 +1,4 @@
-"""Cross-entropy in chunks of rows: no copy of all log-probabilities is kept for backward.
+"""Cross-entropy in chunks of rows: no copy of all log-probabilities is saved for backward.
 
 Of logits with many classes (a language model's vocabulary, a segmentation's pixels) the ordinary loss keeps one copy
 and makes another in backward. Here backward computes the gradient from the logits, rows at a time. The numbers are the

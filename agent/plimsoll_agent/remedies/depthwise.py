@@ -1,4 +1,4 @@
-"""What the model would take with separable convolutions: one kernel for each channel, then a mix of the channels.
+"""What the model would need with separable convolutions: one kernel for each channel, then a mix of the channels.
 
 Another model than the script's, so it is never part of a plan: on the phantom only, for the advice of `plimsoll fit`. Every
 dense convolution that is wider than one pixel becomes two, but for the first, which sees the colours (as in MobileNet,
@@ -41,7 +41,7 @@ def _separate(torch: Torch, model: Module) -> dict[int, list[Tensor]]:
     dense = [
         it
         for it in model.modules()
-        # A subclass, or a weight that something else computes, is somebody's own.
+        # Not a subclass, nor a layer whose weight something else computes.
         if type(it) in convolutions and it.groups == 1 and max(it.kernel_size) > 1 and it.in_channels > 1
     ]
     pairs = {it: _pair(nn, it) for it in dense[1:]}

@@ -1,7 +1,7 @@
 """Optimizers that go through the parameters one by one, instead of all at once (`foreach=False`).
 
 Saves the temporaries of the optimizer's step, which are as large as the parameters; costs many small kernels.
-The numbers are the same. `clip_grad_norm_` is told the same.
+The numbers are the same. `clip_grad_norm_` gets `foreach=False`, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Activations and dropout write into their input: one tensor less for each of them.
 
-Only modules whose input nobody reads afterwards: at the first call one sample goes through the model, in evaluation mode
+Only modules whose input is not read afterwards: at the first call one sample goes through the model, in evaluation mode
 and without gradients, and every operation is looked at. What backward needs of an input PyTorch itself watches over. The
 numbers are the same.
 """
@@ -39,7 +39,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
             if not chosen:
                 raise unsuited(
                     "inplace-activations",
-                    "%s: it has no activation of its own module whose input nobody reads afterwards" % type(module).__name__
+                    "%s: it has no activation module whose input is unused afterwards" % type(module).__name__
                 )
             for it in chosen:
                 it.inplace = True
@@ -56,7 +56,7 @@ def _could(torch: Torch, module: Module) -> bool:
 
 
 def _safe(torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named) -> list[Any]:
-    """The modules whose input nobody reads after they ran, in one sample's way through the model."""
+    """The modules whose input no operation reads after they ran, for one sample."""
     whole = split.batch_size(torch, args, kwargs)
     if whole is None:
         return []
@@ -78,7 +78,7 @@ def _safe(torch: Torch, module: Module, call: Function, args: Arguments, kwargs:
 
 
 class _Look:
-    """Whose input was read again, or kept for backward by the operation that made it."""
+    """Modules whose input was read again, or saved for backward by the operation that made it."""
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
@@ -111,7 +111,7 @@ class _Look:
         return Looking()
 
     def saved(self) -> AbstractContextManager[None]:
-        """While this is entered, what is kept for backward is seen."""
+        """A context in which the agent sees what is saved for backward."""
 
         def pack(tensor: Tensor) -> Any:
             self._alive.append(tensor)

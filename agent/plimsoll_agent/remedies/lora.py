@@ -1,4 +1,4 @@
-"""What low-rank adapters would take: the model is frozen, and each of its linear layers gets two small matrices to train.
+"""What low-rank adapters would need: the model is frozen, and each of its linear layers gets two small matrices to train.
 
 Another training than the script's, so it is never part of a plan: it runs on the phantom only, for the advice of `plimsoll
 fit`, and as a person would write it with `peft`.

@@ -1,4 +1,4 @@
-"""Micro-batches: each call of the model works on a part of the batch at a time, and the script never knows.
+"""Micro-batches: each call of the model works on a part of the batch at a time, and the script does not change.
 
 Saves the activations of all parts but one. The loop stays as it is: one loss, one backward, one clipping, one step
 of optimizer and scheduler for the whole batch, the last, smaller batch included. Two ways, by what the model returns:
@@ -133,7 +133,7 @@ class Evaluation:
             except Exception:
                 ways[kind] = None
             else:
-                if not self.largest:  # Nothing is drawn, and nothing kept; what training does counts more.
+                if not self.largest:  # An evaluation draws and saves nothing; the result of the training counts more.
                     samples, _ = ways[kind].batch_of(torch, args, kwargs, whole)
                     self._recording.write("split", samples=samples, loss=False, exact=True)
         way = ways[kind]
@@ -298,7 +298,7 @@ class _Kept:
         return nested.rebuilt(torch, self.shape, of)
 
     def beside(self, torch: Torch, output: Any) -> list[Any]:
-        """Of what the part returns when it runs again: what had a graph and was kept."""
+        """Of the results of a part that runs again: those that had a graph and were saved."""
         kept = [it for it, is_kept in zip(nested.tensors_in(torch, output), self._is_kept) if is_kept]
         return [it for it, shape in zip(kept, nested.tensors_in(torch, self.shape)) if shape.requires_grad]
 
@@ -389,12 +389,12 @@ def _refuse_writers(torch: Torch, module: Module, call: Function, args: Argument
     if any(it._version != version for it, version in inputs):
         raise unsuited(
             "micro-batches",
-            "%s: it writes into its input, from which parts of it would run again" % type(module).__name__
+            "%s: it writes into its input, and micro-batches would run again from the changed input" % type(module).__name__
         )
     if name is not None:
         raise unsuited(
             "micro-batches",
-            "%s: each call of it writes into its `%s`, and parts would do so more often than the whole batch"
+            "%s: each call of it writes into its `%s`, and micro-batches would do so more often than the whole batch"
             % (type(module).__name__, name)
         )
 
@@ -407,6 +407,6 @@ def _warn_of_batch_norm(torch: Torch, module: Module, note: Note) -> None:
     if _has_batch_norm(torch, module):
         note(
             "micro-batches-batch-norm",
-            "the model has batch-norm, which sees micro-batches one by one: its statistics, and with them the numbers, "
-            "are those of the smaller batch",
+            "the model has batch-norm, which normalizes each micro-batch by itself: its statistics and the results are "
+            "those of the smaller batch",
         )

@@ -38,11 +38,11 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
         if given is not None and not _is_a_split(given, world, len(blocks)):
             raise unsuited(
                 "model-parallel",
-                "%s: `first` is %s, and its %d blocks on %d devices need %d of their numbers, in ascending order from 1"
+                "%s: `first` is %s; for its %d blocks on %d devices it has to be %d block numbers in ascending order, from 1"
                 % (type(module).__name__, given, len(blocks), world, world - 1)
             )
         if home.type == "cuda":
-            # Before devices are counted, so that the phantom is told in time.
+            # Before devices are counted, so that the phantom knows their number in time.
             if torch.cuda.device_count() < world:
                 raise CannotApply(
                     "plimsoll: the plan needs %d devices, and there are %d" % (world, torch.cuda.device_count())

@@ -46,8 +46,8 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
                 if own and not own & with_gradients:
                     raise unsuited(
                         "no-grad-evaluation",
-                        "this script: it trains %s in evaluation mode; call its train() before training, if that is "
-                        "not on purpose" % type(module).__name__
+                        "this script: it trains %s in evaluation mode; if that is not intended, call its train() "
+                        "before training" % type(module).__name__
                     )
 
     hooks.around_call(around)

@@ -1,4 +1,4 @@
-"""Activations wait in pinned memory of the host between forward and backward.
+"""Activations wait in pinned host memory between the forward and the backward pass.
 
 Saves what the forward pass and the loss keep, except parameters and small tensors; costs two copies over the link. The
 numbers are the same.

@@ -43,8 +43,8 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
         if id(parameter) in stepped_since:
             raise unsuited(
                 "optimizer-in-backward",
-                "this script: it runs backward more than once before a step (accumulation, or parameters used by "
-                "several losses)"
+                "this script: it runs backward more than once before a step (gradient accumulation, or several losses "
+                "that use the same parameters)"
             )
         stepped_since.add(id(parameter))
         everything = optimizer.param_groups
@@ -78,6 +78,6 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
         patch.put(torch.nn.utils.clip_grad, name, refuse(name))
     patch.put(torch.amp.GradScaler, "unscale_", refuse("GradScaler.unscale_"))
 
-    # Called at the end of the step that the script makes, not of ours: that one is the bare function.
+    # Called at the end of the script's own step, not of the steps inside backward: those call the bare function.
     optimizers = importlib.import_module("torch.optim.optimizer")
     optimizers.register_optimizer_step_post_hook(lambda *_: stepped_since.clear())

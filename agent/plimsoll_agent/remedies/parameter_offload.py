@@ -1,8 +1,8 @@
 """The weights of blocks wait in pinned memory of the host and come to the device for one block at a time.
 
 Saves the weights of all blocks but one or two; costs two copies of them to the device in each step, forward and backward,
-and one each way when they are updated. The numbers are the same. While they are away weights are NaN on the device,
-so that nobody takes them for what they are not; what a script saves and loads is the real ones.
+and one each way when they are updated. The numbers are the same. While they are on the host, weights are NaN on the device,
+so that a wrong use shows; a script saves and loads the real ones.
 
 Parameters: `chunk`, in bytes of weights that are updated together (64 MiB unless given).
 """
@@ -34,11 +34,11 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
 
     def prepare(module: Module) -> None:
         if any(again.is_compiled_itself(it) and blocks_of(torch, it) for it in module.modules()):
-            raise unsuited("parameter-offload", "%s: torch.compile makes one program of its blocks" % type(module).__name__)
+            raise unsuited("parameter-offload", "%s: torch.compile compiles its blocks into one program" % type(module).__name__)
         blocks = blocks_of(torch, module)
         hooks.recording.write("blocks", names=[name for name, _ in blocks])
         if not blocks and hooks.is_training(module):
-            raise unsuited("parameter-offload", "%s: no repeated blocks were found in it" % type(module).__name__)
+            raise unsuited("parameter-offload", "%s: plimsoll found no repeated blocks in it" % type(module).__name__)
         for block, its_own in own_parameters(module, [block for _, block in blocks]):
             away.add(block, its_own)
 
@@ -100,7 +100,7 @@ class Away:
             known.pop(key, None)
 
     def on_host(self, parameter: Tensor) -> Tensor | None:
-        """What is kept of it; None if it is not one of these."""
+        """Its saved form; None if it is not one of these."""
         self.send([parameter])
         return self._on_host.get(id(parameter))
 
@@ -148,14 +148,14 @@ class Away:
         patch.put(kind, "forward", forward)
 
     def _views_kept_as_places(self, kept: Kept) -> Any:
-        """Unless somebody else decides what is kept: a checkpoint around this block, which keeps nothing of it."""
+        """Unless a checkpoint around this block, which saves nothing of it, decides what is saved."""
         torch = self._torch
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             return contextlib.nullcontext()
         return torch.autograd.graph.saved_tensors_hooks(functools.partial(self._pack, kept), self._unpack)
 
     def _pack(self, kept: Kept, tensor: Tensor) -> Any:
-        """A view of a weight is kept as where it is in the weight, which will be elsewhere."""
+        """A view of a weight is saved as its place in the weight, whose address will change."""
         if type(tensor) is not self._torch.Tensor and not isinstance(tensor, self._torch.nn.Parameter):
             return to_keep(tensor)
         if tensor.layout is self._torch.strided:

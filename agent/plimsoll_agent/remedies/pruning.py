@@ -1,4 +1,4 @@
-"""What training takes while half of the weights are pruned, as `torch.nn.utils.prune` does it.
+"""What training needs while half of the weights are pruned, as `torch.nn.utils.prune` does it.
 
 Never part of a plan: on the phantom only, for the advice of `plimsoll fit`, where it shows that zeros take as much memory as
 other numbers. Each pruned layer keeps its weights, a mask of them, and their product.

@@ -1,4 +1,4 @@
-"""What a model whose frozen linear layers are whole numbers of 8 bits would take; together with `lora`.
+"""What a model would need whose frozen linear layers are stored as 8-bit integers; together with `lora`.
 
 Never part of a plan: on the phantom only, for the advice of `plimsoll fit`. A layer's weight is made wide again where it
 is used, forward and backward, and is not kept so.

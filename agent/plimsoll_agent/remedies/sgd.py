@@ -1,4 +1,4 @@
-"""Plain SGD in the place of the script's optimizer: it keeps nothing.
+"""Plain SGD in the place of the script's optimizer: it has no state.
 
 Changes the training: it is another optimizer, and its learning rate is to be found anew.
 """

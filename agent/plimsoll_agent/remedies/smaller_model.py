@@ -1,4 +1,4 @@
-"""What the model with half of its blocks would take.
+"""What the model would need with half of its blocks.
 
 Another model than the script's, so it is never part of a plan: on the phantom only, for the advice of `plimsoll fit`. Every
 second one of the repeated blocks goes, where a neighbour of the same shape shows that the others fit together.

@@ -68,7 +68,7 @@ def _share_steps(torch: Torch, it: Spread) -> None:
         @functools.wraps(step)
         def stepped(optimizer: Optimizer, closure: Any = None) -> Any:
             if isinstance(optimizer, torch.optim.LBFGS):
-                raise unsuited("zero1", "L-BFGS, whose state is one whole")
+                raise unsuited("zero1", "L-BFGS, whose state cannot be split")
             loss = None
             if closure is not None:
                 with torch.enable_grad():
@@ -90,7 +90,7 @@ def _share_steps(torch: Torch, it: Spread) -> None:
         return stepped
 
     def whole_state_dict(optimizer: Optimizer) -> Named:
-        """The state of all parameters, from who keeps it; on the host, where there is room for it."""
+        """The state of all parameters, from the ranks that have it; in host memory, where it fits."""
         mine = state_dict(optimizer)
         on_host = {
             number: {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in state.items()}

@@ -1,24 +1,24 @@
-"""Watches a training run and writes it down.
+"""Watches a training run and records it.
 
     recording       the file of notes, one JSON object a line
-    guard           our failures never become the user's
-    refusal         the one failure that is meant for the user: what was asked for does not suit the program
-    after_import    something to be done with a module once it is there
+    guard           failures of the agent never reach the user's program
+    refusal         the one failure that the user sees: a remedy or an option does not suit the program
+    after_import    calls a function with a module once it is imported
     frames          which line of a stack is the user's own
     memory          PyTorch's own memory history: start it, count with it, dump it
-    host            what this process has of the host's memory
-    host_random     where the random numbers of Python and NumPy are
+    host            the host memory of this process
+    host_random     the random states of Python and NumPy
     phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
     training_steps  what one training step is, for any number of optimizers
     steady          has memory stopped changing?
-    epochs          end early while they are to
+    epochs          ends epochs early
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
-    hints           does the script speak of an evaluation?
-    trainers        those of libraries are asked to validate now
-    training_calls  an optimizer's step, zero_grad and backward: seen where they begin and end
-    compiled        steps aside at the first torch.compile
+    hints           whether the text of the script mentions an evaluation or a checkpoint
+    trainers        makes trainers of libraries validate now
+    training_calls  an optimizer's step, zero_grad and backward: where they begin and end
+    compiled        stops watching calls of modules at the first torch.compile
     uncaught        an error that ends the program, a thread or a child of multiprocessing
-    failures        what follows from such an error, and from memory that ran out
+    failures        ends what waits for ever after such an error, or after memory ran out
     process         how old this process is, and whether it is a child of multiprocessing
     stopping        ends a run that has shown enough or has failed, politely
     modules         which module is running, for the allocations made inside
@@ -27,13 +27,13 @@
     nested          tensors in what a call is given and what it returns
     tensors         which address is which parameter, gradient, state or input
     oom             where memory ran out
-    first_step      what the first step took, to compare a plan's promise with
-    sampling        stacks and modules in some steps only, where seeing them in all would slow training down
+    first_step      the memory of the first step, to compare with a plan's prediction
+    sampling        stacks and modules in some steps only, where recording them in all would slow training down
     stopwatch       how long steps take on the device
-    below           an operation that a dispatch mode has caught goes on as without the mode
-    meter           what a step computes and moves, in runs made for that
-    ending          the last words of a process
-    sudden_end      says them where Python would not: os._exit, a signal that the process sends itself
+    below           an operation that a dispatch mode has caught runs on as without the mode
+    meter           counts the arithmetic and the bytes of a step, in runs made for that
+    ending          the last lines that a process records
+    sudden_end      records them where Python runs no exit function: os._exit, a signal that the process sends itself
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Something to be done with a module once it is there."""
+"""Calls a function with a module once that is imported."""
 
 from __future__ import annotations
 

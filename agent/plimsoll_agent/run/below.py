@@ -1,4 +1,4 @@
-"""An operation that one of our dispatch modes has caught goes on as it would have without the mode.
+"""Runs an operation that a dispatch mode of the agent has caught as it would have run without the mode.
 
 Under `inference_mode()` there is no autograd above a mode that takes operations apart, so it catches whole ones that consist of
 others (`interpolate`, `einsum`). Autocast has passed by then and is off for whatever the mode calls, though it is these others whose precision it

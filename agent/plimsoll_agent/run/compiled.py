@@ -1,4 +1,4 @@
-"""The first call of `torch.compile`: from then on calls of modules are not seen, which it would trace through."""
+"""At the first call of `torch.compile` the agent stops watching calls of modules: `torch.compile` would trace its wrappers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Compiled:
     def __init__(self, torch: Torch, modules: Modules, recording: Recording, is_live: Callable[[], bool]) -> None:
         self._torch, self._modules, self._recording, self._is_live = torch, modules, recording, is_live
         self.after: Callable[[], object] = lambda: None
-        """Called after each call, whatever it was asked."""
+        """Called after each call of `torch.compile`."""
 
     def install(self) -> None:
         """Takes its place in PyTorch."""
@@ -42,8 +42,8 @@ class Compiled:
             self._modules.step_aside()
             is_first = self._recording.note(
                 "torch-compile",
-                "the script uses torch.compile: from there on the recording has no module paths and no "
-                "forward phases",
+                "torch.compile is in use, by the script or by a library: from there on the recording has no module "
+                "paths and no forward phases",
             )
             if is_first:
                 self._recording.write("compiles")

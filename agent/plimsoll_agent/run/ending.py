@@ -1,4 +1,4 @@
-"""The last words of a process: what it used, how it ended, the snapshot.
+"""The last lines that a process records: what it used, how it ended, the snapshot.
 
 Runs at exit, after the program's own `atexit` functions. Python has by then put the exception that
 ended the main program into `sys.last_value`; reading it there, instead of wrapping
@@ -46,7 +46,7 @@ class Ending:
 
     def _begin(self) -> None:
         self._finished = self.is_finishing = False
-        # Whoever ends the process from another thread waits for what this one is writing.
+        # A thread that ends the process waits for what this thread is writing.
         self._writing = threading.RLock()
         self.error: BaseException | None = None
         self.signal: int | None = None
@@ -70,7 +70,7 @@ class Ending:
                     self.is_finishing = False
 
     def _finish(self) -> None:
-        """Each part is tried, whatever happened to the others."""
+        """Tries each part, also where others failed."""
         began = time.time()
         error = self._what_ended_it()
         for part in (

@@ -1,7 +1,7 @@
-"""Epochs that end early, so that what comes after one is seen long before it would come.
+"""Ends epochs early, so that a run reaches the code after an epoch soon.
 
-While it is asked to, the DataLoader that training takes its batches from has no more. The loader of a validation is left
-alone, until everything is to end.
+While this is on, the DataLoader of the training yields no more batches. The loader of a validation goes on, until the whole run
+is to end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Epochs:
         self.end_early = False
         """Whether loaders of training have no more, each after its first step."""
         self.end_what_runs = False
-        """Set by whoever waits for too long, on any thread: what gives batches now has no more, an evaluation's too."""
+        """Set by any thread that has waited for too long: then loaders yield no more batches, also those of an evaluation."""
         self.cut_training = self.cut_evaluation = False
         """Whether one was ended by that."""
 

@@ -1,6 +1,6 @@
-"""What follows from an error that nobody caught, and from memory that ran out: what is left of the process may wait for ever.
+"""After an uncaught error, or after memory ran out, the rest of the process may wait for ever.
 
-`uncaught` notices them. On a phantom the process is ended then, unless it goes on; on the machine's own device it is left alone.
+`uncaught` notices such errors. On a phantom the agent then ends the process, unless it goes on; on the machine's own device it does not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Failures:
-    """Tells the end of the process, and whoever waits for it, what failed."""
+    """Reports what failed, for the last lines of the process and for the program that waits for it."""
 
     def __init__(
         self,
@@ -93,6 +93,6 @@ class Failures:
         self._stopping.after_running_out(lambda: not self._oom.is_recent)
 
     def _is_over(self, error: BaseException) -> None:
-        """For whoever started the run, where this process matters to its memory."""
+        """For the program that started the run, where this process matters to the memory of the run."""
         if self._memory.started or isinstance(error, self._torch.OutOfMemoryError):
             self._recording.has_failed()

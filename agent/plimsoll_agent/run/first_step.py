@@ -1,6 +1,6 @@
-"""What the first training step took: on the phantom it goes into the plan, on the GPU it is compared with that.
+"""Records the memory of the first training step: on the phantom it goes into the plan, on the GPU plimsoll compares it with the plan.
 
-One line for each device that was used. The question to the driver is asked once and waits for nothing.
+One line for each device that was used. The agent asks the driver once and waits for nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which line of a stack is the user's own.
+"""Finds the line of a stack that is the user's own.
 
-A stack is mostly PyTorch, transformers and Python itself. The line a person wants to see is the
-innermost one that they wrote: not in an installed package, not in the standard library, not ours.
+A stack is mostly PyTorch, transformers and Python itself. The line to report is the innermost one
+that is not in an installed package, not in the standard library and not in plimsoll.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _decide(filename: str) -> bool:
 
 
 def stack(frame: FrameType | None, limit: int = 200) -> list[Frame]:
-    """The frames from `frame` outwards, innermost first, as plain dicts without ours."""
+    """The frames from `frame` outwards, innermost first, as plain dicts, without the agent's."""
     found: list[Frame] = []
     while frame is not None and len(found) < limit:
         code = frame.f_code
@@ -69,7 +69,7 @@ def stack(frame: FrameType | None, limit: int = 200) -> list[Frame]:
 
 
 def of_traceback(traceback: TracebackType | None, limit: int = 200) -> list[Frame]:
-    """The frames of a traceback, innermost first, without ours."""
+    """The frames of a traceback, innermost first, without the agent's."""
     found: list[Frame] = []
     while traceback is not None:
         code = traceback.tb_frame.f_code

@@ -1,4 +1,4 @@
-"""Our failures never become the user's.
+"""Failures of the agent never reach the user's program.
 
 Every function that the user's program calls without knowing is wrapped by `guarded`. The first
 failure of each becomes a note in the recording; the program goes on.
@@ -19,13 +19,13 @@ _report: Note | None = None
 
 
 def report_to(function: Note) -> None:
-    """`function(code, text)` is told about failures from now on."""
+    """`function(code, text)` gets failures from now on."""
     global _report
     _report = function
 
 
 def failed(where: str, error: BaseException) -> None:
-    """An error of ours in `where`: say it once, and never raise."""
+    """An error of the agent in `where`: reports it once, and never raises."""
     if where in _reported:
         return
     _reported.add(where)

@@ -1,7 +1,6 @@
-"""Does a script speak of something that comes after some steps of training: an evaluation, a checkpoint? And by steps or by
-epochs?
+"""Finds whether the text of a script mentions an evaluation or a checkpoint, and whether it counts steps or epochs.
 
-Its text is read for that, and for nothing else: whether it is worth waiting, and for what first. No number comes of it.
+This decides only whether the run waits for one, and what it waits for first. No number of a report depends on it.
 """
 
 from __future__ import annotations

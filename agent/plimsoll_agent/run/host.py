@@ -1,4 +1,4 @@
-"""What this process has of the host's memory (RAM), at the ends of steps and in the end.
+"""The host memory (RAM) of this process, at the ends of steps and at its end.
 
 Its own pages are read at each end of a step: one small file of the kernel's, some microseconds. Those of DataLoader's workers
 are read at steps 1, 2, 4, 8, ...: a forked worker shares the pages of its parent, and only what it changed is its own, which

@@ -1,4 +1,4 @@
-"""Where the random numbers of Python and NumPy are."""
+"""The states of the random generators of Python and NumPy."""
 
 from __future__ import annotations
 

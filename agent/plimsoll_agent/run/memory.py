@@ -4,7 +4,7 @@ Three things of PyTorch's are taken over, because a script may use them too and 
 our recording or move our counters: switching the history on and off, and resetting the statistics.
 The script keeps what it asked for: a history that is on records all that it wants, and more.
 
-Why stacks are kept for allocations only (context "alloc"): with "all", PyTorch 2.11 also gathers a
+Why stacks are recorded for allocations only (context "alloc"): with "all", PyTorch 2.11 also gathers a
 stack on every free, and `PythonTraceback::gatherForwardTraceback` clears the Python error indicator
 while it does. A free while an exception is on its way out of C++ then loses that exception, and
 the call "returned NULL without setting an exception". Non-reentrant checkpointing stops each
@@ -39,7 +39,7 @@ class Memory:
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
         self._most_events = most_events
         self.started = False
-        # Whether the history stays off until somebody wants to see stacks; then the script's own is left alone, too.
+        # Whether the history stays off until a recording is asked for; until then the script's own history stays unchanged.
         self.asleep = self._theirs = False
         self.devices = 0
         # What the script's resets took from the counters, by device.
@@ -101,7 +101,7 @@ class Memory:
     def note_another_allocator(self) -> None:
         """Where the script has one: what it does is not seen."""
         if self._torch.cuda.memory.get_allocator_backend() != "native":
-            self._note("allocator", "the script replaces PyTorch's caching allocator; only the native one can be recorded")
+            self._note("allocator", "the script replaces PyTorch's caching allocator; plimsoll can record only the native one")
 
     def forked(self) -> None:
         """In a forked child whose parent had no CUDA yet: everything begins anew."""
@@ -111,14 +111,14 @@ class Memory:
         self._peaks_before_reset.clear()
 
     def _asked_for_history(self, *args: Any, **kwargs: Any) -> Any:
-        """The script switches the history on, off or over. Ours is already on and stays."""
+        """The script switches the history on or off, or changes it. The agent's is already on and stays on."""
         if self.asleep:
             self._theirs = (args[0] if args else kwargs.get("enabled")) is not None
             return self._start_history(*args, **kwargs)
         self._note(
             "memory-history",
-            "the script sets up PyTorch's memory history itself; plimsoll's own recording stays on in its "
-            "place, and snapshots that the script dumps hold all of it",
+            "the script records PyTorch's memory history itself; plimsoll's recording stays on instead, and "
+            "snapshots that the script dumps contain all of it",
         )
 
     def _asked_to_reset_counters(self, device: int) -> Any:

@@ -64,7 +64,7 @@ class Modules:
         self.around_call: Callable[[Module], Callable[[], object] | None] | None = None
 
     def install(self) -> None:
-        """From now on every call of a module is seen, if nobody said otherwise."""
+        """From now on the agent sees every call of a module, unless it has stepped aside."""
         from torch.nn.modules import module
 
         module.register_module_module_registration_hook(guarded(self._registered))
@@ -115,7 +115,7 @@ class Modules:
             self._ours.redo() if watching else self._ours.undo()
 
     def step_aside(self) -> None:
-        """Restores PyTorch's own call: torch.compile traces through it and must not meet ours."""
+        """Restores PyTorch's own call: torch.compile traces through it and must not trace the agent."""
         if not self._stepped_aside:
             self._stepped_aside = True
             if self._ours is not None:

@@ -1,4 +1,4 @@
-"""Tensors in what a call is given and what it returns: nested tuples, lists, dictionaries, dataclasses."""
+"""Finds the tensors in the arguments and results of a call: nested tuples, lists, dictionaries, dataclasses."""
 
 from __future__ import annotations
 

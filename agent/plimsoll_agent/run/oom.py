@@ -1,6 +1,6 @@
-"""Where memory ran out.
+"""Records where memory ran out.
 
-The allocator tells an observer before it raises, so the place is exact and the stack complete. The
+The allocator calls an observer before it raises, so the place is exact and the stack complete. The
 message exists only in the exception. So the line is held back for a moment, until the exception
 passes one of our hooks, the program goes on, or it ends.
 
@@ -114,7 +114,7 @@ class OutOfMemory:
 
     def _phase(self, stack: list[Frame]) -> str | None:
         phase = self._phases.current
-        # Calls of modules are not watched in each step, and never those that are compiled; the stack tells.
+        # Calls of modules are not watched in each step, and never those that are compiled; the stack shows them.
         if phase in (None, OPTIMIZER) and any(
             it["function"] == "_call_impl" and it["file"].endswith(_MODULE) for it in stack
         ):
@@ -145,7 +145,7 @@ class OutOfMemory:
 
     @guarded
     def was_refused(self) -> None:
-        """No way went: the program gets the error of the first time, and that is the one to be told."""
+        """No attempt succeeded: the program gets the first error, and this is the one to report."""
         self.go_on()
         first, self._first = self._first, None
         later, self._later = self._later, []
@@ -179,8 +179,8 @@ class OutOfMemory:
         if caught and not self._was_raised:
             self._recording.note(
                 "algorithm-refused",
-                "there was no room for the workspace of cuDNN's first choice at times, and PyTorch took another "
-                "algorithm: it fits, but may be slower",
+                "at times too little memory was free for the workspace of cuDNN's first choice, and PyTorch took "
+                "another algorithm: the script fits, but may be slower",
             )
             return
         line["caught"] = caught

@@ -52,7 +52,7 @@ class Phases:
         return self._thread
 
     def forked(self) -> None:
-        """In a forked child: no phase is open, whatever the parent was doing."""
+        """In a forked child: no phase is open, also if the parent was in one."""
         del self._open[:]
         del self._marked[:]
         self._thread = None
@@ -110,7 +110,7 @@ class Phases:
         if self._written > MOST_MARKS:
             if self._written == MOST_MARKS + 1:
                 self._recording.note(
-                    "many-phases", "after %d phase marks only the ends of steps were recorded" % MOST_MARKS
+                    "many-phases", "after %d phase marks plimsoll recorded only the ends of steps" % MOST_MARKS
                 )
             return
         if self._memory.started:

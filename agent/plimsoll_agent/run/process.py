@@ -1,4 +1,4 @@
-"""What this process is: how old, a child of Python's multiprocessing or not, and what that does to its end."""
+"""The age of this process, whether it is a child of Python's multiprocessing, and how such a child ends."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Recording:
             pass
 
     def _say_that_it_is_cut(self, error: OSError) -> None:
-        """In the place of the last lines, so that there is room for it."""
+        """Replaces the last lines, so that it fits."""
         if self._fd is None:
             return
         line = _line({"kind": "cut", "why": os.strerror(error.errno or 0)})
@@ -123,11 +123,11 @@ class Recording:
         return copy
 
     def was_asked_to_stop(self) -> None:
-        """For whoever started the run: from now on it has no business but to end."""
+        """For the program that started the run: from now on this process should end."""
         self._leave("asked-to-stop")
 
     def has_failed(self) -> None:
-        """For whoever started the run: something of it ended with an error, which others may not hear of."""
+        """For the program that started the run: a part of it ended with an error, which other parts may not notice."""
         self._leave("failed")
 
     def _leave(self, name: str) -> None:
@@ -150,7 +150,7 @@ class Recording:
                 os.close(self._fd)  # The child's copy of the descriptor; the parent keeps its own.
             except OSError:
                 pass
-        self.__init__(self.session)  # type: ignore[misc]  # Nobody makes a class of this one.
+        self.__init__(self.session)  # type: ignore[misc]  # This class has no subclasses.
 
 
 def _line(fields: Named) -> bytes:

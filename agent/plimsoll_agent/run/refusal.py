@@ -1,4 +1,4 @@
-"""What was asked for does not suit the program: the one failure of ours that is meant for the user."""
+"""A remedy or an option does not suit the program: the one failure of the agent that the user sees."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ALL, SAMPLED, NONE = "all", "sampled", "none"
 ASLEEP = "asleep"
-"""Nothing is recorded, until somebody insists."""
+"""Nothing is recorded, until a recording is asked for."""
 
 FIRST = 4
 """Steps at the beginning that are seen in full: parameters, gradients and optimizer state are made in them."""
@@ -46,7 +46,7 @@ AIM = 0.005
 """What they shall cost on average otherwise; the rest of the bound is for what is recorded in each step."""
 
 SHORTEST, LONGEST = 4, 1024
-"""Steps from one full one to the next. Not 2: the first step after a change refills Python's caches and tells nothing."""
+"""Steps from one full one to the next. Not 2: the first step after a change refills Python's caches, so its time is not typical."""
 
 FORWARDS = 3
 """Top-level calls that are seen in full when a model is switched to evaluation or back, out of turn."""
@@ -108,7 +108,7 @@ class Sampling:
             self._see(True)
 
     def wake(self) -> None:
-        """From now on each step is seen in full: somebody wants a recording."""
+        """From now on each step is recorded in full: a recording was asked for."""
         if self._choice == ASLEEP:
             self._choice = ALL
             self._memory.wake()
@@ -143,8 +143,8 @@ class Sampling:
         self._every = min(max(wanted, SHORTEST), LONGEST)
         self._recording.note(
             "sampled-stacks",
-            "stacks would have slowed each step down, so they were taken in some of the steps only (--stacks all takes "
-            "them in all); other steps that allocated in the same order show the lines and phases of the nearest of these",
+            "plimsoll recorded stacks in some steps only, because they slow each step down (--stacks all records them in every "
+            "step); other steps that allocated in the same order show the lines and phases of the nearest recorded step",
         )
 
     @guarded

@@ -1,10 +1,10 @@
-"""Has memory stopped changing? And when has a run shown enough?
+"""Decides whether memory has stopped changing, and whether a run has shown enough.
 
 Steady means: the last step allocated as often and as much as the one before, left the same bytes in
 the same number of blocks, and moved neither peak. It knows counters, not what they count.
 
 Some memory rises for a while and then stays: a cache, a buffer of fixed length, what a first epoch keeps. Some rises for
-ever. Nobody can tell them apart but by seeing more steps, so a run in which memory rises goes on, for a bounded time.
+ever. Only more steps show which of the two it is, so a run in which memory rises goes on, for a bounded time.
 """
 
 from __future__ import annotations

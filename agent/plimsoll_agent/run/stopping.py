@@ -4,7 +4,7 @@
 printed, the exit code is 0. A program that swallows it (a bare `except:` around its loop) gets it
 again at the next hook; one that swallows it again and again is ended after its `atexit` functions.
 
-Then somebody may wait for what will never come: a thread or a child for the end of the training, the main program for a
+Then a part of the program may wait for ever: a thread or a child for the end of the training, the main program for a
 result. So the process has a few seconds to end, and fewer while it computes nothing. A `finally` that saves a checkpoint is
 cut short by this, on a phantom: what it would write has learned nothing.
 
@@ -53,7 +53,7 @@ LITTLE_WORK = 0.02
 
 
 class Stopping:
-    """Whether the run is to end, and how often it was told."""
+    """Whether the run is to end, and how often the program was asked to."""
 
     def __init__(self, finish: Callable[[], object], recording: Recording, is_real: bool) -> None:
         self._finish = finish
@@ -85,7 +85,7 @@ class Stopping:
             self._watch()
 
     def after_a_failure(self) -> None:
-        """The program has failed, and is about to end: nobody is waited for long."""
+        """The program has failed, and is about to end: the agent does not wait long for other threads and processes."""
         until = _in(FAREWELL_OF_A_FAILURE)
         self._on_a_thread(lambda: _stood_still(WAITING_AFTER_A_FAILURE, time.process_time, until) or until())
 
@@ -100,7 +100,7 @@ class Stopping:
             self._on_a_thread(lambda: _stood_still(WAITING_WITHOUT_MEMORY, host.worked, goes_on))
 
     def _on_a_thread(self, wait: Callable[[], bool]) -> None:
-        # Whoever has a prompt has all the time.
+        # A program with a prompt waits for its user.
         is_interactive = sys.flags.interactive or hasattr(sys, "ps1")
         if not (self._is_real or self.requested or is_interactive):
             threading.Thread(target=self._end_a_failure, args=(wait,), name="plimsoll-failed", daemon=True).start()
@@ -133,7 +133,7 @@ class Stopping:
         if self._told < ATTEMPTS:
             # Not a subclass: a thread is silent about `SystemExit` itself only.
             raise SystemExit(0)
-        text = "the script caught plimsoll's request to end %d times, so it was ended" % (ATTEMPTS - 1)
+        text = "the script caught plimsoll's request to end %d times, so plimsoll ended it" % (ATTEMPTS - 1)
         self._recording.note("stop-ignored", text)
         self._insist()
 
@@ -189,7 +189,7 @@ def _give_semaphores_back() -> None:
 
 
 def _is_debugged() -> bool:
-    """Whether the main program stands in a debugger, which somebody types into."""
+    """Whether the main program stands in a debugger that waits for input."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         if frame.f_globals.get("__name__", "").split(".")[0] in ("bdb", "cmd", "code", "pdb"):

@@ -1,8 +1,8 @@
-"""Ends that run nothing of Python's: `os._exit`, a signal that a process sends itself, an alarm that nobody handles.
+"""Ends without exit functions of Python: `os._exit`, a signal that a process sends itself, an alarm without a handler.
 
-Nothing would be left of such a run, though all of it was seen. So the last words are said before: in front of the call, or in a
-handler that then does what the signal would have done. Signals that others send are left alone, but for a child of
-multiprocessing that uses the device: `terminate()` is how its parent ends it.
+Such a run would leave no last lines in the recording. So the agent records them before: in front of the call, or in a handler that
+then does what the signal would have done. It does not handle signals from other processes, except in a child of multiprocessing
+that uses the device: its parent ends it with `terminate()`.
 """
 
 from __future__ import annotations

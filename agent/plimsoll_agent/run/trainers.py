@@ -1,4 +1,4 @@
-"""Trainers of libraries that decide by themselves when to validate: asked to do it now.
+"""Makes trainers of libraries, which decide when to validate, validate now.
 
 Lightning's decides by the length of a loader, so one that ends early brings no validation; told to stop, it validates, saves
 and ends. The one of transformers validates and saves after the step in which it is asked to.

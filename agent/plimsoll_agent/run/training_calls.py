@@ -1,6 +1,6 @@
-"""The calls by which a program trains: an optimizer's `step`, `zero_grad` and `backward`, seen where they begin and end.
+"""The calls by which a program trains: an optimizer's `step`, `zero_grad` and `backward`, where they begin and end.
 
-All that is ours in their wrappers is guarded, but for what ends a run that has shown enough; see `stopping`. The test of guards breaks
+All code of the agent in their wrappers is guarded, except what ends a run that has shown enough; see `stopping`. The test of guards breaks
 each of these functions in turn, and trains all the same.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TrainingCalls:
-    """Wraps them, and tells phases and steps. Whoever makes one may set what else is told, before anything is wrapped; that is guarded, too."""
+    """Wraps them, and reports to phases and steps. Other listeners can be set before anything is wrapped; they are guarded, too."""
 
     def __init__(self, torch: Torch, phases: Phases, steps: Steps, stopping: Stopping, oom: OutOfMemory, is_live: Callable[[], bool]) -> None:
         self._torch = torch
@@ -49,7 +49,7 @@ class TrainingCalls:
             if is_live():
                 steps.optimizer_made(self)
 
-        # PyTorch puts every optimizer class's `step` through this function, whoever wrote it.
+        # PyTorch puts the `step` of every optimizer class through this function, also those of the user.
         def hooked_step(step: Function) -> Any:
             step = hook_step(step)
 

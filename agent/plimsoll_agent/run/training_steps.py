@@ -52,7 +52,7 @@ def goal_of(text: str, note: Note) -> int | str:
         return int(number)
     if text in ("steady", "validation", "one-validation", "until-exit"):
         return text
-    note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
+    note("stop", "plimsoll does not understand PLIMSOLL_STOP=%s; the run stops once memory is steady" % text)
     return "steady"
 
 
@@ -77,7 +77,7 @@ class Steps:
         self._begin_counting()
         self.before_stop: Callable[[], object] | None = None
         self.after_step: Callable[[int], object] | None = None
-        # Told of each step with its number and its place, whatever counts as a step.
+        # Called for each step with its number and its place, for each way of counting steps.
         self.watching: Callable[[int, Place], object] | None = None
         self.last: deque[tuple[int, Place, float]] = deque(maxlen=4096)
         """Then the last of the steps whose marks are not written yet."""
@@ -204,7 +204,7 @@ class Steps:
         self._given_up_on.update(missing)
         self._recording.note(
             "optimizer-unused",
-            "%d optimizer(s) did not step while another did %d times; steps are counted without them"
+            "%d optimizer(s) did not step while another stepped %d times; plimsoll counts steps without them"
             % (len(missing), PATIENCE),
         )
         waiting, self._waiting = self._waiting, []
@@ -287,7 +287,7 @@ class Steps:
         if counted.steps and counted is not self._by_optimizer:
             what = "backward" if counted is self._by_backward else "forward"
             self._recording.note(
-                "steps-by-%s" % what, "no optimizer stepped; each %s pass was counted as a step" % what
+                "steps-by-%s" % what, "no optimizer stepped; plimsoll counted each %s pass as a step" % what
             )
         self._kept_aside.clear()
 
@@ -310,7 +310,7 @@ class Steps:
         elif counted.gave_up():
             self.why = "steps"
             if counted.rises:
-                later = None  # That is the answer, whatever comes later.
+                later = None  # Growth is the answer; later code does not change it.
         else:
             return
         if later is not None and later.goes_on(self._memory.place(), counted.steps):
@@ -318,7 +318,7 @@ class Steps:
         if self.why == "steps" and self.goal in ("steady", "validation", "one-validation") and not self.steady:
             self._recording.note(
                 "not-steady",
-                "memory was still changing after %d steps (%.0f s after the third); the run was ended there"
+                "memory was still changing after %d steps (%.0f s after the third); plimsoll ended the run there"
                 % (counted.steps, counted.seconds_since_third_step()),
             )
         if self.before_stop is not None:

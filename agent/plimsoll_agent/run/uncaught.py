@@ -1,4 +1,4 @@
-"""Notices an error that nobody caught when it ends something: the program, a thread, a child of multiprocessing.
+"""Notices an uncaught error that ends the program, a thread or a child of multiprocessing.
 
 What a program may replace stays its own (`sys.excepthook`, `threading.excepthook`); rich, IPython and others do. Seen are
 

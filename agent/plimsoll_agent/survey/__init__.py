@@ -1,6 +1,6 @@
-"""What a plain run shows `plimsoll fit` before it tries a remedy.
+"""Facts of an unchanged run that `plimsoll fit` needs before it tries a remedy.
 
-    sites       where a person would change the script
-    frameworks  which switches of its framework it has
-    idle        which remedies have nothing to do in it
+    sites       the lines of the script that a person would change
+    frameworks  the switches of its framework that it sets
+    idle        the remedies that would change nothing in it
 """

@@ -1,5 +1,5 @@
-"""Which remedies have nothing to do in this program, as its first two steps show: what the script does already, and what
-there is nothing for. `plimsoll fit` leaves them out and saves their runs.
+"""Finds, in the first two steps, the remedies that would change nothing: what the script does already, and what it has no use
+for. `plimsoll fit` leaves them out and saves their runs.
 
 Nothing is read from the script's text. A remedy that is not named here may still do nothing, and its run shows it; one
 that is named would have done nothing. Where the calls of models are not seen (`torch.compile`), little is said.
@@ -53,7 +53,7 @@ class Idle:
             self._watch(utils.clip_grad, name, self._clipped)
 
     def leave(self, stay: Any = ()) -> None:
-        """PyTorch's own functions again, where nobody has put others in their place; but for those of the classes `stay`."""
+        """Restores PyTorch's own functions, where the replacements are still in place; except those of the classes `stay`."""
         for it in self._functions:
             if it.owner not in stay:
                 it.undo()
@@ -111,7 +111,7 @@ class Idle:
         return found
 
     def found(self, root: Module) -> Any:
-        """Each remedy that has nothing to do, and why, where a person may wonder; None where nobody will."""
+        """Each remedy that would change nothing, with the reason that a report shows; None where a report shows none."""
         found = self._of_precision()
         found.update(self._of_optimizers())
         found.update(self._of_model(root))

@@ -185,7 +185,7 @@ class Sites:
             idle = self.idle.found(self._root)
             self._recording.write("sites", sites=found, files=self._described(), idle=idle, switches=switches)
         except Exception as error:  # Without it there is no diff, and nothing else is lost.
-            self._recording.note("sites", "plimsoll could not find the places for a change: %r" % (error,))
+            self._recording.note("sites", "plimsoll could not find the lines for a change: %r" % (error,))
         self.idle.leave()
         self._recording = self._root = None
         self._seen.clear()

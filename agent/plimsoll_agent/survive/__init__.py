@@ -1,12 +1,12 @@
-"""A step that ran out of memory is done again, so that training goes on (`plimsoll run --survive`).
+"""Repeats a call that ran out of memory, so that training goes on (`plimsoll run --survive`).
 
-    survival  where it takes hold (calls of models, losses, backward), and what it tries
-    call      one call of a model, which can be made again, or lets go of what it saved
-    state     what such a call moves beside what it returns
-    draws     a part of a batch draws what the whole would have drawn for it
-    graph     what backward reaches from where it begins
+    survival  where it hooks in (calls of models, losses, backward), and what it tries
+    call      one call of a model, which can be repeated, or can free what it saved
+    state     what such a call changes beside its result
+    draws     a part of a batch draws the random numbers that the whole batch would have drawn for it
+    graph     the nodes that backward reaches
 
-What cannot be done again with the same numbers is refused, with a sentence, and the error goes its way.
+Where a call cannot be repeated with the same results, plimsoll prints why and raises the error again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One call of a model in training, which can be made again.
+"""One call of a model in training, which can be repeated.
 
-What autograd saves for backward goes through cells, so that a call can let go of it: it is then made once more when backward
-asks, as PyTorch's checkpoints do, and what it saves waits on the host. Nothing of a call outlives autograd's graph of it: the
+The tensors that autograd saves for backward go through cells, so that a call can free them. The call is then repeated when
+backward asks for them, as PyTorch's checkpoints do, and the saved tensors wait in host memory. Nothing of a call outlives autograd's graph of it: the
 graph holds the cells, the cells hold the call.
 """
 
@@ -84,7 +84,7 @@ class Call:
         return tensor.requires_grad and not is_others and tensor.grad_fn.metadata.get(graph.KEY, (self,))[0] is self
 
     def is_done_with(self) -> None:
-        """Its graph was used up: nothing of the call is needed any more, and a loss that somebody keeps must not keep it."""
+        """The graph was used up: the call is no longer needed, and a loss that the script stores must not hold it."""
         self._args, self._kwargs, self._call, self._then, self._weights = (), {}, None, None, []
 
     def let_go(self) -> None:
@@ -118,9 +118,9 @@ class Call:
         if self._call is None:
             raise CannotRedo("its graph was used before")
         if [_version(it) for it in self._inputs()] != self._versions:
-            raise CannotRedo("something was written into what the model was given")
+            raise CannotRedo("the inputs of the model were changed in place")
         if for_backward and any(it._version != version for it, version in self._weights):
-            raise CannotRedo("its weights have changed since, as an optimizer does that steps inside backward")
+            raise CannotRedo("its weights have changed since, as with an optimizer that steps inside backward")
         module = self.module()
         if module is not None and any(_has_hooks(it) for it in module.modules()):
             raise CannotRedo("its model has hooks of the script's own, which would run once more")
@@ -143,12 +143,12 @@ class Call:
     def fill_again(self) -> None:
         """Makes the call again for what it let go of, which then waits on the host."""
         if self._call is None:
-            # PyTorch would have said so, had the graph not been kept.
+            # PyTorch would have raised this, if the graph had not been retained.
             raise RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed).")
         try:
             self.check(for_backward=True)
         except CannotRedo as refused:
-            raise RuntimeError("plimsoll run --survive: backward asks for what was let go of, and the call cannot be made again: %s" % refused) from refused
+            raise RuntimeError("plimsoll run --survive: backward asks for tensors that plimsoll has freed, and plimsoll cannot call the model again: %s" % refused) from refused
         count = 0
 
         def pack(tensor: Tensor) -> None:
@@ -163,13 +163,13 @@ class Call:
         self._compare(output)
         if count != len(self._cells):
             raise RuntimeError(
-                "plimsoll run --survive: the model's call was made again and saved %d tensors for backward instead of %d; "
+                "plimsoll run --survive: called again, the model saved %d tensors for backward instead of %d; "
                 "it decides by something that plimsoll does not see" % (count, len(self._cells))
             )
 
     def _compare(self, output: Nested) -> None:
         if [it.shape for it in tensors_in(self._torch, output)] != self._shapes:
-            raise RuntimeError("plimsoll run --survive: the model's call was made again and returned tensors of other shapes")
+            raise RuntimeError("plimsoll run --survive: called again, the model returned tensors of other shapes")
 
     def backward_again(
         self, gradients: dict[int, Waiting], is_left: Callable[[Tensor], bool], part: tuple[Any, ...] | None = None
@@ -207,7 +207,7 @@ class Call:
                 output = self._call(*args, **kwargs)
             tensors = tensors_in(torch, output)
             if len(tensors) != len(self._shapes):
-                raise CannotRedo("made again, it returns %d tensors instead of %d" % (len(tensors), len(self._shapes)))
+                raise CannotRedo("called again, its model returns %d tensors instead of %d" % (len(tensors), len(self._shapes)))
             roots, from_roots = [], []
             for number, gradient in sorted(gradients.items()):
                 tensor = tensors[number]
@@ -217,17 +217,17 @@ class Call:
                     gradient = gradient.in_part(way.axis, whole, start, end)
                 elif part is not None:
                     if weight is None:
-                        raise CannotRedo("what its model returns is a number of the whole batch")
+                        raise CannotRedo("its model returns a number for the whole batch")
                     tensor = tensor * weight()
                 if gradient.shape != tensor.shape:
-                    raise CannotRedo("made again, it returns tensors of other shapes")
+                    raise CannotRedo("called again, its model returns tensors of other shapes")
                 roots.append(torch.autograd.graph.get_gradient_edge(tensor))
                 from_roots.append(gradient)
             # What it returned is not needed any more, and may be the largest of all.
             del output, tensors, tensor
             own, leaves = {id(it) for it in twins.values()}, graph.below(it.node for it in roots)
             if not all(id(it.variable) in own or is_left(it.variable) for it in leaves if hasattr(it, "variable")):
-                raise CannotRedo("its model reaches parameters by other ways than its own")
+                raise CannotRedo("its model reaches parameters in other ways than through its own modules")
             if roots:
                 torch.autograd.backward(roots, [it.on_device() for it in from_roots])
         return {number: it.grad for number, it in twins.items() if it.grad is not None}
@@ -259,7 +259,7 @@ class Waiting:
         """That of samples `start..end`."""
         dimension = next((it for it in (axis, 0) if len(self.shape) > it and self.shape[it] == whole), None)
         if dimension is None:
-            raise CannotRedo("what its model returns is not made of samples")
+            raise CannotRedo("its model does not return one entry for each sample")
         return Waiting(self._host, self._device, self._kept.narrow(dimension, start, end - start))
 
     def on_device(self) -> Tensor:
@@ -342,7 +342,7 @@ class _Cell:
                 self._call.fill_again()
             tensor = self._call._fetch(self._packed)  # type: ignore[arg-type]  # It is filled by now.
         elif _version(tensor) != self._version:
-            # PyTorch's own check, which it leaves out where somebody else keeps what is saved.
+            # PyTorch's own check, which it leaves out where hooks store what is saved.
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of "
                 "shape %s" % (list(tensor.shape),)
@@ -356,7 +356,7 @@ def _nothing() -> None:
 
 
 def _nobody_asks(packed: Any) -> NoReturn:
-    raise RuntimeError("plimsoll run --survive: a graph that is thrown away was used")
+    raise RuntimeError("plimsoll run --survive: the graph of a call that plimsoll repeats was used")
 
 
 def _version(tensor: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""Random numbers that a part of a batch draws are those that the whole batch would have drawn for it.
+"""Makes a part of a batch draw the random numbers that the whole batch would have drawn for it.
 
 A part draws for the whole batch and takes its samples. So the generator goes on as in a call that is made at once, and each
 sample gets what it would have got. That a draw's first dimension is the batch is known by its size. Parts of two sizes have to agree on
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from plimsoll_agent.kinds import Arguments, Named, Nested, Operator, Tensor, Torch
 
-_UNCLEAR = "it draws random numbers, and it is not clear which of them belong to samples"
+_UNCLEAR = "it draws random numbers, and plimsoll does not know which of them belong to samples"
 
 _IN_PLACE = ("bernoulli_", "normal_", "uniform_", "exponential_", "random_", "log_normal_", "cauchy_", "geometric_")
 _LIKE = ("rand_like", "randn_like", "randint_like")
@@ -106,7 +106,7 @@ def _mode_of(torch: Torch) -> type[Any]:
                 self._contiguous(tensor)
                 mask = self._of_part(function(self._larger(tensor), *args[1:], **kwargs)[1])
                 return tensor * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
-            raise CannotDraw("it draws random numbers in a way that parts of the batch cannot follow (`%s`)" % name)
+            raise CannotDraw("it draws random numbers in a way that parts of the batch cannot repeat (`%s`)" % name)
 
         def _has_samples(self, shape: Sequence[int]) -> bool:
             res = bool(len(shape)) and shape[0] == self._size
@@ -121,7 +121,7 @@ def _mode_of(torch: Torch) -> type[Any]:
 
         def _contiguous(self, tensor: Tensor) -> None:
             if not tensor.is_contiguous():
-                raise CannotDraw("it draws random numbers for a tensor whose samples do not lie one after the other")
+                raise CannotDraw("it draws random numbers for a tensor that is not contiguous")
 
     return OfTheWhole
 

@@ -1,4 +1,4 @@
-"""What backward reaches from where it begins. Read only; nothing is kept of it."""
+"""Finds the nodes that backward reaches from its roots. Reads the graph and holds no reference to it."""
 
 from __future__ import annotations
 

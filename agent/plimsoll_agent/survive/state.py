@@ -1,7 +1,7 @@
-"""What a call of a model moves beside what it returns: random numbers, buffers, and what modules remember in attributes.
+"""What a call of a model changes beside its result: random states, buffers, and attributes of modules.
 
-All of it is looked at around the first call of a model. From then on only what moved in it is kept for each call. A large
-buffer that moves is not kept; a call that wrote into one is not made again.
+The agent compares all of them before and after the first call of a model. From then on it stores only those that changed, for each
+call. It does not store a large buffer; a call that wrote into one is not repeated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Module, Tensor, Torch
 
 _SMALL = 1 << 20
-"""Bytes of a buffer up to which it is kept."""
+"""The largest buffer that is stored, in bytes."""
 
 _SHORT = 4096
-"""Entries of a list up to which it is kept."""
+"""The longest list that is stored, in entries."""
 
 _MISSING = object()
 _PLAIN = (int, float, bool, str, bytes, type(None))
@@ -135,14 +135,14 @@ class _Buffer:
         tensor, version, clone = value
         if tensor is None or tensor.is_inference():
             return False
-        # Batch-norm writes its statistics, and no version tells.
+        # Batch-norm writes its statistics without a new version.
         return tensor._version != version or (clone is not None and not tensor.equal(clone))
 
     def put(self, value: tuple[Any, Any, Any]) -> None:
         tensor, _, clone = value
         if self._was_written(value):
             if clone is None:
-                raise CannotRedo("its buffer `%s` was written into, and is too large to be kept for each call" % self._shown)
+                raise CannotRedo("its buffer `%s` was written into, and is too large to store for each call" % self._shown)
             tensor.copy_(clone)
         self._owner._buffers[self._name] = tensor
 
@@ -181,7 +181,7 @@ class _Attribute:
         then, mark, kept = value
         if isinstance(then, _CONTAINERS):
             if kept is None:
-                raise CannotRedo("its `%s` was changed, and is too long to be kept for each call" % self._shown)
+                raise CannotRedo("its `%s` was changed, and is too long to store for each call" % self._shown)
             then.clear()
             then.extend(kept) if isinstance(then, (list, collections.deque)) else then.update(kept)
         elif hasattr(then, "set_state"):

@@ -1,4 +1,4 @@
-"""Training goes on when memory runs out: where this takes hold, and what it tries.
+"""Training goes on when memory runs out: where the agent hooks in, and what it tries.
 
 In a call of a model: the call is made again as it is, once what was left of it is gone; then with what backward needs on the
 host; then in parts of the batch. In backward: PyTorch keeps the graph of each pass, so the pass is made again for those parameters
@@ -54,7 +54,7 @@ _LIKE_RUNNING_OUT = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", 
 
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
-_TOGETHER = "several processes train together, and the others would have to do the same again"
+_TOGETHER = "several ranks train together, and the others would have to repeat the same work"
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "log_softmax", "softmax")
 
@@ -73,7 +73,7 @@ def apply(torch: Torch, hooks: Hooks, recording: Recording, oom: OutOfMemory, st
 
 
 class Survival:
-    """What is kept of the step that is under way."""
+    """What is stored about the current step."""
 
     def __init__(self, torch: Torch, hooks: Hooks, recording: Recording, oom: OutOfMemory, step_of: Callable[[], int]) -> None:
         self._torch, self._hooks, self._recording, self._step_of = torch, hooks, recording, step_of
@@ -167,7 +167,7 @@ class Survival:
             except Exception as raised:
                 _without_frames(raised)
                 if not self._ran_out(raised):
-                    why = "doing it again failed (%s: %s)" % (type(raised).__name__, raised)
+                    why = "the second attempt failed (%s: %s)" % (type(raised).__name__, raised)
                     break
                 last = raised
                 continue
@@ -236,7 +236,7 @@ class Survival:
                 raise
             again = _without_frames(raised)
         if again is not None:
-            self._write(refused="it ran out again", error=error, phase="evaluation")
+            self._write(refused="memory ran out again", error=error, phase="evaluation")
             raise error
         self._write(way="room", error=error, seconds=time.time() - began, phase="evaluation")
         return output
@@ -258,7 +258,7 @@ class Survival:
             return self._made(module, places, call, args, kwargs)
 
     def watch_losses(self) -> None:
-        """PyTorch's functions that are losses, by whatever way they are called."""
+        """PyTorch's functions that are losses, under each of their names."""
         torch = self._torch
         functional = torch.nn.functional
         self._of_chunks = chunked_loss.in_chunks(torch, functional.cross_entropy)
@@ -342,7 +342,7 @@ class Survival:
             why = str(refused)
         except Exception as raised:
             _without_frames(raised)
-            why = "it ran out again" if self._ran_out(raised) else "doing it again failed (%s: %s)" % (type(raised).__name__, raised)
+            why = "memory ran out again" if self._ran_out(raised) else "the second attempt failed (%s: %s)" % (type(raised).__name__, raised)
         if why is not None:
             self._write(refused=why, error=error, phase="backward")
             raise error
@@ -360,13 +360,13 @@ class Survival:
         """Makes the pass again for what has no gradient yet. Its graph is whole; calls are made again for what they let go of."""
         torch, options = self._torch, self._hooks.backward_options
         if options["create_graph"] or options["others"]:
-            raise CannotRedo("it asked backward for more than gradients of all parameters (`create_graph`, `inputs`)")
-        nodes, left = graph.below(it.node for it in graph.edges_of(torch, tensors)), _Left(before)
+            raise CannotRedo("it asked backward for more than the gradients of all parameters (`create_graph`, `inputs`)")
+        nodes, left = graph.below(it.node for it in graph.edges_of(torch, tensors)), _WithoutGradient(before)
         leaves = [it.variable for it in nodes if hasattr(it, "variable")]
         calls = list(dict.fromkeys(it.metadata[graph.KEY][0] for it in nodes if graph.KEY in it.metadata))
         theirs = graph.outside_of_calls(torch, tensors).of_the_script
         if theirs:
-            raise CannotRedo("the script computes with `%s`, a function of its own, and nobody knows what that keeps" % theirs[0])
+            raise CannotRedo("the script computes with its own function `%s`, and what this function saves is unknown" % theirs[0])
         for call in calls:
             call.check(for_backward=True)
         if any(graph.is_an_older_checkpoint(torch, it) for it in nodes):
@@ -401,7 +401,7 @@ class Survival:
             self._pass.calls[call] = None
         return way
 
-    def _in_parts_again(self, tensors: Any, grad_tensors: Any, calls: list[Call], leaves: Any, left: _Left) -> Any:
+    def _in_parts_again(self, tensors: Any, grad_tensors: Any, calls: list[Call], leaves: Any, left: _WithoutGradient) -> Any:
         """The same, call by call: in parts of its batch where that can be, else with its cross-entropy some rows at a time.
         Returns in how many parts the largest was."""
         torch = self._torch
@@ -424,9 +424,9 @@ class Survival:
                 # A loss of what else the script computes from its models' outputs: only these are taken apart.
                 reached = graph.before_calls(torch, roots, batches)
             if _are_mixed(reached):
-                raise CannotRedo("the script uses what its model's loss is made of, beside the loss")
+                raise CannotRedo("the script uses tensors that the loss of its model is computed from, besides the loss")
             if reached.is_past_outputs:
-                raise CannotRedo("the script uses what its model did not return")
+                raise CannotRedo("the script uses tensors that its model did not return")
             wanted = [it for it in reached.leaves if left.has(it)]
             edges = [it for edges in reached.calls.values() for it in edges.values()]
             theirs = graph.below(it.node for it in edges)
@@ -458,7 +458,7 @@ class Survival:
             if not roots:
                 return parts
 
-    def _call_again_in_parts(self, call: Call, gradients: Any, left: _Left, batch: Any) -> tuple[Any, ...]:
+    def _call_again_in_parts(self, call: Call, gradients: Any, left: _WithoutGradient, batch: Any) -> tuple[Any, ...]:
         """The gradients of its inputs, and in how many parts it was made."""
         self._make_room()
         inputs: dict[int, Any]
@@ -477,7 +477,7 @@ class Survival:
         return inputs, counted[0]
 
     def _part_again(
-        self, call: Call, gradients: Any, left: _Left, batch: Any, start: int, end: int, inputs: Any, counted: Any
+        self, call: Call, gradients: Any, left: _WithoutGradient, batch: Any, start: int, end: int, inputs: Any, counted: Any
     ) -> None:
         """Samples `start..end`, in halves if they do not fit: what got its gradient of all of them gets none of a half."""
         whole, along, way, draws = batch
@@ -495,7 +495,7 @@ class Survival:
                     _gather(inputs, number, gradient, along[number], whole, start)
                 return
             if left.is_undone and left.has_moved():
-                raise CannotRedo("a part of its batch ran out again inside a checkpoint of the older kind")
+                raise CannotRedo("memory ran out again for a part of its batch, inside a checkpoint with `use_reentrant=True`")
             left = left.of_these()
         self._make_room()
         middle = (start + end) // 2
@@ -528,8 +528,8 @@ class Survival:
 
     def _why_no_parts(self, calls: Iterable[Call]) -> str:
         if any(it.module() is not None and _has_batch_norm(self._torch, it.module()) for it in calls):
-            return "it does not fit with all that backward needs on the host, and its batch-norm would see other numbers in parts of the batch"
-        return "it does not fit with all that backward needs on the host, nor in parts of the batch"
+            return "it does not fit with all that backward needs in host memory, and its batch-norm would have other statistics in parts of the batch"
+        return "it does not fit with all that backward needs in host memory, nor in parts of the batch"
 
     def _make_room(self, but: Any = None) -> None:
         """Calls that wait for backward let go of what they saved, and the allocator's cache goes."""
@@ -560,7 +560,7 @@ class Survival:
 
 
 def _without_donated_buffers() -> None:
-    """Compiled models write over what they saved, unless they are told that a graph may be kept. They then refuse to keep it."""
+    """Compiled models overwrite what they saved, unless an option says that a graph may be retained. With it they refuse to retain it."""
     from torch._functorch import config
 
     if hasattr(config, "donated_buffer"):
@@ -619,7 +619,7 @@ class _Shared:
         self._ids = {id(it) for it in wanted if id(it) in of_calls}
         self.nodes = [it for it in reached.uses if any(self._is_shared(below) for below, _ in it.next_functions)] if self._ids else []
         if any(it in theirs or reached.uses[it] != {0} for it in self.nodes):
-            raise CannotRedo("its loss uses parameters beside the model's call")
+            raise CannotRedo("its loss uses parameters outside the call of the model")
 
     def __contains__(self, leaf: object) -> bool:
         return id(leaf) in self._ids
@@ -638,8 +638,8 @@ class _Shared:
                     torch.autograd.backward(below.variable, it)
 
 
-class _Left:
-    """Which parameters have not got their gradient since `before`."""
+class _WithoutGradient:
+    """The parameters that have got no gradient since `before`."""
 
     def __init__(self, before: dict[Tensor, Any], ids: set[int] | None = None, is_undone: bool = False) -> None:
         self._before = before
@@ -654,11 +654,11 @@ class _Left:
         return id(parameter) in self._ids
 
     def undo(self) -> None:
-        """Takes back what came since: then all of them are left."""
+        """Removes the gradients that came since: then all of them are without one."""
         for it, grad, version in self._before.values():
             if not _is_same(it, grad, version):
                 if grad is not None:
-                    raise CannotRedo("its checkpoints are of the older kind (`use_reentrant=True`), and it adds to gradients that were there")
+                    raise CannotRedo("its checkpoints have `use_reentrant=True`, and the script adds to existing gradients")
                 it.grad = None
         self._ids, self.is_undone = set(self._before), True
 
@@ -666,14 +666,14 @@ class _Left:
         """Whether any of them got a gradient."""
         return any(not _is_same(*self._before[key]) for key in self._ids)
 
-    def as_they_are(self) -> _Left:
+    def as_they_are(self) -> _WithoutGradient:
         """The same, to be asked later which of them got a gradient from now on."""
         now = {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, (it, _, _) in self._before.items()}
-        return _Left(now, self._ids, self.is_undone)
+        return _WithoutGradient(now, self._ids, self.is_undone)
 
-    def of_these(self) -> _Left:
+    def of_these(self) -> _WithoutGradient:
         """Those of them that have still not got one."""
-        return _Left(self._before, {key for key in self._ids if _is_same(*self._before[key])}, self.is_undone)
+        return _WithoutGradient(self._before, {key for key in self._ids if _is_same(*self._before[key])}, self.is_undone)
 
 
 def _is_same(parameter: Tensor, gradient: Tensor | None, version: int | None) -> bool:

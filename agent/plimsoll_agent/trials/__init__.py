@@ -1,6 +1,6 @@
-"""Runs of a search take less time, and the same memory.
+"""Makes the runs of a search faster, with the same memory.
 
-    batches    what workers of a loader made in one run, for those of the next
-    unhurried  workers of a loader that make no batch ahead
-    autotune   what Inductor tries where no time passes
+    batches    reuses batches that workers of a loader made in an earlier run
+    unhurried  workers of a loader make no batch ahead
+    autotune   which kernels Inductor tries where nothing can be timed
 """

@@ -29,13 +29,13 @@ TIMES = "torch._inductor.runtime.benchmarking"
 TUNED = "triton.runtime.autotuner"
 MANY = ("max_autotune", "max_autotune_pointwise")
 NOTE = (
-    "torch.compile tries many Triton kernels and keeps the fastest; on the phantom, where no time passes, it tried "
-    "one of each kind, and where a library has the same function it took the library's"
+    "torch.compile times many Triton kernels and takes the fastest; on the phantom, where nothing can be timed, it tried "
+    "one of each kind, and took a library's kernel where there is one"
 )
 
 TUNED_NOTE = (
-    "kernels of Triton are tuned by trying their configurations; on the phantom, where no time passes, two were tried "
-    "of each kernel"
+    "Triton times the configurations of its kernels; on the phantom, where nothing can be timed, it tried two of each "
+    "kernel"
 )
 ENOUGH = 2
 """Configurations of a kernel that are timed: one alone is not."""
@@ -149,7 +149,7 @@ def _fewer_timed(module: Library, say: Function) -> None:
     def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, "_plimsoll_timed", 0) >= ENOUGH:
             say()
-            return [math.inf] * 3  # As of one that the card has no room for.
+            return [math.inf] * 3  # As of a configuration that does not fit the card.
         timings = bench(self, *args, **kwargs)
         if timings is not None and (timings[0] if isinstance(timings, (list, tuple)) else timings) != math.inf:
             self._plimsoll_timed = getattr(self, "_plimsoll_timed", 0) + 1

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 SLOTS, SLOT = 512, 1 << 17
 """At most so many batches, and bytes of each."""
 WORTH = 2e-3
-"""Seconds that a batch takes at least, to be kept."""
+"""Batches that take fewer seconds are not stored."""
 FIRST = 1 << 10
-"""So many numbers are kept of a large tensor."""
+"""So many numbers of a large tensor are stored."""
 DEEPEST, MOST = 32, 4000
 """How far, and how many parts of, a dataset is looked at."""
 
@@ -93,7 +93,7 @@ def install(torch: Torch, makes_its_own: bool) -> None:
     patch.put(fetcher, "fetch", wrapped)
 
 
-# What is kept.
+# What is stored.
 
 
 def _key(torch: Torch, before: Any, indices: Any) -> Any:
@@ -172,7 +172,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Unclear(Exception):
-    """It has a state that cannot be seen, or is not what can be kept."""
+    """It has a state that cannot be seen, or it cannot be stored."""
 
 
 def looks(torch: Torch, it: Any) -> Any:
@@ -196,7 +196,7 @@ class _Looking:
             return len(it), zlib.crc32(it[:256])
         if id(it) in self._seen:
             return ("again", self._seen[id(it)][0])
-        self._seen[id(it)] = len(self._seen), it  # Kept, or another one could come to lie there.
+        self._seen[id(it)] = len(self._seen), it  # Stored, or another object could get the same address.
         kind = type(it)
         name = (kind.__module__, kind.__qualname__)
         if isinstance(it, self._torch.Tensor):

@@ -1,4 +1,4 @@
-"""`PLIMSOLL_UNHURRIED`: workers of a `DataLoader` that make no batch which nobody waits for yet.
+"""`PLIMSOLL_UNHURRIED`: workers of a `DataLoader` make no batch before the program waits for one.
 
 A run of a search is over after a few steps, and what its workers made ahead is thrown away: most of what such a run takes of the
 processor, where batches are dear. So what they are told to make is kept back until the program waits for a batch that they were
@@ -44,19 +44,19 @@ def install(torch: Torch) -> None:
 
 
 class _Orders:
-    """What workers are to make and were not told of yet, in the order in which it is wanted."""
+    """The batches that workers have to make and that are not sent to them yet, in the order in which they are wanted."""
 
     def __init__(self, n_workers: int) -> None:
         self._at_once = max(1, min(n_workers, len(os.sched_getaffinity(0))))
         self._kept: Any = deque()
         self._told = 0
-        """The batches before this one were told of."""
+        """The batches before this one were sent."""
 
     def keep(self, queue: Any, order: Any) -> None:
         self._kept.append((queue, order))
 
     def wanted(self, batch: Any) -> None:
-        """Somebody waits for the batch of this number."""
+        """The program waits for the batch of this number."""
         if self._told <= batch:
             for _ in range(min(self._at_once, len(self._kept))):
                 self._tell()

@@ -1,11 +1,11 @@
-"""What the script would compute on a device, where nobody computes.
+"""Numbers that a script reads from a device, on a phantom that computes none.
 
-    phantom     what only the phantom GPU knows
-    lines       a number that a line reads of the device, as the user says or as it read before
-    sizes       which of them become sizes, as the script's text shows
-    asked_size  that a script asked how large the card is
-    ghosts      weights on the host that take no memory and no time
-    draws       where a generator comes to after many draws, known from one run to the next
-    detectors   what torchvision's detectors keep of scores that nobody computed
-    descent     how far an optimizer goes that solves inside its step
+    phantom     data that only the phantom GPU has
+    lines       a number that a line reads from the device: set by the user, or as that line read it before
+    sizes       which of these numbers become sizes, by the text of the script
+    asked_size  records that a script asked for the size of the card
+    ghosts      weights on the host that need no memory and no time
+    draws       the state of a generator after many draws, stored from one run to the next
+    detectors   the boxes of torchvision's detectors when all scores are unknown
+    descent     the iterations of an optimizer that solves inside its step
 """

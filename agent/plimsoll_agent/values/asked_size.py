@@ -1,7 +1,7 @@
-"""A program that asks how large the card is: what it takes on this one says nothing of another, so it is noted who asked.
+"""Records that a program asked for the size of the card: its memory on this card then does not predict its memory on another.
 
-PyTorch asks, too, in C++ (when memory runs out) and in Python (`nn.DataParallel` compares the devices): that is not
-the program. NVML, which `nvidia-smi` and pynvml ask, is the phantom's affair.
+PyTorch asks, too, in C++ (when memory runs out) and in Python (`nn.DataParallel` compares the devices); these calls do not
+count. The phantom handles NVML, which `nvidia-smi` and pynvml use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far an optimizer goes that solves inside its step: L-BFGS, whoever wrote it.
+"""Decides how many iterations an optimizer makes that solves inside its step: any L-BFGS.
 
 Its memory is a history of past directions, each as large as the model, and whether it goes on to the next is
 decided by numbers. On a phantom these are of a descent that goes well, until the history is full and a little
@@ -19,7 +19,7 @@ FURTHER = 8
 """Turns after the history is full, in which nothing grows any more."""
 
 USUAL = 100
-"""Directions that are kept where the optimizer does not say how many: `history_size` of `torch.optim.LBFGS`."""
+"""The number of stored directions where the optimizer does not have its own: `history_size` of `torch.optim.LBFGS`."""
 
 
 def stepped(step: Function, args: Arguments, kwargs: Named) -> Any:

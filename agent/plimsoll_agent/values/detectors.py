@@ -1,4 +1,4 @@
-"""What torchvision's detectors keep of values that nobody computed.
+"""Decides how many boxes torchvision's detectors select when their scores are unknown.
 
 On a phantom every score is zero, so their filters would find nothing, and half of the model would see no
 boxes. They have limits of their own (2000 proposals, 512 samples of which a quarter are objects, 100

@@ -1,7 +1,7 @@
-"""Where a generator of the host comes to after so many draws, for weights that have no values.
+"""The state of a host generator after many draws, for weights that have no values.
 
-Counting through hundreds of millions of draws takes a tenth of a second, and each run of one script makes the same ones. The
-nursery lays out memory that its children share; each writes into it what it found, and looks there first.
+Advancing it by hundreds of millions of draws takes a tenth of a second, and each run of one script makes the same draws. The
+nursery makes memory that its children share; each child looks there first, and stores what it computed.
 """
 
 from __future__ import annotations

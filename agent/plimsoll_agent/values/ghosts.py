@@ -1,7 +1,7 @@
-"""Weights on the host that take no memory and no time.
+"""Weights on the host that need no memory and no time.
 
-A model is usually built on the CPU and moved to the GPU later. On a phantom nobody ever needs the values,
-so once the host is about to carry more than it should, large floating-point tensors there become ghosts:
+A model is usually built on the CPU and moved to the GPU later. A phantom never needs the values,
+so once the weights would need too much host memory, large floating-point tensors there become ghosts:
 they have shapes, dtypes and addresses (the phantom maps the same few pages behind all of them), and
 operations that would only fill, convert or copy them do nothing. What crosses to the device crosses as it
 would have, temporaries included. Small tensors, and whole numbers of any size, stay real.
@@ -92,20 +92,20 @@ class Ghosts:
     def _registered(self, _module: Module, _name: Any, parameter: Tensor) -> None:
         if self._mode is None and parameter is not None and parameter.device.type == "cpu":
             if self._torch.nn.parameter.is_lazy(parameter):
-                return  # Nobody knows how large it will be.
+                return  # Its size is unknown.
             self._count(parameter.numel() * parameter.element_size())
 
     def _count(self, size: int) -> None:
         """So many more bytes of weights on the host."""
         self._real += size
         if self._limit < self._real:
-            self._begin("the model's weights passed %.1f GiB" % (self._limit / 2**30))
+            self._begin("the model's weights are larger than %.1f GiB" % (self._limit / 2**30))
 
     def _begin(self, why: str) -> None:
         if self._mode is not None or threading.current_thread() is not threading.main_thread():
             return
         if self._torch._C._len_torch_dispatch_stack():
-            return  # In somebody's mode; the next parameter may come outside it.
+            return  # Inside a dispatch mode of the program; the next parameter may come outside it.
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
@@ -113,8 +113,8 @@ class Ghosts:
         self._mode.__enter__()
         self._recording.note(
             "ghost-weights",
-            "%s: from there on, large tensors on the CPU have no values and take no memory of this machine "
-            "(--ghost-weights=off keeps them)" % why,
+            "%s: from there on, large tensors on the CPU are placeholders without values, which spares the memory of this machine "
+            "(--ghost-weights=off turns this off)" % why,
         )
 
     def _new_mode(self) -> Any:

@@ -1,6 +1,6 @@
-"""Which number a line reads where nobody computed one.
+"""The number that a line reads where it is unknown on the phantom.
 
-The user says it (`--assume train.py:14=280`). Or the line itself read numbers that were known, which are given again in their
+The user sets it (`--assume train.py:14=280`). Or the line read known numbers before, which it gets again in their
 order: a model that regulates lengths by the durations of its data trains with those, and speaks with durations of its own.
 """
 
@@ -26,7 +26,7 @@ MOST = 4096
 LARGEST = 1 << 31
 """What is larger is no size."""
 SAID, AS_BEFORE = 1, 2
-"""What the phantom is told: what was written into what the program read."""
+"""What the agent reports to the phantom: the number that it wrote into the memory that the program read."""
 _READERS = ["item", "tolist", "__int__", "__index__", "__float__", "__bool__", "cpu", "to"]
 _FORMATS = {"int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?", "float64": "d", "float32": "f", "float16": "e"}
 
@@ -70,7 +70,7 @@ class Lines:
         return AS_BEFORE
 
     def unused(self) -> list[Any]:
-        """Lines of which the user said something, and which read nothing that nobody computed."""
+        """Lines that the user named in `--assume` and that read no unknown number."""
         return sorted("%s:%d" % (self._said[it][0], it[1]) for it in self._unused)
 
     def _said_of(self, frame: FrameType | None) -> Any:

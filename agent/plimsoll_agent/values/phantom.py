@@ -1,4 +1,4 @@
-"""What only the phantom GPU knows, asked through its own few functions.
+"""Data that only the phantom GPU has, read through its own functions.
 
 On anything else (a real GPU) the functions are missing and this module does nothing.
 
@@ -54,10 +54,10 @@ class Phantom:
         self._lines: Any = None
         self._as_before: dict[Any, Any] = {}
         self._has_trained = False
-        self._callback = _CALLBACK(self._read)  # Kept: C holds only the pointer.
+        self._callback = _CALLBACK(self._read)  # Stored here, because C holds only the pointer.
 
     def watch_reads(self) -> None:
-        """From now on, reads of device values that nobody computed are counted by line, or answered."""
+        """From now on, reads of unknown device values are counted by line, or get an answer."""
         register = _function(self._library, "plimsoll_phantom_on_read")
         if register is not None:
             self._lines = Lines(self._torch, _said_reads())
@@ -136,11 +136,11 @@ class Phantom:
             self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
         for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
             place = "%s:%d" % (os.path.basename(file), line)
-            text = "%d times %s read a number that nobody computed, and got the one that it had read before; say another with --assume %s=NUMBER"
+            text = "%d times %s read a number that was not computed, and got the number that it had read before; --assume %s=NUMBER sets another"
             self._recording.note("read-as-before", text % (count, place, place))
         if self._lines is not None and self._has_trained:
             for place in self._lines.unused():
-                text = "--assume %s was not used: that line read no number that nobody had computed; the report names the lines that did"
+                text = "--assume %s was not used: that line read no number that is unknown on the phantom; the report names the lines that did"
                 self._recording.note("assumed-unused", text % place)
 
     def write_report(self) -> None:
@@ -198,7 +198,7 @@ def assumed(what: str) -> int | None:
 
 
 def _said_reads() -> Any:
-    """What the user said of lines, as triples of a file, a line and a number."""
+    """The numbers of `--assume FILE:LINE=NUMBER`, as triples of a file, a line and a number."""
     said = []
     with contextlib.suppress(OSError), open(os.path.join(settings.session() or os.devnull, "phantom.conf")) as conf:
         for key, _, value in (it.partition(" = ") for it in conf):
@@ -210,7 +210,7 @@ def _said_reads() -> Any:
 
 
 def keep(share: Any) -> None:
-    """What share filters of values that nobody computed let through, on this thread; None for the usual."""
+    """The share of unknown values that filters let through, on this thread; None for the default."""
     _keep(-1 if share is None else round(share * 1_000_000))
 
 
@@ -258,7 +258,7 @@ def _library() -> Any:
 
 
 def _function(library: Any, name: str) -> Any:
-    """A fresh handle, so that setting its types disturbs nobody."""
+    """A fresh handle, so that setting its types has no effect on other users of the library."""
     if library is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Whether a number that a line reads of the device becomes a size: a bound of a slice, an argument of `zeros`, `view`, `split`.
+"""Decides whether a number that a line reads from the device becomes a size: a bound of a slice, an argument of `zeros`, `view`, `split`.
 
 Read from the text of the script, so that the report can say first which numbers decide what is predicted. A count that is added up and
 printed is none. Followed are names within a function, and what a function returns to its callers in the same file.

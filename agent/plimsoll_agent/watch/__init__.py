@@ -1,16 +1,16 @@
 """Watches a long run for memory that goes wrong, while it trains.
 
-    trend     does what lives at the ends of steps rise, and go on rising?
-    bounds    containers that will be full
-    holes     the largest free piece of what is reserved
-    device    one device: its room, its neighbours, what grows on it
-    trackers  what W&B, MLflow and TensorBoard get, where the script uses them
+    trend     whether memory at the ends of steps rises, and goes on rising
+    bounds    containers that have a largest length
+    holes     the largest free block of reserved memory
+    device    one device: its free memory, other processes on it, what grows on it
+    trackers  sends numbers to W&B, MLflow and TensorBoard, where the script uses them
     watcher   all devices, step by step; each alarm once
     watching  starts a watcher and ends it; at most one at a time
-    status    the file by which others see this run
+    status    the file in which other processes see this run
 
-It reads counters of the allocator that are kept anyway, at the end of each step, and asks the driver at most once a
-second. Only where something grows is more looked at, once: the line that keeps it.
+At the end of each step it reads counters that the allocator has anyway, and asks the driver at most once a second. Only where
+memory grows it looks further, once: for the line whose memory stays allocated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Containers that will be full: what grows because a queue of fixed length fills is no leak.
+"""Containers that have a largest length: memory that grows while a queue of fixed length fills is no leak.
 
 A `collections.deque` says how long it may get. Nothing else in Python does, so a list that the script itself keeps short
 is only seen once it has stopped growing.

@@ -1,4 +1,4 @@
-"""One device: its room, its neighbours, what grows on it."""
+"""One device: its free memory, other processes on it, what grows on it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SKIPPED = 2
 """Steps at the beginning that say nothing: gradients and the state of an optimizer are made in them."""
 
 BLOCKS_GROW, SIZES_GROW = 0.2, 0.3
-"""What has to be gone of the room that was free before it is said that memory grows: where there are more and more blocks; and
+"""The share of free memory that has to be used up before an alarm says that memory grows: where there are more and more blocks; and
 where there are as many as before, only larger, as with batches that are sorted by their length."""
 
 NEARLY_ALL = 0.85
-"""The share of the room that steps need before it is said that they need more and more."""
+"""The share of the available memory that steps need before an alarm says that they need more and more."""
 
 NEEDS_MORE = 2.5
 """If the most that a step takes rises by so many times what stays of it, then its batches grow."""
@@ -34,7 +34,7 @@ LITTLE = 0.04
 """So little of a device left is little for anybody."""
 
 SPLIT = 0.1
-"""The share of the room in parts of segments that are free, and too small, at which giving memory back to the driver shows
+"""The share of the available memory in parts of segments that are free, and too small, at which giving memory back to the driver shows
 fragmentation."""
 
 
@@ -69,7 +69,7 @@ class Device:
 
     @property
     def room_is_unknown(self) -> bool:
-        """Whether nobody has asked yet."""
+        """Whether this is the first question."""
         return self.total == 0
 
     @property
@@ -102,7 +102,7 @@ class Device:
         return self.lives.pace()
 
     def runs_out_in(self, rise: Rise) -> int:
-        """Steps from now until there is no room for what a step takes."""
+        """Steps from now until a step does not fit."""
         return int(max(self.room - self.peak_allocated, 0) / rise.per_step)
 
     def drift(self) -> Rise | None:

@@ -1,4 +1,4 @@
-"""The largest free piece of what is reserved on each device."""
+"""The largest free block of reserved memory on each device."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class Holes:
         self._next = ended + max(SELDOM, (ended - began) / SHARE)
 
     def largest(self, device: int) -> int | None:
-        """Bytes of the largest on this device; None if nobody has looked."""
+        """Bytes of the largest on this device; None before the first look."""
         return self._largest.get(device)

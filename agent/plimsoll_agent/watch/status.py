@@ -1,7 +1,7 @@
-"""The file by which others see this run: `plimsoll watch`, `plimsoll top`, exporters.
+"""The file in which other processes see this run: `plimsoll watch`, `plimsoll top`, exporters.
 
-One file a process, `<pid>.json`, in a folder that only its user can read. It is written whole, and goes with the
-process; one that was left behind says itself that it is old: by the time at which its process began.
+One file a process, `<pid>.json`, in a folder that only its user can read. It is written whole, and deleted with the
+process. It has the time at which its process began, by which readers see that a file is stale.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from plimsoll_agent import settings
 
 _BEGIN = b'{"format": 1, "pid": '
-"""How every file of ours begins. The folder may be one of the user's, with files of theirs that are called by numbers."""
+"""How every status file begins. The folder may be one of the user's, with other files whose names are numbers."""
 
 
 def folder() -> str | None:
-    """Where the files are; None if that is not ours alone."""
+    """The folder of the files; None if other users can write there."""
     given = settings.running()
     runtime = settings.runtime_folder()
     if given:
@@ -54,7 +54,7 @@ class Status:
         self._folder = folder()
         if self._folder is not None:
             path = os.path.join(self._folder, "%d.json" % self.pid)
-            # What an earlier process of this number has left is ours, too; it may have been killed before it wrote anything.
+            # A file of an earlier process with this number is replaced, too; that process may have been killed before it wrote anything.
             if _beginning(path) not in (None, _BEGIN) or _beginning(path + ".part") not in (None, _BEGIN, b""):
                 self._folder = None
         self._same = {

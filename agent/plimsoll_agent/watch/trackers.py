@@ -1,4 +1,4 @@
-"""What W&B, MLflow and TensorBoard get of a watched run, where the script already writes to one of them.
+"""Sends the numbers of a watched run to W&B, MLflow or TensorBoard, where the script already writes to one of them.
 
 None of them is imported or started for that. A run of W&B gets the numbers with what the script logs next, so its steps are
 not moved; MLflow gets them without waiting; TensorBoard through a writer that the script has made.

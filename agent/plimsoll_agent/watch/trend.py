@@ -1,4 +1,4 @@
-"""Does what lives at the ends of steps rise, and go on rising?
+"""Decides whether the memory that is live at the ends of steps rises, and goes on rising.
 
 What counts is the floor: the least that lived at the end of any of some steps. Batches of different lengths, an
 evaluation every so often, a checkpoint that is written move what lives above the floor, and not the floor. A leak moves
@@ -32,7 +32,7 @@ GOES_ON, EVEN = 0.6, 0.25
 """The last rise, and the least one, from block to block, as shares of the largest."""
 
 SLOWS_DOWN = 0.95
-"""Where each rise is so much of the one before, they come to an end, and what they come to can be told."""
+"""Where each rise is so much of the one before, they come to an end, and their sum can be computed."""
 
 
 class Rise:

@@ -1,8 +1,8 @@
 """All devices, step by step; each alarm once.
 
-An alarm is a line of the recording. Who started this process puts it into words and passes it on; what it says comes back
-in a file of the session, for the status file. Where something grows, the recorder sees some steps in full first, and leaves
-a recording of them beside the alarm, which has the line that keeps it.
+An alarm is a line of the recording. The program that started this process makes a sentence of it and reports it; the sentence comes
+back in a file of the session, for the status file. Where memory grows, the recorder first records some steps in full, and stores
+that recording beside the alarm: it has the line whose memory stays allocated.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Watcher:
         self._leave = leave
         self._label = label
         self._expected = expected
-        # Told what was said of each alarm.
+        # Called with the sentence of each alarm.
         self.hearers: list[Callable[[Named], object]] = []
         self._begin()
 
@@ -180,7 +180,7 @@ class Watcher:
             )
 
     def _is_filling(self, device: Device, rise: Rise) -> bool:
-        """Whether queues that will be full explain it, and there is room for that. Asked now and then: it takes a look at
+        """Whether queues that will be full explain it, and fit. Asked now and then: it takes a look at
         everything that Python has."""
         if self._step < self._filling_until:
             return True

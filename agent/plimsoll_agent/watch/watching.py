@@ -1,4 +1,4 @@
-"""Whether this process is watched, and by whom: what starts a watcher, ends it, and tells it of steps.
+"""Starts and ends the watcher of this process, and reports steps to it.
 
 Few runs are watched, so few import the watcher.
 """
@@ -41,11 +41,11 @@ class Watching:
 
     @property
     def is_on(self) -> bool:
-        """Whether somebody watches it already."""
+        """Whether this process is watched already."""
         return self._watcher is not None and not self._watcher.is_quiet
 
     def is_asked_for(self, how: str, label: str | None, expected: int | None) -> None:
-        """By whoever started the run, with "status" for what `plimsoll top` shows alone; empty for not at all."""
+        """How the program that started the run watches it: "status" for what `plimsoll top` shows alone; empty for not at all."""
         self._is_always_seen, self._label = how == "status", label
         if how:
             self.begin(label, expected, self._is_always_seen)
@@ -67,7 +67,7 @@ class Watching:
         return self._watcher
 
     def stop(self) -> None:
-        """Until somebody asks for it again."""
+        """Until `begin` is called again."""
         self.finish()
         self._steps.watching = self._watcher = None
         if self._is_always_seen:

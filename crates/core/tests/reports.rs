@@ -11,7 +11,7 @@ use plimsoll_core::{
     units::Bytes,
     views::{
         answer::Answer,
-        text::{self, Styles},
+        text::{self, Extent, Styles},
         wire,
     },
 };
@@ -29,18 +29,27 @@ fn prediction_of(name: &str, code: i32, card: &str, max: Option<Bytes>) -> Predi
     predict(&[reading.recording], cards::find(card).unwrap(), facts)
 }
 
+/// The full report is drawn, and what the short one leaves out of it.
 fn check_text(prediction: &Prediction, expect: expect_test::ExpectFile) {
-    for width in [76, 80, 132] {
-        let text = text::prediction(prediction.into(), Styles::default(), width).to_string();
+    let text_of = |extent, styles, width| {
+        text::prediction(prediction.into(), extent, styles, width).to_string()
+    };
+    for (extent, width) in
+        [76, 80, 132].into_iter().flat_map(|width| [(Extent::Full, width), (Extent::Short, width)])
+    {
+        let text = text_of(extent, Styles::default(), width);
         for line in text.lines() {
             assert!(line.chars().count() <= width, "wider than {width}: {line}");
             assert_eq!(line.trim_end(), line, "blanks at the end");
         }
         assert!(!text.contains('\u{1b}'));
     }
-    let coloured = text::prediction(prediction.into(), Styles::COLOR, 80).to_string();
+    let coloured = text_of(Extent::Full, Styles::COLOR, 80);
     assert_eq!(coloured.matches("\x1b[0m").count() * 2, coloured.matches('\x1b').count());
-    expect.assert_eq(&text::prediction(prediction.into(), Styles::default(), 80).to_string());
+    let short = text_of(Extent::Short, Styles::default(), 80);
+    let full = text_of(Extent::Full, Styles::default(), 80);
+    assert!(short.lines().count() <= 48, "more than two screens:\n{short}");
+    expect.assert_eq(&format!("{full}\n---- without --full ----\n{short}"));
 }
 
 #[test]
@@ -54,7 +63,7 @@ fn a_run_that_fits() {
 fn a_card_that_nobody_asked_for_is_not_the_answer() {
     let prediction = prediction_of("train", 0, "b200", None);
     let answer = Answer { any_card: true, ..Answer::from(&prediction) };
-    let text = text::prediction(answer, Styles::default(), 100).to_string();
+    let text = text::prediction(answer, Extent::Full, Styles::default(), 100).to_string();
     let first = text.lines().take(2).collect::<Vec<_>>().join(" ");
     assert!(first.starts_with("FITS rtx3070, rtx4060-8g, "), "{first}");
     assert!(first.contains(" with more memory"), "{first}");

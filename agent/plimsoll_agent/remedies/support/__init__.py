@@ -1,13 +1,13 @@
-"""What several remedies need; no remedy is known here.
+"""Code that several remedies share; it knows no remedy.
 
-    hooks            where remedies take hold: calls of a model, backward
-    parameters       whether what a plan gives a remedy is what it takes
-    split            a batch in parts: what can be split, and how results are put together
-    ways             how the losses of the parts of a model's batch belong together, found by trying
-    places           what a call takes by the number of a sample, which has no parts
-    rerun            a part of a model runs again and leaves no trace
-    again            a call that is made again as a whole in backward
-    spread           one process of several, each with its share of every batch
+    hooks            where remedies hook in: calls of a model, backward
+    parameters       checks the parameters that a plan gives a remedy
+    split            a batch in parts: what can be split, and how results are joined
+    ways             how to combine the losses of the parts of a batch, found by trying
+    places           refuses calls that pick samples by their index in the whole batch
+    rerun            a part of a model runs again without side effects
+    again            a call that runs again as a whole in backward
+    spread           one rank of several, each with its share of every batch
     generation       `generate` for some of its prompts at a time
     host             tensors that wait in the host's memory
     blocks           the repeated blocks of a model

@@ -1,4 +1,4 @@
-"""A call that is made again in backward as a whole, and has its gradients from there.
+"""Runs a whole call again in backward, and takes the gradients from this second run.
 
 PyTorch's checkpoints put what they compute again into the graph of the first run, tensor by tensor. That cannot be where the
 second run is another program: torch.compile makes a new one when sizes change, which serves the first sizes, too. Here the
@@ -75,7 +75,7 @@ def without_graph(
 
     def gradients_of(gradients: Any) -> Any:
         if [it._version for it in given if not it.is_inference()] != versions:
-            raise unsuited(remedy, "%s: something is written into what it was given, before it runs again from that" % type(module).__name__)
+            raise unsuited(remedy, "%s: its inputs change before plimsoll runs it again from them" % type(module).__name__)
         with torch.enable_grad(), around():
             result, wanted = again()
         made = [it for it, is_one in zip(tensors_in(torch, result), is_made) if is_one]
@@ -119,7 +119,7 @@ def _function(torch: Torch) -> Any:
             if gradients_of is None:
                 raise unsuited(ctx.remedy, "this script: it runs backward twice through the same loss")
             if torch.is_grad_enabled():
-                raise unsuited(ctx.remedy, "this script: it wants the gradient of a gradient")
+                raise unsuited(ctx.remedy, "this script: it computes the gradient of a gradient")
             return (None, None, None, *[None] * ctx.n, *gradients_of(gradients))
 
     return WithGradients

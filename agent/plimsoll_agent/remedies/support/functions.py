@@ -1,7 +1,7 @@
-"""Functions that a script compiles and that call its model, as one that computes the loss: remedies take hold of calls of a model, and of
-one that Dynamo traces nobody can. Such a function runs as it was written, and the model that it calls is compiled by itself.
+"""Functions that a script compiles and that call its model, for example to compute the loss. Remedies hook into calls of a model, which is
+impossible inside a call that Dynamo traces. So such a function runs uncompiled, and the model that it calls is compiled by itself.
 
-That a function calls a model is believed of what it can reach: its arguments, what it closes over, the globals that it names. One that
+A function is assumed to call a model that it can reach: its arguments, what it closes over, the globals that it names. One that
 reaches a model and calls none runs as it was written, too.
 """
 

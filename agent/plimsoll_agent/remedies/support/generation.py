@@ -46,7 +46,7 @@ def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> N
         finally:
             thread.inside = False
         if not all(isinstance(it, torch.Tensor) and it.dim() == 2 for it in outputs):
-            raise unsuited("micro-batches", "this script: it asks generate for more than tokens, and plimsoll cannot join the parts of that")
+            raise unsuited("micro-batches", "this script: it asks generate for more than tokens, and plimsoll can join micro-batches of tokens only")
         pad = told("pad_token_id")
         end = told("eos_token_id") if pad is None else pad
         return _as_long(torch, outputs, end[0] if isinstance(end, (list, tuple)) else end or 0)
@@ -55,7 +55,7 @@ def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> N
 
 
 class _Told:
-    """What a call of `generate` says of a setting, or the model's configuration."""
+    """The value of a setting in a call of `generate`, or else in the model's configuration."""
 
     def __init__(self, model: Module, kwargs: Named) -> None:
         config = kwargs.get("generation_config") or getattr(model, "generation_config", None)

@@ -127,8 +127,8 @@ class Hooks:
         graph_task, is_traced = self._torch._C._current_graph_task_id, self._torch.compiler.is_compiling
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # What is compiled holds nothing of ours: it would be compiled again wherever one of these answers is another.
-            # During backward, in whatever thread, a call is a part of a model that runs again.
+            # Compiled code must not depend on state of the agent: each other value would compile it again.
+            # During backward, in any thread, a call is a part of a model that runs again.
             if is_traced() or getattr(thread, "inside", False) or graph_task() != -1:
                 return original(self, *args, **kwargs)
             if next(self.parameters(), None) is None:
@@ -152,7 +152,7 @@ class Hooks:
         self._ours = patch.put(module_class, "__call__", __call__)
 
     def step_aside(self) -> None:
-        """PyTorch's own call again, if nobody wrapped ours: torch.compile traces through it."""
+        """Restores PyTorch's own call, if the replacement is not wrapped: torch.compile traces through it."""
         if self._ours is not None:
             self._ours.undo()
 

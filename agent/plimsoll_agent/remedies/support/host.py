@@ -23,7 +23,7 @@ class Host:
         self._on_phantom = phantom.is_here()
 
     def send(self, tensor: Tensor, kept: Tensor | None = None) -> Tensor:
-        """What to keep of a tensor on a device; `kept` is where it was before, if anywhere."""
+        """The host copy of a tensor on a device; `kept` is its earlier copy, if there is one."""
         torch = self._torch
         if self._on_phantom:
             meter.moved.add(tensor.numel() * tensor.element_size())

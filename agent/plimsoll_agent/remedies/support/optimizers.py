@@ -80,7 +80,7 @@ def update_in_chunks(
         @functools.wraps(step)
         def stepped(optimizer: Optimizer, closure: Any = None) -> Any:
             if isinstance(optimizer, torch.optim.LBFGS):
-                raise unsuited(remedy, "L-BFGS, whose state is one whole")
+                raise unsuited(remedy, "L-BFGS, whose state cannot be split")
             loss = None
             if closure is not None:
                 with torch.enable_grad():

@@ -41,7 +41,7 @@ def make_instead(torch: Torch, remedy: str, replaced: Sequence[type[Any]], maker
         if not made:
             raise unsuited(
                 remedy,
-                "this script: its optimizer is %s, and only %s are replaced"
+                "this script: its optimizer is %s, and plimsoll replaces only %s"
                 % (type(optimizer).__name__, ", ".join(sorted(it.__name__ for it in replaced)))
             )
 

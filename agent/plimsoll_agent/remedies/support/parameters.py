@@ -1,4 +1,4 @@
-"""Whether what a plan gives a remedy is what the remedy takes. Which that is, is in `remedies.table`."""
+"""Checks the parameters that a plan gives a remedy. `remedies.table` has the allowed ones."""
 
 from __future__ import annotations
 

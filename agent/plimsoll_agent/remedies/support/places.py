@@ -103,8 +103,8 @@ def _mode_of(torch: Torch) -> type[Any]:
         def _refuse(self) -> None:
             raise unsuited(
                 self._remedy,
-                "%s: it takes samples by their number in the whole batch, as a graph does by its edges, and a part of the batch "
-                "does not have them all" % self._name
+                "%s: it picks samples by their index in the whole batch, as the edges of a graph do, and a part of the batch "
+                "lacks some of them" % self._name
             )
 
     return Looking

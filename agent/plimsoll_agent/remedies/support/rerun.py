@@ -1,5 +1,5 @@
-"""A part of a model runs again, or for each part of a batch, and nobody notices: random numbers, batch-norm's statistics,
-spectral norms and caches are as if it had run once."""
+"""Runs a part of a model again, or once for each part of a batch, without side effects: random numbers, batch-norm statistics,
+spectral norms and caches are as after one run."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def is_cache(value: Any) -> bool:
 
 @contextlib.contextmanager
 def without_cache(module: Module, kwargs: Named) -> Iterator[None]:
-    """Transformers fill a cache in training too, for nobody; its own checkpointing switches it off as well."""
+    """Transformers fill an unused cache in training, too; its own checkpointing switches it off as well."""
     configs = {}
     if not any(is_cache(it) for it in kwargs.values()) and not kwargs.get("use_cache"):
         for part in module.modules():

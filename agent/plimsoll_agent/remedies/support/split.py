@@ -1,7 +1,7 @@
 """A batch in parts: which of a call's tensors are batched, and how the parts' results belong together.
 
-Whether a model treats the samples of a batch separately is not believed but tried, once for each model, on two
-of its samples: apart and together must give the same, in evaluation mode and without gradients. That finds inputs
+The agent tests once for each model whether it treats the samples of a batch separately: two samples, one by one and together,
+must give the same results, in evaluation mode and without gradients. That finds inputs
 whose first dimension is not the batch (in older code that is time), losses that compare samples with each other, and how
 a loss averages.
 """
@@ -101,7 +101,7 @@ def together(torch: Torch, outputs: Any, sizes: Sequence[int], axis: int = 0) ->
         if dimension is None:
             raise unsuited(
                 "micro-batches",
-                "this model: an output of shape %s has not one entry for each of %d samples"
+                "this model: an output of shape %s does not have one entry for each of %d samples"
                 % (tuple(first.shape), sizes[0])
             )
         return torch.cat(outputs, dimension)
@@ -118,7 +118,7 @@ def together(torch: Torch, outputs: Any, sizes: Sequence[int], axis: int = 0) ->
     if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
         raise unsuited(
             "micro-batches",
-            "this model: its output is a %s, and plimsoll does not know how to join the parts of a batch in it"
+            "this model: its output is a %s, and plimsoll cannot join the parts of a batch in it"
             % type(first).__name__
         )
     return first

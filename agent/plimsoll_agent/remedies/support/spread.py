@@ -1,4 +1,4 @@
-"""One process of several that run the same script, each on its share of every batch.
+"""One rank of several that run the same script, each on its share of every batch.
 
 Outside of the calls of a model everything is the same in every process: the batch, the loss, what a script does
 with it. At a call each process runs its own samples, and what comes out is put together again: outputs are gathered,
@@ -61,7 +61,7 @@ def _place(world: int) -> tuple[int, int, str] | None:
     """
     if phantom.is_here():
         if "RANK" in os.environ:
-            raise CannotApply("plimsoll: a plan for %d devices is for a script of one process; leave the launcher out" % world)
+            raise CannotApply("plimsoll: a plan for %d devices needs a script of one process; leave the launcher out" % world)
         os.environ[ranks.WORLD] = str(world)
         return ranks.chosen(world), world, "tcp://127.0.0.1:29500"
     given = {name: os.environ.pop(name) for name in _LAUNCHERS if name in os.environ}
@@ -117,7 +117,7 @@ class Spread:
                 instead, averaged = prepare(roots_of(self.torch, fresh))
                 self._take(fresh, instead, averaged)
                 groups = [self._group(it) for it in groups]
-            del fresh, given  # Whole parameters, which nobody else holds any more.
+            del fresh, given  # Whole parameters, without other references.
             make(optimizer, groups, defaults)
 
         patch.put(optimizer_class, "__init__", __init__)
@@ -233,7 +233,7 @@ class Spread:
         if tensor.dim() == 0 or tensor.size(0) != end - start:
             raise unsuited(
                 self.remedy,
-                "this model: an output of shape %s has not one entry for each of %d samples"
+                "this model: an output of shape %s does not have one entry for each of %d samples"
                 % (tuple(tensor.shape), end - start)
             )
         return self._together(tensor, whole)
@@ -281,8 +281,8 @@ class Spread:
         if (most + least).abs().max().item() != 0.0:
             raise unsuited(
                 self.remedy,
-                "this script: its processes have different batches, so the script draws random numbers that are not "
-                "seeded; seed them (torch.manual_seed, random.seed, numpy.random.default_rng(0))"
+                "this script: its ranks have different batches, so the script draws random numbers without a "
+                "seed; seed them (torch.manual_seed, random.seed, numpy.random.default_rng(0))"
             )
 
     def _say(self, module: Module) -> None:
@@ -290,11 +290,11 @@ class Spread:
         if any(isinstance(it, self.torch.nn.modules.batchnorm._NormBase) and it.training for it in modules):
             self.note(
                 "%s-batch-norm" % self.remedy,
-                "the model has batch-norm, which sees the share of each device by itself: its statistics, and with them "
-                "the numbers, are those of the smaller batch",
+                "the model has batch-norm, which normalizes the share of each device by itself: its statistics and the "
+                "results are those of the smaller batch",
             )
         if any(isinstance(it, self.torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules):
-            self.note("%s-dropout" % self.remedy, "the model has dropout, which draws other random numbers on each device")
+            self.note("%s-dropout" % self.remedy, "the model has dropout, which draws different random numbers on each device")
 
     # --- Gradients ---------------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class Spread:
             if any(id(it) in self._mine for it in asked):
                 raise unsuited(
                     self.remedy,
-                    "this script: it calls torch.autograd.grad for weights, and would get the gradients of one process's share of "
+                    "this script: it calls torch.autograd.grad for weights, and would get the gradients of one rank's share of "
                     "the batch"
                 )
             return grad(outputs, asked, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""How the parts of a model's batch belong together: found by trying, on two of its samples, apart and together."""
+"""How to combine the results of the parts of a batch: found by trying two of its samples, one by one and together."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def way_of(
                 if a.is_floating_point() and not split.close(torch, a, b):
                     raise unsuited(
                         remedy,
-                        "%s: two samples of its input give something else together than apart; is their first "
+                        "%s: two samples of its input give other results together than one by one; is their first "
                         "dimension the batch?" % type(module).__name__
                     )
             way = Way(False, along=along if axis else None)

@@ -8,7 +8,12 @@ use plimsoll_core::{
     findings,
     prediction::{self, Inquiry, Observed, Prediction, Runs, Verdict, Wanted},
     recording::{Reached, Recording},
-    views::{answer::Answer, glossary, schedulers, text, wire},
+    views::{
+        answer::Answer,
+        glossary, schedulers,
+        text::{self, Extent},
+        wire,
+    },
 };
 
 use crate::{
@@ -108,7 +113,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         // There is no report to say it.
         prediction.reached.iter().filter_map(Reached::sentence).for_each(|whom| say(&whom));
     } else if !args.quiet && !json_on_stdout {
-        show(answer, out)?;
+        let extent = if args.full { Extent::Full } else { Extent::Short };
+        show(answer, extent, out)?;
     }
     if let Some(scheduler) = args.request {
         let n = script.ranks.devices(args.gpus);
@@ -263,10 +269,10 @@ fn failed(ended: &Ended) -> bool {
 }
 
 /// The report for people.
-fn show(answer: Answer<'_>, out: &mut Output) -> anyhow::Result<()> {
+fn show(answer: Answer<'_>, extent: Extent, out: &mut Output) -> anyhow::Result<()> {
     let width = out.width((NARROW, WIDE), USUAL);
     // The script has written to the same terminal.
-    let report = text::prediction(answer, out.styles(), width).to_string();
+    let report = text::prediction(answer, extent, out.styles(), width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
     out.text(&format!("\n{report}{words}"))
 }

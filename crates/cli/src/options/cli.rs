@@ -285,6 +285,10 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) open: bool,
 
+    /// Show all tables and notes of the report: modules, steps, every card.
+    #[arg(long)]
+    pub(crate) full: bool,
+
     /// No report for people and no progress; errors only.
     #[arg(long, short)]
     pub(crate) quiet: bool,

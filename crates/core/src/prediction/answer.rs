@@ -209,7 +209,7 @@ impl Category {
             Category::Temporaries => "temporaries",
             Category::Workspaces => "workspaces",
             Category::Buffers => "buffers",
-            Category::Kept => "kept",
+            Category::Kept => "retained",
             Category::Unknown => "unknown",
             Category::Slack => "allocator slack",
             Category::Other => "other libraries",

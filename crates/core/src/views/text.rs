@@ -1,10 +1,11 @@
-//! The report as text for a terminal, for somebody who is tired: the answer first, then the numbers
-//! behind it, then what to know about them.
+//! The report as text for a terminal, for somebody who is tired: the answer first, then the numbers behind it, then what limits
+//! them. The short form fits two screens of 24 lines in most cases; the full one has all tables and notes.
 
 use std::fmt::{self, Display, Formatter};
 
 pub use crate::views::style::{Style, Styles};
 use crate::{
+    codes::RemarkCode,
     findings::{Finding, Weight},
     prediction::{
         CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
@@ -19,6 +20,19 @@ use crate::{
     },
 };
 
+/// How much of the report is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What people decide by.
+    Short,
+    /// All tables and notes.
+    Full,
+}
+
+/// Lines of code that the short form shows.
+const SHOWN_LINES: usize = 5;
+/// The smallest part of the peak, in per cent, that a row of the short form is about.
+const SHOWN_PERCENT: f64 = 1.0;
 /// Steps that the curve shows; of more, the first and the last ones.
 const SHOWN_STEPS: usize = 8;
 /// Cards that the first line names.
@@ -32,9 +46,15 @@ const PLACE_AT: usize = 21;
 
 /// `answer` as text of at most `width` columns, but no less than 76; only the next command, which somebody copies, stands
 /// in one line.
-pub fn prediction(answer: Answer<'_>, styles: Styles, width: usize) -> impl Display {
+pub fn prediction(
+    answer: Answer<'_>,
+    extent: Extent,
+    styles: Styles,
+    width: usize,
+) -> impl Display {
     let Answer { prediction, findings, next, any_card } = answer;
-    let report = Report { prediction, findings, next, any_card, styles, width: width.max(76) };
+    let width = width.max(76);
+    let report = Report { prediction, findings, next, any_card, extent, styles, width };
     fmt::from_fn(move |f| report.write(f))
 }
 
@@ -44,6 +64,7 @@ struct Report<'a> {
     findings: &'a [Finding],
     next: Option<&'a str>,
     any_card: bool,
+    extent: Extent,
     styles: Styles,
     width: usize,
 }
@@ -62,11 +83,27 @@ impl Report<'_> {
             by_rank::table(f, &p.ranks, self.styles)?;
             self.categories(f)?;
             self.lines(f)?;
-            self.modules(f)?;
-            self.curve(f)?;
+            if self.is_full() {
+                self.modules(f)?;
+                self.curve(f)?;
+            }
             self.cards(f)?;
         }
-        self.notes(f)
+        self.notes(f)?;
+        if self.is_full() || p.outcome == Outcome::ScriptFailed {
+            return Ok(());
+        }
+        let more = "--full adds modules, steps, all cards and all notes";
+        writeln!(f, "\n{}", self.styles.faint.of(more))
+    }
+
+    fn is_full(self) -> bool {
+        self.extent == Extent::Full
+    }
+
+    /// Whether a row about so much of the peak is shown.
+    fn shows(self, bytes: Bytes) -> bool {
+        self.is_full() || SHOWN_PERCENT <= 100.0 * bytes.share_of(self.prediction.shown)
     }
 
     fn verdict(self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -81,7 +118,11 @@ impl Report<'_> {
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
                 let needs = all.map_or_else(
                     || needs.to_string(),
-                    |all| format!("{needs} to {all}, by how much boolean masks find"),
+                    |all| {
+                        format!(
+                            "{needs} to {all}, depending on how many elements boolean masks select"
+                        )
+                    },
                 );
                 let (which, left) =
                     if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
@@ -98,7 +139,7 @@ impl Report<'_> {
                 let max = p.max.unwrap_or_default();
                 let over = needs.saturating_sub(max);
                 let text = format!(
-                    "needs {needs}, {over} more than the {max} that --max allows; {card} would carry it"
+                    "needs {needs}, {over} more than the {max} that --max allows; it fits {card}"
                 );
                 self.said(f, styles.bad, "OVER THE LIMIT:", &text)?;
             }
@@ -112,10 +153,10 @@ impl Report<'_> {
                     },
                 );
                 let text = format!(
-                    "{which}{of_what}: needs {needs} if boolean masks find nothing, {all} if they find everything"
+                    "{which}{of_what}: needs {needs} if boolean masks select nothing, {all} if they select everything"
                 );
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
-                let text = "say how much they find, such as a quarter: --assume nonzero=0.25";
+                let text = "say how much they select, such as a quarter: --assume nonzero=0.25";
                 self.wrapped(f, text, 0, 2)?;
                 return self.not_seen(f);
             }
@@ -136,7 +177,7 @@ impl Report<'_> {
             writeln!(f, "{times}; the script has no optimizer, so no training step was expected")?;
         }
         let Some(safe) = p.safe() else { return Ok(()) };
-        write!(f, "give the job {} to be safe{of_what}", styles.heading.of(safe))?;
+        write!(f, "request {} to be safe{of_what}", styles.heading.of(safe))?;
         if p.card.total < safe {
             write!(f, ": {}", styles.warn.of("more than this card has, so it is close"))?;
         }
@@ -150,7 +191,7 @@ impl Report<'_> {
         self.wrapped(f, &text, 0, 2)
     }
 
-    /// The cards that carry it, the smallest first.
+    /// The cards that it fits, the smallest first.
     fn carrying(self) -> String {
         let fits = self.prediction.cards.iter().filter(|it| it.carries == Carries::Yes);
         let ids: Vec<&str> =
@@ -176,13 +217,13 @@ impl Report<'_> {
         }
         let text = if *has_run_out {
             format!(
-                "it was seen: {} left that much behind, until there was no more",
+                "seen: after each of {} that much more stayed allocated, until memory ran out",
                 counted.times(*seen)
             )
         } else {
             format!(
-                "seen: {}, each of the later ones left that much behind; a buffer that is full only after more {} \
-                 looks the same. No size is safe",
+                "seen: {}; after each of the later ones that much more stayed allocated. A buffer that stops growing only \
+                 after more {} looks the same. No size is safe",
                 counted.times(*seen),
                 counted.limits(),
             )
@@ -210,13 +251,13 @@ impl Report<'_> {
         if found.is_empty() {
             return Ok(());
         }
-        self.heading(f, "What was found, largest saving first")?;
+        self.heading(f, "Findings, largest saving first")?;
         for it in found.iter().take(SHOWN_FINDINGS) {
             explain_text::finding(f, it, self.styles, self.width)?;
         }
         match found.len().saturating_sub(SHOWN_FINDINGS) {
             0 => Ok(()),
-            n => writeln!(f, "  ... {n} more in the JSON"),
+            n => writeln!(f, "  ... {n} more: --json, or `plimsoll explain` of a recording"),
         }
     }
 
@@ -235,12 +276,12 @@ impl Report<'_> {
         let OomPlace { requested, allocated, reserved, .. } = oom;
         writeln!(
             f,
-            "asked for {requested} while {allocated} were allocated and {reserved} reserved"
+            "requested {requested} while {allocated} were allocated and {reserved} reserved"
         )?;
         match oom.free {
             Some(free) if *requested <= free => {
                 let text = format!(
-                    "the card had {free} left: the script limits itself (set_per_process_memory_fraction)"
+                    "{free} of the card were free: the script limits itself (set_per_process_memory_fraction)"
                 );
                 self.wrapped(f, &text, 0, 0)
             }
@@ -278,20 +319,22 @@ impl Report<'_> {
     fn categories(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
         let when = p.shown_moment.map(|it| When(it, p.seen.counted));
-        let when = when.map(|it| format!(" ({it})")).unwrap_or_default();
+        let when = when.map(|when| when.to_string());
+        let when = when.map(|when| format!(" ({})", when.trim_start_matches("in ")));
+        let when = when.unwrap_or_default();
         let title = if p.oom.is_some() {
-            format!("What the {} were for when it ran out{when}", p.shown)
+            format!("When it ran out{when}: {} in use", p.shown)
         } else {
-            format!("What the {} are for, at the peak{when}", p.shown)
+            format!("At the peak{when}: {}", p.shown)
         };
         self.heading(f, &title)?;
         if let Some(oom) = &p.oom {
             let place = oom.at.as_ref().map_or_else(String::new, |it| Line(it).to_string());
             let row =
-                format!("  {:<16} {:>10}  was asked for and refused  {place}", "", oom.requested);
+                format!("  {:<16} {:>10}  was requested and refused  {place}", "", oom.requested);
             writeln!(f, "{}", self.styles.bad.of(row.trim_end()))?;
         }
-        for share in &p.categories {
+        for share in p.categories.iter().filter(|share| self.shows(share.bytes)) {
             let part = share.bytes.share_of(p.shown);
             let blocks = match share.blocks {
                 0 => String::new(),
@@ -317,7 +360,9 @@ impl Report<'_> {
             return Ok(());
         }
         self.heading(f, "By line of your code")?;
-        for LineShare { at, bytes, blocks, category } in &p.top_lines {
+        let most = if self.is_full() { p.top_lines.len() } else { SHOWN_LINES };
+        let shown = p.top_lines.iter().filter(|share| self.shows(share.bytes)).take(most);
+        for LineShare { at, bytes, blocks, category } in shown {
             let (place, text) = match at {
                 Origin::Line(line) => (Line(line).to_string(), line.text.as_str()),
                 Origin::BackwardOf(line) => {
@@ -381,7 +426,7 @@ impl Report<'_> {
             if is_step { ("Step by step", "step") } else { ("Pass by pass", "pass") };
         self.heading(f, title)?;
         let head =
-            format!("  {each:<6} {:>10} {:>12} {:>12}", "allocated", "reserved", "kept after");
+            format!("  {each:<6} {:>10} {:>12} {:>12}", "allocated", "reserved", "after step");
         writeln!(f, "{}", self.styles.faint.of(head))?;
         let most = steps.iter().map(|it| it.allocated).max().unwrap_or_default();
         let left_out = steps.len().saturating_sub(SHOWN_STEPS);
@@ -418,7 +463,7 @@ impl Report<'_> {
             (Carries::Tight, "tight", self.styles.warn),
             (Carries::Grows, "runs out", self.styles.warn),
             (Carries::No, "too small", self.styles.bad),
-            (Carries::Unknown, "not known", self.styles.faint),
+            (Carries::Unknown, "unknown", self.styles.faint),
             (Carries::NoKernels, "no kernels", self.styles.faint),
         ];
         let says_nothing =
@@ -427,7 +472,7 @@ impl Report<'_> {
             return Ok(());
         }
         let grows = cards.iter().any(|it| it.carries == Carries::Grows);
-        let title = if grows { "On other cards, and the step" } else { "Which cards carry it" };
+        let title = if grows { "Cards, and the step in which each runs out" } else { "Cards" };
         self.heading(f, title)?;
         for (carries, title, style) in groups {
             let told = |it: &CardFit| match it.runs_out_at {
@@ -435,7 +480,8 @@ impl Report<'_> {
                 None => it.card.id.clone(),
             };
             let of_kind: Vec<&CardFit> = cards.iter().filter(|it| it.carries == carries).collect();
-            if !of_kind.is_empty() {
+            let says_little = matches!(carries, Carries::Unknown | Carries::NoKernels);
+            if !of_kind.is_empty() && (self.is_full() || !says_little) {
                 let mut ids = named(&of_kind, told);
                 if carries == Carries::NoKernels {
                     ids.push_str(" (in this PyTorch");
@@ -468,16 +514,25 @@ impl Report<'_> {
         let notes: Vec<&Note> = notes
             .iter()
             .skip(told)
-            .filter(|it| !matches!(it, Note::NotSeen(_) | Note::SizesUnknown { .. }))
+            .filter(|note| !matches!(note, Note::NotSeen(_) | Note::SizesUnknown { .. }))
+            .filter(|note| self.is_full() || !is_detail(note))
             .collect();
         if notes.is_empty() {
             return Ok(());
         }
-        self.heading(f, "Good to know")?;
+        self.heading(f, "Notes")?;
         for note in notes {
             let style = if note.is_doubt() { self.styles.warn } else { self.styles.faint };
             write!(f, "  {} ", style.of(if note.is_doubt() { "!" } else { "-" }))?;
-            self.wrapped(f, &note.to_string(), 4, 4)?;
+            let text = match note {
+                Note::UnknownReads { count, .. } if !self.is_full() => format!(
+                    "{} that the GPU would compute {}; --full lists the lines",
+                    if *count == 1 { "1 value".to_owned() } else { format!("{count} values") },
+                    if *count == 1 { "was read as zero" } else { "were read as zeros" },
+                ),
+                _ => note.to_string(),
+            };
+            self.wrapped(f, &text, 4, 4)?;
         }
         Ok(())
     }
@@ -498,6 +553,15 @@ impl Report<'_> {
     }
 }
 
+/// Whether a note changes no decision of most readers.
+fn is_detail(note: &Note) -> bool {
+    match note {
+        Note::Approximated(_) => true,
+        Note::Remark(remark) => remark.code == RemarkCode::SampledStacks,
+        _ => false,
+    }
+}
+
 /// A moment in words.
 struct When(Moment, Counted);
 
@@ -509,9 +573,9 @@ impl Display for When {
             _ => write!(f, "in {} {step}", self.1.one())?,
         }
         match phase.filter(|_| self.1 != Counted::ForwardPasses) {
-            Some(Phase::Forward) => f.write_str(", forward"),
-            Some(Phase::Backward) => f.write_str(", backward"),
-            Some(Phase::Optimizer) => f.write_str(", optimizer"),
+            Some(Phase::Forward) => f.write_str(", forward pass"),
+            Some(Phase::Backward) => f.write_str(", backward pass"),
+            Some(Phase::Optimizer) => f.write_str(", optimizer step"),
             Some(Phase::ZeroGrad) => f.write_str(", zero_grad"),
             Some(Phase::Evaluation) => f.write_str(", evaluation"),
             None => Ok(()),
@@ -561,7 +625,7 @@ fn named(cards: &[&CardFit], told: impl Fn(&CardFit) -> String) -> String {
     let ids: Vec<String> = cards.iter().filter(shows).take(most).map(|it| told(it)).collect();
     match cards.len() - ids.len() {
         0 => ids.join(", "),
-        n => format!("{} and {n} less usual", ids.join(", ")),
+        n => format!("{} and {n} others", ids.join(", ")),
     }
 }
 

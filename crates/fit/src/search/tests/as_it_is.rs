@@ -300,12 +300,12 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
 fn what_was_done_to_the_batches_is_said_first() {
     let made = Made::new(8_000, |_| {
         let batches =
-            vec!["every batch that the DataLoader gives is made 512 long: ids".to_owned()];
+            vec!["--worst-seq made every batch of the DataLoader 512 long: ids".to_owned()];
         Ran { noted: Noted { batches, ..Noted::default() }, ..takes(4_000) }
     });
     expect![[r#"
         the script as it is, steady, sites -> 4.39 GiB
-        " every batch that the DataLoader gives is made 512 long: ids
+        " --worst-seq made every batch of the DataLoader 512 long: ids
         " the script as it is: needs 4.39 GiB
         the script as it is, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
