@@ -240,9 +240,9 @@ pub fn line_of(report: &str) -> Option<String> {
     let first = quoted(used.first()?);
     // One line of a narrow terminal.
     let line = |others: &[&str]| match others {
-        [] => format!("What words mean: plimsoll glossary {first}"),
+        [] => format!("Glossary: plimsoll glossary {first}"),
         others => {
-            format!("What words mean: plimsoll glossary {first} (also {})", others.join(", "))
+            format!("Glossary: plimsoll glossary {first} (also {})", others.join(", "))
         }
     };
     while 1 < used.len() && WIDTH < line(&used[1..]).len() {
@@ -272,7 +272,7 @@ mod tests {
         }
         assert_eq!(find("turtle"), None);
         let line = line_of("FITS\n 3 GiB of activations, allocator slack").unwrap();
-        assert_eq!(line, "What words mean: plimsoll glossary activations (also slack)");
+        assert_eq!(line, "Glossary: plimsoll glossary activations (also slack)");
         assert_eq!(line_of("nothing here"), None);
     }
 }
