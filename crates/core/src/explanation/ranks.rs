@@ -116,7 +116,7 @@ impl RankTable {
         });
         if 1 < out.len() && !timed {
             res.notes.push(
-                "no times were recorded: which rank ran out first is told by the steps it had done"
+                "the recordings have no times: plimsoll takes the rank with the fewest steps as the first that ran out"
                     .to_owned(),
             );
         }

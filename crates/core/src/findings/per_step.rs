@@ -1,4 +1,4 @@
-//! Something else grows: the same line leaves something in each step, or makes the same tensor anew, larger each time.
+//! Something else grows: the same line leaves memory allocated in each step, or makes the same tensor anew, larger each time.
 
 use crate::{
     codes::ProblemCode,
