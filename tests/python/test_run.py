@@ -126,7 +126,7 @@ def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(ru
     assert run("--plan", "plan.toml", "--", PYTHON, "train.py", 32768).sentences == []
     (sentence,) = run("--plan", "plan.toml", "--", PYTHON, "train.py", 65536).sentences
     assert sentence.startswith("the first step reserved ") and " more than the " in sentence
-    assert "another batch (args[0] 65536x256 float32; the plan was made with args[0] 32768x256 float32)" in sentence
+    assert "the batch differs (args[0] 65536x256 float32; the plan was made with args[0] 32768x256 float32)" in sentence
 
 
 def test_fit_runs_a_script_that_fits_as_it_is(run):

@@ -160,7 +160,10 @@ impl<'a> Failed<'a> {
             || never_trains && res.code == ProblemCode::ResultsKept
         {
             res.code = ProblemCode::EvalWithoutNoGrad;
-            res.text = format!("forward passes run without no_grad, and no backward pass follows: {}", res.text);
+            res.text = format!(
+                "forward passes run without no_grad, and no backward pass follows: {}",
+                res.text
+            );
         }
         res
     }

@@ -346,7 +346,8 @@ pub fn of_curve(name: &str, curve: &crate::recording::Curve) -> Explanation {
     res.peak_allocated = Some(device.peak_allocated);
     res.peak_reserved = Some(device.peak_reserved);
     for (operator, bytes) in &device.operators {
-        res.notes.push(format!("{operator} requested {bytes} of the memory that was live at the peak"));
+        res.notes
+            .push(format!("{operator} requested {bytes} of the memory that was live at the peak"));
     }
     res.notes.push(format!(
         "a profiler's trace has {} memory events of device {} and no call stacks of blocks: for findings, record a snapshot (torch.cuda.memory._record_memory_history, or plimsoll predict --record)",

@@ -74,9 +74,7 @@ fn behind(command: Option<&Command>) -> (String, bool) {
 fn gap(command: Option<&Command>) -> &'static str {
     match command {
         None => " The text does not show your command: put it after `--`.",
-        Some(it) if it.is_bare => {
-            " The text shows the script without its arguments: add them."
-        }
+        Some(it) if it.is_bare => " The text shows the script without its arguments: add them.",
         Some(_) => "",
     }
 }
@@ -115,7 +113,7 @@ fn host(oom: &Oom, text: &PrintedText) -> Next {
         then: None,
         fit: None,
         why: format!(
-            "shows the peak of the host's memory (\\"Maximum resident set size\\").{}",
+            "shows the peak of the host's memory (\"Maximum resident set size\").{}",
             gap(command)
         ),
         is_complete,
@@ -150,7 +148,10 @@ fn fit(oom: &Oom, text: &PrintedText) -> Next {
         command: format!("plimsoll fit{options} -- {typed}"),
         then: None,
         fit: (card.is_some() || room.is_some()).then(|| options.trim().to_owned()),
-        why: format!("finds changes that make the script fit{beside}, without a GPU.{}", gap(command)),
+        why: format!(
+            "finds changes that make the script fit{beside}, without a GPU.{}",
+            gap(command)
+        ),
         is_complete: is_complete && (card.is_some() || room.is_some()),
     }
 }

@@ -189,6 +189,6 @@ mod tests {
         let table = RankTable::new(rows, vec!["rank2.pickle is damaged".to_owned()]);
         assert_eq!(table.first_out, Some(1));
         assert_eq!(table.highest, Some(0));
-        assert!(table.notes[1].starts_with("no times were recorded"), "{:?}", table.notes);
+        assert!(table.notes[1].starts_with("the recordings have no times"), "{:?}", table.notes);
     }
 }

@@ -93,7 +93,9 @@ impl Failure {
         }
         let asked = self.requested.map_or(String::new(), |it| format!(" at a request for {it}"));
         let held = match (self.allocated, self.limit) {
-            (Some(had), Some(limit)) => format!(": the process used {had}, with a limit of {limit}"),
+            (Some(had), Some(limit)) => {
+                format!(": the process used {had}, with a limit of {limit}")
+            }
             (None, Some(limit)) => format!(": the limit is {limit}"),
             _ => String::new(),
         };
@@ -361,7 +363,7 @@ impl Failure {
             &[
                 &shorter,
                 "set a higher `gpu_memory_utilization`, if no other process needs the card",
-                "set `kv_cache_dtype=\\"fp8\\"`, which halves the cache, or `tensor_parallel_size`, which spreads it over cards",
+                "set `kv_cache_dtype=\"fp8\"`, which halves the cache, or `tensor_parallel_size`, which spreads it over cards",
             ],
         )
     }
@@ -372,8 +374,10 @@ impl Failure {
             Backend::Nccl => "; NCCL takes memory outside PyTorch's allocator",
             _ => "",
         };
-        let monitor =
-            format!("run `{}` at the same time, to see whether this process holds it", self.backend.monitor());
+        let monitor = format!(
+            "run `{}` at the same time, to see whether this process holds it",
+            self.backend.monitor()
+        );
         verdict(
             Cause::Unknown,
             format!(
@@ -393,7 +397,11 @@ impl Failure {
             return verdict(
                 Cause::Unknown,
                 "PyTorch could not pin a batch. CUDA gives the same error in two cases: the host's pinned memory (RAM that cannot be swapped out) ran out, or the card is full, and the thread that pins needs a little of it",
-                &[&["check with `nvidia-smi` whether the card is full; if it is not, the host's memory is the cause"], PINNED].concat(),
+                &[
+                    &["run `nvidia-smi`: is the card full? If not, the host's memory is the cause"],
+                    PINNED,
+                ]
+                .concat(),
             );
         }
         if self.limit.is_some()
@@ -416,18 +424,19 @@ impl Failure {
             Backend::Nccl => {
                 "NCCL got no memory for its buffers: it takes memory outside PyTorch's allocator, and none was free"
             }
-            Backend::Vllm => {
-                "vLLM found less free memory on the card than its settings ask for"
-            }
+            Backend::Vllm => "vLLM found less free memory on the card than its settings ask for",
             _ => "the text has no numbers, so plimsoll can compute nothing from it",
         };
-        let monitor =
-            format!("check with `{}` whether the card is full before this program starts", self.backend.monitor());
+        let monitor = format!(
+            "check with `{}` whether the card is full before this program starts",
+            self.backend.monitor()
+        );
         let res = verdict(Cause::Unknown, why, &[&monitor]);
         if !self.backend.offers().is_empty() {
             return res.or_offered(self.backend);
         }
-        let smaller = "try a smaller batch or input: if it helps, this program's own memory was the cause";
+        let smaller =
+            "try a smaller batch or input: if it helps, this program's own memory was the cause";
         let room = "if a library beside PyTorch needs memory, limit PyTorch: torch.cuda.set_per_process_memory_fraction(0.95)";
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
@@ -452,8 +461,8 @@ mod tests {
              `max_model_len` when initializing the engine.",
         );
         assert_eq!(found.cause, Cause::Size);
-        assert!(found.why.contains("16.00 GiB, and 7.34 GiB are left"), "{}", found.why);
-        assert!(found.remedies[0].starts_with("`max_model_len=60096`"), "{:?}", found.remedies);
+        assert!(found.why.contains("16.00 GiB, and 7.34 GiB are free"), "{}", found.why);
+        assert!(found.remedies[0].starts_with("set `max_model_len=60096`"), "{:?}", found.remedies);
     }
 
     #[test]
@@ -462,7 +471,7 @@ mod tests {
         assert_eq!(oom_text::read(text)[0].device, None);
         for (text, share) in [(text.to_owned(), "0.80"), (text.replace("3.22/", "4.0/"), "0.99")] {
             let found = verdict_of(&text);
-            let expected = format!("`gpu_memory_utilization={share}`");
+            let expected = format!("set `gpu_memory_utilization={share}`");
             assert!(found.remedies[0].starts_with(&expected), "{:?}", found.remedies);
         }
     }
@@ -486,7 +495,7 @@ mod tests {
         };
         let found = free("16.00 MiB");
         assert_eq!(found.cause, Cause::Size);
-        let why = "PyTorch takes 20.0 MiB from the card for a request of that size, and 16.0 MiB are free";
+        let why = "PyTorch asks the driver for 20.0 MiB for a request of that size, and 16.0 MiB are free";
         assert!(found.why.contains(why), "{}", found.why);
         assert_eq!(free("24.00 MiB").cause, Cause::Unknown, "that would have been enough");
     }
@@ -497,7 +506,7 @@ mod tests {
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.22 GiB. GPU 0 has a total capacity of 15.69 GiB of which 3.71 GiB is free. Including non-PyTorch memory, this process has 11.14 GiB memory in use. Of the allocated memory 10.14 GiB is allocated by PyTorch, and 771.43 MiB is reserved by PyTorch but unallocated.",
         );
         assert_eq!(found.cause, Cause::Fragmentation);
-        assert!(found.why.contains("3.71 GiB were free"), "{}", found.why);
+        assert!(found.why.contains("3.71 GiB on the card"), "{}", found.why);
     }
 
     #[test]
@@ -546,7 +555,7 @@ mod tests {
             ("process exited with exit code 137", "signal 9"),
             ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cuFFT"),
             ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "older than the card"),
-            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "no memory to work in"),
+            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "no workspace memory"),
             ("InternalError: Dst tensor is not initialized.", "nowhere to go"),
             ("RuntimeError: level_zero: UR_RESULT_ERROR_OUT_OF_RESOURCES", "out of resources"),
         ] {

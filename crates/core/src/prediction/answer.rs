@@ -105,7 +105,7 @@ pub struct Predicted {
     pub steady_state: Option<Peaks>,
     /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].
     pub others: Vec<(OtherEnd, Peaks)>,
-    /// It runs out of memory where masks of values that nobody computed find everything.
+    /// It runs out of memory where masks of unknown values select everything.
     pub runs_out_if_found: bool,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
@@ -426,7 +426,7 @@ impl Predicted {
         self.peak.device + self.beside
     }
 
-    /// What it needs where masks of values that nobody computed find everything, if that was run to its end.
+    /// What it needs where masks of unknown values select everything, if that was run to its end.
     pub fn if_found(&self) -> Option<Bytes> {
         let found = self.others.iter().find(|it| it.0 == OtherEnd::Found)?;
         Some(found.1.device + self.beside)

@@ -216,9 +216,8 @@ impl Report {
     ) -> fmt::Result {
         let styles = self.styles;
         let most = it.peak_allocated.zip(it.peak_reserved);
-        let levels = most
-            .map(|(a, b)| format!("peak {a} allocated, {b} reserved"))
-            .unwrap_or_default();
+        let levels =
+            most.map(|(a, b)| format!("peak {a} allocated, {b} reserved")).unwrap_or_default();
         let steps = match it.steps {
             0 => String::new(),
             1 => ", 1 step".to_owned(),
@@ -255,7 +254,8 @@ impl Report {
             }
             None if it.kind == Kind::Text => Ok(()),
             None => {
-                writeln!(f, "{} {levels}{steps}", styles.good.of("NOTHING WRONG:"))
+                let gains = gains(&it.findings);
+                writeln!(f, "{} {levels}{steps}{gains}", styles.good.of("NO ERROR:"))
             }
         }
     }
@@ -341,7 +341,8 @@ impl Report {
                 writeln!(f, "    /usr/bin/time -v {command}")?;
                 writeln!(f, "    (\"Maximum resident set size\")")?;
             } else if oom.facts.backend.may_be_torch_on_cuda() {
-                let text = "what the memory was used for, and whether it grew. A recording shows both:";
+                let text =
+                    "what the memory was used for, and whether it grew. A recording shows both:";
                 self.said(f, "  ", text, 2)?;
                 // Whole, so that it can be copied.
                 writeln!(f, "    plimsoll predict --record run.zip --until-exit -- {command}")?;
@@ -498,7 +499,7 @@ fn told_as(code: StatementCode) -> &'static str {
     match code {
         StatementCode::LevelsGrow => "GROWS:",
         StatementCode::CardFull => "FULL:",
-        StatementCode::VllmNoRoom => "NO ROOM:",
+        StatementCode::VllmNoRoom => "TOO SMALL:",
         StatementCode::SeveralProcesses | StatementCode::HiddenProcesses => "SHARED:",
         StatementCode::LevelsSteady => "STEADY:",
         StatementCode::RanOut => "RAN OUT:",
@@ -536,7 +537,17 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
     }
     let levels = it.peak_allocated.zip(it.peak_reserved);
     let levels = levels.map(|(a, b)| format!("peak {a} allocated, {b} reserved"));
-    ("NOTHING WRONG".to_owned(), levels.map(|it| sentence(&it)).unwrap_or_default())
+    let text = levels.unwrap_or_default() + &gains(&it.findings);
+    ("NO ERROR".to_owned(), if text.is_empty() { text } else { sentence(&text) })
+}
+
+/// How many findings could save memory, as the end of a sentence.
+fn gains(findings: &[Finding]) -> String {
+    match findings.iter().filter(|it| it.weight == Weight::Chance).count() {
+        0 => String::new(),
+        1 => "; 1 finding could save memory".to_owned(),
+        n => format!("; {n} findings could save memory"),
+    }
 }
 
 /// A finding's kind as the first word of a report.

@@ -193,7 +193,7 @@ impl Values {
         ran
     }
 
-    /// The largest value up to `found` that fits if masks of values that nobody computed find everything, and the runs of the
+    /// The largest value up to `found` that fits if masks of unknown values select everything, and the runs of the
     /// search; nothing if that fails for another reason than memory, or somebody stopped it.
     pub(super) async fn if_everything_is_found(
         &mut self,

@@ -145,7 +145,7 @@ fn failed(seen: &Seen) -> String {
     }
 }
 
-/// What it comes to where masks of values that nobody computed find everything: a line, or nothing.
+/// What it comes to where masks of unknown values select everything: a line, or nothing.
 fn if_found(it: &Proposal) -> String {
     let is = if it.found.plans.is_empty() { "it" } else { "the first plan" };
     match it.found.if_found() {

@@ -90,7 +90,8 @@ fn what_is_not_free_is_not_measured() {
         plan: checkpoint, needs 5.37 GiB, same
         plan: autocast, needs 5.37 GiB, less precise
         seen: 3 steps
-    "#]].assert_eq(&made(12_000, 8_000).steps(measured).plans());
+    "#]]
+    .assert_eq(&made(12_000, 8_000).steps(measured).plans());
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
         " without changes: needs 12.21 GiB
@@ -109,7 +110,8 @@ fn what_is_not_free_is_not_measured() {
         plan: checkpoint, needs 5.37 GiB, same
         plan: autocast, needs 5.37 GiB, less precise
         seen: 3 steps
-    "#]].assert_eq(&made(12_000, 3_000).steps(measured).plans());
+    "#]]
+    .assert_eq(&made(12_000, 3_000).steps(measured).plans());
 }
 
 #[test]
