@@ -216,7 +216,7 @@ for _ in range(4):
 
 
 def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsoll):
-    said = "the answer depends on values that a phantom does not compute: sizes follow from what nonzero() would find"
+    said = "the answer depends on values that a phantom does not compute: sizes follow from the results of nonzero()"
     line = f"! {said}; --assume gives them. `plimsoll predict` with the same command shows how"
     plimsoll.script(SPARSE_LABELS)
     path = plimsoll.folder / "fit.json"

@@ -556,7 +556,7 @@ mod tests {
             ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cuFFT"),
             ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "older than the card"),
             ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "no workspace memory"),
-            ("InternalError: Dst tensor is not initialized.", "nowhere to go"),
+            ("InternalError: Dst tensor is not initialized.", "a copy to the card failed"),
             ("RuntimeError: level_zero: UR_RESULT_ERROR_OUT_OF_RESOURCES", "out of resources"),
         ] {
             let found = verdict_of(text);
