@@ -128,7 +128,7 @@ class Prediction:
         if self.report.get("verdict") == "depends":
             found = self.report.get("everything_found")
             most = Size(found["device_bytes"]) if found else "more than it has"
-            return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks find nothing, {most} if they find everything"
+            return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks select nothing, {most} if they select everything"
         verb = "fits" if self.fits else "is over the limit on"
         safe = "" if self.safe is None else f", request {self.safe} to be safe"
         return f"{verb} {self.gpu_name} ({self.total}): needs {self.peak}{safe}"

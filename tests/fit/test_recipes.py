@@ -1,4 +1,4 @@
-"""What a plan does, said in the switches of the script's own framework: the patched script takes what was said."""
+"""What a plan does, said in settings of the script's own framework: the patched script takes what was said."""
 
 import json
 import subprocess

@@ -154,9 +154,9 @@ def test_what_decides_sizes_and_nobody_computed_is_said_beside_the_answer(plimso
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
     assert ran.code == 0, ran
     (said,) = texts(ran, "sizes-unknown")
-    assert said == "it depends on numbers that nobody computed: sizes follow from what reads as zero at train.py:7 (--assume train.py:7=NUMBER says what is read there)"
+    assert said == "the answer depends on values that a phantom does not compute: sizes follow from values that read as 0 at train.py:7 (give one: --assume train.py:7=NUMBER)"
     answer = ran.stdout.index("FITS")
-    assert answer < ran.stdout.index("! it depends on numbers") < ran.stdout.index("Peak"), ran.stdout
+    assert answer < ran.stdout.index("! the answer depends on values") < ran.stdout.index("Peak"), ran.stdout
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "train.py:7=20"))
     assert not texts(ran, "sizes-unknown"), ran.report["notes"]
 
@@ -166,7 +166,7 @@ def test_what_masks_find_is_said_beside_the_answer(plimsoll):
         "import torch\nx = torch.randn(64, 9, device='cuda') @ torch.randn(9, 3, device='cuda')\nprint(x[x[:, 0] > 0].shape)\n"
     )
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
-    assert texts(ran, "sizes-unknown") == ["it depends on numbers that nobody computed: sizes follow from what nonzero() would find"]
+    assert texts(ran, "sizes-unknown") == ["the answer depends on values that a phantom does not compute: sizes follow from the results of nonzero()"]
     assert "everything_found" in ran.report, "it was run both ways"
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "nonzero=0.5"))
     assert not texts(ran, "sizes-unknown"), ran.report["notes"]

@@ -75,10 +75,10 @@ def test_whom_the_script_reached_is_said_and_its_own_processes_are_nobody(plimso
     (note,) = (it["text"] for it in ran.report["notes"] if it["code"] == "network")
     assert note == (
         f"the script connected to localhost:{ports['WEB']} (2 times) and sent datagrams to localhost:{ports['STATSD']}: "
-        "what it sent there is real; `--offline` keeps it off the network"
+        "that traffic was real; `--offline` takes the network away"
     )
     said = " ".join(ran.stdout.split())
-    assert "the script connected to localhost:" in said and "`--offline` keeps it off the network" in said, ran
+    assert "the script connected to localhost:" in said and "`--offline` takes the network away" in said, ran
 
 
 def test_it_is_said_where_the_script_fails(plimsoll, outside):

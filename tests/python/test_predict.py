@@ -69,7 +69,7 @@ def test_what_depends_on_masks_is_an_answer_and_no_error(program):
     ran = program.run(MASKED)
     assert ran.returncode == 0, ran
     assert ran.stdout.startswith("False None may not fit Tesla T4 (1.00 GiB): needs "), ran
-    assert ran.stdout.rstrip().endswith("if boolean masks find nothing, more than it has if they find everything"), ran
+    assert ran.stdout.rstrip().endswith("if boolean masks select nothing, more than it has if they select everything"), ran
 
 
 def test_one_that_does_not_fit_says_where(program):

@@ -126,7 +126,7 @@ def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(ru
     assert run("--plan", "plan.toml", "--", PYTHON, "train.py", 32768).sentences == []
     (sentence,) = run("--plan", "plan.toml", "--", PYTHON, "train.py", 65536).sentences
     assert sentence.startswith("the first step reserved ") and " more than the " in sentence
-    assert "another batch (args[0] 65536x256 float32; the plan was made with args[0] 32768x256 float32)" in sentence
+    assert "the batch differs (args[0] 65536x256 float32; the plan was made with args[0] 32768x256 float32)" in sentence
 
 
 def test_fit_runs_a_script_that_fits_as_it_is(run):
@@ -153,9 +153,9 @@ def test_fit_goes_on_where_it_depends_on_masks(run, program):
     """How many samples a mask finds is known on the real device alone: the run is started, and what it depends on is said."""
     program.folder.joinpath("train.py").write_text(SPARSE)
     ran = run("--fit", "--allow", "micro-batches", "--plan", "plan.toml", "--", PYTHON, "train.py", 100_000, memory="900MiB")
-    assert "if boolean masks find everything, it runs out of memory" in ran.stderr, ran
+    assert "if boolean masks select everything, it runs out of memory" in ran.stderr, ran
     assert ran.code == 0 and "trained" in ran.stdout and "it fits without changes" in ran.sentences[-1], ran
-    head = "# That is with boolean masks that find nothing; if they find everything, it runs out of memory."
+    head = "# That is with boolean masks that select nothing; if they select everything, it runs out of memory."
     assert head in program.folder.joinpath("plan.toml").read_text()
 
 
@@ -330,7 +330,7 @@ def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
     # Everything twice, and said while it is done.
     said = [it for it in ran.stderr.splitlines() if "on the device: " in it]
     assert len(said) == 2 * (1 + len(found["plans"])), ran
-    assert "Measured on Tesla T4; a step of the script as it is takes " in ran.stdout and "x measured" in ran.stdout
+    assert "Measured on Tesla T4; without changes, a step takes " in ran.stdout and "x measured" in ran.stdout
     assert "(measured)" in program.folder.joinpath("plan.toml").read_text()
 
 
@@ -340,16 +340,16 @@ def test_fit_measures_no_more_than_fits_on_the_device(program, cache):
     program.folder.joinpath("train.py").write_text(SCRIPT)
     words = ["fit", "--gpu", "t4", "--budget", "1250MiB", *ONLY_CHECKPOINTS, "--measure", "--", PYTHON, "train.py", 32768]
     ran = Plimsoll(program.folder, cache).run(*words, environment=environment)
-    assert ran.code == 0 and "the script as it is was not measured: it needs more than is free there" in ran.stdout, ran
-    assert "the script as it is needs " in ran.stderr and "are free: not measured" in ran.stderr, ran
-    assert "the script as it is, on the device" not in ran.stderr and "checkpoint (1 blocks), on the device: " in ran.stderr, ran
+    assert ran.code == 0 and "the script without changes was not measured: it needs more than is free there" in ran.stdout, ran
+    assert "not measured: the unchanged script needs " in ran.stderr, ran
+    assert "the unchanged script, on the device" not in ran.stderr and "checkpoint (1 blocks), on the device: " in ran.stderr, ran
 
 
 def test_fit_measures_nothing_without_a_device(plimsoll):
     plimsoll.script(SCRIPT)
     ran = plimsoll.run("fit", "--gpu", "t4", "--measure", "--", PYTHON, "train.py", 512)
     assert ran.code == 2 and "--measure runs steps on this machine's own GPU, and none was found" in ran.stderr, ran
-    assert "the script as it is" not in ran.stderr
+    assert "the unchanged script" not in ran.stderr
 
 
 LONG_BATCH = DEEP.split("def train")[0] + """

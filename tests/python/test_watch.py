@@ -71,7 +71,7 @@ def test_a_leak_is_told_once_with_its_line_and_when_it_runs_out(watch, stacks):
     assert alarm["bytes_per_step"] == 1 << 20 and 180 < alarm["step"] < 260
     # A device of 1 GiB holds fewer than a thousand of them, beside the context.
     assert 800 < alarm["runs_out_at_step"] < 1000
-    at = f" at {alarm['at']['file']}:{LINE}:" if stacks != "none" else " (the line was not seen):"
+    at = f" at {alarm['at']['file']}:{LINE}:" if stacks != "none" else " (line unknown):"
     assert f"memory grows by 1.00 MiB a step{at}" in alarm["text"].replace("1.0 MiB", "1.00 MiB"), alarm
 
 

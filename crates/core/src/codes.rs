@@ -107,38 +107,38 @@ macro_rules! problems {
 }
 
 problems! {
-    Leak GraphRetained = "leak/graph-retained", "a graph is kept across steps", "graph_retained.md";
-    Leak EvalWithoutNoGrad = "leak/eval-without-no-grad", "forward passes without no_grad whose results are kept", "eval_without_no_grad.md";
-    Other UnusedGraph = "evaluation/unused-graph", "forward passes without no_grad, whose graph nobody uses", "unused_graph.md";
-    Leak ResultsKept = "leak/results-kept", "results stay on the device, step by step", "results_kept.md";
-    Leak TracebackKept = "leak/traceback-kept", "a caught error keeps what the failed pass had made", "traceback_kept.md";
+    Leak GraphRetained = "leak/graph-retained", "autograd graphs stay allocated after their step", "graph_retained.md";
+    Leak EvalWithoutNoGrad = "leak/eval-without-no-grad", "results of forward passes without no_grad stay allocated", "eval_without_no_grad.md";
+    Other UnusedGraph = "evaluation/unused-graph", "forward passes without no_grad store a graph that no backward pass uses", "unused_graph.md";
+    Leak ResultsKept = "leak/results-kept", "results of each step stay on the device", "results_kept.md";
+    Leak TracebackKept = "leak/traceback-kept", "a caught error keeps the failed pass's memory allocated", "traceback_kept.md";
     Leak EarlierModels = "leak/earlier-models", "models of earlier experiments are still on the device", "earlier_models.md";
-    Growth PerStep = "growth/per-step", "the same line leaves something in each step", "per_step.md";
+    Growth PerStep = "growth/per-step", "the same line leaves memory allocated in each step", "per_step.md";
     Growth KvCache = "growth/kv-cache", "a key-value cache that grows with each token", "kv_cache.md";
-    Fragmentation Slack = "fragmentation/slack", "reserved memory that no request could use", "fragmentation.md";
-    Size OneAllocation = "size/one-allocation", "one allocation that dwarfs the rest", "one_allocation.md";
+    Fragmentation Slack = "fragmentation/slack", "reserved memory in pieces too small for the requests", "fragmentation.md";
+    Size OneAllocation = "size/one-allocation", "one allocation is far larger than the others", "one_allocation.md";
     Other ForeachTemporaries = "optimizer/foreach-temporaries", "the optimizer's temporaries make the peak", "foreach.md";
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
-    Other DoubleBuffer = "copies/double-buffer", "the same data twice at the peak", "double_buffer.md";
+    Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
     Other AllOnDevice = "inputs/all-on-device", "all data is on the device before training begins", "all_on_device.md";
     Other PendingFrees = "streams/pending-frees", "blocks wait for another stream", "streams.md";
     Other IdlePools = "pools/idle-private", "a private pool holds memory that is idle", "idle_pools.md";
     Workspaces Workspaces = "workspace/libraries", "workspaces of cuBLAS and cuDNN at the peak", "workspaces.md";
-    Other NotPytorch = "outside/not-pytorch", "memory that is not PyTorch's", "outside.md";
-    Other FirstAgainstLater = "steps/first-against-later", "later steps take more than the first", "first_step.md";
+    Other NotPytorch = "outside/not-pytorch", "memory outside PyTorch's allocator", "outside.md";
+    Other FirstAgainstLater = "steps/first-against-later", "later steps need more than the first", "first_step.md";
     Host HostGrows = "host/grows", "the host's memory (RAM) grows with each step", "host_grows.md";
     Host HostNearlyFull = "host/nearly-full", "the host's memory (RAM) is nearly full", "host_nearly_full.md";
     Host HostSwaps = "host/swaps", "the host's memory is in its swap file", "host_swaps.md";
-    Other PeakComposition = "peak/composition", "what the peak is made of", "peak.md";
+    Other PeakComposition = "peak/composition", "the peak by category", "peak.md";
     Other RingTooSmall = "recording/ring-too-small", "the recording lost its beginning", "ring.md";
     Other BeganLate = "recording/began-late", "recording began late", "began_late.md";
     Size ModelStates = "size/model-states", "parameters, gradients and optimizer states alone are too large";
-    Size Activations = "size/activations", "one step keeps too much for its backward pass";
-    Size TooLarge = "size/too-large", "the program needs more memory than there is; nothing shows what for";
+    Size Activations = "size/activations", "the activations of one step are too large";
+    Size TooLarge = "size/too-large", "the program needs more memory than the card has, of unknown purpose";
     Other ProcessLimit = "limit/process", "a limit that the process set itself";
     Other Host = "outside/host", "the host's memory (RAM) ran out, not the GPU's";
-    Other PrivatePools = "pools/private", "CUDA graphs or a MemPool hold it";
+    Other PrivatePools = "pools/private", "private pools of CUDA graphs or a MemPool hold the memory";
     Other Unknown = "unknown", "the numbers do not show the cause";
 }
 

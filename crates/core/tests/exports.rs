@@ -180,7 +180,7 @@ fn without_stacks_blocks_are_grouped_by_size_and_that_is_said() {
     }
     let graph = flamegraph::flamegraph(&it.recording(), None, At::Peak, "a").unwrap();
     assert!(graph.svg.contains("blocks of 2.0 MiB\n4.0 MiB (44.4 %), 2 blocks"), "{}", graph.svg);
-    assert!(graph.notes[0].starts_with("no call stacks were recorded"), "{:?}", graph.notes);
+    assert!(graph.notes[0].starts_with("the recording has no call stacks"), "{:?}", graph.notes);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn what_was_there_before_is_counted_and_a_recording_without_times_says_so() {
     let made = perfetto::perfetto(&recording, None, "a").unwrap();
     assert_eq!(
         made.notes,
-        ["the recording has no times: one event is one microsecond of the trace"]
+        ["the recording has no times; each event takes one microsecond of the trace"]
     );
 }
 
@@ -364,7 +364,7 @@ fn moved_lines_are_the_same_lines() {
     let found = difference(&before, &after);
     let [row] = &found.rows[..] else { panic!("{found:?}") };
     assert_eq!((row.at.as_str(), row.change()), ("train.py:7", i128::from(4 * MIB)));
-    assert_eq!(found.notes, ["paths differ, and were matched by their ends: train.py"]);
+    assert_eq!(found.notes, ["paths differ; plimsoll matched them by their ends: train.py"]);
     let stack: Vec<(&str, u32)> =
         row.stack.iter().map(|it| (it.function.as_str(), it.line)).collect();
     assert_eq!(stack, [("main", 22), ("g", 7)]);

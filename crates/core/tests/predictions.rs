@@ -25,6 +25,7 @@ use plimsoll_core::{
     },
     trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
     units::Bytes,
+    views::schedulers::{self, Scheduler},
 };
 
 const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
@@ -572,8 +573,8 @@ step
     assert_eq!(
         notes,
         [
-            "not seen: a validation, a checkpoint or what else comes later; --until-exit runs the script to its end",
-            "only 1 training step was seen: later steps often take more (optimizer state)",
+            "not seen: an evaluation, a checkpoint, later steps; --until-exit runs the script to its end",
+            "only 1 training step was seen: later steps often need more (optimizer state)",
             "the script caught an out-of-memory error and went on (first at train.py:9)",
         ]
     );
@@ -609,7 +610,7 @@ fn processes_that_share_a_device_need_room_together() {
     assert_eq!(both.with_allowance - alone.with_allowance, Bytes::mib(3000) - alone.peak.device);
     assert_eq!((alone.needs(), both.needs()), (alone.peak.device, Bytes::mib(3000)));
     let note = both.notes.iter().find(|it| it.code() == "together").unwrap();
-    expect!["several processes share the GPU and hold 2.93 GiB of it together, contexts included: the safe number and the list of cards cover all of them"].assert_eq(&note.to_string());
+    expect!["several processes share the GPU and hold 2.93 GiB together, CUDA contexts included; the safe size and the list of cards cover all of them"].assert_eq(&note.to_string());
 
     let full = with(8, "alloc a 8MiB\noom 200GiB", 3000, &[(7, 1000), (9, 2000)]);
     let full = predicted(&[full], 1);
@@ -630,7 +631,7 @@ fn devices_of_the_users_machine_are_remarked() {
     };
     assert_eq!(note("3", 1), "CUDA_VISIBLE_DEVICES is \"3\": the phantom stands for that GPU");
     assert_eq!(note("2,3", 2), "CUDA_VISIBLE_DEVICES is \"2,3\": phantoms stand for these GPUs");
-    let fewer = "CUDA_VISIBLE_DEVICES is \"0,1,2,3\": the script saw 1 of these 4 GPUs; --gpus 4 gives it all of them";
+    let fewer = "CUDA_VISIBLE_DEVICES is \"0,1,2,3\": the script saw 1 of these 4 GPUs; --gpus 4 shows it all of them";
     assert_eq!(note("0,1,2,3", 1), fewer);
 }
 
@@ -641,7 +642,7 @@ fn nothing_recorded_says_what_to_look_for() {
     let failed = predicted(&[Recording::default()], 3);
     assert_eq!(
         failed.notes[0].to_string(),
-        "the script exited with code 3 before it had shown enough"
+        "the script exited with code 3 before it had run far enough for an answer"
     );
 }
 
@@ -669,7 +670,7 @@ fn whatever_order_takes_more_decides_the_safe_number() {
     assert!(first.with_allowance < prediction.with_allowance);
     let note = prediction.notes.last().unwrap();
     assert_eq!(note.code(), "order");
-    expect!["what the process takes depends on when PyTorch's threads and the GPU are done, which differs from run to run: 820.0 MiB if soon, 860.0 MiB if late; the safe number covers both"].assert_eq(&note.to_string());
+    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs from run to run: 820.0 MiB if early, 860.0 MiB if late; the safe size covers both"].assert_eq(&note.to_string());
 
     let safe = prediction.with_allowance;
     let prediction = covered(&prediction, &[(OtherEnd::Late, &first)]);
@@ -706,6 +707,26 @@ fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     let prediction = covered(&first, &[(OtherEnd::Found, &ran_out)]);
     assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
     assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
+}
+
+#[test]
+fn only_what_fits_has_a_safe_size_and_a_request() {
+    let request = |it: &Prediction| schedulers::request(Scheduler::Slurm, it, 1);
+    let nothing = |it: &Prediction| (it.verdict(), it.safe(), request(it));
+    let fits = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    assert!(fits.safe().is_some() && request(&fits).is_some());
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    assert_eq!(nothing(&ran_out), (Verdict::DoesNotFit, None, None));
+    let grows = predicted(&[recording(&leaving(|_| 4, 16))], 0);
+    assert_eq!(nothing(&grows), (Verdict::Grows, None, None));
+    let depends = covered(&fits, &[(OtherEnd::Found, &ran_out)]);
+    assert_eq!(nothing(&depends), (Verdict::Depends, None, None));
+    let steps = "alloc weights 20MiB\nstep\nstep";
+    let over = predicted_with(&[recording(steps)], 0, Some(Bytes::mib(1)));
+    assert_eq!(nothing(&over), (Verdict::OverMax, None, None));
+    let failed = predicted(&[], 1);
+    assert_eq!(nothing(&failed), (Verdict::CouldNotTell, None, None));
 }
 
 #[test]
@@ -894,7 +915,7 @@ fn who_knows_why_a_script_failed_says_so_first() {
     assert_eq!(it.outcome, Outcome::ScriptFailed);
     let note = it.failure().unwrap();
     assert_eq!(note.code(), "script-failed");
-    assert!(note.to_string().starts_with("it was ended; until then it took "), "{note}");
+    assert!(note.to_string().starts_with("it was ended; until then it used "), "{note}");
 }
 
 #[test]

@@ -42,8 +42,9 @@ fn check(whole: &Trace, bytes: &[u8], cut: usize) -> (usize, usize) {
     let at = trace.cut_at.unwrap_or_else(|| panic!("cut at {cut} looks whole"));
     assert!(at <= cut as u64, "cut at {cut}, says {at}");
     let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    let expected =
-        format!("snapshot.pickle, byte {at}: the file is cut off here; what came before was read");
+    let expected = format!(
+        "snapshot.pickle, byte {at}: the file is cut off here; plimsoll read the part before"
+    );
     assert!(told.contains(&expected), "cut at {cut}: {told:?}");
     let segments = trace.devices.iter().map(|it| it.segments.len()).sum();
     assert!(0 < n_events(&trace) + segments, "cut at {cut}: nothing read, and no error");

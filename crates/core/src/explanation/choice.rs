@@ -142,7 +142,7 @@ impl<'a> Failed<'a> {
 
     /// The request, as the end of a sentence.
     fn would_have_fitted(&self) -> String {
-        format!("; without that the {} would have fitted", self.asked)
+        format!("; without them the request for {} would have fitted", self.asked)
     }
 
     /// What a leak is told as: a graph that an evaluation's line keeps is not the training's, and neither are results of a
@@ -160,7 +160,10 @@ impl<'a> Failed<'a> {
             || never_trains && res.code == ProblemCode::ResultsKept
         {
             res.code = ProblemCode::EvalWithoutNoGrad;
-            res.text = format!("gradients are on and no backward pass comes: {}", res.text);
+            res.text = format!(
+                "forward passes run without no_grad, and no backward pass follows: {}",
+                res.text
+            );
         }
         res
     }
@@ -225,7 +228,7 @@ impl<'a> Failed<'a> {
             at: None,
             bytes: others,
             text: format!(
-                "other processes have {others} of the card; without them the {} would have fitted",
+                "other processes hold {others} of the card; without them the request for {} would have fitted",
                 self.asked
             ),
             is_sure: true,
@@ -250,7 +253,7 @@ impl<'a> Failed<'a> {
             at: None,
             bytes: self.slack,
             text: format!(
-                "PyTorch holds {} that no tensor uses, but in pieces: none is as large as the {} asked for",
+                "PyTorch's free memory is fragmented: {} are free, but no piece is as large as the {} requested",
                 self.slack, self.asked
             ),
             is_sure: replayed.is_some(),
@@ -285,7 +288,7 @@ impl<'a> Failed<'a> {
             at: most.at.clone(),
             bytes: most.held,
             text: format!(
-                "one step keeps the graphs of {} passes until its own backward(): {} of the {} allocated",
+                "one step stores the graphs of {} forward passes until its backward(): {} of the {} allocated",
                 most.steps + 1,
                 most.held,
                 self.allocated
@@ -339,7 +342,7 @@ impl<'a> Failed<'a> {
         let share = if all < bytes {
             format!("more than the {all} that this process may have")
         } else {
-            format!("{} of all that there is", percent(bytes.share_of(all)))
+            format!("{} of the memory there is", percent(bytes.share_of(all)))
         };
         Some(RootCause {
             code: ProblemCode::OneAllocation,
@@ -453,7 +456,7 @@ impl<'a> Failed<'a> {
             at: self.line_of_states().or_else(|| self.at()),
             bytes: bytes.max(self.asked),
             text: format!(
-                "the model and its states are too large for this card: {so_far}, and {} more were asked for",
+                "the model and its states are too large for this card: {so_far}, and the script requested {} more",
                 self.asked
             ),
             is_sure: true,
@@ -491,7 +494,7 @@ impl<'a> Failed<'a> {
                 at: self.at(),
                 bytes: self.allocated,
                 text: format!(
-                    "the run is too large: {} were allocated{}, and {} more were asked for",
+                    "the run is too large for this card: {} were allocated{}, and the script requested {} more",
                     self.allocated,
                     self.largest_part(),
                     self.asked
@@ -514,8 +517,8 @@ impl<'a> Failed<'a> {
         let at = most.map(|(_, line)| line).or_else(|| self.oom.at.clone());
         // Without gradients nothing is kept for later: it is what a pass works on.
         let what = match run.timeline.stage(self.event) {
-            Stage::Evaluation => "one forward pass works on too much at a time",
-            _ => "one step keeps too much for its backward pass",
+            Stage::Evaluation => "one forward pass is too large",
+            _ => "the activations of one step are too large",
         };
         RootCause {
             code: ProblemCode::Activations,

@@ -64,7 +64,7 @@ pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
         if largest.0 / 20 < off.0 {
             let low = inputs.iter().min_by_key(|it| peak(it)).map(name).unwrap_or_default();
             sentences.push(format!(
-                "{most} takes {off} more than {low}: compare the two with `plimsoll diff` to see which lines. A rank that needs more than the others runs out alone"
+                "{most} needs {off} more than {low}, so it runs out alone; `plimsoll diff` of the two shows the lines"
             ));
         } else {
             sentences.push("the peaks are alike (within 5 %)".to_owned());

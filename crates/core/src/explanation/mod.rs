@@ -72,7 +72,7 @@ pub struct Explanation {
     pub peak_reserved: Option<Bytes>,
     /// Optimizer steps that were seen.
     pub steps: u32,
-    /// What was found, largest saving first.
+    /// Findings, largest saving first.
     pub findings: Vec<Finding>,
     /// The out-of-memory errors, the one that ended the run first.
     pub ooms: Vec<Oom>,
@@ -125,7 +125,7 @@ impl Explanation {
         if is_damaged {
             // What was not read may have been anything.
             self.unsure = Some(
-                "the file is cut off or damaged; this report covers the part before that"
+                "the file is cut off or damaged; this report covers the part before the damage"
                     .to_owned(),
             );
         }
@@ -231,19 +231,19 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         res.findings.extend(found);
         if run.replay.n_mismatches != 0 && !case.window.began_late && !case.window.overwritten {
             res.notes.push(format!(
-                "the recording and our model of the allocator disagree at {} places: sizes may be off there",
+                "{} events of the recording differ from plimsoll's model of the allocator; sizes may be off there",
                 run.replay.n_mismatches
             ));
         }
         if !run.stacks.recorded && !run.replay.blocks.is_empty() {
-            res.notes.push("no call stacks were recorded, so this report cannot name lines, phases or growth: record with context=\"all\"".to_owned());
+            res.notes.push("the recording has no call stacks, so this report names no lines, phases or growth: record with context=\"all\"".to_owned());
         }
         let failed = run.device.events.actions().iter().filter(|it| **it == Action::Oom).count();
         if run.oom.is_none() && failed != 0 {
-            res.notes.push(format!("{failed} requests failed, and the program went on"));
+            res.notes.push(format!("the program caught {failed} failed requests and went on"));
         }
         if run.replay.blocks.is_empty() && run.replay.freed.is_empty() {
-            res.notes.push("the recording has a final state and no events: it shows which blocks are live, not how they came about; record with enabled=\"all\"".to_owned());
+            res.notes.push("the recording has a final state and no events: it shows which blocks are live, not their history; record with enabled=\"all\"".to_owned());
         }
     }
     findings::sort(&mut res.findings);
@@ -265,10 +265,10 @@ fn unsure(recording: &Recording) -> Option<String> {
         (count(Action::Alloc), count(Action::FreeRequested) + count(Action::FreeCompleted));
     if allocs == 0 && frees != 0 && held == 0 {
         return Some(format!(
-            "it has {frees} frees and no allocation, so nothing shows what the memory was for. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
+            "the recording has {frees} frees and no allocation, so the purpose of the memory is unknown. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
         ));
     }
-    (allocs == 0 && held == 0).then(|| "it has no allocation of a GPU, neither as events nor in its final state: the recorder was off, or the program never used the GPU. Record from the start: torch.cuda.memory._record_memory_history() before the model is built".to_owned())
+    (allocs == 0 && held == 0).then(|| "the recording has no allocation on a GPU: the recorder was off, or the program never used the GPU. Record from the start: torch.cuda.memory._record_memory_history() before the model is built".to_owned())
 }
 
 /// What a text says. `failures` are what was found in it, `text` what else it has of memory.
@@ -346,10 +346,11 @@ pub fn of_curve(name: &str, curve: &crate::recording::Curve) -> Explanation {
     res.peak_allocated = Some(device.peak_allocated);
     res.peak_reserved = Some(device.peak_reserved);
     for (operator, bytes) in &device.operators {
-        res.notes.push(format!("{operator} asked for {bytes} of what was live at the peak"));
+        res.notes
+            .push(format!("{operator} requested {bytes} of the memory that was live at the peak"));
     }
     res.notes.push(format!(
-        "a profiler's trace has {} memory events of device {} and no blocks' stacks: for findings, record a snapshot (torch.cuda.memory._record_memory_history, or plimsoll predict --record)",
+        "a profiler's trace has {} memory events of device {} and no call stacks of blocks: for findings, record a snapshot (torch.cuda.memory._record_memory_history, or plimsoll predict --record)",
         device.events, device.index
     ));
     if device.ooms != 0 {

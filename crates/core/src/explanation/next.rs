@@ -73,10 +73,8 @@ fn behind(command: Option<&Command>) -> (String, bool) {
 /// Why a command is not complete.
 fn gap(command: Option<&Command>) -> &'static str {
     match command {
-        None => " The text does not show which command was run: put yours after `--`.",
-        Some(it) if it.is_bare => {
-            " The text shows the script without its arguments: put them after it."
-        }
+        None => " The text does not show your command: put it after `--`.",
+        Some(it) if it.is_bare => " The text shows the script without its arguments: add them.",
         Some(_) => "",
     }
 }
@@ -115,7 +113,7 @@ fn host(oom: &Oom, text: &PrintedText) -> Next {
         then: None,
         fit: None,
         why: format!(
-            "says how much of the host's memory it takes at most (\"Maximum resident set size\").{}",
+            "shows the peak of the host's memory (\"Maximum resident set size\").{}",
             gap(command)
         ),
         is_complete,
@@ -141,7 +139,7 @@ fn fit(oom: &Oom, text: &PrintedText) -> Next {
     if 1 < processes {
         options += &format!(" --gpus {processes}");
     }
-    let left = if others == Bytes::ZERO {
+    let beside = if others == Bytes::ZERO {
         String::new()
     } else {
         format!(" beside the {others} of other processes")
@@ -150,7 +148,10 @@ fn fit(oom: &Oom, text: &PrintedText) -> Next {
         command: format!("plimsoll fit{options} -- {typed}"),
         then: None,
         fit: (card.is_some() || room.is_some()).then(|| options.trim().to_owned()),
-        why: format!("looks for changes with which it fits{left}, without a GPU.{}", gap(command)),
+        why: format!(
+            "finds changes that make the script fit{beside}, without a GPU.{}",
+            gap(command)
+        ),
         is_complete: is_complete && (card.is_some() || room.is_some()),
     }
 }
@@ -176,7 +177,7 @@ fn record(text: &PrintedText, says: &[Statement]) -> Next {
         command: format!("plimsoll predict{gpu}{gpus}{whole} --record {RECORDING} -- {typed}"),
         then: Some(format!("plimsoll explain {RECORDING}")),
         fit: card.map(|it| format!("--gpu {}{gpus}", it.id)),
-        why: format!("says what the memory is for, by line, without a GPU.{}", gap(command)),
+        why: format!("shows the memory by line and purpose, without a GPU.{}", gap(command)),
         is_complete,
     }
 }

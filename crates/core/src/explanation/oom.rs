@@ -100,7 +100,7 @@ impl Oom {
             ..Failure::default()
         };
         let mut res = Oom::of_failure(&facts);
-        res.why = "the profiler noted an out-of-memory event; it has neither request nor stack"
+        res.why = "the profiler's trace has an out-of-memory event, without its request and stack"
             .to_owned();
         res.root.text.clone_from(&res.why);
         res
@@ -131,20 +131,20 @@ impl Shape {
     pub fn sentence(self) -> &'static str {
         match self {
             Shape::FirstForward => {
-                "It runs out in the first forward pass: parameters and activations of one batch are too much already."
+                "The first forward pass runs out: parameters and activations of one batch are already too large."
             }
             Shape::Backward => {
-                "It runs out in the backward pass: activations are still there while gradients come."
+                "The backward pass runs out: activations are still allocated while gradients are added."
             }
             Shape::FirstOptimizerStep => {
-                "It runs out in the optimizer's first step, when its state is made: forward and backward fit, the state does not."
+                "The first optimizer step runs out, when the optimizer allocates its state: forward and backward pass fit, the state does not."
             }
-            Shape::OverTime => "It grew step by step until it was too much.",
-            Shape::LargeInput => "It runs out at an input that is larger than those before.",
+            Shape::OverTime => "Memory grew step by step until it ran out.",
+            Shape::LargeInput => "A larger input than before runs out.",
             Shape::Late => {
-                "Earlier steps fitted: something grew, an input was larger, or pieces of memory did not fit together any more."
+                "Earlier steps fitted: memory grew, an input was larger, or memory became fragmented."
             }
-            Shape::Evaluation => "It runs out while evaluating.",
+            Shape::Evaluation => "An evaluation runs out.",
             Shape::Other => "",
         }
     }

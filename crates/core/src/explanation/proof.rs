@@ -188,7 +188,7 @@ impl<'a> Proof<'a> {
 
     /// What a person knows a block by.
     fn name(&self, held: Held) -> String {
-        let Held::Made(block) = held else { return "there before the recording".to_owned() };
+        let Held::Made(block) = held else { return "allocated before the recording".to_owned() };
         let line = self.case.line(block).map(|it| place(&it));
         let what = category_name(self.case.evidence.category(block));
         match line {

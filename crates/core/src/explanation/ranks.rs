@@ -116,7 +116,7 @@ impl RankTable {
         });
         if 1 < out.len() && !timed {
             res.notes.push(
-                "no times were recorded: which rank ran out first is told by the steps it had done"
+                "the recordings have no times: plimsoll takes the rank with the fewest steps as the first that ran out"
                     .to_owned(),
             );
         }
@@ -189,6 +189,6 @@ mod tests {
         let table = RankTable::new(rows, vec!["rank2.pickle is damaged".to_owned()]);
         assert_eq!(table.first_out, Some(1));
         assert_eq!(table.highest, Some(0));
-        assert!(table.notes[1].starts_with("no times were recorded"), "{:?}", table.notes);
+        assert!(table.notes[1].starts_with("the recordings have no times"), "{:?}", table.notes);
     }
 }

@@ -20,13 +20,13 @@ use crate::{
 
 /// What helps where the model's own memory is too much.
 const LESS_STATE: [&str; 2] = [
-    "an optimizer with less state (8-bit Adam, Adafactor, SGD), weights in bf16, or fewer weights that are trained (LoRA)",
-    "states that lie elsewhere: sharded over cards (FSDP, ZeRO) or offloaded to the CPU; a smaller batch does not change them",
+    "use an optimizer with less state (8-bit Adam, Adafactor, SGD), weights in bf16, or fewer trained weights (LoRA)",
+    "shard the states over cards (FSDP, ZeRO) or offload them to the CPU; a smaller batch does not change them",
 ];
 
 /// What helps where nothing is trained.
 const FEWER: [&str; 2] =
-    ["fewer or shorter inputs at a time", "half precision: `.half()`, or autocast to bf16"];
+    ["use fewer or shorter inputs at a time", "use half precision: `.half()`, or autocast to bf16"];
 /// Causes that no line's remedy is the first for.
 const GENERAL: [ProblemCode; 2] = [ProblemCode::ModelStates, ProblemCode::Activations];
 
@@ -71,11 +71,11 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
     if message.is_none() && wanted <= free {
         res.cause = Cause::Limit;
         res.why = format!(
-            "the device had {free} free, and {asked} were refused: the process limits itself (set_per_process_memory_fraction), or the driver does"
+            "the device had {free} free, but the request for {asked} failed: the process limits itself (set_per_process_memory_fraction), or the driver limits it"
         );
         res.remedies = vec![
             "raise the limit, or remove it".to_owned(),
-            "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type"
+            "or make the run fit the limit: a smaller batch, activation checkpointing, a smaller type"
                 .to_owned(),
         ];
     }
@@ -109,7 +109,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
                 let verdict = if proof.fits_without(it) {
                     "replayed without them, the request fits"
                 } else {
-                    "replayed without them, it still does not fit: not enough alone"
+                    "replayed without them, the request still fails: not enough alone"
                 };
                 format!("{bytes} of the blocks live then; {verdict}")
             }
@@ -146,9 +146,8 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         _ => remedies.into_iter().chain(general).collect(),
     };
     if expandable.is_some() && !unfragmented {
-        res.remedies.push(format!(
-            "not {setting}: replayed with it, the run still ends, it would not help"
-        ));
+        res.remedies
+            .push(format!("{setting} would not help: replayed with it, the run still runs out"));
     }
     res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
     res.is_proven = !res.enough.is_empty();

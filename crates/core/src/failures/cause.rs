@@ -11,19 +11,19 @@ use crate::{
 };
 
 /// What to look at where one request is too large.
-pub(crate) const SHAPES: &str = "look at the shapes at that line: a sequence squared, a vocabulary times a batch, a size in the wrong unit, a wrong axis of a broadcast";
+pub(crate) const SHAPES: &str = "check the shapes at that line: a squared sequence length, a vocabulary times a batch, a size in the wrong unit, a wrong broadcast axis";
 /// What a message cannot show.
-pub(crate) const GROWS: &str = "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs";
+pub(crate) const GROWS: &str = "if earlier steps ran, check what grows: a list of losses or outputs, evaluation without no_grad, longer inputs";
 /// What helps a program that needs more than there is.
 pub(crate) const SMALLER: [&str; 2] = [
-    "a smaller micro-batch with gradient accumulation",
-    "bf16 autocast, gradient checkpointing, an optimizer with less state",
+    "use a smaller micro-batch with gradient accumulation",
+    "use bf16 autocast, activation checkpointing, or an optimizer with less state",
 ];
 
 /// What helps where memory of the host cannot be pinned.
 const PINNED: &[&str] = &[
-    "`pin_memory=False` in the DataLoader, or fewer and smaller batches ahead: `num_workers` times `prefetch_factor` of them wait",
-    "in a container: `docker run --ulimit memlock=-1`; on WSL and Windows only a part of the RAM can be pinned",
+    "set `pin_memory=False` in the DataLoader, or prefetch less: `num_workers` times `prefetch_factor` batches wait",
+    "in a container: `docker run --ulimit memlock=-1`. WSL and Windows can pin only a part of the RAM",
     "offloaded weights and activations are pinned too: `pin_memory: false` in DeepSpeed's `offload_param` and `offload_optimizer`",
 ];
 
@@ -34,25 +34,25 @@ impl Failure {
             Kind::HostOutOfMemory => self.host(),
             Kind::Warning => verdict(
                 Cause::Unknown,
-                "nothing failed, as the line itself says: the library asked for scratch memory, did not get it, and went on with less",
-                &["nothing has to be done, unless an error follows it"],
+                "nothing failed: the library requested scratch memory, did not get it, and went on with less",
+                &["do nothing, unless an error follows"],
             ),
             Kind::Caught => self.caught(),
             Kind::NotMemory if self.backend == Backend::Host => verdict(
                 Cause::Unknown,
-                "the process has too many files open, and memory is not short: each tensor that a DataLoader worker hands over keeps a file open until it is gone",
+                "the process has too many open files; memory did not run out. Each tensor from a DataLoader worker keeps a file open until the tensor is freed",
                 &[
-                    "`ulimit -n 65536` before the program starts",
-                    "`torch.multiprocessing.set_sharing_strategy('file_system')` at its beginning",
-                    "keep no batches that workers made, or copies of them only (`copy.deepcopy(batch)`)",
+                    "run `ulimit -n 65536` before the program starts",
+                    "call `torch.multiprocessing.set_sharing_strategy('file_system')` at the program's start",
+                    "do not store batches that workers made; store copies (`copy.deepcopy(batch)`)",
                 ],
             ),
             Kind::NotMemory => verdict(
                 Cause::Unknown,
-                "a kernel wants more shared memory than a multiprocessor has; that is fast memory inside the chip, not the GPU's memory, and no batch size changes it",
+                "a kernel needs more shared memory than a multiprocessor has. That is fast memory inside the chip, not GPU memory; a smaller batch does not help",
                 &[
-                    "smaller block sizes or fewer `num_stages` in the kernel",
-                    "a newer version of the library that owns the kernel: its defaults are made for another GPU",
+                    "use smaller block sizes or fewer `num_stages` in the kernel",
+                    "install a newer version of the library that owns the kernel: its defaults suit another GPU",
                 ],
             ),
             Kind::MaybeOutOfMemory => self.ambiguous(),
@@ -65,9 +65,9 @@ impl Failure {
         let device = self.device();
         verdict(
             device.cause,
-            format!("{}. The program caught it and went on, as the log says", device.why),
+            format!("{}. The log shows that the program caught the error and went on", device.why),
             &[
-                "if it comes often: a smaller batch, or a limit for the longest inputs; what is skipped is not trained on",
+                "if it happens often, use a smaller batch or limit the longest inputs: the model does not train on skipped batches",
             ],
         )
     }
@@ -76,24 +76,26 @@ impl Failure {
         if self.text.contains("shared memory") || self.text.contains("to file </torch_") {
             return verdict(
                 Cause::Host,
-                "the host's shared memory (`/dev/shm`), through which DataLoader workers hand over batches, is full; the GPU is not involved",
+                "the host's shared memory (`/dev/shm`) is full; DataLoader workers pass batches through it. The GPU is not involved",
                 &[
                     "in a container: `docker run --shm-size=8g`, or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` at /dev/shm",
-                    "fewer DataLoader workers, or a smaller `prefetch_factor`",
-                    "`torch.multiprocessing.set_sharing_strategy('file_system')`, where it cannot be made larger",
+                    "use fewer DataLoader workers, or a smaller `prefetch_factor`",
+                    "if you cannot enlarge it: `torch.multiprocessing.set_sharing_strategy('file_system')`",
                 ],
             );
         }
         if self.text.to_ascii_lowercase().contains("cudahostalloc") {
             return verdict(
                 Cause::Host,
-                "the host gave no more pinned memory (RAM that cannot be swapped out, from which the GPU copies); the GPU's own memory is not involved",
+                "the host's pinned memory ran out (RAM that cannot be swapped out, from which the GPU copies); the GPU's own memory is not involved",
                 PINNED,
             );
         }
-        let asked = self.requested.map_or(String::new(), |it| format!(", asked for {it}"));
+        let asked = self.requested.map_or(String::new(), |it| format!(" at a request for {it}"));
         let held = match (self.allocated, self.limit) {
-            (Some(had), Some(limit)) => format!(": the process had {had}, with a limit of {limit}"),
+            (Some(had), Some(limit)) => {
+                format!(": the process used {had}, with a limit of {limit}")
+            }
             (None, Some(limit)) => format!(": the limit is {limit}"),
             _ => String::new(),
         };
@@ -101,8 +103,8 @@ impl Failure {
             Cause::Host,
             format!("the host's memory (RAM) ran out{asked}{held}; the GPU is not involved"),
             &[
-                "fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
-                "load weights with `torch.load(..., mmap=True)` or from safetensors, and onto the device at once (`map_location`)",
+                "use fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
+                "load weights with `torch.load(..., mmap=True)` or from safetensors, directly onto the device (`map_location`)",
                 "raise the container's memory limit, or look for another process with `free -h` and `top`",
             ],
         )
@@ -115,7 +117,7 @@ impl Failure {
         }
         if let Some(limit) = self.limit {
             if limit < requested {
-                return self.larger_than(requested, limit, "this process is allowed");
+                return self.larger_than(requested, limit, "this process may use");
             }
             // It is asked for before the driver is (`allowed_memory_maximum` in `alloc_block`).
             let held = self.reserved.unwrap_or_default();
@@ -157,11 +159,11 @@ impl Failure {
             return verdict(
                 Cause::PrivatePools,
                 format!(
-                    "{pools} sit unused in private pools (CUDA graphs or a MemPool), which serve nobody else; {requested} would have fitted into them"
+                    "private pools (CUDA graphs or a MemPool) hold {pools} that are free and serve no other request; the request for {requested} would have fitted"
                 ),
                 &[
                     "capture fewer graphs or fewer batch sizes; share one pool between graphs (`pool=`)",
-                    "delete graphs that are not replayed any more",
+                    "delete graphs that you no longer replay",
                 ],
             );
         }
@@ -176,14 +178,14 @@ impl Failure {
             return verdict(
                 Cause::Unknown,
                 format!(
-                    "{requested} were asked for and the device says that {free} are free. Either memory was given back between the failure and the message, or the driver refuses for a reason of its own (another process in the same moment, a job's memory limit, WSL or Windows, an old driver)"
+                    "a request for {requested} failed although the device reports {free} free. Either a process freed memory between the failure and the message, or the driver refused for another reason (another process at the same moment, a memory limit of the batch system, WSL or Windows, an old driver)"
                 ),
                 &[
                     &format!(
-                        "run `{}` beside it, to see who comes and goes",
+                        "run `{}` at the same time, to see other processes",
                         self.backend.monitor()
                     ),
-                    "on Windows and WSL: a reboot, and a larger page file; in a container: `ulimit -v` and the job's memory limit",
+                    "on Windows and WSL: reboot, and enlarge the page file; in a container: check `ulimit -v` and the memory limit",
                 ],
             );
         }
@@ -212,15 +214,15 @@ impl Failure {
         verdict(
             Cause::Size,
             format!(
-                "one request of {requested} is more than {whose} ({most}): it can never fit, whatever else is freed"
+                "one request for {requested} is more than {whose} ({most}): freeing other memory does not help"
             ),
-            &[SHAPES, "compute it in chunks, or in a smaller type"],
+            &[SHAPES, "compute the result in chunks, or in a smaller type"],
         )
     }
 
     fn limited(&self, limit: Bytes) -> Verdict {
         let why = if limit == Bytes::ZERO {
-            "PyTorch refused before it asked the driver: this process limits itself with set_per_process_memory_fraction (or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF)".to_owned()
+            "this process limits itself, and PyTorch refused before it asked the driver: set_per_process_memory_fraction (or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF)".to_owned()
         } else {
             let free =
                 self.free.map_or(String::new(), |it| format!(", while the device had {it} free"));
@@ -230,14 +232,14 @@ impl Failure {
                 }
                 _ => "set_per_process_memory_fraction",
             };
-            format!("this process may have {limit} and no more ({setter}){free}")
+            format!("this process may use at most {limit} ({setter}){free}")
         };
         verdict(
             Cause::Limit,
             why,
             &[
                 "raise the limit, or remove it",
-                "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type",
+                "or make the run fit the limit: a smaller batch, activation checkpointing, a smaller type",
             ],
         )
         .or_offered(self.backend)
@@ -256,22 +258,22 @@ impl Failure {
         let own = self
             .own_process()
             .or(self.reserved)
-            .map_or(String::new(), |it| format!("; this one has {it}"));
+            .map_or(String::new(), |it| format!("; this process holds {it}"));
         let (about, sure) = if self.own_process().is_some() {
             ("", "")
         } else {
-            ("about ", ". This is inferred: the message does not name them")
+            ("about ", ". plimsoll inferred this: the message does not name them")
         };
         verdict(
             Cause::OtherProcess,
-            format!("other processes have {about}{others} of the card{named}{own}{sure}"),
+            format!("other processes hold {about}{others} of the card{named}{own}{sure}"),
             &[
                 &format!(
-                    "`{}` shows who; a notebook or a dead run often still holds its memory: end it",
+                    "find them with `{}`, and end those that you do not need: a notebook or a dead run often still holds memory",
                     self.backend.monitor()
                 ),
                 &format!("choose another card: {}=1", self.backend.visible_devices()),
-                "several ranks on one card by accident? each needs `torch.cuda.set_device(local_rank)` before it allocates",
+                "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates",
             ],
         )
     }
@@ -283,7 +285,7 @@ impl Failure {
         res.remedies.insert(
             0,
             format!(
-                "`gpu_memory_utilization=0.{percent:02}` or less: no more than what is free, if that is enough for the model"
+                "set `gpu_memory_utilization=0.{percent:02}` or less: that share is free, if it is enough for the model"
             ),
         );
         res
@@ -294,18 +296,18 @@ impl Failure {
             Cause::Fragmentation,
             if requested <= slack {
                 format!(
-                    "PyTorch held {slack} that no tensor used, but no piece of it could serve {requested}: the pieces are too small, or lie in segments that are still partly used"
+                    "PyTorch's free memory was fragmented: {slack} were free, but no piece could serve a request for {requested}"
                 )
             } else {
                 format!(
-                    "PyTorch held {slack} that no tensor used, and {} were free on the card: enough for {requested} together, but what PyTorch holds in pieces cannot be joined to what is free",
+                    "PyTorch's free memory was fragmented: {slack} were free in its cache and {} on the card. Together that is enough for {requested}, but the allocator cannot join them",
                     self.free.unwrap_or_default()
                 )
             },
             &[
-                &format!("{}, before Python starts", self.backend.expandable_segments()),
-                "the same shapes in every step: pad to a few lengths; run the largest batch first",
-                "torch.cuda.empty_cache() between training and evaluation, not in every step",
+                &format!("set {} before Python starts", self.backend.expandable_segments()),
+                "use the same shapes in every step: pad to a few lengths; run the largest batch first",
+                "call torch.cuda.empty_cache() between training and evaluation, not in every step",
             ],
         )
     }
@@ -318,7 +320,7 @@ impl Failure {
         let fits_together = missing == Bytes::ZERO && Bytes::ZERO < slack;
         let mut remedies = vec![GROWS, SMALLER[0], SMALLER[1]];
         let expandable = format!(
-            "{}: it may be just enough for this request, and leaves as little room for the next",
+            "set {}: this may be just enough for this request, but then hardly any memory is free for the next",
             self.backend.expandable_segments()
         );
         if fits_together {
@@ -327,19 +329,19 @@ impl Failure {
         let taken = self.taken_for(requested);
         let how_much = if requested <= free {
             format!(
-                "PyTorch takes {taken} from the card for a request of that size, and {free} are free. The card is full"
+                "PyTorch asks the driver for {taken} for a request of that size, and {free} are free. The card is full"
             )
         } else if missing == Bytes::ZERO {
             format!(
-                "no single free piece is that large: {free} are free on the card, and {slack} are scattered in PyTorch's cache. The card is full"
+                "no free piece is that large: {free} are free on the card, and {slack} in pieces of PyTorch's cache. The card is full"
             )
         } else {
-            format!("at least {missing} too much, and nothing big is wasted")
+            format!("at least {missing} too much, and no large amount is wasted")
         };
         verdict(
             Cause::Size,
             format!(
-                "tensors have {allocated}{capacity}, and {requested} more were asked for: {how_much}. The text does not show whether memory grew over time"
+                "tensors use {allocated}{capacity}, and the program requested {requested} more: {how_much}. The text does not show whether memory grew over time"
             ),
             &remedies,
         )
@@ -351,17 +353,17 @@ impl Failure {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         let shorter = match digits.as_str() {
             "" => "a smaller `max_model_len`".to_owned(),
-            len => format!("`max_model_len={len}` or less, which is what vLLM says would fit"),
+            len => format!("set `max_model_len={len}` or less: vLLM reports that this fits"),
         };
         verdict(
             Cause::Size,
             format!(
-                "the keys and values of one sequence of the full length take {requested}, and {free} are left for them beside the weights and a forward pass"
+                "the key-value cache of one full-length sequence needs {requested}, and {free} are free beside the weights and a forward pass"
             ),
             &[
                 &shorter,
-                "a higher `gpu_memory_utilization`, if nobody else needs the card",
-                "`kv_cache_dtype=\"fp8\"`, which halves them; `tensor_parallel_size`, which spreads them over cards",
+                "set a higher `gpu_memory_utilization`, if no other process needs the card",
+                "set `kv_cache_dtype=\"fp8\"`, which halves the cache, or `tensor_parallel_size`, which spreads it over cards",
             ],
         )
     }
@@ -372,12 +374,14 @@ impl Failure {
             Backend::Nccl => "; NCCL takes memory outside PyTorch's allocator",
             _ => "",
         };
-        let monitor =
-            format!("`{}` while it runs says whether it is this process", self.backend.monitor());
+        let monitor = format!(
+            "run `{}` at the same time, to see whether this process holds it",
+            self.backend.monitor()
+        );
         verdict(
             Cause::Unknown,
             format!(
-                "{requested} were asked for{free}{outside}; the text does not say who had the rest"
+                "a request for {requested} failed{free}{outside}; the text does not show who holds the rest"
             ),
             &[&monitor],
         )
@@ -392,8 +396,12 @@ impl Failure {
         if self.backend == Backend::CudaRuntime && pins {
             return verdict(
                 Cause::Unknown,
-                "a batch could not be pinned. CUDA gives the same error in two cases: the host gave no more pinned memory (RAM that cannot be swapped out), or the card was too full to begin, since the thread that pins needs a little of it",
-                &[&["`nvidia-smi`: is the card full? If it is, look there; if not, it is the host's memory"], PINNED].concat(),
+                "PyTorch could not pin a batch. CUDA gives the same error in two cases: the host's pinned memory (RAM that cannot be swapped out) ran out, or the card is full, and the thread that pins needs a little of it",
+                &[
+                    &["run `nvidia-smi`: is the card full? If not, the host's memory is the cause"],
+                    PINNED,
+                ]
+                .concat(),
             );
         }
         if self.limit.is_some()
@@ -408,27 +416,28 @@ impl Failure {
         }
         let why = match self.backend {
             Backend::CudaRuntime if self.text.contains("THCStorage") => {
-                "PyTorch before 1.0 asked the CUDA runtime for memory and was refused; those versions print no numbers"
+                "the CUDA runtime refused a request of PyTorch; versions before 1.0 print no numbers"
             }
             Backend::CudaRuntime | Backend::Bitsandbytes => {
-                "a call of the CUDA runtime was refused, outside PyTorch's allocator, so there are no numbers: often the first call of a process on a card that others have filled, or a library that needs memory which PyTorch's cache holds"
+                "the CUDA runtime refused a call outside PyTorch's allocator, so there are no numbers. Often it is a process's first call on a card that other processes fill, or a library that needs memory which PyTorch's cache holds"
             }
             Backend::Nccl => {
-                "NCCL got no memory for its buffers: it takes memory outside PyTorch's allocator, and none was left"
+                "NCCL got no memory for its buffers: it takes memory outside PyTorch's allocator, and none was free"
             }
-            Backend::Vllm => {
-                "vLLM counted the card's memory and found too little for what it was told to take"
-            }
-            _ => "the text has no numbers, so nothing can be computed from it",
+            Backend::Vllm => "vLLM found less free memory on the card than its settings ask for",
+            _ => "the text has no numbers, so plimsoll can compute nothing from it",
         };
-        let monitor =
-            format!("`{}`: is the card full before this program starts?", self.backend.monitor());
+        let monitor = format!(
+            "check with `{}` whether the card is full before this program starts",
+            self.backend.monitor()
+        );
         let res = verdict(Cause::Unknown, why, &[&monitor]);
         if !self.backend.offers().is_empty() {
             return res.or_offered(self.backend);
         }
-        let smaller = "a smaller batch or input: if that helps, it was this program's own memory";
-        let room = "if it is a library beside PyTorch, leave it room: torch.cuda.set_per_process_memory_fraction(0.95)";
+        let smaller =
+            "try a smaller batch or input: if it helps, this program's own memory was the cause";
+        let room = "if a library beside PyTorch needs memory, limit PyTorch: torch.cuda.set_per_process_memory_fraction(0.95)";
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
     }
@@ -452,8 +461,8 @@ mod tests {
              `max_model_len` when initializing the engine.",
         );
         assert_eq!(found.cause, Cause::Size);
-        assert!(found.why.contains("16.00 GiB, and 7.34 GiB are left"), "{}", found.why);
-        assert!(found.remedies[0].starts_with("`max_model_len=60096`"), "{:?}", found.remedies);
+        assert!(found.why.contains("16.00 GiB, and 7.34 GiB are free"), "{}", found.why);
+        assert!(found.remedies[0].starts_with("set `max_model_len=60096`"), "{:?}", found.remedies);
     }
 
     #[test]
@@ -462,7 +471,7 @@ mod tests {
         assert_eq!(oom_text::read(text)[0].device, None);
         for (text, share) in [(text.to_owned(), "0.80"), (text.replace("3.22/", "4.0/"), "0.99")] {
             let found = verdict_of(&text);
-            let expected = format!("`gpu_memory_utilization={share}`");
+            let expected = format!("set `gpu_memory_utilization={share}`");
             assert!(found.remedies[0].starts_with(&expected), "{:?}", found.remedies);
         }
     }
@@ -486,7 +495,7 @@ mod tests {
         };
         let found = free("16.00 MiB");
         assert_eq!(found.cause, Cause::Size);
-        let why = "PyTorch takes 20.0 MiB from the card for a request of that size, and 16.0 MiB are free";
+        let why = "PyTorch asks the driver for 20.0 MiB for a request of that size, and 16.0 MiB are free";
         assert!(found.why.contains(why), "{}", found.why);
         assert_eq!(free("24.00 MiB").cause, Cause::Unknown, "that would have been enough");
     }
@@ -497,7 +506,7 @@ mod tests {
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.22 GiB. GPU 0 has a total capacity of 15.69 GiB of which 3.71 GiB is free. Including non-PyTorch memory, this process has 11.14 GiB memory in use. Of the allocated memory 10.14 GiB is allocated by PyTorch, and 771.43 MiB is reserved by PyTorch but unallocated.",
         );
         assert_eq!(found.cause, Cause::Fragmentation);
-        assert!(found.why.contains("3.71 GiB were free"), "{}", found.why);
+        assert!(found.why.contains("3.71 GiB on the card"), "{}", found.why);
     }
 
     #[test]
@@ -546,8 +555,8 @@ mod tests {
             ("process exited with exit code 137", "signal 9"),
             ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cuFFT"),
             ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "older than the card"),
-            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "no memory to work in"),
-            ("InternalError: Dst tensor is not initialized.", "nowhere to go"),
+            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "no workspace memory"),
+            ("InternalError: Dst tensor is not initialized.", "a copy to the card failed"),
             ("RuntimeError: level_zero: UR_RESULT_ERROR_OUT_OF_RESOURCES", "out of resources"),
         ] {
             let found = verdict_of(text);

@@ -49,8 +49,8 @@ impl Backend {
     pub(super) fn offers(self) -> &'static [&'static str] {
         match self {
             Backend::Xla => &[
-                "a smaller batch, `jax.checkpoint`, `donate_argnums` for what a step replaces",
-                "XLA_PYTHON_CLIENT_PREALLOCATE=false where another program shares the card: JAX takes three quarters of it at its start",
+                "use a smaller batch, `jax.checkpoint`, or `donate_argnums` for arguments that a step replaces",
+                "set XLA_PYTHON_CLIENT_PREALLOCATE=false where another program shares the card: JAX takes three quarters of it at its start",
             ],
             Backend::TensorFlow => &[
                 "a smaller batch or input",
@@ -62,25 +62,25 @@ impl Backend {
             ],
             Backend::OnnxRuntime => &[
                 "a smaller batch or input; fewer sessions and threads at a time",
-                "`arena_extend_strategy=kSameAsRequested` for the CUDA provider: its arena doubles otherwise",
+                "set `arena_extend_strategy=kSameAsRequested` for the CUDA provider: its arena doubles otherwise",
             ],
             Backend::TensorRt => &[
                 "a smaller workspace limit, a smaller largest shape in the profile",
-                "while an engine is built, tactics that do not fit are left out; only the end of the log says whether it was built",
+                "TensorRT skips tactics that do not fit; only the end of the log shows whether it built the engine",
             ],
             Backend::Vllm => &[
-                "a smaller `max_model_len` or `max_num_seqs`; `enforce_eager=True` saves what CUDA graphs take",
-                "another `gpu_memory_utilization`: higher, if nobody else needs the card; what weights and a forward pass take is in the lines before",
+                "a smaller `max_model_len` or `max_num_seqs`; `enforce_eager=True` saves the memory of CUDA graphs",
+                "another `gpu_memory_utilization`: higher, if no other process needs the card; the lines before show what weights and a forward pass need",
             ],
             Backend::Sglang => &[
-                "another `--mem-fraction-static`: higher for weights and cache, lower for what a forward pass needs",
+                "another `--mem-fraction-static`: higher for weights and cache, lower for a forward pass",
                 "a smaller `--chunked-prefill-size`, `--cuda-graph-max-bs` or `--max-running-requests`",
             ],
             Backend::Cupy => &[
                 "smaller arrays at a time; `cupy.get_default_memory_pool().free_all_blocks()` between phases",
             ],
             Backend::Rmm => &[
-                "`rmm.reinitialize(managed_memory=True)`, which lets data be larger than the card, slowly",
+                "`rmm.reinitialize(managed_memory=True)`: data may be larger than the card, but is slower",
                 "smaller partitions, and spilling (`CUDF_SPILL=on`)",
             ],
             Backend::Paddle => &[
@@ -88,15 +88,15 @@ impl Backend {
                 "FLAGS_allocator_strategy=auto_growth and a smaller FLAGS_fraction_of_gpu_memory_to_use, where others share the card",
             ],
             Backend::Mxnet => {
-                &["a smaller batch; MXNET_GPU_MEM_POOL_TYPE=Round against pieces of many sizes"]
+                &["a smaller batch; MXNET_GPU_MEM_POOL_TYPE=Round against fragmentation"]
             }
             Backend::Mps => &[
-                "a smaller batch; the memory is the computer's, so close other programs",
-                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 takes the limit away, and the system may come to a halt",
+                "a smaller batch; the GPU shares the computer's memory, so close other programs",
+                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 removes the limit, but the system may stall",
             ],
             Backend::Nccl => &[
-                "leave room beside PyTorch: torch.cuda.set_per_process_memory_fraction(0.95)",
-                "fewer and smaller buffers: NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS; no process group more than needed",
+                "limit PyTorch, so that memory is free for NCCL: torch.cuda.set_per_process_memory_fraction(0.95)",
+                "fewer and smaller buffers: NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS; no more process groups than needed",
             ],
             _ => &[],
         }

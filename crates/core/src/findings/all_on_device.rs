@@ -44,7 +44,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "{bytes} of data are on the device before training begins, in {} blocks of one line",
+        "all data is on the device before training begins: {bytes} in {} blocks of one line",
         blocks.len()
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);

@@ -15,10 +15,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     let title = match (window.blocks_before, window.bytes_before) {
         (blocks, Bytes::ZERO) => format!(
-            "recording began late: the program gave back {blocks} blocks that it had before, and nothing says how large they were"
+            "the recording began late: the program freed {blocks} earlier blocks of unknown size"
         ),
         (blocks, bytes) => format!(
-            "{bytes} in {blocks} blocks were there before recording began; nobody can say whose they are"
+            "the recording began late: {bytes} in {blocks} blocks were allocated before it, for an unknown purpose"
         ),
     };
     let mut res = RULE.finding(Weight::Fact, Bytes::ZERO, title);

@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::DoubleBuffer, find };
 
 /// Fewer blocks are no parts of one whole.
 const PARTS: usize = 4;
-const JOIN: &str = "collect the parts on the CPU and join them there, or fill a tensor that was made at its full size";
+const JOIN: &str = "collect the parts on the CPU and join them there, or fill a tensor that you allocate at its full size";
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let joined = joined(case).or_else(|| refused(case));
@@ -29,15 +29,13 @@ fn joined(case: &Case<'_>) -> Option<Finding> {
     let near = |it: Bytes| it.0.abs_diff(growth.held.0) * 50 < growth.held.0;
     let joined =
         case.live.iter().find(|it| near(it.size) && growth.since < case.life(it.block).alloc)?;
-    let title = format!(
-        "{} are on the device twice: the parts, and the whole that they were joined into",
-        joined.size
-    );
+    let title =
+        format!("joined parts are on the device twice, as parts and as a whole: {}", joined.size);
     let mut res = RULE.finding(Weight::Chance, joined.size, title);
     res.count = growth.blocks;
     res.at = case.line(joined.block);
     res.evidence.push(format!(
-        "one block of {} was made while {} parts of {} in all were live",
+        "one block of {} was allocated while {} parts of {} in all were live",
         joined.size, growth.blocks, growth.held
     ));
     res.remedy = JOIN.to_owned();
@@ -65,7 +63,7 @@ fn refused(case: &Case<'_>) -> Option<Finding> {
     let is_few = |it: &[BlockId]| 2 <= it.len() && Bytes::mib(32) <= event.size && exactly(sum(it));
     let parts = all.find(|it| PARTS <= it.len() && near(sum(it)) || is_few(it))?;
     let title = format!(
-        "{} would be on the device twice: {} parts, and the whole that they are joined into",
+        "joining needs the data on the device twice: {} for {} parts, and as much for the whole",
         event.size,
         parts.len()
     );
@@ -91,7 +89,7 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     if !case.matters(bytes, 15, Bytes::mib(32)) {
         return None;
     }
-    let title = format!("{bytes} are copies of what is on the device already");
+    let title = format!("copies of data that is already on the device: {bytes}");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.count = blocks.len() as u64;
     let mut by_line: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
@@ -162,7 +160,7 @@ fn loaded(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let title =
-        format!("{bytes} loaded with torch.load are on the device beside the model at the peak");
+        format!("the data of torch.load is on the device beside the model at the peak: {bytes}");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = case.line(first.block);
     res.remedy = "`torch.load(path, map_location=\"cpu\", mmap=True)`, then `load_state_dict`; delete the state dict afterwards".to_owned();

@@ -39,14 +39,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "step {} took {most}, a usual step {usual}: inputs differ in size, and the largest makes the peak",
+        "inputs differ in size, and the largest makes the peak: step {} needs {most}, a usual step {usual}",
         largest.step
     );
     let mut res = RULE.finding(Weight::Chance, more, title);
     res.step = Some(largest.step);
     res.count = curve.steps.len() as u64;
     res.evidence.push(format!(
-        "{varied} of {stacks} places of the forward pass asked for another size in another step"
+        "{varied} of {stacks} call sites of the forward pass requested different sizes in different steps"
     ));
     res.remedy = REMEDY.to_owned();
     vec![res]
@@ -123,7 +123,7 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     let typical = now.share_of(usual);
     let step = timeline.steps_before(event) + 1;
     let title = format!(
-        "the input of step {step} is larger than those before: most of what it asks for is {typical:.1} times as large"
+        "the input of step {step} is larger than those before: most of its requests are {typical:.1} times as large"
     );
     let mut res = RULE.finding(Weight::Chance, more.max(Bytes(own.0 / 2)), title);
     res.step = Some(step);
@@ -138,7 +138,7 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
         .min_by_key(|it| case.life(it.block).alloc)
         .and_then(|it| case.line(it.block));
     res.evidence.push(format!(
-        "{} of {} places of the step asked for more than in the steps before",
+        "{} of {} call sites of the step requested more than in the steps before",
         sorted.len(),
         known.len()
     ));

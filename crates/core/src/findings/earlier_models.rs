@@ -55,7 +55,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         n => (format!("{n} earlier models are"), "their"),
     };
     let title = format!(
-        "{what} still on the device: {} with {whose} gradients and optimizer states",
+        "{what} still on the device, with {whose} gradients and optimizer states: {}",
         it.bytes
     );
     // They may be teachers, or parts of an ensemble; nobody needs their optimizers then.
@@ -64,12 +64,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.count = it.models;
     res.at = Some(line);
     res.evidence.push(format!(
-        "one line made {} of them, with a backward pass between each and the next: {} of parameters, {} of gradients and optimizer states",
+        "one line made {} models, with a backward pass between each two: {} of parameters, {} of gradients and optimizer states",
         it.models + 1,
         it.parameters,
         it.bytes.saturating_sub(it.parameters)
     ));
-    res.remedy = "keep numbers, not models (`results[rate] = loss.item()`), and let go of the model, its optimizer and its scheduler before the next one is made: `del model, optimizer`, then `gc.collect()`; in a notebook `_`, `Out` and the last error hold them too. If the earlier models are still used, nothing is wrong".to_owned();
+    res.remedy = "store numbers, not models (`results[rate] = loss.item()`), and delete the model, its optimizer and its scheduler before you make the next: `del model, optimizer`, then `gc.collect()`. In a notebook, `_`, `Out` and the last error hold them too. If you still use the earlier models, nothing is wrong".to_owned();
     res.blocks = it.blocks;
     vec![res]
 }

@@ -12,11 +12,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     growths
         .map(|it| {
             let title = format!(
-                "{} forward passes kept their activations although no backward pass uses them: {}",
+                "evaluation without no_grad: the activations of {} forward passes stay allocated, though no backward pass uses them: {}",
                 it.steps, it.bytes
             );
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`), and keep results on the CPU: `preds.append(model(x).cpu())`. `model.eval()` alone does not switch the graph off. If this is training whose losses are summed up first: call backward on each".to_owned();
+            res.remedy = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`), and store results on the CPU: `preds.append(model(x).cpu())`. `model.eval()` alone does not switch the graph off. If this is training that first sums its losses: call backward on each".to_owned();
             it.tell(case, &mut res);
             res
         })

@@ -28,12 +28,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "from the second step on {more} more are needed than in the first ({}, then {})",
+        "later steps need {more} more than the first ({}, then {})",
         first.allocated, second.allocated
     );
     let mut res = RULE.finding(Weight::Fact, more, title);
     res.step = Some(2);
     res.evidence.push(format!("kept after step 1: {}", first.allocated_after));
-    res.remedy = "that is optimizer state and kept gradients, not a leak: a run that runs out in its second step lacks up to this much".to_owned();
+    res.remedy = "that is optimizer state and retained gradients, not a leak: a run that runs out in its second step lacks up to this much".to_owned();
     vec![res]
 }

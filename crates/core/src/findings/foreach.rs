@@ -28,7 +28,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "the peak is inside the optimizer: {bytes} of temporaries, as all parameters are updated at once (foreach)"
+        "the optimizer's temporaries make the peak: {bytes}, because it updates all parameters at once (foreach)"
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.count = blocks.len() as u64;
@@ -39,8 +39,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         1 => "1 block".to_owned(),
         n => format!("{n} blocks"),
     };
-    res.evidence.push(format!("{n_blocks} made inside step() and gone after it, live at the peak"));
-    res.remedy = "`fused=True` (no temporaries, and faster), or `foreach=False` (one parameter at a time, slower)".to_owned();
+    res.evidence
+        .push(format!("{n_blocks}, allocated inside step() and freed after it, live at the peak"));
+    res.remedy = "give the optimizer `fused=True` (no temporaries, and faster), or `foreach=False` (one parameter at a time, slower)".to_owned();
     vec![res]
 }
 

@@ -41,11 +41,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     let title = match asked {
         Some(it) if serves => format!(
-            "{} could not be served although {slack} of the reserved {} were free, in pieces",
+            "a request for {} failed although {slack} of the reserved {} were free, in pieces",
             it.size, levels.reserved
         ),
         _ => format!(
-            "{slack} of the {} that were reserved at most were never in use at the same time",
+            "PyTorch reserved {slack} more than tensors ever used at the same time (peak {} reserved)",
             levels.reserved
         ),
     };
@@ -56,17 +56,17 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         _ => Weight::Chance,
     };
     let mut res = RULE.finding(weight, bytes, title);
-    res.evidence.push(format!("allocated {} at most, reserved {reserved}", case.peak.bytes));
+    res.evidence.push(format!("peak {} allocated, {reserved} reserved", case.peak.bytes));
     res.evidence.push(match best {
         Some(it) => format!("replayed with expandable_segments: {it} reserved"),
-        None => "that is the difference of two recorded levels; only a replay tells how much of it expandable segments would give back".to_owned(),
+        None => "that is the difference of two recorded levels; only a replay shows how much of it expandable segments would save".to_owned(),
     });
     let settings = case.run.trace.settings.as_ref();
     let expandable = settings.is_some_and(|it| it.expandable_segments);
     res.remedy = if expandable {
-        "expandable_segments is on already: make the shapes of steps alike (pad to a few lengths), and run the largest batch first"
+        "expandable_segments is on already: use the same shapes in every step (pad to a few lengths), and run the largest batch first"
     } else {
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts; else make the shapes of steps alike, and run the largest batch first"
+        "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts; or use the same shapes in every step, and run the largest batch first"
     }
     .to_owned();
     vec![res]

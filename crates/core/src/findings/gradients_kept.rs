@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "{bytes} of gradients from an earlier step are live at the peak, in the {}",
+        "gradients of an earlier step are still allocated at the peak, in the {}: {bytes}",
         word(stage)
     );
     // In the backward pass they would be made again: half of them, at the most, are there too early.
@@ -45,9 +45,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.step = case.step(case.peak.event);
     res.evidence.push(format!("{} gradients made before step {}", blocks.len(), now + 1));
     if stage == Stage::Backward {
-        res.evidence.push("the peak is in the backward pass, which makes gradients anew one by one: how much is saved depends on where the peak then lies".to_owned());
+        res.evidence.push("the peak is in the backward pass, which allocates new gradients one by one: the saving depends on where the peak then is".to_owned());
     }
-    res.remedy = "`optimizer.zero_grad(set_to_none=True)` (the default since torch 2.0) right after `optimizer.step()`, before the next forward pass".to_owned();
+    res.remedy = "call `optimizer.zero_grad(set_to_none=True)` (the default since torch 2.0) right after `optimizer.step()`, before the next forward pass".to_owned();
     vec![res]
 }
 

@@ -12,11 +12,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     growths
         .map(|it| {
             let title = format!(
-                "{} of {} steps left their graph behind: {} of activations that nobody needs any more",
+                "{} of {} steps leave their autograd graph allocated: {} of activations that no later step needs",
                 it.steps, it.of, it.bytes
             );
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = "keep numbers, not tensors: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless the same graph is walked twice; if losses are summed up on purpose, call backward on each".to_owned();
+            res.remedy = "store numbers, not tensors with a graph: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless backward uses the same graph twice. If you sum losses on purpose, call backward on each".to_owned();
             it.tell(case, &mut res);
             res
         })

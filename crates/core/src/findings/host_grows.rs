@@ -17,16 +17,16 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let HostGrowth { owner, each, from, to, at } = growth;
     let (whose, remedy) = match owner {
         HostOwner::Process => (
-            "the process's own memory",
-            "keep numbers (`loss.item()`), or write what is collected to a file and begin anew; a list that moved to the CPU still grows. Give caches of a data set a bound",
+            "the process's own host memory (RAM)",
+            "store numbers (`loss.item()`), or write collected data to a file and empty the list: a list on the CPU still grows. Limit the size of data set caches",
         ),
         HostOwner::Workers => (
-            "the memory that its DataLoader workers have made or changed",
-            "keep samples in arrays or tensors instead of lists and dicts of Python: a worker that only looks at a Python object changes its counter, and so copies the page that it lies in. Give caches in `__getitem__` a bound",
+            "the host memory (RAM) that its DataLoader workers allocate or change",
+            "store samples in arrays or tensors instead of Python lists and dicts: a worker that only reads a Python object changes its reference counter, and so copies its memory page. Limit caches in `__getitem__`",
         ),
     };
     let title = format!(
-        "{whose} on the host (RAM) grows by {each} a step, from {} after step {} to {} after step {}",
+        "{whose} grows by {each} a step, from {} after step {} to {} after step {}",
         from.1, from.0, to.1, to.0
     );
     let mut res = RULE.finding(Weight::Problem, to.1.saturating_sub(from.1), title);
@@ -34,14 +34,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.step = Some(from.0);
     if let Some(it) = &at {
         res.evidence.push(format!(
-            "{} copies about as much from the device in each step (inferred: nothing says that it is kept)",
+            "{} copies a similar amount from the device in each step (plimsoll infers that the copies stay allocated)",
             crate::findings::place(it)
         ));
     }
     if let Some(total) = notes.host.and_then(|it| it.total).filter(|it| to.1 < *it) {
         let more = total.saturating_sub(to.1).0 / each.0.max(1);
         res.evidence.push(format!(
-            "the {total} that this machine has, or that the container is allowed, are full after {more} more steps"
+            "the {total} of this machine or its container are full after {more} more steps"
         ));
     }
     res.at = at;

@@ -20,12 +20,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "the process had {peak} of the host's memory (RAM) at most, of {total} that the machine has or the container is allowed"
+        "the host's memory (RAM) is nearly full: the process used up to {peak} of the {total} of the machine or its container"
     );
     let mut res = RULE.finding(Weight::Problem, peak, title);
     if let Some(pinned) = note.pinned.filter(|it| Bytes::mib(256) <= *it) {
-        res.evidence.push(format!("{pinned} of that are pinned, which cannot be swapped out"));
+        res.evidence.push(format!("{pinned} of that are pinned and cannot be swapped out"));
     }
-    res.remedy = "fewer loader workers, a smaller `prefetch_factor`, no `pin_memory`; weights with `torch.load(..., mmap=True)`; less offloading to the CPU. When it is full the system ends the process without a message of PyTorch".to_owned();
+    res.remedy = "use fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory`; load weights with `torch.load(..., mmap=True)`; offload less to the CPU. When it is full, the system ends the process without a message from PyTorch".to_owned();
     vec![res]
 }

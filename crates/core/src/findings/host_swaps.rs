@@ -20,15 +20,15 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "{swapped} of what the process has on the host (RAM) were in the swap file in the end: each look at them waits for the disk"
+        "the process is partly in the swap file, and each access waits for the disk: {swapped} of its host memory (RAM) at the end"
     );
     let mut res = RULE.finding(Weight::Problem, swapped, title);
     if let (Some(peak), Some(total)) = (note.peak, note.total) {
-        res.evidence.push(format!("it had {peak} in RAM at most, of {total} that there are"));
+        res.evidence.push(format!("it used up to {peak} of {total} RAM"));
     }
     if let Some(pinned) = note.pinned.filter(|it| LEAST <= *it) {
-        res.evidence.push(format!("{pinned} are pinned, which cannot be swapped out"));
+        res.evidence.push(format!("{pinned} are pinned and cannot be swapped out"));
     }
-    res.remedy = "offload less to the CPU, fewer loader workers and a smaller `prefetch_factor`, no `pin_memory`; or a machine with more RAM".to_owned();
+    res.remedy = "offload less to the CPU; use fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory`; or a machine with more RAM".to_owned();
     vec![res]
 }

@@ -28,7 +28,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "{idle} of the {held} in private pools are free at the end, and nothing else may use them"
+        "private pools hold free memory that no other request can use: {idle} of {held} at the end"
     );
     let mut res = RULE.finding(Weight::Chance, idle, title);
     res.count = pools.len() as u64;
@@ -37,7 +37,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         res.evidence.push(format!("pool ({a}, {b}): {held} held, {idle} free"));
     }
     if pools.keys().any(|it| case.run.trace.pools.get(it.index()).is_some_and(|it| it.0 == 0)) {
-        res.evidence.push("unless a MemPool was made with use_on_oom=True: then it serves the default pool before that fails; no recording says which was".to_owned());
+        res.evidence.push("a MemPool with use_on_oom=True serves the default pool before that fails; recordings do not show the option".to_owned());
     }
     res.remedy = "share one pool between graphs (`torch.cuda.graph(g, pool=...)`), capture fewer sizes, delete the graph or MemPool when it is done".to_owned();
     vec![res]

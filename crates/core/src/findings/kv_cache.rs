@@ -14,14 +14,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             // A generation leaves something in each pass; what only some passes left are the caches of conversations that are over.
             let are_several = it.apart || !it.larger_each_time && it.steps * 2 <= it.of;
             let title = if it.apart {
-                format!("the key-value caches of several texts stay on the device: {} in {} tensors", it.held, it.tensors)
+                format!("key-value caches of several texts stay on the device: {} in {} tensors", it.held, it.tensors)
             } else if are_several {
                 format!("{} key-value caches stay on the device: {}, about {} each", it.steps, it.held, it.per_step)
             } else {
                 format!("a key-value cache grew to {} in {} tokens", it.held, it.steps)
             };
             let mut res = RULE.finding(Weight::Chance, it.bytes, title);
-            res.remedy = if are_several { "let go of a conversation's cache when it ends, and of the oldest when there are more than fit; or keep caches on the CPU (`OffloadedCache`, `.cpu()`), or keep the text and read it again" } else { "that is how generation works; less of it: fewer sequences at once, a shorter maximal length, a static or quantised cache (`cache_implementation=\"static\"`, `\"quantized\"`), a model with grouped-query attention" }.to_owned();
+            res.remedy = if are_several { "delete a conversation's cache when it ends, and the oldest when there are too many; or store caches on the CPU (`OffloadedCache`, `.cpu()`), or store the text and process it again" } else { "generation needs this cache. To make it smaller: fewer sequences at once, a shorter maximum length, a static or quantized cache (`cache_implementation=\"static\"`, `\"quantized\"`), a model with grouped-query attention" }.to_owned();
             it.tell(case, &mut res);
             res
         })

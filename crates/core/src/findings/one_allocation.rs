@@ -21,7 +21,7 @@ const VOCABULARIES: [u64; 16] = [
 ];
 
 /// What helps where no loss is known to be it.
-pub(crate) const IN_CHUNKS: &str = "compute it in chunks, in place, or in a smaller type";
+pub(crate) const IN_CHUNKS: &str = "compute the result in chunks, in place, or in a smaller type";
 
 /// Bytes that a model has for each word: 128 numbers in 32 bits at least.
 const IN_A_ROW: std::ops::RangeInclusive<u64> = 512..=65536;
@@ -64,7 +64,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         Some((rows, vocabulary, width)) if in_loss => {
             format!("logits: {rows} tokens x {vocabulary} words x {width} bytes",)
         }
-        _ if in_loss => "what the loss works on (logits: batch x tokens x classes)".to_owned(),
+        _ if in_loss => "input of the loss (logits: batch x tokens x classes)".to_owned(),
         _ if blocks.iter().all(|it| case.line(*it) == case.line(first)) => {
             "one line's result".to_owned()
         }
@@ -89,10 +89,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         res.evidence.push(format!("{} made by {at}", case.life(*block).size));
     }
     if let Some(asked) = asked.filter(|it| it.size == size) {
-        res.evidence.push(format!("the request that failed, {}, is one more of them", asked.size));
+        res.evidence.push(format!("the failed request, {}, is another one", asked.size));
     }
     res.remedy = if in_loss {
-        "compute the loss in chunks of tokens, with a fused linear cross-entropy (Liger, cut-cross-entropy), or only for the tokens that are trained on; keep logits in bf16 (no `.float()`)"
+        "compute the loss in chunks of tokens, with a fused linear cross-entropy (Liger, cut-cross-entropy), or only for the tokens that you train on; leave logits in bf16 (no `.float()`)"
     } else {
         IN_CHUNKS
     }

@@ -14,11 +14,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if bytes < Bytes::mib(64) {
         return Vec::new();
     }
-    let mut title = format!("{bytes} were taken outside PyTorch's allocator");
+    let mut title = format!("libraries took memory outside PyTorch's allocator: {bytes}");
     if phantom.context != Bytes::ZERO {
         title += &format!(", beside the CUDA context of {}", phantom.context);
     }
     let mut res = RULE.finding(Weight::Fact, bytes, title);
-    res.remedy = "NCCL: NCCL_BUFFSIZE and fewer communicators; other libraries: their own limits (XLA_PYTHON_CLIENT_MEM_FRACTION, CuPy's set_limit)".to_owned();
+    res.remedy = "NCCL: set NCCL_BUFFSIZE, and use fewer communicators; other libraries: set their own limits (XLA_PYTHON_CLIENT_MEM_FRACTION, CuPy's set_limit)".to_owned();
     vec![res]
 }

@@ -23,13 +23,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let title = match most {
         Some((category, bytes, _)) if case.window.bytes_before < bytes => {
             format!(
-                "{} were allocated at the peak; most of it {}: {bytes}",
+                "the peak is {} allocated, mostly {}: {bytes}",
                 case.peak.bytes,
                 category.name()
             )
         }
         _ => format!(
-            "{} were allocated at the peak, {} of it before the recording began",
+            "the peak is {} allocated, {} of it before the recording began",
             case.peak.bytes, case.window.bytes_before
         ),
     };
@@ -76,7 +76,7 @@ fn held(case: &Case<'_>, finding: &mut Finding) {
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(at, bytes)| (Reverse(*bytes), at.clone()));
-    finding.title = format!("{} were allocated when the snapshot was taken", case.peak.bytes);
+    finding.title = format!("{} were allocated at the time of the snapshot", case.peak.bytes);
     for (at, bytes) in lines.into_iter().take(8) {
         finding.evidence.push(format!("{bytes:>10} by {at}"));
     }

@@ -1,4 +1,4 @@
-//! Something else grows: the same line leaves something in each step, or makes the same tensor anew, larger each time.
+//! Something else grows: the same line leaves memory allocated in each step, or makes the same tensor anew, larger each time.
 
 use crate::{
     codes::ProblemCode,
@@ -13,15 +13,15 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         .map(|it| {
             let title = if it.larger_each_time {
                 let which = match it.tensors {
-                    0 | 1 => "one tensor was made longer".to_owned(),
-                    n => format!("{n} tensors were each made longer about"),
+                    0 | 1 => "one tensor grew".to_owned(),
+                    n => format!("{n} tensors grew, each about"),
                 };
-                format!("{which} {} times by joining (kept results, or a cache): {} by now", it.steps, it.held)
+                format!("{which} {} times by joining (stored results, or a cache): {} so far", it.steps, it.held)
             } else {
-                format!("{} of {} steps left something behind: {}, {} in each", it.steps, it.of, it.bytes, it.per_step)
+                format!("memory stays allocated after {} of {} steps: {}, {} in each", it.steps, it.of, it.bytes, it.per_step)
             };
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = if it.larger_each_time { "allocate it once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else { "look at who keeps what this line makes (a list, a dict, an attribute, a closure, the traceback of an error) and drop it after the step; if it is made of what has a graph, `.detach()` it; if it is a buffer on purpose, give it a maximal length or keep it on the CPU" }.to_owned();
+            res.remedy = if it.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
             it.tell(case, &mut res);
             res
         })

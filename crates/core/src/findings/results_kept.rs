@@ -26,10 +26,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             let what = if size(false).0 / 2 < size(true).0 { "gradients" } else { "results" };
             let title = format!("{what} of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = "move them as they come: `.cpu()`, `.item()`, or keep a running sum; if they are not detached, `.detach()` first".to_owned();
+            res.remedy = "move each one at once with `.cpu()` or `.item()`, or store a running sum; if they have a graph, `.detach()` first".to_owned();
             // A number each: a loss that is logged.
             if it.older.iter().all(|it| case.life(*it).size <= NUMBER) {
-                res.remedy = "they are single numbers: keep `loss.item()` in the list instead of `loss.detach()`. That waits for the GPU, so log every tenth step, or keep the list on the device and read it once with `torch.stack(losses).tolist()`".to_owned();
+                res.remedy = "they are single numbers: append `loss.item()` instead of `loss.detach()`. That waits for the GPU, so do it every tenth step, or leave the list on the device and read it once with `torch.stack(losses).tolist()`".to_owned();
             }
             it.tell(case, &mut res);
             res

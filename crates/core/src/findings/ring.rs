@@ -14,12 +14,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     let events = case.window.events;
     let title = format!(
-        "the recording has only its last {events} events: earlier ones were overwritten, so growth before them is not seen"
+        "the recorder overwrote all but the last {events} events, so earlier growth is unknown"
     );
     let mut res = RULE.finding(Weight::Fact, Bytes::ZERO, title);
     res.count = case.window.blocks_before;
     res.evidence.push(format!(
-        "{} blocks ({}) were recorded when they were made, but their events are gone",
+        "{} blocks ({}) have a call stack, but their events were overwritten",
         case.window.blocks_before, case.window.bytes_before
     ));
     if let Some(lost @ 1..) = case.window.overwritten_allocations {

@@ -13,12 +13,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if !case.matters(bytes, 1, Bytes::mib(4)) {
         return Vec::new();
     }
-    let title = format!(
-        "{bytes} were given back but not yet reusable at the peak: another stream was still using them"
-    );
+    let title =
+        format!("freed blocks wait for another stream at the peak: {bytes} cannot be reused yet");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.step = case.step(case.peak.event);
-    res.evidence.push("free_requested without free_completed at that moment (record_stream, or tensors made on a side stream)".to_owned());
-    res.remedy = "let the side stream run fewer steps ahead (prefetch one batch), or keep one buffer and copy into it; for FSDP: `limit_all_gathers=True`".to_owned();
+    res.evidence.push("free_requested without free_completed at that time (record_stream, or tensors of a side stream)".to_owned());
+    res.remedy = "let the side stream run fewer steps ahead (prefetch one batch), or copy into one fixed buffer; for FSDP: `limit_all_gathers=True`".to_owned();
     vec![res]
 }

@@ -25,16 +25,17 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if !case.matters(bytes, 10, Bytes::mib(32)) {
         return Vec::new();
     }
-    let title = format!(
-        "memory ran out before, the program caught that and went on, and {bytes} of the pass that had failed are still there"
-    );
+    let title = format!("a caught out-of-memory error keeps the failed pass allocated: {bytes}");
     let mut res = RULE.finding(Weight::Problem, bytes, title);
     res.count = blocks.len() as u64;
     res.step = case.step(failed);
     let largest = blocks.iter().copied().max_by_key(|it| case.life(*it).size);
     res.at = largest.and_then(|it| case.line_outside(case.stack(it)));
-    res.evidence.push(format!("{} blocks of it were live when the program went on", blocks.len()));
-    res.remedy = "try again after the `except` block, not in it: as long as the error is handled, its traceback holds every frame, and each frame its tensors. To keep an error, keep `str(error)`. In a notebook the last error stays: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
+    res.evidence.push(format!(
+        "{} blocks of the failed pass were live when the program went on",
+        blocks.len()
+    ));
+    res.remedy = "retry after the `except` block, not in it: inside it, the error's traceback holds every frame, and each frame its tensors. To store an error, store `str(error)`. In a notebook the last error stays alive; to clear it: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
     res.blocks = blocks;
     vec![res]
 }

@@ -56,17 +56,18 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return from_its_first_batch(case).into_iter().collect();
     }
     let title = format!(
-        "evaluation without no_grad: {bytes} of the peak are kept for a backward pass that never comes"
+        "evaluation without no_grad: {bytes} of the peak wait for a backward pass that does not come"
     );
     let mut res = RULE.finding(Weight::Problem, bytes, title);
     res.count = blocks.len() as u64;
     res.at = case.line_outside(case.stack(largest));
     res.step = case.step(now);
     res.evidence.push(format!(
-        "{} passes gave back most of their results at once when they ended, and no backward pass came before that",
+        "{} forward passes freed most of their results together at their end, without a backward pass",
         passes.n_unused
     ));
-    res.evidence.push(format!("{} blocks of such a pass are live at the peak", blocks.len()));
+    res.evidence
+        .push(format!("{} blocks of such a forward pass are live at the peak", blocks.len()));
     res.remedy = REMEDY.to_owned();
     res.blocks = blocks;
     vec![res]
@@ -76,7 +77,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
     let idle = case.idle.as_ref().filter(|it| case.matters(it.bytes, 10, Bytes::mib(1)))?;
     let title = format!(
-        "evaluation without no_grad: {} are kept for a backward pass that never comes",
+        "evaluation without no_grad: {} wait for a backward pass that does not come",
         idle.bytes
     );
     let mut res = RULE.finding(Weight::Problem, idle.bytes, title);
@@ -87,7 +88,7 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
         if idle.is_sure {
             "the model was in evaluation mode, gradients were on, and no backward pass followed"
         } else {
-            "no pass from this line was followed by a backward pass; those from the training's lines were"
+            "no forward pass of this line had a backward pass; those of the training's lines had one"
         }
         .to_owned(),
     );
@@ -95,7 +96,7 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
     Some(res)
 }
 
-const REMEDY: &str = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training whose loss is skipped (not finite, for example), nothing is wrong with these passes";
+const REMEDY: &str = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training that skips a loss (one that is not finite, for example), nothing is wrong with these passes";
 
 /// From which event up to which the agent saw passes with gradients off, in order.
 fn without_gradients(case: &Case<'_>) -> Vec<(EventId, EventId)> {

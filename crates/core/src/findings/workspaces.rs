@@ -15,7 +15,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if !case.matters(bytes, 5, Bytes::mib(16)) {
         return Vec::new();
     }
-    let title = format!("{bytes} of the peak are workspaces of cuBLAS and cuDNN");
+    let title = format!("workspaces of cuBLAS and cuDNN are {bytes} of the peak");
     let mut res = RULE.finding(Weight::Fact, bytes, title);
     res.count = blocks;
     let mut of: Vec<_> =
@@ -26,6 +26,6 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         res.evidence.push(format!("{} taken at {at}", it.size));
     }
     res.at = of.first().and_then(|it| case.line(it.block));
-    res.remedy = "cuDNN: `torch.backends.cudnn.benchmark = False`; cuBLAS: CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 makes it smaller, at some cost in speed".to_owned();
+    res.remedy = "cuDNN: `torch.backends.cudnn.benchmark = False`; cuBLAS: CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 makes its workspaces smaller, at some cost in speed".to_owned();
     vec![res]
 }

@@ -34,12 +34,12 @@ fn causes(expected: &FirstStep, seen: &FirstStep) -> Vec<String> {
     let mut res = Vec::new();
     if !expected.inputs.is_empty() && !seen.inputs.is_empty() && expected.inputs != seen.inputs {
         let (before, now) = first_difference(&expected.inputs, &seen.inputs);
-        res.push(format!("another batch ({now}; the plan was made with {before})"));
+        res.push(format!("the batch differs ({now}; the plan was made with {before})"));
     }
     let pairs = [("PyTorch", &expected.torch, &seen.torch), ("card", &expected.gpu, &seen.gpu)];
     for (what, before, now) in pairs {
         if !before.is_empty() && !now.is_empty() && before != now {
-            res.push(format!("another {what} ({now}; the plan was made with {before})"));
+            res.push(format!("the {what} differs ({now}; the plan was made with {before})"));
         }
     }
     if seen.retries != 0 {
@@ -47,8 +47,7 @@ fn causes(expected: &FirstStep, seen: &FirstStep) -> Vec<String> {
             .free
             .map_or_else(String::new, |it| format!("; {it} of it were free after the first step"));
         res.push(format!(
-            "a device that was full {} times, so that the allocator gave back what it did not use{free}: other \
-             processes may hold memory there",
+            "the device was full {} times, so the allocator gave its free memory back{free}: other processes may hold memory there",
             seen.retries
         ));
     }
@@ -68,13 +67,12 @@ impl Drift {
         let (off, more) = (Bytes(predicted.0.abs_diff(reserved.0)), predicted < reserved);
         let more = if more { "more" } else { "less" };
         let why = if causes.is_empty() {
-            "PyTorch, card and first batch are the same: then the script, its data or its settings are not".to_owned()
+            "PyTorch, card and first batch are the same, so the script, its data or its settings differ".to_owned()
         } else {
-            format!("what is different: {}", causes.join("; "))
+            causes.join("; ")
         };
         format!(
-            "{what} reserved {reserved}, {off} {more} than the {predicted} that its plan was made for; {why}. \
-             `plimsoll fit` makes the plan anew"
+            "{what} reserved {reserved}, {off} {more} than the {predicted} of its plan; {why}. `plimsoll fit` makes a new plan"
         )
     }
 }
@@ -105,9 +103,9 @@ mod tests {
         let said = between(&expected, &step(8000, "input_ids 16x512 int64")).unwrap();
         assert_eq!(
             said,
-            "the first step reserved 7.81 GiB, 3.91 GiB more than the 3.91 GiB that its plan was made for; what is \
-             different: another batch (input_ids 16x512 int64; the plan was made with input_ids 8x512 int64). \
-             `plimsoll fit` makes the plan anew"
+            "the first step reserved 7.81 GiB, 3.91 GiB more than the 3.91 GiB of its plan; the batch differs \
+             (input_ids 16x512 int64; the plan was made with input_ids 8x512 int64). \
+             `plimsoll fit` makes a new plan"
         );
     }
 
@@ -115,7 +113,7 @@ mod tests {
     fn blames_nobody_without_a_difference() {
         let said = between(&step(4000, "x 8 int64"), &step(3000, "x 8 int64")).unwrap();
         assert!(said.contains("1000.0 MiB less"), "{said}");
-        assert!(said.contains("the same: then the script"), "{said}");
+        assert!(said.contains("the same, so the script"), "{said}");
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl File<'_> {
         })?;
         if kind.offer == Offer::ByHand {
             let sentence = format!(
-                "{word} is done by hand and cannot be in a plan; see docs/remedies/{word}.md"
+                "{word} is a change by hand and cannot be in a plan; see docs/remedies/{word}.md"
             );
             return Err(self.wrong(id, &sentence));
         }
@@ -270,7 +270,7 @@ mod tests {
         );
         assert_eq!(
             error("version = 1\n[[remedy]]\nid = \"metrics-on-cpu\""),
-            "line 3: metrics-on-cpu is done by hand and cannot be in a plan; see docs/remedies/metrics-on-cpu.md"
+            "line 3: metrics-on-cpu is a change by hand and cannot be in a plan; see docs/remedies/metrics-on-cpu.md"
         );
         assert_eq!(
             error("version = 1\n[[remedy]]\nid = \"fused\"\n[[remedy]]\nid = \"fused\""),

@@ -29,7 +29,7 @@ impl Plan {
     /// The remedies in a few words.
     pub fn shown(&self) -> String {
         let all: Vec<String> = self.remedies.iter().map(Remedy::shown).collect();
-        if all.is_empty() { "the script as it is".to_owned() } else { all.join(" + ") }
+        if all.is_empty() { "the unchanged script".to_owned() } else { all.join(" + ") }
     }
 
     /// What it changes in the numbers: the strongest of its remedies.

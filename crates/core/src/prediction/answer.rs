@@ -105,7 +105,7 @@ pub struct Predicted {
     pub steady_state: Option<Peaks>,
     /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].
     pub others: Vec<(OtherEnd, Peaks)>,
-    /// It runs out of memory where masks of values that nobody computed find everything.
+    /// It runs out of memory where masks of unknown values select everything.
     pub runs_out_if_found: bool,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
@@ -426,7 +426,7 @@ impl Predicted {
         self.peak.device + self.beside
     }
 
-    /// What it needs where masks of values that nobody computed find everything, if that was run to its end.
+    /// What it needs where masks of unknown values select everything, if that was run to its end.
     pub fn if_found(&self) -> Option<Bytes> {
         let found = self.others.iter().find(|it| it.0 == OtherEnd::Found)?;
         Some(found.1.device + self.beside)
@@ -436,10 +436,9 @@ impl Predicted {
         self.max.zip(self.if_found()).is_some_and(|(max, found)| max < found)
     }
 
-    /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes). None if nothing is enough, or nothing
-    /// that was seen.
+    /// What to request so that a real run is safe; see [`safe_bytes`](super::safe_bytes). None unless the script fits.
     pub fn safe(&self) -> Option<Bytes> {
-        (self.outcome != Outcome::Grows && !self.runs_out_if_found).then_some(self.with_allowance)
+        (self.verdict() == Verdict::Fits).then_some(self.with_allowance)
     }
 
     /// How much of the card would be left at the peak, whatever masks find; none when it does not fit.

@@ -174,7 +174,7 @@ impl Predicted {
     fn fail(&mut self, why: String) {
         let mut text = why;
         if self.peak.allocated != Bytes::ZERO {
-            text += &format!("; until then it took {} of the GPU", self.peak.device);
+            text += &format!("; until then it used {} of the GPU", self.peak.device);
         }
         let is_known = self.outcome == Outcome::ScriptFailed;
         match self.notes.first_mut().filter(|_| is_known) {
@@ -298,6 +298,6 @@ mod tests {
         );
         assert_eq!(codes(9_000, 0, Some(64_000)).len(), 1);
         let shared = codes(2_000, 410, Some(16_000));
-        assert!(shared[0].contains("shared 410.0 MiB through /dev/shm"), "{shared:?}");
+        assert!(shared[0].contains("shared up to 410.0 MiB through /dev/shm"), "{shared:?}");
     }
 }

@@ -293,44 +293,40 @@ impl fmt::Display for Note {
             | Note::Reached(text)
             | Note::Unread(text) => f.write_str(text),
             Note::NothingRecorded => f.write_str(
-                "the command never imported torch in a Python that plimsoll can see into, so there is nothing to predict",
+                "the command did not import torch in a Python process that plimsoll can observe, so there is nothing to predict",
             ),
             Note::NoGpuUse => f.write_str(
-                "the script ended without using the GPU: does it choose the device by itself?",
+                "the script ended without using the GPU: check how it chooses its device",
             ),
             Note::ScriptFailed { exit, exception: None } => {
-                write!(f, "the script {exit} before it had shown enough")
+                write!(f, "the script {exit} before it had run far enough for an answer")
             }
             Note::ScriptFailed { exit: _, exception: Some(exception) } => {
                 write!(f, "the script failed: {exception}")
             }
-            Note::Interrupted => f.write_str("interrupted before the script had shown enough"),
+            Note::Interrupted => f.write_str("interrupted before the script had run far enough for an answer"),
             Note::Waited => f.write_str(
-                "the script did not end once it had failed: a thread or a process waited for what never came, as it would on \
-                 a GPU; plimsoll ended it",
+                "the script failed and did not end: one of its threads or processes kept waiting, as it would on a GPU. plimsoll ended it",
             ),
             Note::Cut(why) => write!(
                 f,
-                "what the script did could be written down in part only ({why}): later steps are not in these numbers; \
-                 raise the limit on the size of files (`ulimit -f`), or free space on the disk of plimsoll's cache"
+                "plimsoll could record only a part of the run ({why}), so these numbers do not include later steps. Raise the limit on the size of files (`ulimit -f`), or free space on the disk of plimsoll's cache"
             ),
             Note::NotSeen(missing) => {
                 write!(f, "not seen: {missing}; --until-exit runs the script to its end")
             }
             Note::Steps { seen, steady } => steps(f, *seen, *steady),
             Note::NeverTrained { evaluations: 0 } => f.write_str(
-                "the script has an optimizer and ended without a training step: it caught an error, or there was nothing \
-                 left to do; what it printed says which",
+                "the script has an optimizer and ended without a training step: it caught an error, or there was nothing to train. Its output shows which",
             ),
             Note::NeverTrained { evaluations } => write!(
                 f,
-                "the script has an optimizer and ended without a training step, after {} without gradients: it caught an \
-                 error, or there was nothing left to do; what it printed says which",
+                "the script has an optimizer and ended without a training step, after {} without gradients: it caught an error, or there was nothing to train. Its output shows which",
                 Counted::ForwardPasses.times(u32::try_from(*evaluations).unwrap_or(u32::MAX)),
             ),
             Note::GrowsSlowly { per_step, at } => {
                 let many = Bytes(per_step.0.saturating_mul(10_000));
-                write!(f, "each step leaves {per_step} behind, {many} in 10,000 steps")?;
+                write!(f, "{per_step} more stay allocated after each step, {many} in 10,000 steps")?;
                 match at {
                     Some(at) => write!(f, " ({at})"),
                     None => Ok(()),
@@ -338,21 +334,19 @@ impl fmt::Display for Note {
             }
             Note::OtherEndUnseen { end } => write!(
                 f,
-                "what the process takes depends on {}; the other case was run, too, and did not get as far, so the safe \
-                 number does not cover it",
+                "memory depends on {}. plimsoll ran the other case, too; that run stopped earlier, so the safe size does not cover it",
                 match end {
-                    OtherEnd::Late => "when PyTorch's threads and the GPU are done, which differs from run to run",
+                    OtherEnd::Late => "when PyTorch's threads and the GPU finish their work, which differs from run to run",
                     OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
-                    OtherEnd::Workspaces => "which algorithm torch.backends.cudnn.benchmark finds to be the fastest",
-                    OtherEnd::Found => "what boolean masks find in values that nobody computed",
+                    OtherEnd::Workspaces => "which algorithm is the fastest for torch.backends.cudnn.benchmark",
+                    OtherEnd::Found => "how many elements boolean masks select, in values that a phantom does not compute",
                 }
             ),
             Note::NoSteps => f.write_str(
-                "no training step was seen; the numbers cover everything that the script did",
+                "the script ran no training step; the numbers cover all that it did",
             ),
             Note::AllSkipped => f.write_str(
-                "a GradScaler skipped every training step, because the loss is a sum whose scaled gradients are beyond half \
-                 precision; no optimizer made its state. A run of more steps takes more: say how many are skipped with --assume overflow=1",
+                "a GradScaler skipped every training step, because the loss is a sum whose scaled gradients overflow half precision. No optimizer allocated its state, so a longer run needs more. Give the number of skipped steps: --assume overflow=1",
             ),
             Note::OomCaught { count, at } => {
                 write!(f, "the script caught {} and went on", errors(*count))?;
@@ -363,20 +357,20 @@ impl fmt::Display for Note {
             }
             Note::Retries(count) => write!(
                 f,
-                "{} the card was full and the allocator gave its free memory back: it fits, but slowly",
+                "{} the card was full and the allocator gave its free memory back to the driver: the script fits, but runs slower",
                 often(*count)
             ),
             Note::SeveralProcesses(count) => write!(
                 f,
-                "{count} processes used a GPU; the numbers are those of the one that took most"
+                "{count} processes used a GPU; the numbers are those of the largest"
             ),
             Note::AskedSize { call, at } => {
-                write!(f, "the script asks how large the GPU is ({call}")?;
+                write!(f, "the script reads the GPU's size ({call}")?;
                 if let Some(at) = at {
                     write!(f, " at {at}")?;
                 }
                 f.write_str(
-                    "), so what it takes here does not say what it takes on another card: --cards a,b,c runs it on each",
+                    "), so another card may give another answer; --cards a,b,c runs it on each",
                 )
             }
             Note::VisibleDevices { variable, seen } => {
@@ -386,15 +380,14 @@ impl fmt::Display for Note {
                     (1, 1) => f.write_str("the phantom stands for that GPU"),
                     _ if *seen < named => write!(
                         f,
-                        "the script saw {seen} of these {named} GPUs; --gpus {named} gives it all of them"
+                        "the script saw {seen} of these {named} GPUs; --gpus {named} shows it all of them"
                     ),
                     _ => f.write_str("phantoms stand for these GPUs"),
                 }
             }
             Note::Together { bytes } => write!(
                 f,
-                "several processes share the GPU and hold {bytes} of it together, contexts included: the safe number and \
-                 the list of cards cover all of them"
+                "several processes share the GPU and hold {bytes} together, CUDA contexts included; the safe size and the list of cards cover all of them"
             ),
             Note::RanOutBeside { holders, total } => {
                 let together = holders.iter().fold(Bytes::ZERO, |sum, it| sum + it.bytes);
@@ -411,11 +404,11 @@ impl fmt::Display for Note {
             Note::UnknownReads { count, lines } => {
                 match count {
                     1 => f.write_str(
-                        "a value of the GPU's results was read back and is zero on a phantom; if sizes depend on it, say what it is with --assume FILE:LINE=NUMBER",
+                        "your script reads back one value that a phantom does not compute; it is 0 here. If a shape or a loop depends on it, give it: --assume FILE:LINE=NUMBER",
                     )?,
                     _ => write!(
                         f,
-                        "{count} values of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, say what they are with --assume FILE:LINE=NUMBER"
+                        "your script reads back {count} values that a phantom does not compute; they are 0 here. If a shape or a loop depends on one, give it: --assume FILE:LINE=NUMBER"
                     )?,
                 }
                 for (i, (line, count)) in lines.iter().enumerate() {
@@ -435,68 +428,59 @@ impl fmt::Display for Note {
             ),
             Note::Mismatches(count) => write!(
                 f,
-                "{count} events of the recording do not match our model of the allocator; numbers may be off"
+                "{count} events of the recording do not match plimsoll's model of the allocator; the numbers may be off"
             ),
             Note::OtherEnd { end: OtherEnd::Late, this, other } => write!(
                 f,
-                "what the process takes depends on when PyTorch's threads and the GPU are done, which differs from run to run: {this} \
-                 if soon, {other} if late; the safe number covers both"
+                "memory depends on when PyTorch's threads and the GPU finish their work, which differs from run to run: {this} if early, {other} if late; the safe size covers both"
             ),
             Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(
                 f,
-                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: \
-                 {this} as shown here, {other} if only the first is skipped; the safe number covers both, and --assume overflow=N says how many"
+                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: {this} as shown here, {other} if it skips only the first; the safe size covers both. Give their number: --assume overflow=N"
             ),
             Note::OtherEnd { end: OtherEnd::Workspaces, this, other } => write!(
                 f,
-                "torch.backends.cudnn.benchmark times algorithms and keeps the fastest, which a phantom cannot know: {this} \
-                 with those that cuDNN puts first, {other} with those that need the largest workspaces; the safe number \
-                 covers both"
+                "torch.backends.cudnn.benchmark picks the fastest algorithms, which are unknown on a phantom: {this} with those that cuDNN lists first, {other} with those that need the largest workspaces; the safe size covers both"
             ),
             Note::OtherEnd { end: OtherEnd::Found, this, other } => write!(
                 f,
-                "nobody computed the values that boolean masks look at: {this} if they find nothing, as shown here, {other} if they \
-                 find everything; the safe number covers both, and --assume nonzero=SHARE says how much they find"
+                "a phantom does not compute the values that boolean masks read: {this} if they select nothing, as shown here, {other} if they select everything; the safe size covers both. Give the share: --assume nonzero=SHARE"
             ),
             Note::NoPhases => f.write_str(
-                "the agent marked no phases: categories are derived from stacks and lifetimes",
+                "the recording marks no phases (forward pass, backward pass, ...): plimsoll inferred the categories from stacks and lifetimes",
             ),
             Note::MuchUnknown { bytes } => {
-                write!(f, "{bytes} of the peak are kept alive by something that plimsoll could not identify")
+                write!(f, "{bytes} of the peak are of unknown purpose")
             }
             Note::ContextDerived { context, range } => write!(
                 f,
-                "derived: ± {range}. Nobody measured the CUDA context of this card; {context} follows from other cards, and \
-                 the safe number covers the range; `plimsoll calibrate` measures it on such a card"
+                "the CUDA context of this card was not measured: {context} is derived from other cards, ± {range}. The safe size covers the range; `plimsoll calibrate` measures it on such a card"
             ),
             Note::Failed { text, .. } | Note::CardChosen(text) => f.write_str(text),
             Note::HalfOfMasks => f.write_str(
-                "the script failed where boolean masks found nothing, because nobody computed their values. So it \
-                 ran again with half of each mask true; give the true share with --assume nonzero=0.25",
+                "the script failed where boolean masks selected nothing, because a phantom does not compute their values. plimsoll ran it again with half of each mask true; give the true share: --assume nonzero=0.25",
             ),
             Note::RanOnEachCard => f.write_str(
-                "the script ran on each card of --cards; the numbers above are those of one",
+                "plimsoll ran the script on each card of --cards; the numbers above are those of one",
             ),
             Note::NothingOfLarger { card } => write!(
                 f,
-                "interrupted while the script ran again on a phantom {card}, so nothing is said of larger cards"
+                "interrupted while the script ran again on a phantom {card}, so larger cards are unknown"
             ),
             Note::ReadOnly { path, why } => write!(
                 f,
-                "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
-                 write there, run it with --writes through"
+                "{path} was read-only for the script, because a private layer cannot cover it: {why}. If the script has to write there: --writes through"
             ),
             Note::HostMemory { peak, total } => {
                 write!(f, "the script took {peak} of the host's memory (RAM) at most")?;
                 if let Some(total) = total {
                     write!(f, " of the {total} that it may have here")?;
                 }
-                f.write_str(", with all its processes; a real run needs as much")
+                f.write_str(", in all its processes; a real run needs as much")
             }
             Note::HostShared(shared) => write!(
                 f,
-                "its processes shared {shared} through /dev/shm at most, as DataLoader workers do with batches; a container has \
-                 64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)"
+                "the script's processes shared up to {shared} through /dev/shm, as DataLoader workers do with batches. A container has 64 MiB by default; `docker run --shm-size=8g` sets more"
             ),
             Note::Remark(Remark { text, .. }) => f.write_str(text),
         }
@@ -508,28 +492,28 @@ fn sizes_unknown(
     lines: &[CodeLine],
     finders: &[String],
 ) -> fmt::Result {
-    f.write_str("it depends on numbers that nobody computed: ")?;
+    f.write_str("the answer depends on values that a phantom does not compute: ")?;
     if let Some(first) = lines.first() {
-        f.write_str("sizes follow from what reads as zero at ")?;
+        f.write_str("sizes follow from values that read as 0 at ")?;
         for (i, line) in lines.iter().enumerate() {
             write!(f, "{}{line}", if i == 0 { "" } else { ", " })?;
         }
-        write!(f, " (--assume {first}=NUMBER says what is read there)")?;
+        write!(f, " (give one: --assume {first}=NUMBER)")?;
     }
     if !finders.is_empty() {
         let and = if lines.is_empty() { "sizes follow from" } else { ", and from" };
-        write!(f, "{and} what {} would find", finders.join(" and "))?;
+        write!(f, "{and} the results of {}", finders.join(" and "))?;
     }
     Ok(())
 }
 
 fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
     let times = seen.counted.times(seen.steps);
-    let whole = if seen.whole { "the script came to its end after" } else { "seen:" };
+    let whole = if seen.whole { "the script ran to its end:" } else { "seen:" };
     match (seen.steps, seen.counted) {
         (1, Counted::Steps) if !seen.whole => {
             return f.write_str(
-                "only 1 training step was seen: later steps often take more (optimizer state)",
+                "only 1 training step was seen: later steps often need more (optimizer state)",
             );
         }
         _ => write!(f, "{whole} {times}")?,
@@ -538,15 +522,15 @@ fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
         f.write_str(" and an evaluation")?;
     }
     if seen.epochs_cut {
-        f.write_str("; its epochs were ended early")?;
+        f.write_str("; plimsoll ended the epochs early")?;
     }
     if seen.counted != Counted::Steps {
-        f.write_str("; it has no optimizer, so no training step was expected")?;
+        f.write_str("; the script has no optimizer, so plimsoll expected no training step")?;
     }
     match (steady, seen.whole) {
-        (true, _) => f.write_str("; memory was the same in the last two"),
+        (true, _) => write!(f, "; memory was the same in the last two {}", seen.counted.several()),
         (false, true) => Ok(()),
-        (false, false) => f.write_str("; memory was still changing: later steps may take more"),
+        (false, false) => f.write_str("; memory was still changing: later steps may need more"),
     }
 }
 

@@ -25,10 +25,10 @@ impl Reached {
         let is_kept_off = |it: &Destination| it.transport != Transport::Unix;
         let hint = match self.destinations().iter().filter(|it| is_kept_off(it)).count() {
             0 => "",
-            n if n == self.destinations().len() => "; `--offline` keeps it off the network",
-            _ => "; `--offline` keeps it off the network, and not off sockets of this machine",
+            n if n == self.destinations().len() => "; `--offline` takes the network away",
+            _ => "; `--offline` takes the network away, but not sockets of this machine",
         };
-        Some(format!("the script {did}: what it sent there is real{hint}"))
+        Some(format!("the script {did}: that traffic was real{hint}"))
     }
 }
 
@@ -84,28 +84,26 @@ mod tests {
         assert_eq!(said(&[]), "");
         assert_eq!(
             said(&[("hooks.slack.com:443", Tcp, 1), ("hooks.slack.com:443", Tcp, 1)]),
-            "the script connected to hooks.slack.com:443 (2 times): what it sent there is real; `--offline` keeps it off the network"
+            "the script connected to hooks.slack.com:443 (2 times): that traffic was real; `--offline` takes the network away"
         );
         assert_eq!(
             said(&[("localhost:5432", Tcp, 12_000), ("10.0.0.3:8125", Udp, 3)]),
-            "the script connected to localhost:5432 (10,000 times or more) and sent datagrams to 10.0.0.3:8125: what it sent there \
-             is real; `--offline` keeps it off the network"
+            "the script connected to localhost:5432 (10,000 times or more) and sent datagrams to 10.0.0.3:8125: that traffic \
+             was real; `--offline` takes the network away"
         );
         assert_eq!(
             said(&[("/run/docker.sock", Unix, 1)]),
-            "the script connected to the socket /run/docker.sock: what it sent there is real"
+            "the script connected to the socket /run/docker.sock: that traffic was real"
         );
         assert_eq!(
             said(&[("/run/docker.sock", Unix, 2), ("a:1", Tcp, 1), ("b:1", Tcp, 1)]),
-            "the script connected to the socket /run/docker.sock (2 times), a:1 and b:1: what it sent there is real; `--offline` \
-             keeps it off the network, and not off sockets of this machine"
+            "the script connected to the socket /run/docker.sock (2 times), a:1 and b:1: that traffic was real; `--offline` takes the network away, but not sockets of this machine"
         );
         let many: Vec<String> = (0..7).map(|it| format!("h{it}:80")).collect();
         let many: Vec<_> = many.iter().map(|it| (it.as_str(), Udp, 1)).collect();
         assert_eq!(
             said(&many),
-            "the script sent datagrams to h0:80, h1:80, h2:80, h3:80, h4:80 and 2 more: what it sent there is real; `--offline` \
-             keeps it off the network"
+            "the script sent datagrams to h0:80, h1:80, h2:80, h3:80, h4:80 and 2 more: that traffic was real; `--offline` takes the network away"
         );
     }
 }

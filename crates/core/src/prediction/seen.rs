@@ -34,6 +34,15 @@ impl Counted {
         }
     }
 
+    /// Several of them.
+    pub fn several(self) -> &'static str {
+        match self {
+            Counted::Steps => "steps",
+            Counted::BackwardPasses => "backward passes",
+            Counted::ForwardPasses => "forward passes",
+        }
+    }
+
     /// One of them.
     pub fn one(self) -> &'static str {
         match self {
@@ -74,10 +83,8 @@ impl Seen {
                 Some("the end of the evaluation")
             }
             Seen { evaluation: true, went_on: true, .. } => None,
-            Seen { evaluation: true, .. } => Some("what comes later"),
-            Seen { evaluation: false, .. } => {
-                Some("a validation, a checkpoint or what else comes later")
-            }
+            Seen { evaluation: true, .. } => Some("later steps"),
+            Seen { evaluation: false, .. } => Some("an evaluation, a checkpoint, later steps"),
         }
     }
 }

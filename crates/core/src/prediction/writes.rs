@@ -51,7 +51,7 @@ impl Writes {
     /// What the report says; nothing if there is nothing to say.
     pub fn sentence(&self) -> Option<String> {
         if !self.is_apart() {
-            return Some("what the script wrote is in your files (--writes through)".to_owned());
+            return Some("the script wrote into your files (--writes through)".to_owned());
         }
         let is_gone = |it: &&WrittenFile| it.change == "deleted";
         let deleted = self.files.iter().filter(is_gone).count();
@@ -64,7 +64,7 @@ impl Writes {
                 let fate = match &self.kept {
                     Some(folder) => {
                         let they = if n == 1 { "it is" } else { "they are" };
-                        format!("; {they} kept in {folder}, and your files are as they were")
+                        format!("; {they} saved in {folder}, and your files are unchanged")
                     }
                     None => " and thrown away".to_owned(),
                 };
@@ -129,7 +129,7 @@ mod tests {
             Writes { kept: Some("out".to_owned()), ..writes(&[("created", 0), ("changed", 512)]) };
         assert_eq!(
             kept.sentence().unwrap_or_default(),
-            "2 files, 512 B, were written; they are kept in out, and your files are as they were"
+            "2 files, 512 B, were written; they are saved in out, and your files are unchanged"
         );
     }
 }

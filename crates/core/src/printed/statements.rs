@@ -63,25 +63,25 @@ pub fn limits(printed: &[Printed]) -> Vec<&'static str> {
     for (kind, is_drivers) in kinds {
         let limit = match kind {
             it if it.is_amds() => {
-                "These are AMD's cards: plimsoll has only NVIDIA's to predict for. A recording of PyTorch on ROCm it reads: torch.cuda.memory._record_memory_history() before the model is built, torch.cuda.memory._dump_snapshot('oom.pickle') in the end, then plimsoll explain oom.pickle."
+                "These are AMD's cards: plimsoll has only NVIDIA's to predict for. It reads a recording of PyTorch on ROCm: torch.cuda.memory._record_memory_history() before the model is built, torch.cuda.memory._dump_snapshot('oom.pickle') in the end, then plimsoll explain oom.pickle."
             }
             it if it.is_of_device() || is_drivers => {
-                "The driver counts what a process holds, with PyTorch's cache and the CUDA context. It does not know what the memory is for."
+                "The driver counts all memory of a process, with PyTorch's cache and the CUDA context. It does not show what the memory is for."
             }
             Kind::Profiler => {
-                "A profiler's table adds up all that each operator asked for. It does not show how much was in use at the same time, nor when."
+                "A profiler's table sums all requests of each operator. It does not show how much was in use at the same time, or when."
             }
             Kind::Host => {
-                "The host's numbers do not say which process took the memory, nor what for: `top` and `ps aux --sort=-rss` do."
+                "The host's numbers do not show which process holds the memory: `top` and `ps aux --sort=-rss` do."
             }
             Kind::Vllm => {
-                "vLLM's numbers are those of its start. What requests take later is in the cache that is counted here."
+                "vLLM's numbers are from its start. Later requests use the cache that is counted here."
             }
             Kind::Trainer => {
-                "The Trainer measures at the ends of stages. Memory of other processes and of the CUDA context is not in it."
+                "The Trainer measures at the ends of stages, without other processes and the CUDA context."
             }
             _ => {
-                "PyTorch's counters do not say which line asked for the memory, nor whether anything still needs it. Other processes and the CUDA context are not in them."
+                "PyTorch's counters do not show which line requested the memory, or whether it is still needed. They do not include other processes and the CUDA context."
             }
         };
         if !res.contains(&limit) {
@@ -133,19 +133,19 @@ impl Of<'_> {
         let line = self.it.last().map_or(self.it.line, |it| it.line);
         if let Some(swap) = self.it.swap {
             let text = format!(
-                "{swap} of the programs' memory on the host are in its swap file: a program that needs them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
+                "{swap} of the programs' host memory are in the swap file: a program that needs them waits for the disk. Offloading to the CPU, pinned memory and DataLoader workers need RAM"
             );
             self.say(StatementCode::HostSwaps, true, line, Some(swap), text);
         }
         if let Some(all) = self.it.full_shm {
             let text = format!(
-                "/dev/shm is full, and has {all}: loader workers hand over batches through it. `docker run --shm-size=8g` or `--ipc=host`, fewer workers, or a smaller `prefetch_factor`"
+                "/dev/shm is full ({all}): DataLoader workers pass batches through it. Use `docker run --shm-size=8g` or `--ipc=host`, fewer workers, or a smaller `prefetch_factor`"
             );
             self.say(StatementCode::ShmFull, false, line, Some(all), text);
         }
         if let Some(percent) = self.it.host_percent.filter(|it| 90 <= *it) {
             let text = format!(
-                "{percent} % of the host's memory (RAM) is used: when that is full, the system ends processes without a message of PyTorch"
+                "{percent} % of the host's memory (RAM) is used: when it is full, the system ends processes without a message from PyTorch"
             );
             self.say(StatementCode::HostNearlyFull, false, line, None, text);
         }
@@ -154,12 +154,15 @@ impl Of<'_> {
     fn counts(&mut self) {
         let line = self.it.line;
         if 0 < self.it.ooms {
-            let text = format!("memory ran out {}: PyTorch counted it", times(self.it.ooms));
+            let text = format!(
+                "PyTorch counted out-of-memory errors: memory ran out {}",
+                times(self.it.ooms)
+            );
             self.say(StatementCode::RanOut, false, line, None, text);
         }
         if 0 < self.it.retries {
             let text = format!(
-                "PyTorch found no room {}, gave its unused memory back to the card, and went on. The GPU stands still meanwhile: the card is nearly too small, and steps get slower",
+                "the card was full {}: PyTorch gave its free memory back to the driver and went on. The GPU waits meanwhile: the card is nearly too small, and steps are slower",
                 times(self.it.retries)
             );
             self.say(StatementCode::Retries, false, line, None, text);
@@ -173,20 +176,20 @@ impl Of<'_> {
             return;
         };
         let mut parts = Vec::new();
-        parts.extend(weights.map(|it| format!("the weights take {it}")));
-        parts.extend(activations.map(|it| format!("the largest pass {it}")));
+        parts.extend(weights.map(|it| format!("the weights need {it}")));
+        parts.extend(activations.map(|it| format!("the largest forward pass {it}")));
         let parts =
             if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
         let line = self.it.line;
         if *is_short {
-            let mut text = format!("too little is left for the key-value cache{parts}");
+            let mut text = format!("too little memory is free for the key-value cache{parts}");
             if let Some(it) = cache {
                 text += &format!(", {it} is left");
             }
             let longest =
-                longest.map(|it| format!("`--max-model-len {it}` would fit, as vLLM says. "));
+                longest.map(|it| format!("vLLM reports that `--max-model-len {it}` fits. "));
             text += &format!(
-                ". {}What helps: a smaller `--max-model-len`, a larger `--gpu-memory-utilization`{}, or fewer weights on this card (a quantized model, `--tensor-parallel-size`)",
+                ". {}Set a smaller `--max-model-len` or a larger `--gpu-memory-utilization`{}, or put fewer weights on this card (a quantized model, `--tensor-parallel-size`)",
                 longest.unwrap_or_default(),
                 share_percent.map(|it| format!(" (it is 0.{it:02})")).unwrap_or_default()
             );
@@ -194,7 +197,7 @@ impl Of<'_> {
         } else if let Some(cache) = cache {
             let tokens = tokens.as_ref().map(|it| format!(", for {it} tokens")).unwrap_or_default();
             let text = format!(
-                "vLLM takes the rest of the card for its key-value cache on purpose: {cache}{tokens}{parts}. `--gpu-memory-utilization` makes that smaller"
+                "vLLM takes the rest of the card for its key-value cache by design: {cache}{tokens}{parts}. A lower `--gpu-memory-utilization` makes the cache smaller"
             );
             self.say(StatementCode::VllmTakesTheRest, false, line, Some(*cache), text);
         }
@@ -211,7 +214,7 @@ impl Of<'_> {
             format!("{} {} in {calls}", it.name, it.bytes)
         };
         let most: Vec<String> = operators.iter().take(3).map(named).collect();
-        let text = format!("the most memory was asked for by {}", most.join("; "));
+        let text = format!("the operator that requested most memory is {}", most.join("; "));
         self.say(StatementCode::Operators, false, self.it.line, Some(bytes), text);
     }
 
@@ -229,14 +232,14 @@ impl Of<'_> {
             let all: Bytes = sized.iter().filter_map(|it| it.bytes).sum();
             let named: Vec<String> = sized.iter().take(4).map(|it| told(it)).collect();
             let text = format!(
-                "{} programs share the card: {}. A program can only have what the others leave",
+                "{} programs share the card: {}. Each can use only what the others do not",
                 sized.len(),
                 named.join("; ")
             );
             self.say(StatementCode::SeveralProcesses, false, line, Some(all), text);
         }
         if computing.iter().any(|it| it.bytes.is_none()) && sized.is_empty() {
-            let text = "the driver does not say how much each process has, as on Windows with WDDM and under WSL".to_owned();
+            let text = "the driver does not report the memory of each process, as on Windows with WDDM and under WSL".to_owned();
             self.say(StatementCode::NoSizes, false, line, None, text);
         }
         let used = it.last().and_then(|it| it.used);
@@ -246,7 +249,7 @@ impl Of<'_> {
             && total.0 / 20 <= used.0
         {
             let text = format!(
-                "{used} are used, and no process is shown: nvidia-smi sees no processes outside of its own container. Run it on the host"
+                "{used} are used, but nvidia-smi shows no process: it sees only processes of its own container. Run it on the host"
             );
             self.say(StatementCode::HiddenProcesses, true, line, Some(used), text);
         }
@@ -302,7 +305,7 @@ impl Of<'_> {
         }
         let each = Bytes((first.0 - last.0) / (all.len() as u64 - 1));
         let text = format!(
-            "less is free each time: from {first} to {last} in {} prints, {each} each{}. Something is kept that the next step does not need, or a cache still fills",
+            "free memory falls each time: from {first} to {last} in {} prints, {each} each{}. The program retains memory that the next step does not need, or a cache still fills",
             all.len(),
             until_full(*last, each)
         );
@@ -349,16 +352,14 @@ impl Of<'_> {
                 .map(|total| until_full(Bytes(total.0 - last.0), rise))
                 .unwrap_or_default();
             let text = format!(
-                "{what} grow each time: from {first} to {last} in {n} prints, {rise} each{until}. Something is kept that the next step does not need, or a cache still fills"
+                "{what} grow each time: from {first} to {last} in {n} prints, {rise} each{until}. The program retains memory that the next step does not need, or a cache still fills"
             );
             self.say(StatementCode::LevelsGrow, true, line, Some(last.saturating_sub(first)), text);
             return true;
         }
         let Some((most, n, line)) = stays.into_iter().max() else { return false };
-        let text = format!(
-            "{} stay the same in {n} prints, {most} at most: nothing leaks here",
-            self.what()
-        );
+        let text =
+            format!("{} stay the same in {n} prints, {most} at most: no leak here", self.what());
         self.say(StatementCode::LevelsSteady, true, line, Some(most), text);
         true
     }
@@ -385,16 +386,18 @@ impl Of<'_> {
         let pieces = last.pieces.filter(|it| unused.0 / 4 <= it.0);
         let pieces = pieces
             .map(|it| {
-                format!("; {it} of that lie in pieces between tensors and cannot be given back")
+                format!(
+                    "; {it} of that are in pieces between tensors, which PyTorch cannot give back"
+                )
             })
             .unwrap_or_default();
         let why = if last.peak_allocated.is_some() {
-            "Sizes that change leave pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is the first thing to try"
+            "Changing sizes cause fragmentation: first try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         } else {
-            "Mostly tensors had more of it before this print (torch.cuda.max_memory_allocated() says how much); if not, it lies in pieces that are too small to be used"
+            "Mostly tensors used more before this print (torch.cuda.max_memory_allocated() shows how much); if not, the memory is in pieces too small to use"
         };
         let text = format!(
-            "PyTorch holds {reserved}, of which tensors never needed more than {needed}: {unused} are unused{pieces}. {why}"
+            "PyTorch holds {unused} that tensors do not use: {reserved} reserved, and tensors never needed more than {needed}{pieces}. {why}"
         );
         let text = if last.peak_allocated.is_some() {
             text
@@ -409,7 +412,7 @@ impl Of<'_> {
         let now =
             last.allocated.map(|it| format!(", {it} when it was printed")).unwrap_or_default();
         let text = format!(
-            "tensors took {peak} at most{now}: the card needs room for that, not for the usual amount"
+            "tensors used up to {peak}{now}: the card must fit that peak, not the usual amount"
         );
         self.say(StatementCode::Peak, false, last.line, Some(peak), text);
     }
@@ -439,7 +442,7 @@ fn uneven(printed: &[Printed]) -> Option<Statement> {
     (2 <= others.len() && Bytes::gib(1) <= more && usual.0 / 4 <= more.0).then(|| Statement {
         code: StatementCode::UnevenCards,
         text: format!(
-            "{} has {more} more than the others usually have: the first process often keeps copies, checkpoints or an evaluation to itself, or all processes use its card a little",
+            "{} uses {more} more than the others usually do: the first process often has copies, checkpoints or an evaluation of its own, or all processes use its card a little",
             printed[most.0].subject()
         ),
         is_inferred: true,

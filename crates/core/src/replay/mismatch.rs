@@ -65,8 +65,10 @@ impl Mismatch {
             Mismatch::NeedNotGrow => "the driver was asked although a free block fits",
             Mismatch::SegmentSize => "the driver was asked for another size",
             Mismatch::MappedElsewhere => "another range would have been mapped",
-            Mismatch::NotReleased => "memory that would have been released was not",
-            Mismatch::Unexplained => "a segment changed for no reason that the model has",
+            Mismatch::NotReleased => {
+                "the recorded allocator did not release memory that the model releases"
+            }
+            Mismatch::Unexplained => "a segment changed without a reason in the model",
             Mismatch::NeedNotFail => "a request failed that the model could serve",
             Mismatch::NotInUse => "a block was freed that is not in use",
             Mismatch::NoSuchSegment => "a segment was given back that was not held",

@@ -17,7 +17,7 @@ pub struct BlockFacts {
     pub size: Bytes,
     /// What was asked for.
     pub requested: Bytes,
-    /// The first position at which it was live; 0 if it was there before the recording.
+    /// The first position at which it was live; 0 if it was allocated before the recording.
     pub start: Position,
     /// The first position at which it was no more; none if it lived to the end.
     pub end: Option<Position>,
@@ -29,7 +29,7 @@ pub struct BlockFacts {
     pub name: Option<String>,
     /// The module that made it.
     pub module: Option<String>,
-    /// The raw handle of its stream; none if it was there before the recording.
+    /// The raw handle of its stream; none if it was allocated before the recording.
     pub stream: Option<i64>,
     /// The pool and stream that it came out of, where there are several.
     pub pool: Option<String>,

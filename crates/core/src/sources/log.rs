@@ -107,7 +107,7 @@ impl Log {
     pub fn left_out(&self) -> Option<String> {
         (self.read < self.all).then(|| {
             format!(
-                "the log has {}: its first {}, its last {} and what is near words of failures were read",
+                "the log has {}: plimsoll read its first {}, its last {}, and the parts near words of failures",
                 Bytes(self.all),
                 Bytes(BEGINNING as u64),
                 Bytes(END as u64)
@@ -272,7 +272,11 @@ mod tests {
         let other = OOM.replace("2.00 GiB", "3.00 GiB");
         let text = format!("$ python train.py\n{many}{trace}{OOM}{many}{trace}{other}done\n");
         let log = read(&text);
-        assert!(log.left_out().unwrap().starts_with("the log has 21.7 MiB: its first 1.0 MiB"));
+        assert!(
+            log.left_out()
+                .unwrap()
+                .starts_with("the log has 21.7 MiB: plimsoll read its first 1.0 MiB")
+        );
         let kept: usize = log.pieces.iter().map(|it| it.text.len()).sum();
         assert!(kept < WHOLE, "{kept}");
         let failures = oom_text::of_log(&log);

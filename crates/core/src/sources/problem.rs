@@ -90,10 +90,10 @@ impl fmt::Display for Warning {
         let unit = if *file == ProcessFile::Snapshot { "byte" } else { "line" };
         write!(f, "{file}, {unit} {at}: ")?;
         match problem {
-            Problem::Damaged(damage) => write!(f, "{damage}; what came before was read"),
+            Problem::Damaged(damage) => write!(f, "{damage}; plimsoll read the part before"),
             Problem::Malformed(what) => write!(f, "left out {what}"),
-            Problem::BadLine(why) => write!(f, "left out a line: {why}"),
-            Problem::TornLine => f.write_str("the last line is torn; left out"),
+            Problem::BadLine(why) => write!(f, "skipped a line: {why}"),
+            Problem::TornLine => f.write_str("skipped the last line, which is incomplete"),
             Problem::NotASnapshot(error) => error.fmt(f),
             Problem::NewerFormat { found, newest } => write!(
                 f,

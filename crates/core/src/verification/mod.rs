@@ -97,18 +97,16 @@ impl Cause {
     pub fn sentence(self) -> &'static str {
         match self {
             Cause::Workspace => {
-                "a library asked for another amount of scratch memory (cuDNN chooses by the card); `plimsoll calibrate` \
-                 measures what this card is told"
+                "a library requested another amount of scratch memory (cuDNN chooses it by the card); `plimsoll calibrate` measures this card's answers"
             }
             Cause::Value => {
-                "a size followed from a value on the GPU, which a phantom does not compute; --assume says how it comes out"
+                "a size depends on a value on the GPU, which a phantom does not compute; give it with --assume"
             }
             Cause::Address => {
-                "the requests are the same; the driver placed PyTorch's segments otherwise, so others were split"
+                "the requests are the same; the driver placed PyTorch's segments differently, so PyTorch split others"
             }
             Cause::Timing => {
-                "the requests are the same; some memory came back earlier or later, because PyTorch waits until a collective or \
-                 another stream has done with it"
+                "the requests are the same; PyTorch freed some memory earlier or later, because it waits for a collective or another stream"
             }
             Cause::Version => "the two runs had different versions of torch",
             Cause::End => "one of the two runs ended earlier",

@@ -63,18 +63,18 @@ pub fn sentence(note: &AlarmNote, found: &Found) -> String {
     match &note.what {
         Alarm::Growth { per_step, grown, since, runs_out_at, .. } => {
             let place = found.line.as_ref().map_or_else(
-                || " (the line was not seen)".to_owned(),
+                || " (line unknown)".to_owned(),
                 |it| format!(" at {}:{}", it.file, it.line),
             );
             format!(
-                "step {step}: memory grows by {per_step} a step{place}: {grown} since step {since}, and it runs out in about step {runs_out_at}"
+                "step {step}: memory grows by {per_step} a step{place}: {grown} since step {since}; it runs out near step {runs_out_at}"
             )
         }
         Alarm::OverPlan { expected, reserved } => format!(
-            "step {step}: PyTorch reserved {reserved}, more than the {expected} that were expected of this run"
+            "step {step}: PyTorch reserved {reserved}, more than the {expected} expected of this run"
         ),
         Alarm::Drift { per_step, needed, since, runs_out_at } => format!(
-            "step {step}: steps need more and more, {needed} by now: {per_step} more in each since step {since}, and it runs out in about step {runs_out_at}"
+            "step {step}: the peak of each step rises: {needed}, +{per_step} a step since step {since}; memory runs out near step {runs_out_at}"
         ),
         Alarm::Neighbour { taken, free, .. } => {
             let most = found
@@ -82,17 +82,16 @@ pub fn sentence(note: &AlarmNote, found: &Found) -> String {
                 .as_ref()
                 .map_or_else(String::new, |it| format!("; {} holds most, {}", it.named(), it.held));
             format!(
-                "step {step}: other processes took {taken} of the device since this run began, and {free} are free{most}"
+                "step {step}: other processes took {taken} of the device since this run began; {free} are free{most}"
             )
         }
         Alarm::Fragmentation { useless, retries } => {
             let times = match retries {
                 0 => String::new(),
-                n => format!(", and memory was given back and asked for again {n} times"),
+                n => format!(", and PyTorch gave memory back and allocated it again {n} times"),
             };
             format!(
-                "step {step}: {useless} of what PyTorch reserved are free and in pieces too small to use{times}; \
-                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes them one"
+                "step {step}: fragmentation: {useless} of PyTorch's reserved memory are free, in pieces too small to use{times}; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
             )
         }
     }
@@ -228,12 +227,12 @@ mod tests {
             ),
         ];
         let expected = [
-            "step 900: memory grows by 64.0 KiB a step at train.py:31: 56.0 MiB since step 3, and it runs out in about step 5000",
-            "step 900: memory grows by 64.0 KiB a step (the line was not seen): 56.0 MiB since step 3, and it runs out in about step 5000",
-            "step 4: PyTorch reserved 2.00 GiB, more than the 1.00 GiB that were expected of this run",
-            "step 400: steps need more and more, 1.00 GiB by now: 1.0 MiB more in each since step 3, and it runs out in about step 500",
-            "step 4: other processes took 1.00 GiB of the device since this run began, and 2.0 MiB are free",
-            "step 4: 1.00 GiB of what PyTorch reserved are free and in pieces too small to use, and memory was given back and asked for again 2 times; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes them one",
+            "step 900: memory grows by 64.0 KiB a step at train.py:31: 56.0 MiB since step 3; it runs out near step 5000",
+            "step 900: memory grows by 64.0 KiB a step (line unknown): 56.0 MiB since step 3; it runs out near step 5000",
+            "step 4: PyTorch reserved 2.00 GiB, more than the 1.00 GiB expected of this run",
+            "step 400: the peak of each step rises: 1.00 GiB, +1.0 MiB a step since step 3; memory runs out near step 500",
+            "step 4: other processes took 1.00 GiB of the device since this run began; 2.0 MiB are free",
+            "step 4: fragmentation: 1.00 GiB of PyTorch's reserved memory are free, in pieces too small to use, and PyTorch gave memory back and allocated it again 2 times; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         ];
         assert_eq!(texts, expected.map(str::to_owned));
         let whose = Whose { pid: 7, rank: Some(1), label: "night" };
@@ -260,7 +259,7 @@ mod tests {
             assert_eq!(json["neighbour"]["held_bytes"], 1 << 30);
             json["text"].as_str().unwrap().to_owned()
         });
-        let took = "step 4: other processes took 1.00 GiB of the device since this run began, and 2.0 MiB are free; ";
+        let took = "step 4: other processes took 1.00 GiB of the device since this run began; 2.0 MiB are free; ";
         assert_eq!(
             told,
             [

@@ -28,8 +28,8 @@ pub(super) fn table(f: &mut Formatter<'_>, ranks: &[Rank], styles: Styles) -> fm
     }
     match n_hidden {
         0 => Ok(()),
-        1 => writeln!(f, "  and 1 that needs no more"),
-        n => writeln!(f, "  and {n} that need no more"),
+        1 => writeln!(f, "  and 1 other rank, which needs no more"),
+        n => writeln!(f, "  and {n} other ranks, which need no more"),
     }
 }
 
@@ -69,6 +69,6 @@ By rank
         let ranks: Vec<Rank> = (0..20).map(|it| rank(it, it.into())).collect();
         let text = text(&ranks);
         assert!(!text.contains("\n  3  ") && text.contains("\n  4  "));
-        assert!(text.ends_with("  and 4 that need no more\n"));
+        assert!(text.ends_with("  and 4 other ranks, which need no more\n"));
     }
 }

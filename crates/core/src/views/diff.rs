@@ -28,7 +28,7 @@ pub fn text(difference: &Difference, styles: Styles, width: usize) -> impl Displ
             let (a, b) = (what(before, is_one), what(after, is_one));
             writeln!(
                 f,
-                "no difference: {a} and {b} hold the same, line by line ({} allocated)",
+                "no difference: {a} and {b} have the same memory allocated, line by line ({})",
                 before.allocated
             )?;
             return notes(f, difference);

@@ -88,7 +88,7 @@ impl Report {
             self.verdict(f, it, &problems)?;
         }
         if !problems.is_empty() {
-            self.heading(f, "What was found, largest saving first")?;
+            self.heading(f, "Findings, largest saving first")?;
             for finding in problems {
                 self.finding(f, finding)?;
             }
@@ -97,7 +97,7 @@ impl Report {
             self.not_oom(f, failure)?;
         }
         if !facts.is_empty() || !it.notes.is_empty() {
-            self.heading(f, "Good to know")?;
+            self.heading(f, "Notes")?;
         }
         for finding in facts {
             self.said(f, "  - ", &finding.title, 4)?;
@@ -137,14 +137,14 @@ impl Report {
                 let kinds: Vec<&str> = kinds.into_iter().collect();
                 writeln!(
                     f,
-                    "{} nothing is short: {}",
+                    "{} no problem found in {}",
                     self.styles.good.of("READ:"),
                     kinds.join(", ")
                 )?;
             }
-            "What else it says"
+            "The text also shows"
         } else {
-            "What else the text says"
+            "The text also shows"
         };
         let rest: Vec<&Statement> = says.collect();
         if !rest.is_empty() {
@@ -160,7 +160,7 @@ impl Report {
         if SHOWN_PRINTS < it.printed.len() {
             writeln!(f, "\n... and {} more", it.printed.len() - SHOWN_PRINTS)?;
         }
-        self.heading(f, "What these numbers cannot say")?;
+        self.heading(f, "What these numbers do not show")?;
         for limit in limits(&it.printed) {
             self.said(f, "  - ", limit, 4)?;
         }
@@ -175,16 +175,16 @@ impl Report {
             ("used on it", last.used),
             ("free on it", last.free),
             ("in tensors", last.allocated),
-            ("in tensors, at most", last.peak_allocated),
-            ("held by PyTorch in all", last.reserved),
-            ("held by PyTorch, at most", last.peak_reserved),
+            ("in tensors, peak", last.peak_allocated),
+            ("reserved by PyTorch", last.reserved),
+            ("reserved by PyTorch, peak", last.peak_reserved),
         ];
         let subject = it.subject();
         let of = if subject.is_empty() { String::new() } else { format!(", {subject}") };
         let card = it.card.as_ref().map(|it| format!(", {it}")).unwrap_or_default();
         let times = match it.levels.len() {
             0 | 1 => format!("line {}", last.line),
-            n => format!("the last of {n}, line {}", last.line),
+            n => format!("last of {n}, line {}", last.line),
         };
         self.heading(f, &format!("The numbers ({}{of}{card}; {times})", it.kind.name()))?;
         for (name, value) in rows {
@@ -199,7 +199,7 @@ impl Report {
     }
 
     fn next(self, f: &mut Formatter<'_>, it: &Next) -> fmt::Result {
-        self.heading(f, "What to type next")?;
+        self.heading(f, "Next")?;
         // Whole, so that it can be copied.
         writeln!(f, "  {}", it.command)?;
         if let Some(then) = &it.then {
@@ -216,9 +216,8 @@ impl Report {
     ) -> fmt::Result {
         let styles = self.styles;
         let most = it.peak_allocated.zip(it.peak_reserved);
-        let levels = most
-            .map(|(a, b)| format!("{a} allocated and {b} reserved at most"))
-            .unwrap_or_default();
+        let levels =
+            most.map(|(a, b)| format!("peak {a} allocated, {b} reserved")).unwrap_or_default();
         let steps = match it.steps {
             0 => String::new(),
             1 => ", 1 step".to_owned(),
@@ -234,9 +233,9 @@ impl Report {
                 self.wrapped(f, why, start.len() + 1, 2)?;
                 let nothing = levels.is_empty() || it.peak_allocated == Some(Bytes::ZERO);
                 let read = if nothing {
-                    "nothing about memory could be read".to_owned()
+                    "plimsoll could read nothing about memory".to_owned()
                 } else {
-                    format!("what was read: {levels}{steps}")
+                    format!("plimsoll read: {levels}{steps}")
                 };
                 self.said(f, "", &read, 2)
             }
@@ -249,13 +248,14 @@ impl Report {
             None if it.is_empty() && it.kind == Kind::Text => {
                 writeln!(
                     f,
-                    "{} this text has no out-of-memory error",
+                    "{} no out-of-memory error in this text",
                     styles.good.of("NOTHING FOUND:")
                 )
             }
             None if it.kind == Kind::Text => Ok(()),
             None => {
-                writeln!(f, "{} {levels}{steps}", styles.good.of("NOTHING WRONG:"))
+                let gains = gains(&it.findings);
+                writeln!(f, "{} {levels}{steps}{gains}", styles.good.of("NO ERROR:"))
             }
         }
     }
@@ -306,7 +306,7 @@ impl Report {
         if may_be_said && oom.shape != Shape::Other {
             let is_hosts = oom.facts.backend == Backend::Host && oom.shape == Shape::Late;
             let text = if is_hosts {
-                "Earlier steps fitted: a list or a cache grew, an input was larger, or somebody else took the memory."
+                "Earlier steps fitted: a list or a cache grew, an input was larger, or another process took the memory."
             } else {
                 oom.shape.sentence()
             };
@@ -316,7 +316,7 @@ impl Report {
         if !oom.enough.is_empty() {
             self.heading(
                 f,
-                "It would have fitted without these blocks (replayed; no smaller set was found)",
+                "Without these blocks the request would have fitted (replayed; no smaller set was found)",
             )?;
             for (at, bytes, blocks) in oom.enough.iter().take(5) {
                 let blocks =
@@ -334,18 +334,19 @@ impl Report {
             self.said(f, &format!("  {}. ", n + 1), remedy, 5)?;
         }
         if oom.line().is_some() {
-            self.heading(f, "What a text cannot say")?;
+            self.heading(f, "What a text does not show")?;
             if oom.facts.backend == Backend::Host {
-                let text = "which process took the host's memory, and whether it grew. What the whole run took at most:";
+                let text = "which process took the host's memory, and whether it grew. To see the peak of the whole run:";
                 self.said(f, "  ", text, 2)?;
                 writeln!(f, "    /usr/bin/time -v {command}")?;
                 writeln!(f, "    (\"Maximum resident set size\")")?;
             } else if oom.facts.backend.may_be_torch_on_cuda() {
-                let text = "what the memory was used for, and whether it grew. A recording does:";
+                let text =
+                    "what the memory was used for, and whether it grew. A recording shows both:";
                 self.said(f, "  ", text, 2)?;
                 // Whole, so that it can be copied.
                 writeln!(f, "    plimsoll predict --record run.zip --until-exit -- {command}")?;
-                writeln!(f, "    plimsoll explain run.zip   (neither needs a GPU)")?;
+                writeln!(f, "    plimsoll explain run.zip     (neither command needs a GPU)")?;
             } else {
                 let text = "what the memory was used for, and whether it grew.";
                 self.said(f, "  ", text, 2)?;
@@ -380,14 +381,14 @@ impl Report {
                 .zip(oom.facts.free)
                 .is_some_and(|(asked, free)| asked <= free && free < *taken)
         });
-        add("PyTorch takes for that", taken);
+        add("PyTorch asks the driver for", taken);
         add(of("the host has (RAM)", "the card has"), oom.facts.capacity);
         add("free on it", oom.facts.free);
         add(of("in use (RAM)", "in tensors"), oom.facts.allocated);
         add("  of that in private pools", oom.facts.private_pools);
-        add("held, not in tensors", oom.facts.slack);
-        add("held by PyTorch in all", oom.facts.reserved);
-        add("this process in all", oom.facts.own_process());
+        add("reserved, not in tensors", oom.facts.slack);
+        add("reserved by PyTorch", oom.facts.reserved);
+        add("this process", oom.facts.own_process());
         let is_inferred = oom.facts.others_are_inferred();
         add(if is_inferred { "other processes (inferred)" } else { "other processes" }, oom.others);
         add(of("the limit (RAM)", "the process's limit"), oom.facts.limit);
@@ -398,7 +399,7 @@ impl Report {
         let by = oom.facts.backend.name();
         let clip = if oom.facts.clipped { "; the message is cut off" } else { "" };
         let times = if 1 < oom.facts.times {
-            format!("; told {} times", oom.facts.times)
+            format!("; printed {} times", oom.facts.times)
         } else {
             String::new()
         };
@@ -484,10 +485,10 @@ impl Report {
 fn elsewhere(backend: Backend) -> Option<&'static str> {
     match backend {
         Backend::Hip => Some(
-            "PyTorch's own recording does: torch.cuda.memory._record_memory_history() before the model is built, torch.cuda.memory._dump_snapshot('oom.pickle') when it fails, then plimsoll explain oom.pickle",
+            "PyTorch's own recording shows both: torch.cuda.memory._record_memory_history() before the model is built, torch.cuda.memory._dump_snapshot('oom.pickle') when it fails, then plimsoll explain oom.pickle",
         ),
         Backend::Xla => Some(
-            "JAX's does: jax.profiler.save_device_memory_profile('memory.prof') before the step that fails",
+            "JAX's profile shows the first: jax.profiler.save_device_memory_profile('memory.prof') before the step that fails",
         ),
         _ => None,
     }
@@ -498,7 +499,7 @@ fn told_as(code: StatementCode) -> &'static str {
     match code {
         StatementCode::LevelsGrow => "GROWS:",
         StatementCode::CardFull => "FULL:",
-        StatementCode::VllmNoRoom => "NO ROOM:",
+        StatementCode::VllmNoRoom => "TOO SMALL:",
         StatementCode::SeveralProcesses | StatementCode::HiddenProcesses => "SHARED:",
         StatementCode::LevelsSteady => "STEADY:",
         StatementCode::RanOut => "RAN OUT:",
@@ -535,8 +536,18 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
         return (word_of(word(finding.code)), sentence(&finding.title));
     }
     let levels = it.peak_allocated.zip(it.peak_reserved);
-    let levels = levels.map(|(a, b)| format!("{a} allocated and {b} reserved at most"));
-    ("NOTHING WRONG".to_owned(), levels.map(|it| sentence(&it)).unwrap_or_default())
+    let levels = levels.map(|(a, b)| format!("peak {a} allocated, {b} reserved"));
+    let text = levels.unwrap_or_default() + &gains(&it.findings);
+    ("NO ERROR".to_owned(), if text.is_empty() { text } else { sentence(&text) })
+}
+
+/// How many findings could save memory, as the end of a sentence.
+fn gains(findings: &[Finding]) -> String {
+    match findings.iter().filter(|it| it.weight == Weight::Chance).count() {
+        0 => String::new(),
+        1 => "; 1 finding could save memory".to_owned(),
+        n => format!("; {n} findings could save memory"),
+    }
 }
 
 /// A finding's kind as the first word of a report.

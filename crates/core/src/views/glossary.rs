@@ -9,132 +9,132 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "activations",
         &["activation", "saved tensors"],
-        "Results that layers compute on the way to the loss and keep for the backward pass. They grow with the batch and the length of its inputs, and go when the backward pass has used them.",
+        "Results of layers in the forward pass that stay allocated for the backward pass. They grow with the batch and the length of its inputs. The backward pass frees them after use.",
     ),
     (
         "allocated",
         &["allocated memory", "memory_allocated"],
-        "The memory of all tensors; `torch.cuda.memory_allocated()` prints it. PyTorch holds more than that (reserved), and nvidia-smi shows still more.",
+        "The memory of all tensors; `torch.cuda.memory_allocated()` returns it. PyTorch holds more (reserved), and nvidia-smi shows still more.",
     ),
     (
         "allocator",
         &["caching allocator"],
-        "The part of PyTorch that gives tensors their memory. It takes large pieces from the GPU's driver, cuts them up, and keeps what tensors give back, because asking the driver is slow.",
+        "The part of PyTorch that gives tensors their memory. It takes segments from the driver, splits them into blocks, and reuses freed blocks, because the driver is slow.",
     ),
     (
         "autocast",
         &["amp", "mixed precision", "bf16", "fp16"],
-        "Layers compute in numbers of two bytes instead of four. What they keep for the backward pass is half as large; the weights stay as they are.",
+        "Layers compute in numbers of two bytes instead of four. Their activations are half as large; the weights do not change.",
     ),
     (
         "buffers",
         &["buffer"],
-        "Tensors of a model that are no weights: running means of batch norm, masks, position tables.",
+        "Tensors of a model that are not weights: running means of batch norm, masks, position tables.",
     ),
     (
         "checkpointing",
         &["gradient checkpointing", "activation checkpointing"],
-        "A block of layers keeps only its input and computes the rest again in the backward pass: less memory, about a third more time.",
+        "A block of layers stores only its input and computes the rest again in the backward pass: less memory, up to a third more time.",
     ),
     (
         "context",
         &["cuda context"],
-        "Memory that the driver takes for a process before any tensor is made: its tables, loaded kernels, handles of cuBLAS and cuDNN. Some hundred MiB that PyTorch does not count.",
+        "Memory that the driver takes for a process before it has any tensor: tables, loaded kernels, handles of cuBLAS and cuDNN. Some hundred MiB that PyTorch does not count.",
     ),
     (
         "device",
         &["device memory"],
-        "The GPU, and its memory. A process takes three parts of it: PyTorch's, the context's, and other libraries'.",
+        "The GPU and its memory. A process needs three parts: PyTorch's, the CUDA context's, and other libraries'.",
     ),
     (
         "expandable segments",
         &["expandable_segments"],
-        "A setting of PyTorch's allocator (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True): its pieces can grow, so free memory can be used as one piece. It helps against fragmentation and against nothing else.",
+        "A setting of PyTorch's allocator (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True): segments can grow, so free memory forms one piece. It helps only against fragmentation.",
     ),
     (
         "fragmentation",
         &["pieces"],
-        "Enough is free, but in pieces between tensors, and none of them is large enough for the request. It comes from sizes that change from step to step.",
+        "Enough memory is free, but in pieces between tensors, each too small for the request. The cause is sizes that change from step to step.",
     ),
     (
         "gradients",
         &["gradient", "grad"],
-        "The backward pass computes one number for each weight, so gradients are as large as the weights. `optimizer.zero_grad()` gives them back until the next backward pass.",
+        "The backward pass computes one number for each weight, so gradients are as large as the weights. `optimizer.zero_grad()` frees them until the next backward pass.",
     ),
     (
         "graph",
         &["autograd graph", "computation graph"],
-        "PyTorch's notes on a forward pass, with which it can go back. They hold the activations. A list that keeps a loss or an output, not detached, keeps its whole graph.",
+        "PyTorch's record of a forward pass, for the backward pass. It holds the activations. A list with a loss or an output that is not detached holds the whole graph.",
     ),
     (
         "inputs",
         &["input", "batch"],
-        "The batch and its labels, which the script feeds to the model.",
+        "The batch and its labels, which the script passes to the model.",
     ),
     (
-        "kept",
-        &["kept by the script"],
-        "Results of a line of the script that nothing has given back since: outputs in a list, a cache, copies of the model, data that was put on the GPU before training.",
+        "retained",
+        &["kept"],
+        "Results of a line of the script that stay allocated: outputs in a list, a cache, copies of the model, data on the GPU before training.",
     ),
     (
         "key-value cache",
         &["kv cache", "kv-cache"],
-        "Numbers that a language model keeps for each word it has read or written, so that it need not read it again. It grows with the length of the text and with the number of texts.",
+        "Numbers that a language model stores for each token, so that it does not process the token again. The cache grows with the length and the number of texts.",
     ),
     (
         "leak",
         &["growth", "grows"],
-        "Each step leaves something behind that no later step needs. The run ends at some step, however large the card is.",
+        "After each step, memory stays allocated that no later step needs. The run ends at some step on any card.",
     ),
     (
         "limit",
         &["set_per_process_memory_fraction"],
-        "A share of the card that the process gave itself, or was given. Memory runs out there although the card has more.",
+        "A share of the card that a process may use. Memory runs out at this limit although the card has more.",
     ),
     (
         "micro-batch",
         &["gradient accumulation", "accumulation"],
-        "A batch in parts: each part has its forward and backward pass, and the optimizer steps once. The result is the same but for batch norm and rounding; the activations are those of one part.",
+        "A batch in parts: each part has its forward and backward pass, and the optimizer steps once. Results differ only by batch norm and rounding; the activations are those of one part.",
     ),
     (
         "no_grad",
         &["inference_mode"],
-        "`with torch.no_grad():` - no graph is made, so nothing is kept for a backward pass. Evaluation and generation need it; `model.eval()` is something else.",
+        "`with torch.no_grad():` - PyTorch makes no graph, so no activations stay allocated. Evaluation and generation need it; `model.eval()` does not do this.",
     ),
     (
         "optimizer state",
         &["optimizer_state", "moments"],
-        "Numbers that the optimizer keeps for each weight. Adam keeps two: twice the size of the weights. They are made in the first optimizer step, so many runs end there.",
+        "Numbers that the optimizer stores for each weight. Adam stores two: twice the size of the weights. The first optimizer step allocates them, so many runs end there.",
     ),
     (
         "other libraries",
         &["other"],
-        "Memory that libraries take by themselves, without PyTorch's allocator: NCCL, cuSOLVER, other programs' kernels.",
+        "Memory that libraries take outside PyTorch's allocator: NCCL, cuSOLVER, other programs' kernels.",
     ),
     (
         "parameters",
         &["parameter", "weights", "weight"],
-        "The numbers that are trained. A model of a billion has 4 GB of them in fp32, 2 GB in bf16.",
+        "The trained numbers. A billion of them are 4 GB in fp32, 2 GB in bf16.",
     ),
     (
         "peak",
         &["maximum"],
-        "The moment at which most was allocated. The card has to have room for it, however short it is.",
+        "The time of the most allocated memory. The card must fit it, however short it is.",
     ),
     (
         "phantom",
         &["phantom gpu"],
-        "A GPU that is not there: libraries of ours that answer as CUDA does and compute almost nothing. The script and PyTorch are real, and so is all that they ask for.",
+        "An imaginary GPU: plimsoll's libraries answer as CUDA does and compute almost nothing. The script, PyTorch and all their requests are real.",
     ),
     (
         "pinned memory",
         &["pin_memory", "pinned"],
-        "Memory of the host that cannot be swapped out, so that the GPU can copy from it by itself. It is RAM, not the GPU's, and too much of it slows the whole machine.",
+        "Host memory (RAM) that cannot be swapped out, so that the GPU can copy from it directly. Too much of it slows the whole machine.",
     ),
     (
         "plan",
         &["remedy", "remedies"],
-        "Changes to a run that make it fit: smaller parts of a batch, checkpointing, another optimizer. `plimsoll fit` looks for them, `plimsoll run --plan` applies them.",
+        "Changes to a run that make it fit: smaller parts of a batch, checkpointing, another optimizer. `plimsoll fit` finds them, `plimsoll run --plan` applies them.",
     ),
     (
         "rank",
@@ -144,27 +144,27 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "replayed",
         &["replay"],
-        "Tried on our model of PyTorch's allocator, with the events of the recording: whether a request would have been served without some blocks, or under other settings.",
+        "Simulated with plimsoll's model of PyTorch's allocator and the events of the recording: whether a request fits without some blocks, or under other settings.",
     ),
     (
         "reserved",
         &["reserved memory", "memory_reserved", "held"],
-        "The GPU memory that PyTorch's allocator holds: that of tensors (allocated), and the rest that it keeps to hand out again. nvidia-smi shows this and the context.",
+        "The GPU memory that PyTorch's allocator holds: that of tensors (allocated), and free memory for later tensors. nvidia-smi shows this and the CUDA context.",
     ),
     (
         "shared memory",
         &["/dev/shm", "shm"],
-        "A part of the host's RAM through which DataLoader workers hand over batches. Containers have 64 MiB of it unless they are told otherwise (--shm-size).",
+        "A part of the host's RAM through which DataLoader workers pass batches. Containers have 64 MiB by default (--shm-size sets more).",
     ),
     (
         "slack",
         &["unused", "allocator slack", "cache"],
-        "Memory that PyTorch holds and no tensor uses. PyTorch hands it out again; other programs cannot have it.",
+        "Memory that PyTorch holds and no tensor uses. PyTorch reuses it; other programs cannot.",
     ),
     (
         "steady state",
         &["steady"],
-        "From some step on all steps are alike: each takes as much as the one before. The first step differs, because the optimizer's state is made in it.",
+        "All steps need as much memory as the one before. The first step differs, because it allocates the optimizer state.",
     ),
     (
         "step",
@@ -174,17 +174,17 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "temporaries",
         &["temporary"],
-        "Made and given back within one pass: sums on the way to a result, copies in another type.",
+        "Allocated and freed within one forward or backward pass: intermediate sums, copies in another type.",
     ),
     (
         "unknown",
         &[],
-        "Allocated, and nothing says what for: there is no name, no line of the script, no lifetime that tells.",
+        "Allocated for an unknown purpose: the recording has no name, line or lifetime that shows it.",
     ),
     (
         "workspaces",
         &["workspace", "scratch memory"],
-        "Room that cuBLAS and cuDNN compute in. It is PyTorch's memory; cuDNN gives it back after each operation, cuBLAS keeps it.",
+        "Scratch memory of cuBLAS and cuDNN. PyTorch allocates it; cuDNN frees it after each operation, cuBLAS does not.",
     ),
 ];
 
@@ -240,9 +240,9 @@ pub fn line_of(report: &str) -> Option<String> {
     let first = quoted(used.first()?);
     // One line of a narrow terminal.
     let line = |others: &[&str]| match others {
-        [] => format!("What words mean: plimsoll glossary {first}"),
+        [] => format!("Glossary: plimsoll glossary {first}"),
         others => {
-            format!("What words mean: plimsoll glossary {first} (also {})", others.join(", "))
+            format!("Glossary: plimsoll glossary {first} (also {})", others.join(", "))
         }
     };
     while 1 < used.len() && WIDTH < line(&used[1..]).len() {
@@ -272,7 +272,7 @@ mod tests {
         }
         assert_eq!(find("turtle"), None);
         let line = line_of("FITS\n 3 GiB of activations, allocator slack").unwrap();
-        assert_eq!(line, "What words mean: plimsoll glossary activations (also slack)");
+        assert_eq!(line, "Glossary: plimsoll glossary activations (also slack)");
         assert_eq!(line_of("nothing here"), None);
     }
 }

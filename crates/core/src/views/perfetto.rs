@@ -47,7 +47,7 @@ pub fn perfetto(
     }
     if !timed {
         writer.notes.push(
-            "the recording has no times: one event is one microsecond of the trace".to_owned(),
+            "the recording has no times; each event takes one microsecond of the trace".to_owned(),
         );
     }
     let Writer { mut json, notes } = writer;

@@ -93,12 +93,12 @@ fn checked(f: &mut Formatter<'_>, report: &ReplayReport<'_>, styles: Styles) -> 
     let n = checked.checked_events;
     if checked.n_mismatches == 0 {
         let good = styles.good.of("EXPLAINED");
-        writeln!(f, "{good} every one of {n} events is what the allocator of torch {torch} does")?;
+        writeln!(f, "{good} all {n} events match the allocator of torch {torch}")?;
     } else {
         let bad = styles.bad.of("NOT EXPLAINED");
         writeln!(
             f,
-            "{bad} {} of {n} events are not what the allocator of torch {torch} does",
+            "{bad} {} of {n} events differ from the allocator of torch {torch}",
             checked.n_mismatches
         )?;
         for (event, mismatch) in checked.mismatches.iter().take(SHOWN_MISMATCHES) {
@@ -108,14 +108,14 @@ fn checked(f: &mut Formatter<'_>, report: &ReplayReport<'_>, styles: Styles) -> 
     if checked.inferred_segments != 0 {
         writeln!(
             f,
-            "  as far as {} segments were private pools', which the recording does not name",
+            "  if {} segments belonged to private pools, which the recording does not name",
             checked.inferred_segments
         )?;
     }
     if checked.reserved_before != Bytes::ZERO {
         writeln!(
             f,
-            "  before the first event {} were reserved, {} of them allocated",
+            "  before the first event, {} were reserved, {} of them allocated",
             checked.reserved_before, checked.allocated_before
         )?;
     }
@@ -143,7 +143,7 @@ fn verdict(
     let ReplayReport { config, alloc_conf, checked, .. } = report;
     let place = match config.capacity {
         Some(capacity) => format!("in {capacity}"),
-        None => "where there is always more memory".to_owned(),
+        None => "on a card with unlimited memory".to_owned(),
     };
     let settings = if alloc_conf.is_empty() { "torch's own settings" } else { alloc_conf };
     let under = format!("{place}, under {settings}, torch {}", config.torch);
@@ -155,13 +155,12 @@ fn verdict(
         }
     }
     if 0 < what_if.served_now && report.ends_failing && what_if.ran_out.is_none() {
-        let text = "The request that ended the recorded run is served. What the program would have asked for \
-                    after it is not in the recording.";
+        let text = "The request that ended the recorded run fits here. The recording does not contain the program's later requests.";
         writeln!(f, "  {}", styles.warn.of(text))?;
     }
     if 0 < checked.n_mismatches {
         let text = format!(
-            "{} events of the recording are not what the model does: take the numbers as near, not exact.",
+            "{} events of the recording differ from plimsoll's model, so the numbers are close, not exact.",
             checked.n_mismatches
         );
         writeln!(f, "  {}", styles.warn.of(text))?;
@@ -185,8 +184,7 @@ fn where_it_ran_out(
     writeln!(f, "  at event {} of {}{who}", event.0, report.n_events())?;
     writeln!(
         f,
-        "  asked for {requested}; {allocated} allocated, {reserved} reserved, and the largest free piece that \
-         could serve it is {largest_hole}"
+        "  requested {requested}; {allocated} allocated, {reserved} reserved; the largest free piece for it is {largest_hole}"
     )
 }
 

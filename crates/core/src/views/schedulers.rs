@@ -18,7 +18,7 @@ pub enum Scheduler {
 /// What CUDA itself takes of the host on a machine that has a GPU, which a phantom does not see.
 const OF_CUDA: Bytes = Bytes::gib(2);
 
-/// The lines; none where no amount of memory is safe. `count` cards of the prediction's kind are asked for.
+/// The lines; none where the script does not fit, so no amount of this card's memory is known to be safe. `count` cards of the prediction's kind are asked for.
 pub fn request(scheduler: Scheduler, prediction: &Prediction, count: u32) -> Option<String> {
     let safe = prediction.safe().filter(|it| *it <= prediction.card.total)?;
     let card = &prediction.card;

@@ -36,12 +36,12 @@ pub fn text(ranks: &[OfRank], card: &Card, styles: Styles) -> String {
 
 fn in_words(end: OtherEnd) -> (&'static str, &'static str) {
     match end {
-        OtherEnd::Late => ("late", "work on the GPU is done late"),
+        OtherEnd::Late => ("late", "the GPU finishes its work late"),
         OtherEnd::Overflow => ("overflow", "the gradient scaler skips its first step"),
         OtherEnd::Workspaces => {
             ("workspaces", "cuDNN's fastest algorithm is the one with the largest workspace")
         }
-        OtherEnd::Found => ("found", "masks of values that nobody computed find everything"),
+        OtherEnd::Found => ("found", "masks of unknown values select everything"),
     }
 }
 
@@ -56,7 +56,7 @@ fn headline(ranks: &[OfRank], card: &str, where_: &str, styles: Styles) -> Strin
         Some(true) if is_between => (
             "VERIFIED",
             format!(
-                "the phantom is within 1 % of the card{where_}, or the card lies between two ways that a run may go"
+                "the phantom is within 1 % of the card{where_}, or the card is between two possible runs"
             ),
         ),
         Some(true) => ("VERIFIED", format!("the phantom is within 1 % of the card{where_}")),
@@ -88,8 +88,8 @@ fn table(verified: &Verified, name: &str, other_way: Option<&OtherWay>) -> Strin
         let when = if it.is_the_end { "Where" } else { "Unless" };
         let _ = writeln!(
             res,
-            "\n  {when} {way}, the phantom takes {} allocated and\n  {} reserved; a real run may be either, or between. `plimsoll predict`\n  \
-             looks at both, and its safe number covers both.",
+            "\n  {when} {way}, the phantom needs {} allocated and\n  {} reserved; a real run may need either, or an amount between. `plimsoll\n  \
+             predict` runs both, and its safe size covers both.",
             side.allocated, side.reserved
         );
     }

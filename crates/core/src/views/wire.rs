@@ -74,7 +74,7 @@ struct PredictionWire<'a> {
     /// The peaks with the largest workspaces of the algorithms that `cudnn.benchmark` chooses from, where they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     workspaces: Option<PeaksWire>,
-    /// The peaks where masks of values that nobody computed find everything, if that was run to its end.
+    /// The peaks where masks of unknown values select everything, if that was run to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     everything_found: Option<PeaksWire>,
     peak_at: Option<MomentWire>,

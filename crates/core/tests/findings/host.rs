@@ -56,15 +56,11 @@ fn a_list_on_the_cpu() {
         [(
             "host/grows",
             Some(14),
-            "the process's own memory on the host (RAM) grows by 64.0 MiB a step, from 400.0 MiB after step 2 to 784.0 MiB after step 8"
+            "the process's own host memory (RAM) grows by 64.0 MiB a step, from 400.0 MiB after step 2 to 784.0 MiB after step 8"
         )]
     );
     let finding = report.findings.iter().find(|it| it.is_of_host()).unwrap();
-    assert!(
-        finding.evidence[1].contains("2.00 GiB that this machine has"),
-        "{:?}",
-        finding.evidence
-    );
+    assert!(finding.evidence[1].contains("2.00 GiB of this machine"), "{:?}", finding.evidence);
     assert!(finding.evidence[1].contains("after 19 more steps"), "{:?}", finding.evidence);
     assert_eq!(report.root_cause().unwrap().code.word(), "host/grows");
 }
@@ -101,7 +97,7 @@ fn a_host_that_is_short() {
         [(
             "host/swaps",
             None,
-            "2.00 GiB of what the process has on the host (RAM) were in the swap file in the end: each look at them waits for the disk"
+            "the process is partly in the swap file, and each access waits for the disk: 2.00 GiB of its host memory (RAM) at the end"
         )]
     );
     let full = of(note(15_000, 0));
@@ -110,10 +106,10 @@ fn a_host_that_is_short() {
         [(
             "host/nearly-full",
             None,
-            "the process had 14.65 GiB of the host's memory (RAM) at most, of 16.00 GiB that the machine has or the container is allowed"
+            "the host's memory (RAM) is nearly full: the process used up to 14.65 GiB of the 16.00 GiB of the machine or its container"
         )]
     );
     let finding = full.findings.iter().find(|it| it.is_of_host()).unwrap();
-    assert_eq!(finding.evidence, ["3.00 GiB of that are pinned, which cannot be swapped out"]);
+    assert_eq!(finding.evidence, ["3.00 GiB of that are pinned and cannot be swapped out"]);
     assert_eq!(finding.weight, Weight::Problem);
 }

@@ -43,7 +43,7 @@ pub struct Candidate {
     pub(super) tunings: Vec<Tuned>,
     /// What a phantom decided by itself in its run.
     pub(super) ends: Vec<OtherEnd>,
-    /// What it needs where masks of values that nobody computed find everything, if they were taken to find nothing.
+    /// What it needs where masks of unknown values select everything, if they were taken to find nothing.
     pub if_found: Option<IfFound>,
     /// The operations of a step, if they were counted.
     pub(super) work: Option<Vec<Work>>,
@@ -60,7 +60,7 @@ pub(super) struct OnceMore {
     pub(super) before: Peaks,
 }
 
-/// What a plan needs where masks of values that nobody computed find everything.
+/// What a plan needs where masks of unknown values select everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfFound {
     /// So much of the limit, allowance included.

@@ -61,7 +61,7 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
     for _ in 0..most_proofs {
         let Some(choice) = blocks.cheapest(most.saturating_sub(beside)) else { break };
         program.line.say_computed(format!(
-            "{} of {} blocks, {:.0} % of what running all of them again takes",
+            "{} of {} blocks, {:.0} % of the time that running all of them again takes",
             choice.blocks.len(),
             blocks.len(),
             100.0 * choice.seconds / blocks.seconds(),

@@ -25,7 +25,7 @@ pub struct FoundValue {
     pub with_less: Option<WithLess>,
     /// The largest value with each set of remedies, the script as it is first; empty unless asked for.
     pub by_remedies: Vec<WithRemedies>,
-    /// What it is where masks of values that nobody computed find everything; none if there are no such masks.
+    /// What it is where masks of unknown values select everything; none if there are no such masks.
     pub if_found: Option<IfAllFound>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
@@ -35,7 +35,7 @@ pub struct FoundValue {
     pub runs: Vec<ValueRun>,
 }
 
-/// The largest value where masks of values that nobody computed find everything.
+/// The largest value where masks of unknown values select everything.
 #[derive(Clone, Debug)]
 pub struct IfAllFound {
     /// The value; none if nothing fits.

@@ -28,7 +28,7 @@ pub(super) async fn measure(
         if free < needs {
             let shown = it.plan.shown();
             program.line.say(format!(
-                "{shown} needs {needs} of the device, of which {free} are free: not measured"
+                "not measured: {shown} needs {needs} of the device, and {free} are free"
             ));
         }
         plans.push((needs <= free).then(|| it.plan.clone()));

@@ -70,7 +70,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         && let Some((on_card, what)) = proof::fits_by_itself(program, &plain).await
     {
         program.line.say(
-            "on the card itself cudnn.benchmark leaves out algorithms whose workspaces do not fit"
+            "on a real card, cudnn.benchmark skips algorithms whose workspaces do not fit"
                 .to_owned(),
         );
         program.known.plain_needs = on_card.needs;
@@ -169,9 +169,9 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
             return (found, recipes, None);
         }
         let why = if program.pace.validates {
-            "a validation takes more than training does: searching again, with a validation in each run"
+            "an evaluation needs more than training does: searching again, with an evaluation in each run"
         } else {
-            "later steps take more than the first ones: searching again, with later steps in each run"
+            "later steps need more than the first ones: searching again, with later steps in each run"
         };
         program.line.say(why.to_owned());
     }
@@ -288,7 +288,7 @@ fn has_later_steps_from_now_on(program: &mut Program) -> bool {
     let had_few = program.pace.first_steps.take().is_some();
     if had_few {
         program.line.say(
-            "a later step takes more than the first ones: from now on each run has all of them"
+            "a later step needs more than the first ones: from now on each run includes it"
                 .to_owned(),
         );
         program.forget_what_fits();
@@ -385,9 +385,7 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
 async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
     let ran = program.trial(program.metered(plan)).await;
     if let Some(why) = ran.failure.as_ref().filter(|_| !program.interrupted) {
-        program
-            .line
-            .say(format!("{}: what a step takes could not be counted: {why}", plan.shown()));
+        program.line.say(format!("{}: the step time could not be estimated: {why}", plan.shown()));
     }
     ran.noted.work
 }

@@ -126,7 +126,7 @@ impl Program {
         if ran.n_ooms == 0 && !self.interrupted {
             self.tried.push(plain.clone());
         }
-        self.line.say(format!("the script as it is: needs {}", plain.needs));
+        self.line.say(format!("without changes: needs {}", plain.needs));
         Ok(plain)
     }
 
@@ -447,7 +447,7 @@ impl Program {
     pub(super) fn does_not_bear(&mut self, plan: &Plan, ran: &Ran) {
         let why = ran.failure.clone().unwrap_or_default();
         self.line.say(format!(
-            "{}: with it a later step fails, and not without it: {why}",
+            "{}: a later step fails with it, but not without it: {why}",
             plan.shown()
         ));
         self.known.takes_in(plan, ran);

@@ -142,7 +142,7 @@ async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Came {
     let said = match &ran.failure {
         _ if ran_out => format!("needs more than {}", program.rules.most()),
         Some(why) => why.clone(),
-        None if !is_as_wanted => "the script did not do what the switches say".to_owned(),
+        None if !is_as_wanted => "the script does not follow these settings".to_owned(),
         None if is_enough => format!("fits, needs {needs}"),
         None => format!("needs {needs}"),
     };

@@ -40,7 +40,7 @@ pub(super) async fn find_hopeless(program: &mut Program, plan: &Plan) -> bool {
     let is_hopeless = program.seems_hopeless(plan);
     if let Some(needs) = needs.filter(|_| is_hopeless) {
         let said = format!(
-            "{}: needs at least {needs} with nothing compiled, too much to compile it",
+            "{}: needs at least {needs} before anything is compiled, too much to compile it",
             plan.shown()
         );
         program.line.say(said);

@@ -193,7 +193,7 @@ impl Values {
         ran
     }
 
-    /// The largest value up to `found` that fits if masks of values that nobody computed find everything, and the runs of the
+    /// The largest value up to `found` that fits if masks of unknown values select everything, and the runs of the
     /// search; nothing if that fails for another reason than memory, or somebody stopped it.
     pub(super) async fn if_everything_is_found(
         &mut self,
@@ -203,7 +203,7 @@ impl Values {
         let end = self.end.replace(OtherEnd::Found);
         let search = search.afresh_up_to(found);
         let (search, runs) =
-            self.largest(search, &Plan::default(), "if masks find everything, ").await;
+            self.largest(search, &Plan::default(), "if masks select everything, ").await;
         self.end = end;
         let ran = runs.iter().any(|it| !matches!(it.tried, Tried::Fails(_)));
         (ran && !self.interrupted).then(|| (search.found(), runs))
@@ -266,7 +266,7 @@ impl Values {
         if let Some(it) = &ran.took.growth {
             let at = it.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
             let (per_step, one) = (it.per_step, it.counted.one());
-            return Tried::Fails(format!("it leaves {per_step} more behind in each {one}{at}"));
+            return Tried::Fails(format!("{per_step} more stay allocated after each {one}{at}"));
         }
         match &ran.failure {
             Some(why) if ran.n_ooms == 0 => Tried::Fails(why.clone()),
@@ -298,10 +298,10 @@ impl Proof {
     fn in_words(self) -> &'static str {
         match self {
             Proof::Longer => ", for more steps",
-            Proof::End(OtherEnd::Late) => ", with the GPU's work done late",
-            Proof::End(OtherEnd::Overflow) => ", with a first step that is skipped",
+            Proof::End(OtherEnd::Late) => ", if the GPU finishes its work late",
+            Proof::End(OtherEnd::Overflow) => ", if the first step is skipped",
             Proof::End(OtherEnd::Workspaces) => ", with the largest workspaces",
-            Proof::End(OtherEnd::Found) => ", with masks that find everything",
+            Proof::End(OtherEnd::Found) => ", if masks select everything",
         }
     }
 }

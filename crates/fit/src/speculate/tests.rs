@@ -64,7 +64,7 @@ fn what_is_asked_for_next_is_known_while_a_run_is_made() {
         () => 12_000,
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
         autocast, 2 steps -> cut
             checkpoint, 2 steps
             autocast + checkpoint, 2 steps
@@ -73,12 +73,12 @@ fn what_is_asked_for_next_is_known_while_a_run_is_made() {
             autocast, 2 steps
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
             checkpoint, steady, reserves up to 7.32 GiB, work
-            the script as it is, 2 steps, work
+            the unchanged script, 2 steps, work
             checkpoint, a validation, alone on the card
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-            the script as it is, 2 steps, work
+            the unchanged script, 2 steps, work
             checkpoint, a validation, alone on the card
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
             checkpoint, a validation, alone on the card
         checkpoint, a validation, alone on the card -> 5.37 GiB
         one core: 9, 7 runs
@@ -94,10 +94,10 @@ fn as_many_parts_are_likely_as_will_be_enough() {
         1_000 + 32_000 / run.remedy("micro-batches").and_then(Remedy::parts).unwrap_or(1)
     });
     expect![[r#"
-        the script as it is, steady, sites -> 32.71 GiB
+        the unchanged script, steady, sites -> 32.71 GiB
         micro-batches (2 parts), 2 steps -> 17.09 GiB
             micro-batches (4 parts), 2 steps
-            the script as it is, steady, half as long
+            the unchanged script, steady, half as long
         micro-batches (4 parts), 2 steps -> 9.28 GiB
             micro-batches (8 parts), 2 steps
             micro-batches (8 parts), steady, reserves up to 7.32 GiB
@@ -106,12 +106,12 @@ fn as_many_parts_are_likely_as_will_be_enough() {
             micro-batches (8 parts), steady, reserves up to 7.32 GiB, work
         micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
             micro-batches (8 parts), steady, reserves up to 7.32 GiB, work
-            the script as it is, 2 steps, work
+            the unchanged script, 2 steps, work
             micro-batches (8 parts), a validation, alone on the card
         micro-batches (8 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-            the script as it is, 2 steps, work
+            the unchanged script, 2 steps, work
             micro-batches (8 parts), a validation, alone on the card
-        the script as it is, 2 steps, work -> 32.71 GiB
+        the unchanged script, 2 steps, work -> 32.71 GiB
             micro-batches (8 parts), a validation, alone on the card
         micro-batches (8 parts), a validation, alone on the card -> 5.37 GiB
         one core: 10, 8 runs
@@ -144,15 +144,15 @@ fn a_script_is_compiled_while_it_is_looked_at() {
     });
     let made = made.allow(&["micro-batches"]).rules(|it| it.speaks_of_compile = true);
     expect![[r#"
-        the script as it is, steady, sites, work -> 16.89 GiB
-            the script as it is, steady
+        the unchanged script, steady, sites, work -> 16.89 GiB
+            the unchanged script, steady
         micro-batches (2 parts), 2 steps, work -> 10.06 GiB
             micro-batches (4 parts), 2 steps, work
             micro-batches (8 parts), 2 steps, work
         micro-batches (4 parts), 2 steps, work -> 6.64 GiB
-            the script as it is, steady
+            the unchanged script, steady
             micro-batches (4 parts), steady
-        the script as it is, steady -> 12.21 GiB
+        the unchanged script, steady -> 12.21 GiB
             micro-batches (4 parts), steady
             micro-batches (4 parts), steady, reserves up to 7.32 GiB
         micro-batches (2 parts), steady -> 7.32 GiB

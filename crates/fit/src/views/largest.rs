@@ -47,13 +47,14 @@ fn remarks(found: &FoundValue) -> Vec<String> {
         res.push("the search was interrupted; a larger value may fit".to_owned());
     } else if found.rest_interrupted {
         res.push(
-            "interrupted after the answer was found: what follows it is not complete".to_owned(),
+            "interrupted after the answer was found: the rest of this report is incomplete"
+                .to_owned(),
         );
     }
     if !found.out_of_order.is_empty() {
         let values: Vec<String> = found.out_of_order.iter().map(u64::to_string).collect();
         res.push(format!(
-            "memory does not simply grow with the value: {} ran out although {} fits",
+            "larger values do not always need more memory: {} ran out although {} fits",
             values.join(", "),
             found.found.unwrap_or_default(),
         ));
@@ -68,25 +69,23 @@ fn remarks(found: &FoundValue) -> Vec<String> {
             "at {} {}{}",
             run.value,
             was_full(run.retries),
-            easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
+            easy.map_or_else(String::new, |it| format!("; {it} fits without that")),
         ));
     }
     if let (Some(value), Some(it)) = (found.found, found.with_less)
         && it.holds != found.found
     {
-        let instead =
-            it.holds.map_or_else(String::new, |it| format!("; {it} gets through with that, too"));
+        let instead = it.holds.map_or_else(String::new, |it| format!("; {it} fits even then"));
         res.push(format!(
-            "{value} only just fits: with {} less memory it runs out{instead}. How much PyTorch can give back depends \
-             on where the driver puts each segment",
+            "{value} only just fits: with {} less memory it runs out{instead}. How much memory PyTorch can give back depends on where the driver places each segment",
             it.less
         ));
     }
     if let Some(step) = found.multiples_of {
-        res.push(format!("only multiples of {step} run, so no other values were tried"));
+        res.push(format!("only multiples of {step} run, so plimsoll tried no other values"));
     }
     if let Some((value, Tried::Fails(why))) = &found.above {
-        res.push(format!("{value} is not a question of memory: {why}"));
+        res.push(format!("{value} fails for a reason other than memory: {why}"));
     }
     if let Some(ValueRun { value, tried: Tried::Fails(why), .. }) = found.runs.last()
         && found.found.is_none()
@@ -101,17 +100,23 @@ pub fn text(it: &FindMax) -> String {
     let mut res = String::new();
     let FindMax { name, card, what, limit, .. } = it;
     let depends = it.result.depends();
-    let condition = if depends { " if boolean masks find nothing" } else { "" };
+    let condition = if depends { " if boolean masks select nothing" } else { "" };
     let fits = format!("fits {limit} {what} ({card}){condition}");
     if depends {
         res += "IT DEPENDS: ";
     }
     let _ = match (it.result.found, &it.result.above) {
         (None, _) => {
-            writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})")
+            writeln!(
+                res,
+                "DOES NOT FIT with any value of {name} that was tried: {limit} {what} ({card})"
+            )
         }
         (Some(found), None) if found == it.highest => {
-            writeln!(res, "{name}={found} {fits}; it is the end of the range")
+            writeln!(
+                res,
+                "{name}={found} {fits}; it is the end of the range, so larger values were not tried"
+            )
         }
         (Some(found), None) => writeln!(res, "{name}={found} {fits}"),
         (Some(found), Some((above, _))) => {
@@ -120,16 +125,20 @@ pub fn text(it: &FindMax) -> String {
     };
     if let Some(all) = &it.result.if_found {
         let _ = match all.found {
-            _ if !depends => writeln!(res, "if they find everything, it fits, too"),
-            Some(all) => writeln!(res, "if they find everything, {name}={all} is the largest"),
-            None => writeln!(res, "if they find everything, no value of {name} fits"),
+            _ if !depends => writeln!(res, "if they select everything, it fits, too"),
+            Some(all) => {
+                writeln!(res, "if they select everything, {name}={all} is the largest that fits")
+            }
+            None => {
+                writeln!(res, "if they select everything, no value of {name} that was tried fits")
+            }
         };
     }
     if let Some(run) = it.result.runs.iter().find(|run| Some(run.value) == it.result.found)
         && let Tried::Fits(peak) = run.tried
     {
         let spare = limit.saturating_sub(peak);
-        let _ = writeln!(res, "it takes {peak} {what}, {spare} to spare");
+        let _ = writeln!(res, "it needs {peak} {what}, {spare} to spare");
     }
     res += &plan::depends(depends_on(&it.result));
     for remark in remarks(&it.result) {
@@ -176,7 +185,7 @@ fn table(res: &mut String, it: &FindMax) {
     }
     let _ = writeln!(
         res,
-        "step times are estimates against the first line; `plimsoll fit` with a value finds the cheapest plan for it\n"
+        "step times are estimates, relative to the first row; for the fastest plan for one value, run `plimsoll fit` with it\n"
     );
 }
 
@@ -295,13 +304,13 @@ mod tests {
             seconds: 3.0,
             reached: Reached::default(),
         };
-        expect_test::expect![[r"
+        expect_test::expect![[r#"
             batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not
-            it takes 7.91 GiB reserved, 88.0 MiB to spare
-              - at 26 the allocator was full 2 times, gave its free memory back and went on: it runs, but slower; 24 ran without that
-              - 26 only just fits: with 102.0 MiB less memory it runs out; 25 gets through with that, too. How much PyTorch can give back depends on where the driver puts each segment
-            your script was started 3 times, in 3.0 s
-        "]]
+            it needs 7.91 GiB reserved, 88.0 MiB to spare
+              - at 26 the card was full 2 times, and the allocator gave its free memory back to the driver: the script runs, but slower; 24 fits without that
+              - 26 only just fits: with 102.0 MiB less memory it runs out; 25 fits even then. How much memory PyTorch can give back depends on where the driver places each segment
+            plimsoll started your script 3 times, in 3.0 s
+        "#]]
         .assert_eq(&text(&it));
         it.result.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });
         assert!(!text(&it).contains("only just"), "it has room");

@@ -95,30 +95,29 @@ fn shown(seen: &Seen) -> String {
         Seen { failed: Some(Failed { was_hurried: false, .. }), .. } => format!("seen: {steps}"),
         Seen { trains_nothing: true, until_exit: false, .. } => {
             format!(
-                "seen: {steps}; what comes later is not, --until-exit runs the script to its end"
+                "seen: {steps}; later calls were not run; --until-exit runs the script to its end"
             )
         }
-        Seen { until_exit: true, .. } => format!("seen to its end: {steps}"),
+        Seen { until_exit: true, .. } => format!("seen: {steps}, to the end of the script"),
         Seen { evaluation: true, .. } => format!(
-            "seen: {steps} and an evaluation; what comes later is not, --until-exit runs the script to its end"
+            "seen: {steps} and an evaluation; later steps were not run; --until-exit runs the script to its end"
         ),
         Seen { .. } => format!(
-            "seen: {steps} and no evaluation; a validation or larger batches that come later are not, --until-exit \
-             runs the script to its end"
+            "seen: {steps} and no evaluation; later steps were not run; --until-exit runs the script to its end"
         ),
     }
 }
 
 /// What the search cost; whoever's script does something outside of its files wants to know how often it did.
 pub(super) fn effort(runs: u64, seconds: f64) -> String {
-    format!("your script was started {}, in {seconds:.1} s", times(runs))
+    format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
 }
 
 /// A run that got through because the allocator gave back what it kept, so many times.
 pub(super) fn was_full(retries: u64) -> String {
     let times = times(retries);
     format!(
-        "the allocator was full {times}, gave its free memory back and went on: it runs, but slower"
+        "the card was full {times}, and the allocator gave its free memory back to the driver: the script runs, but slower"
     )
 }
 
@@ -129,7 +128,7 @@ fn times(n: u64) -> String {
 /// What an answer depends on and nobody computed, with how to give it: a line, or nothing.
 pub(super) fn depends(sentence: Option<&str>) -> String {
     let line = |it| {
-        format!("! {it}; --assume gives them, `plimsoll predict` with the same command says how\n")
+        format!("! {it}; --assume gives them. `plimsoll predict` with the same command shows how\n")
     };
     sentence.map_or_else(String::new, line)
 }
@@ -139,24 +138,23 @@ fn failed(seen: &Seen) -> String {
     let Some(Failed { why, was_hurried }) = &seen.failed else { return String::new() };
     if *was_hurried {
         format!(
-            "! {why}. An epoch may have been ended early before that, to see what comes after one; not every loop bears that\n"
+            "! {why}. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then\n"
         )
     } else {
-        format!("! {why}; nothing was seen of what comes after that\n")
+        format!("! {why}; later parts of the script were not run\n")
     }
 }
 
-/// What it comes to where masks of values that nobody computed find everything: a line, or nothing.
+/// What it comes to where masks of unknown values select everything: a line, or nothing.
 fn if_found(it: &Proposal) -> String {
     let is = if it.found.plans.is_empty() { "it" } else { "the first plan" };
     match it.found.if_found() {
         None => String::new(),
         Some(IfFound::Needs(bytes)) => {
-            format!("! if boolean masks find everything, {is} needs {bytes}, and fits\n")
+            format!("! if boolean masks select everything, {is} needs {bytes}, and fits\n")
         }
         Some(IfFound::RunsOut) => format!(
-            "! if boolean masks find everything, {is} runs out of memory; --assume nonzero=SHARE, such as 0.25, says \
-             how much they find\n"
+            "! if boolean masks select everything, {is} runs out of memory. Give the share that they select: --assume nonzero=0.25\n"
         ),
     }
 }
@@ -208,11 +206,11 @@ fn report(it: &Proposal) -> String {
         let spare = limit.saturating_sub(as_it_is.needs);
         let _ = writeln!(
             res,
-            "FITS as it is{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
-             no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
-             To have its first step on the GPU compared with this run:\n    {}",
+            "FITS without changes{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
+             no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
+             To compare the first step on a GPU with this run:\n    {}",
             match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
-                (true, _) => " if boolean masks find nothing",
+                (true, _) => " if boolean masks select nothing",
                 (false, true) => " until it fails",
                 (false, false) => "",
             },
@@ -233,33 +231,31 @@ fn report(it: &Proposal) -> String {
         let _ = writeln!(
             res,
             "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
-             no plan mends that. Have the script let go of what it keeps there, then fit again; `plimsoll predict` with the \
-             same command says what it is\nseen: {}\n{}",
+             no plan helps. Change the script so that it frees this memory, then run fit again; `plimsoll predict` with the same command shows what grows\nseen: {}\n{}",
             style::grouped(*runs_out_at),
             growth.counted.times(growth.seen),
             effort(it.beside.runs, it.beside.seconds),
         );
         return res;
     }
-    let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    let _ = writeln!(res, "without changes: needs {} of {limit} {what} ({card})", as_it_is.needs);
     if let Some(n) = it.found.retries {
-        let _ = writeln!(res, "on the card itself {}", was_full(n));
+        let _ = writeln!(res, "on a real card, {}", was_full(n));
     }
     res += &failed(&it.found.seen);
     res += &depends(it.found.depends());
     let Some(best) = it.found.plans.first() else {
         let headline = match (it.recipes.first(), it.found.interrupted) {
             (Some(first), _) => format!(
-                "FITS by a switch of {} in your script: {}. No plan that changes nothing there was found, so none is \
-                 written",
+                "FITS with settings of {} in your script: needs {}. plimsoll found no plan that leaves the script unchanged, so it wrote none",
                 first.tried.recipe.framework, first.tried.needs
             ),
             (None, _) if it.found.retries.is_some() => {
-                "FITS as it is, in that way; no plan that avoids that was found".to_owned()
+                "FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this".to_owned()
             }
-            (None, true) => "INTERRUPTED before anything that fits was found".to_owned(),
+            (None, true) => "INTERRUPTED before a plan that fits was found".to_owned(),
             (None, false) => {
-                "DOES NOT FIT with any combination of remedies that was tried".to_owned()
+                "DOES NOT FIT with any plan that was tried".to_owned()
             }
         };
         let _ = writeln!(res, "{headline}");
@@ -269,7 +265,7 @@ fn report(it: &Proposal) -> String {
         if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
-            let _ = writeln!(res, "nearest: {plan} needs {}, {over} more than there is", row.needs);
+            let _ = writeln!(res, "closest: {plan} needs {}, {over} too much", row.needs);
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
@@ -299,12 +295,18 @@ fn report(it: &Proposal) -> String {
         let _ = writeln!(res, "\n{sentence}");
     }
     let _ = writeln!(res, "\n{}", shown(&it.found.seen));
-    let _ =
-        writeln!(res, "\nThe first one, without touching the script:\n    {}", it.beside.run_line);
+    let _ = writeln!(
+        res,
+        "\nTo run the first plan, without changing the script:\n    {}",
+        it.beside.run_line
+    );
     if !it.change.diff.is_empty() {
-        let _ = writeln!(res, "\nOr in the script ({}):", it.beside.patch_line);
+        let _ = writeln!(res, "\nOr change the script ({}):", it.beside.patch_line);
         for line in it.change.diff.lines() {
             let _ = writeln!(res, "    {line}");
+        }
+        if !it.change.by_hand.is_empty() {
+            let _ = writeln!(res, "{}", diff_alone(it));
         }
     }
     let by_hand = |remedy: &&Remedy| it.change.by_hand.contains(&remedy.id);
@@ -329,12 +331,18 @@ fn report(it: &Proposal) -> String {
     let estimated = if it.beside.measured_on.is_some() {
         ""
     } else if it.found.plans.iter().any(is_rough) {
-        "; the script is compiled, and its step times are rough: seven that we measured took 0.4 to 2.5 times what was told (on a machine with the GPU, --measure measures them)"
+        "; step times are rough, because the script is compiled: seven measured ones were 0.4 to 2.5 times the estimate (on a machine with the GPU, --measure measures them)"
     } else {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };
     let _ = writeln!(res, "{estimated}");
     res
+}
+
+/// That the diff is not the whole plan. The search takes out of a plan what it does not need, unless it was interrupted.
+fn diff_alone(it: &Proposal) -> String {
+    let alone = if it.found.interrupted { "is only a part of the plan" } else { "does not fit" };
+    format!("This diff alone {alone}; it also takes, by hand: {}", it.change.by_hand.join(", "))
 }
 
 /// What was measured, and where, in a sentence.
@@ -347,10 +355,11 @@ fn measured(it: &Proposal) -> Option<String> {
     };
     let plain = match it.found.plain.measured {
         Some(Measured { seconds, low, high, .. }) => format!(
-            "a step of the script as it is takes {seconds:.4} s (four fifths take {low:.4} to {high:.4} s)"
+            "without changes, a step takes {seconds:.4} s (80 % take {low:.4} to {high:.4} s)"
         ),
         None if it.found.plans.iter().any(|it| it.measured.is_some()) => {
-            "the script as it is was not measured: it needs more than is free there".to_owned()
+            "the script without changes was not measured: it needs more than is free there"
+                .to_owned()
         }
         None => return Some(format!("Nothing could be measured on {device}.")),
     };
@@ -360,10 +369,8 @@ fn measured(it: &Proposal) -> Option<String> {
 fn recipes(res: &mut String, also: &str, all: &[Shown]) {
     let Some(first) = all.first() else { return };
     let of = first.tried.recipe.framework;
-    let _ = writeln!(
-        res,
-        "\n{also} in the switches of {of}. Each of these ran on the phantom and fits:"
-    );
+    let _ =
+        writeln!(res, "\n{also} in settings of {of}. Each of these ran on the phantom and fits:");
     for it in all {
         let words = &it.tried.recipe.words;
         let words = (!words.is_empty()).then(|| format!("in the command: {}", words.join(" ")));
@@ -380,8 +387,10 @@ fn recipes(res: &mut String, also: &str, all: &[Shown]) {
 fn advice(res: &mut String, all: &[Advice]) {
     for (i, it) in all.iter().enumerate() {
         if i == 0 {
-            let _ =
-                writeln!(res, "\nAnother training, which only you can choose; run on the phantom:");
+            let _ = writeln!(
+                res,
+                "\nChanges to the training itself, which only you can decide on (run on the phantom):"
+            );
         }
         let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
         let what = what.collect::<Vec<_>>().join(", ");
@@ -407,9 +416,9 @@ fn left(res: &mut String, all: &[Left]) {
     }
     let _ = writeln!(
         res,
-        "What it holds at its peak, and what could make that smaller. --allow tries what was not tried here:\n  {:>10}  \
-         {:>10}  of what",
-        "nearest", "as it is"
+        "Its memory at the peak, and the remedies for it. --allow tries one that was not tried:\n  {:>10}  \
+         {:>10}  category",
+        "closest", "unchanged"
     );
     for it in large {
         let with = |fate| {
@@ -419,7 +428,7 @@ fn left(res: &mut String, all: &[Left]) {
         let fates = [
             ("has ", with(Fate::InIt)),
             ("tried: ", with(Fate::Tried)),
-            ("not for this script: ", with(Fate::Unsuited)),
+            ("does not apply: ", with(Fate::Unsuited)),
             ("not tried: ", with(Fate::NotTried)),
         ];
         let fates: Vec<String> = fates
@@ -427,8 +436,7 @@ fn left(res: &mut String, all: &[Left]) {
             .filter(|(_, ids)| !ids.is_empty())
             .map(|(word, ids)| format!("{word}{ids}"))
             .collect();
-        let said =
-            if fates.is_empty() { "no remedy is for this".to_owned() } else { fates.join("; ") };
+        let said = if fates.is_empty() { "no remedy".to_owned() } else { fates.join("; ") };
         let (bytes, as_it_is) = (it.bytes.to_string(), it.as_it_is.to_string());
         let _ = writeln!(res, "  {bytes:>10}  {as_it_is:>10}  {:<16} {said}", it.category.name());
     }
@@ -447,7 +455,7 @@ fn left_at(res: &mut String, left: &[Left], lines: &[LineShare]) {
     if large.is_empty() {
         return;
     }
-    let _ = writeln!(res, "By line of your code, in the nearest:");
+    let _ = writeln!(res, "By line of your code, in the closest plan:");
     for it in large {
         let (bytes, of) = (it.bytes.to_string(), it.category.name());
         let _ = writeln!(res, "  {bytes:>10}  {} ({of})", origin_words(&it.at));
@@ -466,9 +474,12 @@ pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
         (None, None) => String::new(),
     };
     let without = if it.found.plain.fits {
-        "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
+        "The script fits without changes; only its first step is compared.".to_owned()
     } else {
-        format!("Without it the script takes {} of the device.", it.found.plain.took.peak.device)
+        format!(
+            "Without the plan the script needs {} of the device.",
+            it.found.plain.took.peak.device
+        )
     };
     let mut res = vec![
         format!(
@@ -476,16 +487,16 @@ pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
             it.beside.card, it.beside.limit, it.beside.what
         ),
         format!(
-            "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
+            "On the phantom, with it, PyTorch allocated {} and reserved {}; the process needed {} of the device{time}.",
             row.took.peak.allocated, row.took.peak.reserved, row.took.peak.device
         ),
     ];
     res.extend(it.found.if_found().map(|it| match it {
         IfFound::Needs(bytes) => format!(
-            "That is with boolean masks that find nothing; if they find everything, it needs {bytes}."
+            "That is with boolean masks that select nothing; if they select everything, it needs {bytes}."
         ),
         IfFound::RunsOut => {
-            "That is with boolean masks that find nothing; if they find everything, it runs out of memory."
+            "That is with boolean masks that select nothing; if they select everything, it runs out of memory."
                 .to_owned()
         }
     }));
@@ -637,8 +648,8 @@ mod tests {
         assert!(shown.contains("1.30x measured"), "{shown}");
         assert!(
             shown.contains(
-                "Measured on NVIDIA H200, not on NVIDIA L4; a step of the script as it is takes 0.1000 s (four fifths \
-                 take 0.0900 to 0.1100 s)."
+                "Measured on NVIDIA H200, not on NVIDIA L4; without changes, a step takes 0.1000 s (80 % take \
+                 0.0900 to 0.1100 s)."
             ),
             "{shown}"
         );
@@ -653,18 +664,32 @@ mod tests {
     }
 
     #[test]
+    fn a_diff_that_is_not_the_whole_plan_says_so() {
+        let mut it = proposal(None, None);
+        it.change.diff = "--- train.py\n+++ train.py\n".to_owned();
+        it.change.by_hand.clear();
+        assert!(!text(&it).contains("This diff"), "{}", text(&it));
+        it.change.by_hand.push("checkpoint");
+        let shown = text(&it);
+        let lines = "    +++ train.py\nThis diff alone does not fit; it also takes, by hand: checkpoint\n\nAnd by hand:";
+        assert!(shown.contains(lines), "{shown}");
+        it.found.interrupted = true;
+        assert!(text(&it).contains("This diff alone is only a part of the plan; it also takes"));
+    }
+
+    #[test]
     fn that_the_script_fails_later_is_said_first() {
         let failed =
             |was_hurried| Failed { why: "the script raised KeyError".to_owned(), was_hurried };
         let mut it = proposal(None, None);
         it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
         expect![[r#"
-            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            ! the script raised KeyError; nothing was seen of what comes after that"#]]
+            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            ! the script raised KeyError; later parts of the script were not run"#]]
         .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
         assert!(it.found.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
         it.found.seen.failed = Some(failed(true));
-        expect!["! the script raised KeyError. An epoch may have been ended early before that, to see what comes after one; not every loop bears that"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
+        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
         assert!(!it.found.fails_by_itself());
     }
 
@@ -717,18 +742,18 @@ mod tests {
             held(Category::Gradients, 1, 1, Vec::new()),
         ];
         expect![[r#"
-            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            DOES NOT FIT with any combination of remedies that was tried
-            nearest: checkpoint needs 24.00 GiB, 2.00 GiB more than there is
-            What it holds at its peak, and what could make that smaller. --allow tries what was not tried here:
-                 nearest    as it is  of what
+            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            DOES NOT FIT with any plan that was tried
+            closest: checkpoint needs 24.00 GiB, 2.00 GiB too much
+            Its memory at the peak, and the remedies for it. --allow tries one that was not tried:
+                 closest   unchanged  category
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
-                7.81 GiB   29.30 GiB  activations      has checkpoint; not for this script: attention
-               600.0 MiB   600.0 MiB  inputs           no remedy is for this
-            By line of your code, in the nearest:
+                7.81 GiB   29.30 GiB  activations      has checkpoint; does not apply: attention
+               600.0 MiB   600.0 MiB  inputs           no remedy
+            By line of your code, in the closest plan:
                14.65 GiB  train.py:14 (parameters)
                 4.88 GiB  backward (activations)
-            your script was started 9 times, in 20.0 s
+            plimsoll started your script 9 times, in 20.0 s
         "#]]
         .assert_eq(&text(&it));
         let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
@@ -753,14 +778,14 @@ mod tests {
         };
         let found = proposal(None, None).found.plans;
         expect![[r#"
-            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
+            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
 
               "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
         expect![[r#"
-            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
-            FITS as it is, in that way; no plan that avoids that was found
+            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
+            FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this
               "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
     }
 
@@ -779,12 +804,12 @@ mod tests {
         it.found.plans.clear();
         it.recipes = vec![shown];
         expect![[r#"
-            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            FITS by a switch of transformers in your script: 9.00 GiB. No plan that changes nothing there was found, so none is written
+            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            FITS with settings of transformers in your script: needs 9.00 GiB. plimsoll found no plan that leaves the script unchanged, so it wrote none
 
-            The change in the switches of transformers. Each of these ran on the phantom and fits:
+            The change in settings of transformers. Each of these ran on the phantom and fits:
                 9.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
-            your script was started 9 times, in 20.0 s
+            plimsoll started your script 9 times, in 20.0 s
         "#]]
         .assert_eq(&text(&it));
         let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();

@@ -65,7 +65,8 @@ pub(super) fn compared(was: &Took, is: &Took, tolerance: f64) -> Verdict {
     let outcome = (was.outcome != is.outcome).then(|| (was.outcome.clone(), is.outcome.clone()));
     let mut totals = Vec::new();
     for (what, before) in &was.totals {
-        let now = is.totals.get(what).copied().unwrap_or_default();
+        // What no longer fits has no safe size; its outcome says so.
+        let Some(&now) = is.totals.get(what) else { continue };
         if differs(*before, now, *before, tolerance) {
             totals.push(Change { what: what.clone(), was: *before, is: now });
         }

@@ -159,7 +159,7 @@ pub fn difference(a: &Side<'_>, b: &Side<'_>) -> Result<Difference, NoDifference
     if !by_category {
         let which = if a.has_names { &a.total.name } else { &b.total.name };
         notes.push(format!(
-            "only {which} has the agent's names: lines are compared whole, whatever they are for"
+            "only {which} has the agent's names, so lines are compared without categories"
         ));
     }
     let mut moves: BTreeMap<CodeLine, String> = BTreeMap::new();
@@ -183,12 +183,12 @@ pub fn difference(a: &Side<'_>, b: &Side<'_>) -> Result<Difference, NoDifference
             let (lines, were) =
                 if n_lines == 1 { ("line stands", "it was") } else { ("lines stand", "they were") };
             notes.push(format!(
-                "{n_lines} {lines} elsewhere in the second; {were} matched by function and file name"
+                "{n_lines} {lines} elsewhere in the second; plimsoll matched {were} by function and file name"
             ));
         }
         if !files.is_empty() {
             notes.push(format!(
-                "paths differ, and were matched by their ends: {}",
+                "paths differ; plimsoll matched them by their ends: {}",
                 files.into_iter().collect::<Vec<_>>().join(", ")
             ));
         }
@@ -313,7 +313,7 @@ impl<'a> Half<'a> {
         let mut notes = Vec::new();
         if side.device.is_none() && 1 < n_devices {
             notes.push(format!(
-                "{name}: device {} is compared, which has the highest peak of {n_devices}",
+                "{name}: this compares device {}, which has the highest peak of {n_devices}",
                 run.index
             ));
         }

@@ -179,7 +179,7 @@ impl Growth {
         let what = if case.run.timeline.step_ends.len() < LEAST { "passes" } else { "steps" };
         if !self.larger_each_time {
             finding.evidence.push(format!(
-                "{} blocks from {} of {} {what} are live, {} a step; {} altogether",
+                "{} blocks from {} of {} {what} are still live: {} a step, {} in all",
                 self.blocks, self.steps, self.of, self.per_step, self.held
             ));
         }
@@ -193,6 +193,6 @@ impl Growth {
         let share = self.bytes.share_of(case.peak.bytes) * 100.0;
         let when = if at_peak { "at the peak" } else { "at the end" };
         let share = if share < 0.5 { "<1".to_owned() } else { format!("{share:.0}") };
-        finding.evidence.push(format!("{share} % of the peak, seen {when}"));
+        finding.evidence.push(format!("{share} % of the peak, measured {when}"));
     }
 }

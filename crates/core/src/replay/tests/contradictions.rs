@@ -74,7 +74,7 @@ fn a_range_is_mapped_where_one_is() {
              segment_unmap 2MiB 20MiB",
         ),
         expect![[r#"
-            event 7: a segment changed for no reason that the model has
+            event 7: a segment changed without a reason in the model
             event 7: a segment was given back that was not held
             2 mismatches; peak allocated 12.0 MiB, peak reserved 60.0 MiB
         "#]],
@@ -108,7 +108,7 @@ fn the_end_state_has_more_than_came() {
         &trace,
         expect![[r#"
             event 6: the driver was asked although a free block fits
-            event 6: a segment changed for no reason that the model has
+            event 6: a segment changed without a reason in the model
             event 7: another free block would have been taken
             event 7: the recorded end state is another
             event 7: the recorded end state is another

@@ -359,8 +359,8 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "agent.jsonl, line 2: left out a line: expected ident at line 1 column 2",
-                "agent.jsonl, line 5: the last line is torn; left out",
+                "agent.jsonl, line 2: skipped a line: expected ident at line 1 column 2",
+                "agent.jsonl, line 5: skipped the last line, which is incomplete",
             ]
         );
     }

@@ -66,7 +66,7 @@ pub fn flamegraph(
     let mut notes = Vec::new();
     if asked.is_none() && 1 < n_devices {
         notes.push(format!(
-            "device {} is shown, which has the highest peak of {n_devices}; --device N shows another",
+            "this shows device {}, which has the highest peak of {n_devices}; --device N shows another",
             run.index
         ));
     }
@@ -90,12 +90,12 @@ pub fn flamegraph(
     }
     if holdings.rest != 0 {
         notes.push(format!(
-            "the recording counts {} bytes for which it has no block; they are not shown",
+            "the recording counts {} bytes without a block; the graph does not show them",
             holdings.rest
         ));
     }
     if !run.stacks.recorded {
-        notes.push("no call stacks were recorded: blocks are grouped by what they are for and by size; record with context=\"all\"".to_owned());
+        notes.push("the recording has no call stacks, so blocks are grouped by category and size; record with context=\"all\"".to_owned());
     }
     let bytes = tree.root().bytes;
     if bytes == Bytes::ZERO {
@@ -105,7 +105,7 @@ pub fn flamegraph(
     let subtitle = format!("{name}, device {}", run.index);
     let (svg, hidden) = draw(&mut tree, &title, &subtitle);
     if hidden != 0 {
-        notes.push(format!("{hidden} frames are too narrow to be drawn"));
+        notes.push(format!("{hidden} frames are too narrow to draw"));
     }
     Ok(Flamegraph { svg, bytes, notes })
 }

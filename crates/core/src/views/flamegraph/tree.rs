@@ -123,7 +123,7 @@ impl Kind {
         (Kind::Library, "other libraries"),
         (Kind::Cpp, "C++"),
         (Kind::NoStack, "no stack"),
-        (Kind::Category, "what it is for"),
+        (Kind::Category, "category"),
     ];
 
     pub(super) fn color(self) -> &'static str {

@@ -46,15 +46,15 @@ fn conf(run: &Run) -> Option<&str> {
 fn a_setting_that_a_replay_is_content_with_is_run() {
     let made = fragmented(|run| conf(run) == Some("expandable_segments:True"));
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 5
-        " the script as it is: needs 9.28 GiB
+        " without changes: needs 9.28 GiB
         allocator (expandable_segments:True), 2 steps -> 6.84 GiB
         allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.84 GiB
         allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.84 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True), needs 6.84 GiB, same
         seen: 3 steps
@@ -66,17 +66,17 @@ fn a_setting_that_a_replay_is_content_with_is_run() {
 fn two_settings_and_one_point_to_empty_the_cache_are_run() {
     let made = fragmented(|run| run.has("empty-cache"));
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 5
-        " the script as it is: needs 9.28 GiB
+        " without changes: needs 9.28 GiB
         allocator (expandable_segments:True), 2 steps -> 9.28 GiB
         allocator (max_split_size_mb:128), 2 steps -> 9.28 GiB
         empty-cache (after backward), 2 steps -> 6.84 GiB
         empty-cache (after backward), steady, reserves up to 7.32 GiB -> 6.84 GiB
         empty-cache (after backward), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         empty-cache (after backward), a validation, alone on the card -> 6.84 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: empty-cache (after backward), needs 6.84 GiB, same
         seen: 3 steps
@@ -88,13 +88,13 @@ fn two_settings_and_one_point_to_empty_the_cache_are_run() {
 fn what_may_not_be_used_is_not_run() {
     let made = fragmented(|_| false);
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 5
-        " the script as it is: needs 9.28 GiB
+        " without changes: needs 9.28 GiB
         empty-cache (after backward), 2 steps -> 9.28 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
-        nearest: the script as it is, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
     "#]]
     .assert_eq(&made.tunings(three).allow(&["empty-cache"]).plans());
 }
@@ -103,12 +103,12 @@ fn what_may_not_be_used_is_not_run() {
 fn nothing_is_replayed_where_nothing_may_be_changed() {
     let made = fragmented(|_| false).tunings(three);
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
-        " the script as it is: needs 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
         detach-losses, 2 steps -> 9.28 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
-        nearest: the script as it is, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
     "#]]
     .assert_eq(&made.allow(&["detach-losses"]).plans());
 }
@@ -117,22 +117,22 @@ fn nothing_is_replayed_where_nothing_may_be_changed() {
 fn no_allocator_saves_what_is_allocated() {
     let made = Made::new(8_000, |_| takes(9_000)).tunings(three);
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
-        " the script as it is: needs 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
         as it is: does not fit, needs 9.28 GiB
-        nearest: the script as it is, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
     "#]]
     .assert_eq(&made.allow(ALLOCATOR).plans());
     let made =
         Made::new(8_000, |run| if run.has("checkpoint") { takes(9_000) } else { out_of_memory() });
     expect![[r#"
-        the script as it is, steady, sites -> out of memory
-        " the script as it is: needs 500.0 MiB
-        the script as it is, a validation, alone on the card -> out of memory
-        the script as it is, a validation -> out of memory
-        the script as it is, a validation -> out of memory
+        the unchanged script, steady, sites -> out of memory
+        " without changes: needs 500.0 MiB
+        the unchanged script, a validation, alone on the card -> out of memory
+        the unchanged script, a validation -> out of memory
+        the unchanged script, a validation -> out of memory
         checkpoint, a validation -> cut
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         checkpoint, a validation -> 9.28 GiB
         as it is: does not fit, needs 500.0 MiB
         nearest: checkpoint, needs 9.28 GiB
@@ -146,15 +146,15 @@ fn who_has_a_budget_has_no_card_to_take_a_share_of() {
         fragmented(|run| conf(run).is_some()).tunings(|_| vec![settings("max_split_size_mb:128")]);
     let made = made.rules(|it| it.is_whole_card = false);
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB -> 1
-        " the script as it is: needs 9.28 GiB
+        " without changes: needs 9.28 GiB
         allocator (max_split_size_mb:128), 2 steps -> 6.84 GiB
         allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB -> 6.84 GiB
         allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         allocator (max_split_size_mb:128), a validation, alone on the card -> 6.84 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (max_split_size_mb:128), needs 6.84 GiB, same
         seen: 3 steps
@@ -167,15 +167,15 @@ fn garbage_is_collected_below_a_limit() {
     let made = fragmented(|run| conf(run).is_some());
     let made = made.tunings(|_| vec![settings("garbage_collection_threshold:0.8")]);
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 1
-        " the script as it is: needs 9.28 GiB
+        " without changes: needs 9.28 GiB
         allocator (garbage_collection_threshold:0.8), 2 steps, reserves up to 7.73 GiB -> 6.84 GiB
         allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB -> 6.84 GiB
         allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         allocator (garbage_collection_threshold:0.8), a validation, alone on the card -> 6.84 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (garbage_collection_threshold:0.8), needs 6.84 GiB, same
         seen: 3 steps
@@ -195,15 +195,15 @@ fn a_strong_remedy_is_tuned_too() {
     });
     let made = made.tunings(|_| vec![settings("expandable_segments:True")]);
     expect![[r#"
-        the script as it is, steady, sites -> 12.70 GiB
-        " the script as it is: needs 12.70 GiB
+        the unchanged script, steady, sites -> 12.70 GiB
+        " without changes: needs 12.70 GiB
         checkpoint, 2 steps -> 8.50 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 1
         checkpoint + allocator (expandable_segments:True), 2 steps -> 7.62 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 7.62 GiB
         checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 7.62 GiB
-        the script as it is, 2 steps, work -> 12.70 GiB
+        the unchanged script, 2 steps, work -> 12.70 GiB
         checkpoint + allocator (expandable_segments:True), a validation, alone on the card -> 7.62 GiB
         as it is: does not fit, needs 12.70 GiB
         plan: checkpoint + allocator (expandable_segments:True), needs 7.62 GiB, same

@@ -18,9 +18,9 @@ fn it_fits_and_is_run_once_more_on_the_card_itself() {
         if run.until == Until::Validation { evaluates(4_000) } else { takes(4_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, an evaluation
     "#]]
@@ -37,8 +37,8 @@ fn it_grows_and_no_plan_is_looked_for() {
     };
     let made = Made::new(8_000, move |_| grows(&growth));
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
         as it is: does not fit, needs 4.39 GiB
         grows 8.0 MiB a step, runs out at 838
     "#]]
@@ -49,7 +49,7 @@ fn it_grows_and_no_plan_is_looked_for() {
 fn it_does_not_run() {
     let made = Made::new(8_000, |_| fails("the script raised KeyError: 'lr'"));
     expect![[r#"
-        the script as it is, steady, sites -> the script raised KeyError: 'lr'
+        the unchanged script, steady, sites -> the script raised KeyError: 'lr'
         does not run: the script raised KeyError: 'lr'
     "#]]
     .assert_eq(&made.plans());
@@ -59,9 +59,9 @@ fn it_does_not_run() {
 fn it_is_run_to_its_end_if_that_is_asked_for() {
     let made = Made::new(8_000, |_| takes(4_000)).rules(|it| it.until_exit = true);
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, the end, alone on the card -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, the end, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, its end
     "#]]
@@ -75,9 +75,9 @@ fn what_a_loop_raises_that_does_not_bear_an_early_end_of_an_epoch_is_said() {
         Ran { failed_later: why, ..takes(4_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
         then it fails, hurried: no metrics
@@ -91,10 +91,10 @@ fn it_fails_in_a_later_step() {
         if run.until == Until::Validation { fails("KeyError") } else { takes(4_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> KeyError
-        the script as it is, steady, alone on the card -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> KeyError
+        the unchanged script, steady, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
         then it fails: KeyError
@@ -112,14 +112,14 @@ fn it_fails_in_a_later_step_and_does_not_fit_until_then() {
         })
     };
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
-        " the script as it is: needs 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
         detach-losses, 2 steps -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         detach-losses, a validation, alone on the card -> KeyError
-        the script as it is, a validation -> KeyError
+        the unchanged script, a validation -> KeyError
         detach-losses, steady, alone on the card -> 4.39 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: detach-losses, needs 4.39 GiB, same
@@ -129,14 +129,14 @@ fn it_fails_in_a_later_step_and_does_not_fit_until_then() {
     .assert_eq(&made(Until::Validation).allow(NOTHING).plans());
     let to_its_end = made(Until::Exit).rules(|it| it.until_exit = true);
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
-        " the script as it is: needs 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
         detach-losses, 2 steps -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         detach-losses, the end, alone on the card -> KeyError
-        the script as it is, the end -> KeyError
+        the unchanged script, the end -> KeyError
         detach-losses, steady, alone on the card -> 4.39 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: detach-losses, needs 4.39 GiB, same
@@ -155,20 +155,20 @@ fn a_plan_with_which_a_later_step_fails_is_none() {
         _ => takes(9_000),
     });
     expect![[r#"
-        the script as it is, steady, sites -> 9.28 GiB
-        " the script as it is: needs 9.28 GiB
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         checkpoint, a validation, alone on the card -> KeyError
-        the script as it is, a validation -> 9.28 GiB
-        " checkpoint: with it a later step fails, and not without it: KeyError
+        the unchanged script, a validation -> 9.28 GiB
+        " checkpoint: a later step fails with it, but not without it: KeyError
         " searching again without the remedies that made a later step fail
         optimizer-offload, 2 steps -> 5.37 GiB
         optimizer-offload, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-offload, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 9.28 GiB
+        the unchanged script, 2 steps, work -> 9.28 GiB
         optimizer-offload, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: optimizer-offload, needs 5.37 GiB, same
@@ -183,14 +183,14 @@ fn it_runs_out_on_the_card_itself_and_its_validation_is_why() {
         if run.until == Until::Validation { evaluates(9_000) } else { takes(4_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> out of memory
-        the script as it is, a validation -> 9.28 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> out of memory
+        the unchanged script, a validation -> 9.28 GiB
         detach-losses, a validation -> cut
         detach-losses, a validation -> 9.28 GiB
         as it is: does not fit, needs 9.28 GiB
-        nearest: the script as it is, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
     "#]]
     .assert_eq(&made.allow(NOTHING).plans());
 }
@@ -206,11 +206,11 @@ fn with_other_ends(late: u64) -> Made {
 #[test]
 fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, on the card, late -> 5.37 GiB
-        the script as it is, a validation, on the card, overflowing -> 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, on the card, late -> 5.37 GiB
+        the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 5.37 GiB
         seen: 3 steps
     "#]]
@@ -220,22 +220,22 @@ fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
 #[test]
 fn the_other_end_does_not_fit() {
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, on the card, late -> out of memory
-        the script as it is, a validation, on the card, overflowing -> 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
-        the script as it is, a validation, late -> 9.28 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, on the card, late -> out of memory
+        the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, a validation, late -> 9.28 GiB
         detach-losses, 2 steps -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 4.39 GiB
+        the unchanged script, 2 steps, work -> 4.39 GiB
         detach-losses, a validation, on the card, late -> out of memory
         detach-losses, a validation, on the card, overflowing -> 4.39 GiB
         detach-losses, a validation, alone on the card -> 4.39 GiB
         detach-losses, a validation, late -> 9.28 GiB
         as it is: does not fit, needs 9.28 GiB
-        nearest: the script as it is, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
     "#]]
     .assert_eq(&with_other_ends(9_000).allow(NOTHING).plans());
 }
@@ -247,10 +247,10 @@ fn an_end_that_is_seen_late_is_run_by_itself() {
         Ran { ends, ..takes(4_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
-        the script as it is, a validation, alone on the card, largest workspaces -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, a validation, alone on the card, largest workspaces -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
     "#]]
@@ -264,11 +264,11 @@ fn another_end_that_fails_by_itself_is_run_again_in_a_process_of_its_own() {
         _ => Ran { ends: vec![OtherEnd::Late], ..takes(4_000) },
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, on the card, late -> a worker died
-        the script as it is, a validation, alone on the card -> 4.39 GiB
-        the script as it is, a validation, alone on the card, late -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, on the card, late -> a worker died
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, a validation, alone on the card, late -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
     "#]]
@@ -282,15 +282,15 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
         _ => out_of_memory(),
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> out of memory
-        the script as it is, a validation -> 4.39 GiB
-        the script as it is, a validation, reserves up to 7.32 GiB -> 4.39 GiB
-        the script as it is, a validation, reserves up to 7.32 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 4.39 GiB
-        the script as it is, a validation, alone on the card -> out of memory
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> out of memory
+        the unchanged script, a validation -> 4.39 GiB
+        the unchanged script, a validation, reserves up to 7.32 GiB -> 4.39 GiB
+        the unchanged script, a validation, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the unchanged script, 2 steps, work -> 4.39 GiB
+        the unchanged script, a validation, alone on the card -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 4.39 GiB
     "#]]
     .assert_eq(&made.allow(NOTHING).plans());
@@ -304,10 +304,10 @@ fn what_was_done_to_the_batches_is_said_first() {
         Ran { noted: Noted { batches, ..Noted::default() }, ..takes(4_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
         " --worst-seq made every batch of the DataLoader 512 long: ids
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
     "#]]
@@ -320,20 +320,20 @@ fn a_limit_on_what_is_reserved_leaves_out_what_is_beside() {
     let limit = plimsoll_core::units::Bytes::mib(4_000);
     let made = Made::new(40_000, |_| takes(4_000)).rules(|it| it.limit_reserved = Some(limit));
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 3.91 GiB
-        the script as it is, a validation, alone on the card, reserves up to 3.91 GiB -> 4.39 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 3.91 GiB
+        the unchanged script, a validation, alone on the card, reserves up to 3.91 GiB -> 4.39 GiB
         as it is: fits, needs 3.91 GiB
         seen: 3 steps
     "#]]
     .assert_eq(&made.plans());
     let made = Made::new(40_000, |_| takes(4_001)).rules(|it| it.limit_reserved = Some(limit));
     expect![[r#"
-        the script as it is, steady, sites -> 4.40 GiB
-        " the script as it is: needs 3.91 GiB
+        the unchanged script, steady, sites -> 4.40 GiB
+        " without changes: needs 3.91 GiB
         detach-losses, 2 steps -> cut
         as it is: does not fit, needs 3.91 GiB
-        nearest: the script as it is, needs 3.91 GiB
+        nearest: the unchanged script, needs 3.91 GiB
     "#]]
     .assert_eq(&made.allow(NOTHING).plans());
 }
@@ -346,11 +346,11 @@ fn one_that_takes_what_there_is_fits_where_it_took_too_much_with_room() {
         Ran { ends, ..takes(if takes_all { 12_000 } else { 6_000 }) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
-        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
-        the script as it is, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
-        " on the card itself cudnn.benchmark leaves out algorithms whose workspaces do not fit
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
+        the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
+        the unchanged script, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
+        " on a real card, cudnn.benchmark skips algorithms whose workspaces do not fit
         as it is: fits, needs 6.35 GiB
         seen: 3 steps
     "#]]
@@ -369,9 +369,9 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
         }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 15.14 GiB
-        " the script as it is: needs 15.14 GiB
-        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, steady, sites -> 15.14 GiB
+        " without changes: needs 15.14 GiB
+        the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> out of memory
         fused, 2 steps, reserves up to 7.32 GiB -> out of memory
         " fused: needs more than 7.81 GiB (1.0 s)
         fused + checkpoint, 2 steps, reserves up to 7.32 GiB -> 6.35 GiB
@@ -380,7 +380,7 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
         " checkpoint: fits, needs 6.35 GiB (1.0 s)
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
-        the script as it is, 2 steps, work -> 15.14 GiB
+        the unchanged script, 2 steps, work -> 15.14 GiB
         checkpoint, a validation, on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
         as it is: does not fit, needs 15.14 GiB
@@ -397,11 +397,11 @@ fn a_search_that_is_stopped_while_it_looks_at_the_card_does_not_say_that_it_fits
         Ran { ends: vec![OtherEnd::Workspaces], ..takes(if takes_all { 12_000 } else { 6_000 }) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
-        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> interrupted
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
+        the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> interrupted
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
         interrupted
     "#]]
     .assert_eq(&made.stopped_at(1).plans());
@@ -423,14 +423,14 @@ fn with_cache(runs_out: bool) -> Made {
 #[test]
 fn it_gets_through_since_what_is_kept_for_later_is_given_back() {
     expect![[r#"
-        the script as it is, steady, sites -> 10.25 GiB
-        " the script as it is: needs 10.25 GiB
+        the unchanged script, steady, sites -> 10.25 GiB
+        " without changes: needs 10.25 GiB
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 10.25 GiB
+        the unchanged script, 2 steps, work -> 10.25 GiB
         checkpoint, a validation, alone on the card -> 4.39 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
         as it is: does not fit, needs 10.25 GiB
         as it is it gets through: 14 retries
         plan: checkpoint, needs 4.39 GiB, same
@@ -442,10 +442,10 @@ fn it_gets_through_since_what_is_kept_for_later_is_given_back() {
 #[test]
 fn so_it_fits_without_a_plan() {
     expect![[r#"
-        the script as it is, steady, sites -> 10.25 GiB
-        " the script as it is: needs 10.25 GiB
+        the unchanged script, steady, sites -> 10.25 GiB
+        " without changes: needs 10.25 GiB
         detach-losses, 2 steps -> 10.25 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
         as it is: does not fit, needs 10.25 GiB
         as it is it gets through: 14 retries
     "#]]
@@ -455,12 +455,12 @@ fn so_it_fits_without_a_plan() {
 #[test]
 fn it_does_not_get_through_all_the_same() {
     expect![[r#"
-        the script as it is, steady, sites -> 10.25 GiB
-        " the script as it is: needs 10.25 GiB
+        the unchanged script, steady, sites -> 10.25 GiB
+        " without changes: needs 10.25 GiB
         detach-losses, 2 steps -> 10.25 GiB
-        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 10.25 GiB
-        nearest: the script as it is, needs 10.25 GiB
+        nearest: the unchanged script, needs 10.25 GiB
     "#]]
     .assert_eq(&with_cache(true).allow(NOTHING).plans());
 }

@@ -76,17 +76,17 @@ fn work(block: usize) -> Vec<Work> {
 #[test]
 fn the_cheapest_that_fit_by_two_measured_runs() {
     expect![[r#"
-        the script as it is, steady, sites -> 13.38 GiB
-        " the script as it is: needs 13.38 GiB
+        the unchanged script, steady, sites -> 13.38 GiB
+        " without changes: needs 13.38 GiB
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), 2 steps -> 9.67 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB
-        the script as it is, 2 steps, work -> 13.38 GiB
+        the unchanged script, 2 steps, work -> 13.38 GiB
         checkpoint (2 blocks), a validation, alone on the card -> 9.67 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (2 blocks), needs 9.67 GiB, same
@@ -99,29 +99,29 @@ fn the_cheapest_that_fit_by_two_measured_runs() {
 fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
     let validation = |run: &Run| if run.until == Until::Validation { 600 } else { 0 };
     expect![[r#"
-        the script as it is, steady, sites -> 13.38 GiB
-        " the script as it is: needs 13.38 GiB
+        the unchanged script, steady, sites -> 13.38 GiB
+        " without changes: needs 13.38 GiB
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), 2 steps -> 9.67 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB
-        the script as it is, 2 steps, work -> 13.38 GiB
+        the unchanged script, 2 steps, work -> 13.38 GiB
         checkpoint (2 blocks), a validation, alone on the card -> out of memory
         checkpoint, a validation -> 4.69 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), a validation -> 10.25 GiB
-        " 3 of 6 blocks, 29 % of what running all of them again takes
+        " 3 of 6 blocks, 29 % of the time that running all of them again takes
         checkpoint (3 blocks), a validation -> 8.40 GiB
-        " 3 of 6 blocks, 29 % of what running all of them again takes
+        " 3 of 6 blocks, 29 % of the time that running all of them again takes
         checkpoint (3 blocks), a validation, reserves up to 9.28 GiB -> 8.40 GiB
         checkpoint (3 blocks), a validation, reserves up to 9.28 GiB, work -> 8.40 GiB
-        the script as it is, 2 steps, work -> 13.38 GiB
+        the unchanged script, 2 steps, work -> 13.38 GiB
         checkpoint (3 blocks), a validation, alone on the card -> 8.40 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (3 blocks), needs 8.40 GiB, same
@@ -133,19 +133,19 @@ fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
 #[test]
 fn what_a_run_takes_more_than_was_thought_comes_off_the_budget() {
     expect![[r#"
-        the script as it is, steady, sites -> 13.67 GiB
-        " the script as it is: needs 13.67 GiB
+        the unchanged script, steady, sites -> 13.67 GiB
+        " without changes: needs 13.67 GiB
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.67 GiB
         checkpoint (1 measure), 2 steps -> 4.39 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), 2 steps -> 9.96 GiB
-        " 3 of 6 blocks, 29 % of what running all of them again takes
+        " 3 of 6 blocks, 29 % of the time that running all of them again takes
         checkpoint (3 blocks), 2 steps -> 8.11 GiB
-        " 3 of 6 blocks, 29 % of what running all of them again takes
+        " 3 of 6 blocks, 29 % of the time that running all of them again takes
         checkpoint (3 blocks), steady, reserves up to 9.28 GiB -> 8.11 GiB
         checkpoint (3 blocks), steady, reserves up to 9.28 GiB, work -> 8.11 GiB
-        the script as it is, 2 steps, work -> 13.67 GiB
+        the unchanged script, 2 steps, work -> 13.67 GiB
         checkpoint (3 blocks), a validation, alone on the card -> 8.11 GiB
         as it is: does not fit, needs 13.67 GiB
         plan: checkpoint (3 blocks), needs 8.11 GiB, same
@@ -157,17 +157,17 @@ fn what_a_run_takes_more_than_was_thought_comes_off_the_budget() {
 #[test]
 fn the_last_one_need_not_run_again_as_backward_is_in_it_first() {
     expect![[r#"
-        the script as it is, steady, sites -> 13.38 GiB
-        " the script as it is: needs 13.38 GiB
+        the unchanged script, steady, sites -> 13.38 GiB
+        " without changes: needs 13.38 GiB
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
-        " 5 of 6 blocks, 71 % of what running all of them again takes
+        " 5 of 6 blocks, 71 % of the time that running all of them again takes
         checkpoint (5 blocks), 2 steps -> 4.10 GiB
-        " 5 of 6 blocks, 71 % of what running all of them again takes
+        " 5 of 6 blocks, 71 % of the time that running all of them again takes
         checkpoint (5 blocks), steady, reserves up to 3.81 GiB -> 4.10 GiB
         checkpoint (5 blocks), steady, reserves up to 3.81 GiB, work -> 4.10 GiB
-        the script as it is, 2 steps, work -> 13.38 GiB
+        the unchanged script, 2 steps, work -> 13.38 GiB
         checkpoint (5 blocks), a validation, alone on the card -> 4.10 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (5 blocks), needs 4.10 GiB, same
@@ -179,8 +179,8 @@ fn the_last_one_need_not_run_again_as_backward_is_in_it_first() {
 #[test]
 fn the_first_ones_where_blocks_cannot_be_told_apart() {
     expect![[r#"
-        the script as it is, steady, sites -> 13.38 GiB
-        " the script as it is: needs 13.38 GiB
+        the unchanged script, steady, sites -> 13.38 GiB
+        " without changes: needs 13.38 GiB
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
@@ -189,7 +189,7 @@ fn the_first_ones_where_blocks_cannot_be_told_apart() {
         checkpoint (2 blocks), 2 steps -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB
-        the script as it is, 2 steps, work -> 13.38 GiB
+        the unchanged script, 2 steps, work -> 13.38 GiB
         checkpoint (2 blocks), a validation, alone on the card -> 9.67 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (2 blocks), needs 9.67 GiB, same
@@ -206,12 +206,12 @@ fn a_model_of_one_block_has_no_choice() {
         Ran { noted: Noted { n_blocks, ..Noted::default() }, ..takes(mib) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -240,19 +240,19 @@ fn a_choice_that_runs_out_ends_the_choosing() {
         Ran { noted, ..ran }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 13.18 GiB
-        " the script as it is: needs 13.18 GiB
+        the unchanged script, steady, sites -> 13.18 GiB
+        " without changes: needs 13.18 GiB
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.18 GiB
         checkpoint (1 measure), 2 steps -> 4.39 GiB
-        " 2 of 6 blocks, 14 % of what running all of them again takes
+        " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), 2 steps -> out of memory
         checkpoint (3 blocks), 2 steps -> out of memory
         checkpoint (4 blocks), 2 steps -> out of memory
         checkpoint (5 blocks), 2 steps -> out of memory
         checkpoint, steady, reserves up to 9.28 GiB -> 4.39 GiB
         checkpoint, steady, reserves up to 9.28 GiB, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 13.18 GiB
+        the unchanged script, 2 steps, work -> 13.18 GiB
         checkpoint, a validation, alone on the card -> 4.39 GiB
         as it is: does not fit, needs 13.18 GiB
         plan: checkpoint, needs 4.39 GiB, same

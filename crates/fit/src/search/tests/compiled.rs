@@ -50,16 +50,16 @@ fn compiled_on(
 #[test]
 fn it_is_looked_at_as_it_is_written_while_it_compiles() {
     expect![[r#"
-        the script as it is, steady, sites, work -> 16.89 GiB
+        the unchanged script, steady, sites, work -> 16.89 GiB
         chunked-loss, 2 steps, work -> 16.89 GiB
         micro-batches (2 parts), 2 steps, work -> 10.06 GiB
         micro-batches (4 parts), 2 steps, work -> 6.64 GiB
-        the script as it is, steady -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
         checkpoint, 2 steps, work -> 15.53 GiB
-        " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
+        " checkpoint: needs at least 15.53 GiB before anything is compiled, too much to compile it
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
         micro-batches (2 parts), a validation, alone on the card, with what is compiled -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -80,7 +80,7 @@ fn what_is_free_is_used_where_it_saves_something() {
             .collect::<Vec<_>>()
     };
     expect![[r#"
-        the script as it is, steady -> 12.21 GiB
+        the unchanged script, steady -> 12.21 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB"#]]
@@ -96,17 +96,17 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         all.lines().filter(is_one).map(|it| format!("{it}\n")).collect::<String>()
     };
     expect![[r#"
-        the script as it is, steady, sites, work -> 16.89 GiB
+        the unchanged script, steady, sites, work -> 16.89 GiB
         chunked-loss, 2 steps, work -> 16.89 GiB
         micro-batches (2 parts), 2 steps, work -> 10.06 GiB
         micro-batches (4 parts), 2 steps, work -> 6.64 GiB
         micro-batches (8 parts), 2 steps, work -> 4.93 GiB
         checkpoint, 2 steps, work -> 15.53 GiB
-        the script as it is, steady -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
-        " micro-batches (2 parts): needs at least 10.06 GiB with nothing compiled, too much to compile it
+        the unchanged script, steady -> 12.21 GiB
+        " without changes: needs 12.21 GiB
+        " micro-batches (2 parts): needs at least 10.06 GiB before anything is compiled, too much to compile it
         micro-batches (4 parts), steady -> 4.88 GiB
-        " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
+        " checkpoint: needs at least 15.53 GiB before anything is compiled, too much to compile it
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (4 parts), needs 4.88 GiB, dropout, batch-norm, 1.00x
         seen: 3 steps
@@ -114,39 +114,39 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
     .assert_eq(&runs(compiled_on(5_000, 0, |_| true, |mib| mib / 10 * 14)));
     // Where compiling saves the same of each, two parts are enough.
     expect![[r#"
-        the script as it is, steady, sites, work -> 15.14 GiB
+        the unchanged script, steady, sites, work -> 15.14 GiB
         chunked-loss, 2 steps, work -> 15.14 GiB
         micro-batches (2 parts), 2 steps, work -> 10.25 GiB
         micro-batches (4 parts), 2 steps, work -> 7.81 GiB
         micro-batches (8 parts), 2 steps, work -> 6.59 GiB
-        the script as it is, steady -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
-        " micro-batches (2 parts): needs at least 10.25 GiB with nothing compiled, too much to compile it
+        the unchanged script, steady -> 12.21 GiB
+        " without changes: needs 12.21 GiB
+        " micro-batches (2 parts): needs at least 10.25 GiB before anything is compiled, too much to compile it
         micro-batches (4 parts), steady -> 4.88 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
         checkpoint, 2 steps, work -> 14.16 GiB
-        " checkpoint: needs at least 14.16 GiB with nothing compiled, too much to compile it
+        " checkpoint: needs at least 14.16 GiB before anything is compiled, too much to compile it
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 7.32 GiB, dropout, batch-norm, 1.00x
         seen: 3 steps
     "#]]
     .assert_eq(&runs(compiled_on(7_500, 0, |_| true, |mib| mib + 3_000)));
     expect![[r#"
-        the script as it is, steady, sites, work -> 16.89 GiB
+        the unchanged script, steady, sites, work -> 16.89 GiB
         chunked-loss, 2 steps, work -> 16.89 GiB
         micro-batches (2 parts), 2 steps, work -> 10.06 GiB
         micro-batches (4 parts), 2 steps, work -> 6.64 GiB
         micro-batches (8 parts), 2 steps, work -> 4.93 GiB
         checkpoint, 2 steps, work -> 15.53 GiB
-        the script as it is, steady -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
-        " micro-batches (2 parts): needs at least 10.06 GiB with nothing compiled, too much to compile it
-        " micro-batches (4 parts): needs at least 6.64 GiB with nothing compiled, too much to compile it
-        " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
+        the unchanged script, steady -> 12.21 GiB
+        " without changes: needs 12.21 GiB
+        " micro-batches (2 parts): needs at least 10.06 GiB before anything is compiled, too much to compile it
+        " micro-batches (4 parts): needs at least 6.64 GiB before anything is compiled, too much to compile it
+        " checkpoint: needs at least 15.53 GiB before anything is compiled, too much to compile it
         micro-batches (2 parts) + checkpoint, 2 steps, work -> 9.38 GiB
-        " micro-batches (2 parts) + checkpoint: needs at least 9.38 GiB with nothing compiled, too much to compile it
+        " micro-batches (2 parts) + checkpoint: needs at least 9.38 GiB before anything is compiled, too much to compile it
         micro-batches (4 parts) + checkpoint, 2 steps, work -> 6.30 GiB
-        " micro-batches (4 parts) + checkpoint: needs at least 6.30 GiB with nothing compiled, too much to compile it
+        " micro-batches (4 parts) + checkpoint: needs at least 6.30 GiB before anything is compiled, too much to compile it
         chunked-loss, steady -> 12.21 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
         micro-batches (4 parts), steady -> 4.88 GiB
@@ -178,15 +178,15 @@ fn one_that_speaks_of_compiling_and_compiles_nothing_is_as_any_other() {
     });
     let made = made.allow(&["chunked-loss", "checkpoint"]).rules(|it| it.speaks_of_compile = true);
     expect![[r#"
-        the script as it is, steady, sites, work -> 12.21 GiB
-        the script as it is, steady -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites, work -> 12.21 GiB
+        the unchanged script, steady -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         chunked-loss, 2 steps -> cut
         chunked-loss + checkpoint, 2 steps -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -203,10 +203,10 @@ fn one_that_does_not_run_as_it_is_written_is_looked_at_as_it_is() {
     });
     let made = made.rules(|it| it.speaks_of_compile = true);
     expect![[r#"
-        the script as it is, steady, sites, work -> only what is compiled runs
-        the script as it is, steady, sites -> 6.35 GiB
-        " the script as it is: needs 6.35 GiB
-        the script as it is, a validation, alone on the card -> 6.35 GiB
+        the unchanged script, steady, sites, work -> only what is compiled runs
+        the unchanged script, steady, sites -> 6.35 GiB
+        " without changes: needs 6.35 GiB
+        the unchanged script, a validation, alone on the card -> 6.35 GiB
         as it is: fits, needs 6.35 GiB
         seen: 3 steps
     "#]]
@@ -227,10 +227,10 @@ fn what_does_not_fit_with_all_that_is_compiled_is_not_compiled_again_for_that() 
         let all = made.allow(&["checkpoint"]).rules(|it| it.speaks_of_compile = true).plans();
         all.lines().filter(|it| it.contains("alone")).collect::<Vec<_>>().join("\n")
     };
-    expect!["the script as it is, a validation, alone on the card, with what is compiled, reserves up to 7.32 GiB -> out of memory"].assert_eq(&on_card(9_000));
+    expect!["the unchanged script, a validation, alone on the card, with what is compiled, reserves up to 7.32 GiB -> out of memory"].assert_eq(&on_card(9_000));
     expect![[r#"
-        the script as it is, a validation, alone on the card, with what is compiled, reserves up to 7.32 GiB -> 6.35 GiB
-        the script as it is, a validation, alone on the card, with what is compiled, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
-        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
-        the script as it is, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB"#]].assert_eq(&on_card(6_000));
+        the unchanged script, a validation, alone on the card, with what is compiled, reserves up to 7.32 GiB -> 6.35 GiB
+        the unchanged script, a validation, alone on the card, with what is compiled, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
+        the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
+        the unchanged script, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB"#]].assert_eq(&on_card(6_000));
 }

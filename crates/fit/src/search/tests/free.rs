@@ -24,8 +24,8 @@ fn they_are_tried_all_at_once_and_go_again_where_they_are_not_needed() {
         nothing_idle(less(run, &[("fused", 1_000), ("chunked-loss", 4_000)]))
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         fused + set-to-none + chunked-loss + attention, 2 steps -> 7.32 GiB
         set-to-none + chunked-loss + attention, 2 steps -> cut
         fused + chunked-loss + attention, 2 steps -> 7.32 GiB
@@ -33,7 +33,7 @@ fn they_are_tried_all_at_once_and_go_again_where_they_are_not_needed() {
         fused + chunked-loss, 2 steps -> 7.32 GiB
         fused + chunked-loss, steady, reserves up to 7.32 GiB -> 7.32 GiB
         fused + chunked-loss, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         fused + chunked-loss, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: fused + chunked-loss, needs 7.32 GiB, same
@@ -51,8 +51,8 @@ fn one_by_one_where_they_do_not_run_together() {
         nothing_idle(less(run, &[("fused", 2_500), ("chunked-loss", 2_500)]))
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         fused + set-to-none + chunked-loss + attention, 2 steps -> no such kernel
         fused, 2 steps -> cut
         set-to-none, 2 steps -> cut
@@ -63,7 +63,7 @@ fn one_by_one_where_they_do_not_run_together() {
         fused + chunked-loss, 2 steps -> 7.32 GiB
         fused + chunked-loss, steady, reserves up to 7.32 GiB -> 7.32 GiB
         fused + chunked-loss, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         fused + chunked-loss, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: fused + chunked-loss, needs 7.32 GiB, same
@@ -78,8 +78,8 @@ fn where_fused_may_not_be_used_foreach_is() {
         nothing_idle(less(run, &[("foreach", 2_500), ("set-to-none", 2_500)]))
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         foreach + set-to-none + chunked-loss + attention, 2 steps -> 7.32 GiB
         set-to-none + chunked-loss + attention, 2 steps -> cut
         foreach + chunked-loss + attention, 2 steps -> cut
@@ -87,7 +87,7 @@ fn where_fused_may_not_be_used_foreach_is() {
         foreach + set-to-none, 2 steps -> 7.32 GiB
         foreach + set-to-none, steady, reserves up to 7.32 GiB -> 7.32 GiB
         foreach + set-to-none, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         foreach + set-to-none, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: foreach + set-to-none, needs 7.32 GiB, same
@@ -101,14 +101,14 @@ fn the_strong_ones_alone_are_most_often_enough() {
     let made =
         Made::new(8_000, |run| nothing_idle(less(run, &[("fused", 100), ("checkpoint", 6_000)])));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         fused + set-to-none, 2 steps -> cut
         fused + set-to-none + checkpoint, 2 steps -> 6.25 GiB
         checkpoint, 2 steps -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 6.35 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 6.35 GiB, same
@@ -122,8 +122,8 @@ fn and_sometimes_both_are_needed() {
     let made =
         Made::new(8_000, |run| nothing_idle(less(run, &[("fused", 3_000), ("checkpoint", 2_000)])));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         fused + set-to-none, 2 steps -> cut
         fused + set-to-none + checkpoint, 2 steps -> 7.32 GiB
         checkpoint, 2 steps -> cut
@@ -132,7 +132,7 @@ fn and_sometimes_both_are_needed() {
         fused, 2 steps -> cut
         fused + checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
         fused + checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         fused + checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: fused + checkpoint, needs 7.32 GiB, same
@@ -146,13 +146,13 @@ fn in_place_is_used_only_where_that_alone_takes_less() {
     let allowed = ["set-to-none", "inplace-activations"];
     let made = Made::new(8_000, |run| nothing_idle(less(run, &[("inplace-activations", 5_000)])));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         inplace-activations, 2 steps -> 7.32 GiB
         set-to-none + inplace-activations, 2 steps -> 7.32 GiB
         inplace-activations, steady, reserves up to 7.32 GiB -> 7.32 GiB
         inplace-activations, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         inplace-activations, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: inplace-activations, needs 7.32 GiB, same
@@ -161,8 +161,8 @@ fn in_place_is_used_only_where_that_alone_takes_less() {
     .assert_eq(&made.allow(&allowed).plans());
     let made = Made::new(8_000, |run| nothing_idle(less(run, &[("set-to-none", 1_000)])));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         inplace-activations, 2 steps -> 12.21 GiB
         set-to-none, 2 steps -> cut
         set-to-none, 2 steps -> 11.23 GiB
@@ -182,13 +182,13 @@ fn gradients_are_shared_with_what_is_sent_only_where_something_is() {
     };
     let allowed = ["bucket-view", "set-to-none"];
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         set-to-none + bucket-view, 2 steps -> 7.32 GiB
         bucket-view, 2 steps -> 7.32 GiB
         bucket-view, steady, reserves up to 7.32 GiB -> 7.32 GiB
         bucket-view, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         bucket-view, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: bucket-view, needs 7.32 GiB, same
@@ -196,12 +196,12 @@ fn gradients_are_shared_with_what_is_sent_only_where_something_is() {
     "#]]
     .assert_eq(&Made::new(8_000, program(true)).allow(&allowed).plans());
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         set-to-none, 2 steps -> cut
         set-to-none, 2 steps -> 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
     "#]]
     .assert_eq(&Made::new(8_000, program(false)).allow(&allowed).plans());
 }
@@ -217,8 +217,8 @@ fn what_raises_where_it_comes_that_far_is_left_out_though_it_was_ended_before() 
         nothing_idle(takes)
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         fused + set-to-none, 2 steps -> cut
         fused + set-to-none + offload, 2 steps -> `fused=True` requires other tensors
         fused + set-to-none, 2 steps -> `fused=True` requires other tensors
@@ -228,7 +228,7 @@ fn what_raises_where_it_comes_that_far_is_left_out_though_it_was_ended_before() 
         offload, 2 steps -> 7.32 GiB
         offload, steady, reserves up to 7.32 GiB -> 7.32 GiB
         offload, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         offload, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: offload, needs 7.32 GiB, same

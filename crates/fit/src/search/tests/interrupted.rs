@@ -40,9 +40,9 @@ fn while_plans_are_looked_for() {
     at_each_run(
         || Made::new(8_000, with_a_plan).allow(&["fused", "set-to-none", "autocast", "checkpoint"]),
         expect![[r#"
-            the script as it is, steady, sites; 0 more; does not run: interrupted
-            fused + set-to-none, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
-            fused + set-to-none + autocast, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
+            the unchanged script, steady, sites; 0 more; does not run: interrupted
+            fused + set-to-none, 2 steps; 0 more; nearest: the unchanged script, needs 12.21 GiB
+            fused + set-to-none + autocast, 2 steps; 0 more; nearest: the unchanged script, needs 12.21 GiB
             autocast, 2 steps; 0 more; plan: fused + set-to-none + autocast, needs 5.37 GiB, less precise
             autocast, steady, reserves up to 7.32 GiB; 0 more; plan: autocast, needs 5.37 GiB, less precise
             fused + set-to-none + checkpoint, 2 steps; 0 more; plan: autocast, needs 5.37 GiB, less precise
@@ -54,7 +54,7 @@ fn while_plans_are_looked_for() {
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            the script as it is, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
+            the unchanged script, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), a validation, on the card, late; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), a validation, alone on the card; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
         "#]],
@@ -69,12 +69,12 @@ fn while_the_script_fits_as_it_is() {
                 .rules(|it| it.advice = true)
         },
         expect![[r#"
-            the script as it is, steady, sites; 0 more; does not run: interrupted
-            the script as it is, a validation, on the card, overflowing; 0 more; as it is: fits, needs 4.39 GiB
-            the script as it is, a validation, alone on the card; 0 more; as it is: fits, needs 4.39 GiB
-            the script as it is, steady, half as long; 0 more; as it is: fits, needs 4.39 GiB
-            the script as it is, steady, half as many; 0 more; as it is: fits, needs 4.39 GiB
-            the script as it is, steady, half as high and wide; 0 more; as it is: fits, needs 4.39 GiB
+            the unchanged script, steady, sites; 0 more; does not run: interrupted
+            the unchanged script, a validation, on the card, overflowing; 0 more; as it is: fits, needs 4.39 GiB
+            the unchanged script, a validation, alone on the card; 0 more; as it is: fits, needs 4.39 GiB
+            the unchanged script, steady, half as long; 0 more; as it is: fits, needs 4.39 GiB
+            the unchanged script, steady, half as many; 0 more; as it is: fits, needs 4.39 GiB
+            the unchanged script, steady, half as high and wide; 0 more; as it is: fits, needs 4.39 GiB
             lora, steady; 0 more; as it is: fits, needs 4.39 GiB
             lora + quantization, steady; 0 more; as it is: fits, needs 4.39 GiB
             smaller-model, steady; 0 more; as it is: fits, needs 4.39 GiB
@@ -92,12 +92,12 @@ fn while_nothing_fits() {
                 .allow(&["checkpoint"])
         },
         expect![[r#"
-            the script as it is, steady, sites; 0 more; does not run: interrupted
-            checkpoint, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
-            checkpoint, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
-            the script as it is, steady, half as long; 0 more; nearest: checkpoint, needs 9.28 GiB
-            the script as it is, steady, half as many; 0 more; nearest: checkpoint, needs 9.28 GiB
-            the script as it is, steady, half as high and wide; 0 more; nearest: checkpoint, needs 9.28 GiB
+            the unchanged script, steady, sites; 0 more; does not run: interrupted
+            checkpoint, 2 steps; 0 more; nearest: the unchanged script, needs 12.21 GiB
+            checkpoint, 2 steps; 0 more; nearest: the unchanged script, needs 12.21 GiB
+            the unchanged script, steady, half as long; 0 more; nearest: checkpoint, needs 9.28 GiB
+            the unchanged script, steady, half as many; 0 more; nearest: checkpoint, needs 9.28 GiB
+            the unchanged script, steady, half as high and wide; 0 more; nearest: checkpoint, needs 9.28 GiB
             lora, steady; 0 more; nearest: checkpoint, needs 9.28 GiB
             lora + quantization, steady; 0 more; nearest: checkpoint, needs 9.28 GiB
             smaller-model, steady; 0 more; nearest: checkpoint, needs 9.28 GiB
@@ -120,8 +120,8 @@ fn while_steps_are_measured() {
             })
         },
         expect![[r#"
-            the script as it is, steady, sites; 0 more; does not run: interrupted
-            autocast, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
+            the unchanged script, steady, sites; 0 more; does not run: interrupted
+            autocast, 2 steps; 0 more; nearest: the unchanged script, needs 12.21 GiB
             autocast, steady, reserves up to 7.32 GiB; 0 more; plan: autocast, needs 5.37 GiB, less precise
             checkpoint, 2 steps; 0 more; plan: autocast, needs 5.37 GiB, less precise
             checkpoint (1 measure, 0 blocks), 3 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
@@ -131,7 +131,7 @@ fn while_steps_are_measured() {
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            the script as it is, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
+            the unchanged script, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), a validation, on the card, late; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), a validation, alone on the card; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), 16 steps on the device; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same

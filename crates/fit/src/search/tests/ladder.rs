@@ -113,15 +113,15 @@ fn every_rung_is_reached_on_several_devices() {
 fn people_are_told_what_each_plan_comes_to() {
     let made = Made::new(8_000, |run| takes(if run.has("checkpoint") { 5_000 } else { 12_000 }));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> cut
         " autocast: needs more than 7.81 GiB (1.0 s)
         checkpoint, 2 steps -> 5.37 GiB
         " checkpoint: fits, needs 5.37 GiB (1.0 s)
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -135,12 +135,12 @@ fn an_old_card_has_no_bfloat16() {
     let made = Made::new(8_000, |run| takes(if run.has("autocast-fp16") { 5_000 } else { 12_000 }));
     let made = made.rules(|it| it.card.compute_capability = (7, 5));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast-fp16, 2 steps -> 5.37 GiB
         autocast-fp16, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast-fp16, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         autocast-fp16, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast-fp16, needs 5.37 GiB, less precise
@@ -156,14 +156,14 @@ fn what_was_asked_for_by_name_comes_first_and_then_in_company() {
         takes(if both { 5_000 } else { 12_000 })
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         sgd, 2 steps -> cut
         checkpoint, 2 steps -> cut
         sgd + checkpoint, 2 steps -> 5.37 GiB
         sgd + checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         sgd + checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         sgd + checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: sgd + checkpoint, needs 5.37 GiB, another training
@@ -180,12 +180,12 @@ fn numbers_that_are_to_be_kept_leave_no_room_for_precision() {
     });
     let made = made.allow(&["autocast", "checkpoint"]).rules(|it| it.keep_numerics = true);
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -207,12 +207,12 @@ fn in_parts(exact: bool) -> Made {
 #[test]
 fn parts_keep_numbers_where_nothing_draws_random_ones() {
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         micro-batches (2 parts), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 5.37 GiB, same
@@ -220,11 +220,11 @@ fn parts_keep_numbers_where_nothing_draws_random_ones() {
     "#]]
     .assert_eq(&in_parts(true).plans());
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
     "#]]
     .assert_eq(&in_parts(false).plans());
 }
@@ -237,8 +237,8 @@ fn three_plans_are_enough_and_offload_is_for_those_who_have_none() {
         all_suit(takes(if enough { 5_000 } else { 12_000 }))
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
@@ -248,7 +248,7 @@ fn three_plans_are_enough_and_offload_is_for_those_who_have_none() {
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         micro-batches (2 parts), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 5.37 GiB, dropout, batch-norm
@@ -268,15 +268,15 @@ fn two_plans_are_enough_if_one_keeps_the_numbers() {
     });
     let allowed = ["optimizer-in-backward", "checkpoint", "autocast"];
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-in-backward, 2 steps -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: optimizer-in-backward, needs 5.37 GiB, same
@@ -292,13 +292,13 @@ fn who_refuses_alone_is_not_tried_in_company() {
         if run.has("micro-batches") { refuses("micro-batches") } else { takes(12_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         micro-batches (2 parts), 2 steps -> micro-batches refuses
         checkpoint, 2 steps -> cut
         checkpoint, 2 steps -> 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
     "#]]
     .assert_eq(&made.allow(&["micro-batches", "checkpoint"]).plans());
 }
@@ -309,13 +309,13 @@ fn nor_is_what_fails_alone() {
         if run.has("checkpoint") { fails("RuntimeError: in place") } else { takes(12_000) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> RuntimeError: in place
         autocast, 2 steps -> 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
     "#]]
     .assert_eq(&made.allow(&["autocast", "checkpoint"]).plans());
 }
@@ -328,8 +328,8 @@ fn a_failure_in_company_says_nothing_of_each() {
     });
     let allowed = ["autocast", "micro-batches", "checkpoint"];
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> cut
         micro-batches (2 parts), 2 steps -> 12.21 GiB
         micro-batches (4 parts), 2 steps -> 12.21 GiB
@@ -337,7 +337,7 @@ fn a_failure_in_company_says_nothing_of_each() {
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
         autocast + micro-batches (2 parts), 2 steps -> not both
         checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 7.32 GiB, same
@@ -364,8 +364,8 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
     let made = made.forbid(&["fused", "foreach", "set-to-none", "chunked-loss", "attention"]);
     let made = made.rules(|it| it.forbid.push("inplace-activations".to_owned()));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         " left out: autocast (it is there); checkpoint, offload (no repeated blocks)
         channels-last, 2 steps -> cut
         optimizer-in-backward, 2 steps -> 5.37 GiB
@@ -374,7 +374,7 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
         optimizer-offload, 2 steps -> cut
         parameter-offload + optimizer-offload, 2 steps -> cut
         optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: optimizer-in-backward, needs 5.37 GiB, same
@@ -411,15 +411,15 @@ fn slower(with_8bit: f64, with_checkpoint: f64) -> Made {
 #[test]
 fn the_plan_that_costs_least_time_comes_first() {
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         optimizer-8bit, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: optimizer-8bit, needs 5.37 GiB, less precise, 1.00x
@@ -432,15 +432,15 @@ fn the_plan_that_costs_least_time_comes_first() {
 #[test]
 fn of_plans_as_fast_the_one_that_keeps_the_numbers_comes_first() {
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same, 1.01x

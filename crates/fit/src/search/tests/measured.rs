@@ -34,32 +34,31 @@ fn made(plain: u64, free: u64) -> Made {
 #[test]
 fn the_fastest_comes_first_and_is_proven_if_it_was_not() {
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: 1.0000 s a step
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: 1.2000 s a step
         checkpoint, 16 steps on the device
         " checkpoint, on the device: 1.2000 s a step
         autocast, 16 steps on the device
         " autocast, on the device: 0.6000 s a step
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: 1.0000 s a step
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: 1.2000 s a step
         checkpoint, 16 steps on the device
         " checkpoint, on the device: 1.2000 s a step
         autocast, 16 steps on the device
         " autocast, on the device: 0.6000 s a step
-        autocast, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
-        plan: autocast, needs 5.37 GiB, less precise, measured 0.60x
-        plan: checkpoint, needs 5.37 GiB, same, measured 1.20x
+        plan: checkpoint, needs 5.37 GiB, same, measured 1.00x
+        plan: autocast, needs 5.37 GiB, less precise, measured 0.50x
         seen: 3 steps
     "#]]
     .assert_eq(&made(12_000, 40_000).steps(measured).plans());
@@ -68,17 +67,17 @@ fn the_fastest_comes_first_and_is_proven_if_it_was_not() {
 #[test]
 fn what_is_not_free_is_not_measured() {
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
-        " the script as it is needs 12.21 GiB of the device, of which 7.81 GiB are free: not measured
+        " not measured: the unchanged script needs 12.21 GiB of the device, and 7.81 GiB are free
         checkpoint, 16 steps on the device
         " checkpoint, on the device: 1.2000 s a step
         autocast, 16 steps on the device
@@ -91,26 +90,28 @@ fn what_is_not_free_is_not_measured() {
         plan: checkpoint, needs 5.37 GiB, same
         plan: autocast, needs 5.37 GiB, less precise
         seen: 3 steps
-    "#]].assert_eq(&made(12_000, 8_000).steps(measured).plans());
+    "#]]
+    .assert_eq(&made(12_000, 8_000).steps(measured).plans());
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
-        " the script as it is needs 12.21 GiB of the device, of which 2.93 GiB are free: not measured
-        " checkpoint needs 5.37 GiB of the device, of which 2.93 GiB are free: not measured
-        " autocast needs 5.37 GiB of the device, of which 2.93 GiB are free: not measured
+        " not measured: the unchanged script needs 12.21 GiB of the device, and 2.93 GiB are free
+        " not measured: checkpoint needs 5.37 GiB of the device, and 2.93 GiB are free
+        " not measured: autocast needs 5.37 GiB of the device, and 2.93 GiB are free
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
         plan: autocast, needs 5.37 GiB, less precise
         seen: 3 steps
-    "#]].assert_eq(&made(12_000, 3_000).steps(measured).plans());
+    "#]]
+    .assert_eq(&made(12_000, 3_000).steps(measured).plans());
 }
 
 #[test]
@@ -120,24 +121,24 @@ fn what_fails_there_is_said() {
         _ => Steps::default(),
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: a driver that is too old
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: a driver that is too old
         checkpoint, 16 steps on the device
         " checkpoint, on the device: it ended before a step could be measured
         autocast, 16 steps on the device
         " autocast, on the device: it ended before a step could be measured
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: a driver that is too old
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: a driver that is too old
         checkpoint, 16 steps on the device
         " checkpoint, on the device: it ended before a step could be measured
         autocast, 16 steps on the device
@@ -153,13 +154,13 @@ fn what_fails_there_is_said() {
 #[test]
 fn a_script_that_fits_is_measured_as_it_is() {
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: 1.0000 s a step
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: 1.0000 s a step
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: 1.2000 s a step
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: 1.2000 s a step
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
     "#]]
@@ -175,31 +176,31 @@ fn one_that_is_faster_and_not_provable_is_no_plan() {
     let made = made.allow(&["autocast", "checkpoint"]);
     let made = made.rules(|it| it.measure_in = Some(Bytes::mib(40_000)));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: 1.0000 s a step
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: 1.2000 s a step
         checkpoint, 16 steps on the device
         " checkpoint, on the device: 1.2000 s a step
         autocast, 16 steps on the device
         " autocast, on the device: 0.6000 s a step
-        the script as it is, 16 steps on the device
-        " the script as it is, on the device: 1.0000 s a step
+        the unchanged script, 16 steps on the device
+        " the unchanged script, on the device: 1.2000 s a step
         checkpoint, 16 steps on the device
         " checkpoint, on the device: 1.2000 s a step
         autocast, 16 steps on the device
         " autocast, on the device: 0.6000 s a step
-        autocast, a validation, alone on the card -> out of memory
         as it is: does not fit, needs 12.21 GiB
-        plan: checkpoint, needs 5.37 GiB, same, measured 1.20x
+        plan: checkpoint, needs 5.37 GiB, same, measured 1.00x
+        plan: autocast, needs 5.37 GiB, less precise, measured 0.50x
         seen: 3 steps
     "#]]
     .assert_eq(&made.steps(measured).plans());

@@ -16,8 +16,8 @@ fn what_came_nearest_is_run_through_to_see_what_it_needs() {
         })
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> cut
         autocast + checkpoint, 2 steps -> cut
@@ -38,8 +38,8 @@ fn no_more_than_three_are_run_through() {
     let allowed =
         ["autocast", "checkpoint", "optimizer-in-backward", "optimizer-offload", "offload"];
     expect![[r#"
-        the script as it is, steady, sites -> 20.02 GiB
-        " the script as it is: needs 20.02 GiB
+        the unchanged script, steady, sites -> 20.02 GiB
+        " without changes: needs 20.02 GiB
         autocast, 2 steps -> cut
         optimizer-in-backward, 2 steps -> cut
         checkpoint, 2 steps -> cut
@@ -68,15 +68,15 @@ fn advice_is_run_and_what_the_script_does_not_bear_is_left_out() {
         () => takes(12_000),
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         detach-losses, 2 steps -> cut
         detach-losses, 2 steps -> 12.21 GiB
-        the script as it is, steady, half as long -> 7.32 GiB
+        the unchanged script, steady, half as long -> 7.32 GiB
         " advice shorter-sequence: needs 7.32 GiB
-        the script as it is, steady, half as many -> 7.32 GiB
+        the unchanged script, steady, half as many -> 7.32 GiB
         " advice smaller-batch: needs 7.32 GiB
-        the script as it is, steady, half as high and wide -> 7.32 GiB
+        the unchanged script, steady, half as high and wide -> 7.32 GiB
         " advice smaller-images: needs 7.32 GiB
         lora, steady -> 3.42 GiB
         " advice lora: needs 3.42 GiB
@@ -86,7 +86,7 @@ fn advice_is_run_and_what_the_script_does_not_bear_is_left_out() {
         depthwise, steady -> 12.21 GiB
         pruning, steady -> 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
         advice: shorter-sequence, fits
         advice: smaller-batch, fits
         advice: smaller-images, fits
@@ -101,13 +101,13 @@ fn advice_may_be_asked_for_though_it_fits() {
     let made =
         Made::new(8_000, |run| takes(if run.half == Some(Half::Length) { 2_000 } else { 4_000 }));
     expect![[r#"
-        the script as it is, steady, sites -> 4.39 GiB
-        " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
-        the script as it is, steady, half as long -> 2.44 GiB
+        the unchanged script, steady, sites -> 4.39 GiB
+        " without changes: needs 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, steady, half as long -> 2.44 GiB
         " advice shorter-sequence: needs 2.44 GiB
-        the script as it is, steady, half as many -> 4.39 GiB
-        the script as it is, steady, half as high and wide -> 4.39 GiB
+        the unchanged script, steady, half as many -> 4.39 GiB
+        the unchanged script, steady, half as high and wide -> 4.39 GiB
         lora, steady -> 4.39 GiB
         lora + quantization, steady -> 4.39 GiB
         smaller-model, steady -> 4.39 GiB

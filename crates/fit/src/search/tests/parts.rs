@@ -23,14 +23,14 @@ fn in_parts(fixed: u64, divided: u64, samples: Option<u64>) -> Made {
 #[test]
 fn there_are_twice_as_many_until_it_fits() {
     expect![[r#"
-        the script as it is, steady, sites -> 32.71 GiB
-        " the script as it is: needs 32.71 GiB
+        the unchanged script, steady, sites -> 32.71 GiB
+        " without changes: needs 32.71 GiB
         micro-batches (2 parts), 2 steps -> 17.09 GiB
         micro-batches (4 parts), 2 steps -> 9.28 GiB
         micro-batches (8 parts), 2 steps -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 32.71 GiB
+        the unchanged script, 2 steps, work -> 32.71 GiB
         micro-batches (8 parts), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 32.71 GiB
         plan: micro-batches (8 parts), needs 5.37 GiB, dropout, batch-norm
@@ -42,8 +42,8 @@ fn there_are_twice_as_many_until_it_fits() {
 #[test]
 fn there_are_no_more_than_samples() {
     expect![[r#"
-        the script as it is, steady, sites -> 36.62 GiB
-        " the script as it is: needs 36.62 GiB
+        the unchanged script, steady, sites -> 36.62 GiB
+        " without changes: needs 36.62 GiB
         micro-batches (2 parts), 2 steps -> 21.00 GiB
         micro-batches (4 parts), 2 steps -> 13.18 GiB
         micro-batches (8 parts), 2 steps -> 9.28 GiB
@@ -56,8 +56,8 @@ fn there_are_no_more_than_samples() {
 #[test]
 fn more_parts_that_no_longer_help_are_not_tried() {
     expect![[r#"
-        the script as it is, steady, sites -> 11.23 GiB
-        " the script as it is: needs 11.23 GiB
+        the unchanged script, steady, sites -> 11.23 GiB
+        " without changes: needs 11.23 GiB
         micro-batches (2 parts), 2 steps -> 10.25 GiB
         micro-batches (4 parts), 2 steps -> 9.77 GiB
         as it is: does not fit, needs 11.23 GiB
@@ -76,13 +76,13 @@ fn one_that_is_not_bearable_in_parts() {
         }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         micro-batches (2 parts), 2 steps -> Expected more than 1 value per channel
         checkpoint, 2 steps -> cut
         checkpoint, 2 steps -> 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
     "#]]
     .assert_eq(&made.allow(&["micro-batches", "checkpoint"]).plans());
 }

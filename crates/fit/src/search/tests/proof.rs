@@ -32,17 +32,17 @@ fn a_plan_that_takes_more_in_another_run_is_none() {
         takes(either(run, 5_000, 5_500) + more)
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> out of memory
-        " a later step takes more than the first ones: from now on each run has all of them
+        " a later step needs more than the first ones: from now on each run includes it
         autocast, steady -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> out of memory
         checkpoint, steady -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.86 GiB, same
@@ -61,19 +61,19 @@ fn the_last_run_refutes_plans_too_and_others_are_looked_for() {
         takes(either(run, 5_000, 5_500) + if is_again && n.get() % 3 != 1 { 3_000 } else { 0 })
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> out of memory
         autocast, steady, reserves up to 7.32 GiB -> out of memory
-        " a later step takes more than the first ones: from now on each run has all of them
+        " a later step needs more than the first ones: from now on each run includes it
         checkpoint, steady -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.86 GiB, same
@@ -126,12 +126,12 @@ fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count
         Ran { noted, ..takes(either(run, 12_000, 5_000) + written) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         checkpoint, steady -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        the script as it is, 2 steps, work -> 21.00 GiB
+        the unchanged script, 2 steps, work -> 21.00 GiB
         checkpoint, 2 steps, work -> 14.16 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -151,12 +151,12 @@ fn a_later_step_that_takes_more_has_all_steps_run_from_then_on() {
         ran
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> out of memory
-        " a later step takes more than the first ones: from now on each run has all of them
+        " a later step needs more than the first ones: from now on each run includes it
         checkpoint, steady -> cut
         autocast + checkpoint, steady -> cut
         checkpoint, steady -> 9.28 GiB
@@ -177,18 +177,18 @@ fn the_next_plan_is_taken_where_the_first_does_not_get_through_on_the_card() {
         takes(either(run, 5_000, 5_500) + more)
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> a library differs
-        the script as it is, a validation -> 12.21 GiB
-        " checkpoint: with it a later step fails, and not without it: a library differs
+        the unchanged script, a validation -> 12.21 GiB
+        " checkpoint: a later step fails with it, but not without it: a library differs
         autocast, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast, needs 5.37 GiB, less precise
@@ -212,21 +212,21 @@ fn a_validation_that_takes_more_is_in_each_run_from_then_on() {
         others.filter(|it| !["no-grad-evaluation", "checkpoint"].contains(it)).collect();
     let made = made.forbid(&others);
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> out of memory
-        " a validation takes more than training does: searching again, with a validation in each run
-        the script as it is, a validation -> cut
+        " an evaluation needs more than training does: searching again, with an evaluation in each run
+        the unchanged script, a validation -> cut
         no-grad-evaluation, a validation -> cut
         checkpoint, a validation -> cut
         no-grad-evaluation + checkpoint, a validation -> 5.86 GiB
         no-grad-evaluation + checkpoint, a validation, reserves up to 7.32 GiB -> 5.86 GiB
         no-grad-evaluation + checkpoint, a validation, reserves up to 7.32 GiB, work -> 5.86 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         no-grad-evaluation + checkpoint, a validation, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: no-grad-evaluation + checkpoint, needs 5.86 GiB, same
@@ -248,25 +248,25 @@ fn so_is_a_larger_batch_that_comes_later() {
         })
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 6.35 GiB
         autocast, steady, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, 2 steps -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> out of memory
         autocast, a validation, alone on the card -> out of memory
-        " later steps take more than the first ones: searching again, with later steps in each run
-        the script as it is, a validation -> cut
+        " later steps need more than the first ones: searching again, with later steps in each run
+        the unchanged script, a validation -> cut
         autocast, a validation -> cut
         checkpoint, a validation -> cut
         autocast + checkpoint, a validation -> 7.32 GiB
         autocast + checkpoint, a validation, reserves up to 7.32 GiB -> 7.32 GiB
         autocast + checkpoint, a validation, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         autocast + checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast + checkpoint, needs 7.32 GiB, less precise
@@ -282,15 +282,15 @@ fn what_masks_may_find_refutes_no_plan_and_is_said() {
         Ran { ends: vec![OtherEnd::Found], ..takes(either(run, 5_500, 5_000) + found) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, on the card, everything found -> out of memory
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -309,15 +309,15 @@ fn a_plan_is_proven_at_the_other_end_too() {
         Ran { ends: vec![OtherEnd::Late], ..takes(either(run, 5_500, 5_000) + late) }
     });
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, on the card, late -> out of memory
         checkpoint, a validation, alone on the card -> 5.37 GiB
         autocast, a validation, on the card, late -> 5.86 GiB
@@ -334,13 +334,13 @@ fn a_limit_on_what_is_reserved_holds_in_every_proof() {
     let made = Made::new(40_000, |run| takes(either(run, 9_000, 5_000)));
     let made = made.rules(|it| it.limit_reserved = Some(Bytes::mib(6_000)));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 11.72 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 11.72 GiB
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 5.86 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 5.86 GiB, work -> 5.37 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card, reserves up to 5.86 GiB -> 5.37 GiB
         as it is: does not fit, needs 11.72 GiB
         plan: checkpoint, needs 4.88 GiB, same
@@ -360,15 +360,15 @@ fn a_plan_is_run_to_the_end_if_that_is_asked_for() {
     });
     let made = made.rules(|it| it.until_exit = true);
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, the end, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.86 GiB, same

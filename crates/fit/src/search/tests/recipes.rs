@@ -43,16 +43,16 @@ fn ran(run: &Run, rest: &str) -> Ran {
 fn what_ran_and_fits_is_said_after_what_the_plan_does() {
     let made = Made::new(8_000, |run| ran(run, "")).allow(&["checkpoint", "micro-batches"]);
     expect![[r#"
-        the script as it is, steady, sites -> 12.70 GiB
-        " the script as it is: needs 12.70 GiB
+        the unchanged script, steady, sites -> 12.70 GiB
+        " without changes: needs 12.70 GiB
         micro-batches (2 parts), 2 steps -> 12.70 GiB
         micro-batches (4 parts), 2 steps -> 12.70 GiB
         checkpoint, 2 steps -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
-        the script as it is, 2 steps, work -> 12.70 GiB
-        the script as it is, one validation, on the card, sites, ", gradient_checkpointing=True" instead of "" -> out of memory
-        the script as it is, one validation, on the card, sites, ", per_device_train_batch_size=4, gradient_accumulation_steps=2" instead of "" -> 6.84 GiB
+        the unchanged script, 2 steps, work -> 12.70 GiB
+        the unchanged script, one validation, on the card, sites, ", gradient_checkpointing=True" instead of "" -> out of memory
+        the unchanged script, one validation, on the card, sites, ", per_device_train_batch_size=4, gradient_accumulation_steps=2" instead of "" -> 6.84 GiB
         checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.70 GiB
         plan: checkpoint, needs 7.32 GiB, same

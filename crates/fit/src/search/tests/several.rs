@@ -19,8 +19,8 @@ fn shared(run: &Run) -> u64 {
 fn they_are_used_first_and_each_rank_is_looked_at() {
     let made = Made::new(8_000, |run| takes(shared(run))).rules(|it| it.gpus = 4);
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         zero1 (4 gpus), 2 steps -> cut
         fsdp2 (4 gpus), 2 steps -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 7.32 GiB, rank 1 -> 5.37 GiB
@@ -29,7 +29,7 @@ fn they_are_used_first_and_each_rank_is_looked_at() {
         fsdp2 (4 gpus), steady, reserves up to 7.32 GiB -> 5.37 GiB
         zero1 (4 gpus) + checkpoint, 2 steps -> cut
         checkpoint, 2 steps -> cut
-        the script as it is, 2 steps, work -> 12.21 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
         fsdp2 (4 gpus), 2 steps, work -> 5.37 GiB
         fsdp2 (4 gpus), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -43,13 +43,13 @@ fn they_are_used_first_and_each_rank_is_looked_at() {
 fn a_rank_that_takes_more_than_there_is_refutes_the_plan() {
     let made = Made::new(5_800, |run| takes(shared(run))).rules(|it| it.gpus = 4);
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         fsdp2 (4 gpus), 2 steps -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 1 -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 2 -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 3 -> out of memory
-        " a later step takes more than the first ones: from now on each run has all of them
+        " a later step needs more than the first ones: from now on each run includes it
         fsdp2 (4 gpus), steady, rank 3 -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         nearest: fsdp2 (4 gpus), needs 5.86 GiB
@@ -69,10 +69,10 @@ fn of_sixteen_devices_eight_are_looked_at() {
 fn who_has_one_device_is_not_asked_for_more() {
     let made = Made::new(8_000, |run| takes(shared(run)));
     expect![[r#"
-        the script as it is, steady, sites -> 12.21 GiB
-        " the script as it is: needs 12.21 GiB
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: needs 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: the script as it is, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
     "#]]
     .assert_eq(&made.allow(&["zero1", "fsdp2", "model-parallel"]).plans());
 }

@@ -38,10 +38,10 @@ fn shown((mut picture, found): (String, FoundValue)) -> String {
 fn it_is_run_and_so_is_the_next() {
     let made = Made::new(8_500, |run| takes(linear(run)));
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
         found Some(70), above Some((71, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
@@ -52,10 +52,10 @@ fn a_limit_on_what_is_reserved() {
     let made = Made::new(40_000, |run| takes(linear(run)));
     let made = made.rules(|it| it.limit_reserved = Some(Bytes::mib(3_000)));
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card, reserves up to 2.93 GiB -> 2.25 GiB
-        batch=13, the script as it is, steady, on the card, reserves up to 2.93 GiB -> 2.73 GiB
-        batch=20, the script as it is, steady, on the card, reserves up to 2.93 GiB -> 3.42 GiB
-        batch=21, the script as it is, steady, on the card, reserves up to 2.93 GiB -> out of memory
+        batch=8, the unchanged script, a validation, on the card, reserves up to 2.93 GiB -> 2.25 GiB
+        batch=13, the unchanged script, steady, on the card, reserves up to 2.93 GiB -> 2.73 GiB
+        batch=20, the unchanged script, steady, on the card, reserves up to 2.93 GiB -> 3.42 GiB
+        batch=21, the unchanged script, steady, on the card, reserves up to 2.93 GiB -> out of memory
         found Some(20), above Some((21, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
@@ -77,20 +77,20 @@ fn on_the_edge(holds_for_long: bool) -> Made {
 #[test]
 fn one_that_gets_through_by_giving_memory_back_is_run_for_longer_and_with_less() {
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> out of memory
-        batch=66, the script as it is, steady, on the card -> out of memory
-        batch=58, the script as it is, steady, on the card -> 7.13 GiB
-        batch=62, the script as it is, steady, on the card -> 7.32 GiB
-        batch=64, the script as it is, steady, on the card -> out of memory
-        batch=63, the script as it is, steady, on the card -> out of memory
-        batch=62, the script as it is, 12 steps, on the card -> 7.32 GiB
-        batch=62, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=61, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=60, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=59, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=58, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> 7.13 GiB
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> out of memory
+        batch=66, the unchanged script, steady, on the card -> out of memory
+        batch=58, the unchanged script, steady, on the card -> 7.13 GiB
+        batch=62, the unchanged script, steady, on the card -> 7.32 GiB
+        batch=64, the unchanged script, steady, on the card -> out of memory
+        batch=63, the unchanged script, steady, on the card -> out of memory
+        batch=62, the unchanged script, 12 steps, on the card -> 7.32 GiB
+        batch=62, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=61, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=60, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=59, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=58, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> 7.13 GiB
         found Some(62), above Some((63, TooMuch))
         with 100.0 MiB less: Some(58)
     "#]].assert_eq(&shown(on_the_edge(true).largest((1, 500, 1), false)));
@@ -99,20 +99,20 @@ fn one_that_gets_through_by_giving_memory_back_is_run_for_longer_and_with_less()
 #[test]
 fn one_that_does_not_hold_for_longer_is_no_answer() {
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> out of memory
-        batch=66, the script as it is, steady, on the card -> out of memory
-        batch=58, the script as it is, steady, on the card -> 7.13 GiB
-        batch=62, the script as it is, steady, on the card -> 7.32 GiB
-        batch=64, the script as it is, steady, on the card -> out of memory
-        batch=63, the script as it is, steady, on the card -> out of memory
-        batch=62, the script as it is, 12 steps, on the card -> out of memory
-        batch=60, the script as it is, steady, on the card -> 7.32 GiB
-        batch=61, the script as it is, steady, on the card -> 7.32 GiB
-        batch=61, the script as it is, 12 steps, on the card -> out of memory
-        batch=60, the script as it is, 12 steps, on the card -> out of memory
-        batch=59, the script as it is, steady, on the card -> 7.23 GiB
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> out of memory
+        batch=66, the unchanged script, steady, on the card -> out of memory
+        batch=58, the unchanged script, steady, on the card -> 7.13 GiB
+        batch=62, the unchanged script, steady, on the card -> 7.32 GiB
+        batch=64, the unchanged script, steady, on the card -> out of memory
+        batch=63, the unchanged script, steady, on the card -> out of memory
+        batch=62, the unchanged script, 12 steps, on the card -> out of memory
+        batch=60, the unchanged script, steady, on the card -> 7.32 GiB
+        batch=61, the unchanged script, steady, on the card -> 7.32 GiB
+        batch=61, the unchanged script, 12 steps, on the card -> out of memory
+        batch=60, the unchanged script, 12 steps, on the card -> out of memory
+        batch=59, the unchanged script, steady, on the card -> 7.23 GiB
         found Some(59), above Some((60, TooMuch))
     "#]]
     .assert_eq(&shown(on_the_edge(false).largest((1, 500, 1), false)));
@@ -125,17 +125,17 @@ fn nothing_with_less_memory_holds() {
         None => Ran { n_retries: 1, ..takes(linear(run)) },
     });
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, 12 steps, on the card -> 8.30 GiB
-        batch=70, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=69, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=68, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=67, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=66, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
-        batch=65, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, 12 steps, on the card -> 8.30 GiB
+        batch=70, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=69, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=68, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=67, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=66, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
+        batch=65, the unchanged script, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
         found Some(70), above Some((71, TooMuch))
         with 100.0 MiB less: None
     "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
@@ -147,12 +147,12 @@ fn only_multiples_run() {
         if run.value.unwrap().is_multiple_of(4) { takes(linear(run)) } else { fails("odd") }
     });
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> odd
-        batch=64, the script as it is, steady, on the card -> 7.71 GiB
-        batch=67, the script as it is, steady, on the card -> odd
-        batch=72, the script as it is, steady, on the card -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> odd
+        batch=64, the unchanged script, steady, on the card -> 7.71 GiB
+        batch=67, the unchanged script, steady, on the card -> odd
+        batch=72, the unchanged script, steady, on the card -> out of memory
         found Some(64), above Some((72, TooMuch))
         multiples of 8
     "#]]
@@ -163,12 +163,12 @@ fn only_multiples_run() {
 fn nothing_fits_and_nothing_runs() {
     let made = Made::new(900, |run| takes(linear(run)));
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> out of memory
-        batch=4, the script as it is, a validation, on the card -> out of memory
-        batch=2, the script as it is, a validation, on the card -> out of memory
-        batch=1, the script as it is, a validation, on the card -> out of memory
-        batch=1, the script as it is, 2 steps, on the card, sites -> out of memory
-        batch=1, the script as it is, 2 steps, on the card, work -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> out of memory
+        batch=4, the unchanged script, a validation, on the card -> out of memory
+        batch=2, the unchanged script, a validation, on the card -> out of memory
+        batch=1, the unchanged script, a validation, on the card -> out of memory
+        batch=1, the unchanged script, 2 steps, on the card, sites -> out of memory
+        batch=1, the unchanged script, 2 steps, on the card, work -> out of memory
         batch=1, fused + set-to-none + chunked-loss, a validation, on the card -> out of memory
         batch=1, autocast, a validation, on the card -> out of memory
         batch=1, micro-batches (4 parts), a validation, on the card -> out of memory
@@ -179,12 +179,12 @@ fn nothing_fits_and_nothing_runs() {
     .assert_eq(&shown(made.largest((1, 20, 1), true)));
     let made = Made::new(8_500, |_| fails("no such file"));
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> no such file
-        batch=8, the script as it is, steady, on the card -> no such file
-        batch=16, the script as it is, a validation, on the card -> no such file
-        batch=16, the script as it is, steady, on the card -> no such file
-        batch=20, the script as it is, a validation, on the card -> no such file
-        batch=20, the script as it is, steady, on the card -> no such file
+        batch=8, the unchanged script, a validation, on the card -> no such file
+        batch=8, the unchanged script, steady, on the card -> no such file
+        batch=16, the unchanged script, a validation, on the card -> no such file
+        batch=16, the unchanged script, steady, on the card -> no such file
+        batch=20, the unchanged script, a validation, on the card -> no such file
+        batch=20, the unchanged script, steady, on the card -> no such file
         found None, above None
     "#]]
     .assert_eq(&shown(made.largest((1, 20, 1), true)));
@@ -196,16 +196,16 @@ fn somebody_stops_it() {
         (
             0,
             expect![[r#"
-                batch=8, the script as it is, a validation, on the card -> interrupted
+                batch=8, the unchanged script, a validation, on the card -> interrupted
                 found None, above None
             "#]],
         ),
         (
             2,
             expect![[r#"
-                batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-                batch=16, the script as it is, steady, on the card -> 3.03 GiB
-                batch=70, the script as it is, steady, on the card -> interrupted
+                batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+                batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+                batch=70, the unchanged script, steady, on the card -> interrupted
                 found Some(16), above None
             "#]],
         ),
@@ -245,12 +245,12 @@ fn each_set_of_remedies_has_its_row() {
     ]);
     let (picture, found) = made.largest((1, 500, 1), true);
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, 2 steps, on the card, sites -> 8.30 GiB
-        batch=70, the script as it is, 2 steps, on the card, work -> 8.30 GiB
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, 2 steps, on the card, sites -> 8.30 GiB
+        batch=70, the unchanged script, 2 steps, on the card, work -> 8.30 GiB
         batch=70, fused, steady, on the card -> 8.30 GiB
         batch=71, fused, steady, on the card -> out of memory
         batch=70, fused, 2 steps, on the card, work -> 8.30 GiB
@@ -273,7 +273,7 @@ fn each_set_of_remedies_has_its_row() {
         batch=70, sgd, steady, on the card -> 8.30 GiB
         batch=71, sgd, steady, on the card -> out of memory
         batch=70, sgd, 2 steps, on the card, work -> 8.30 GiB
-        Some(70) - 4 runs: the script as it is
+        Some(70) - 4 runs: the unchanged script
         Some(70) 1.00x 2 runs: fused
         Some(140) 2.00x 4 runs: autocast
         Some(280) 4.00x 4 runs: micro-batches (4 parts)
@@ -295,12 +295,12 @@ fn a_set_that_the_script_does_not_bear_has_none() {
         );
     let (picture, found) = made.allow(&["autocast", "checkpoint"]).largest((1, 500, 1), true);
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, 2 steps, on the card, sites -> 8.30 GiB
-        batch=70, the script as it is, 2 steps, on the card, work -> 8.30 GiB
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, 2 steps, on the card, sites -> 8.30 GiB
+        batch=70, the unchanged script, 2 steps, on the card, work -> 8.30 GiB
         batch=70, autocast, steady, on the card -> 4.88 GiB
         batch=119, autocast, steady, on the card -> 7.28 GiB
         batch=140, autocast, steady, on the card -> 8.30 GiB
@@ -308,7 +308,7 @@ fn a_set_that_the_script_does_not_bear_has_none() {
         batch=140, autocast, 2 steps, on the card, work -> 8.30 GiB
         batch=70, checkpoint, steady, on the card -> in place
         batch=140, autocast + checkpoint, steady, on the card -> in place
-        Some(70) - 4 runs: the script as it is
+        Some(70) - 4 runs: the unchanged script
         Some(140) 2.00x 4 runs: autocast
     "#]]
     .assert_eq(&(picture + &rows(&found)));
@@ -320,17 +320,17 @@ fn somebody_stops_it_between_rows() {
     let (picture, found) = made.largest((1, 500, 1), true);
     assert!(!found.interrupted && found.rest_interrupted);
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, 2 steps, on the card, sites -> 8.30 GiB
-        batch=70, the script as it is, 2 steps, on the card, work -> 8.30 GiB
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, 2 steps, on the card, sites -> 8.30 GiB
+        batch=70, the unchanged script, 2 steps, on the card, work -> 8.30 GiB
         batch=70, autocast, steady, on the card -> 4.88 GiB
         batch=119, autocast, steady, on the card -> 7.28 GiB
         batch=140, autocast, steady, on the card -> 8.30 GiB
         batch=141, autocast, steady, on the card -> interrupted
-        Some(70) - 4 runs: the script as it is
+        Some(70) - 4 runs: the unchanged script
     "#]]
     .assert_eq(&(picture + &rows(&found)));
 }
@@ -346,16 +346,16 @@ fn with_masks(then: u64) -> Made {
 #[test]
 fn what_masks_may_find_gives_a_second_value() {
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, steady, on the card, everything found -> out of memory
-        batch=35, the script as it is, steady, on the card, everything found -> out of memory
-        batch=18, the script as it is, steady, on the card, everything found -> 6.74 GiB
-        batch=22, the script as it is, steady, on the card, everything found -> 7.91 GiB
-        batch=23, the script as it is, steady, on the card, everything found -> 8.20 GiB
-        batch=24, the script as it is, steady, on the card, everything found -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=35, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=18, the unchanged script, steady, on the card, everything found -> 6.74 GiB
+        batch=22, the unchanged script, steady, on the card, everything found -> 7.91 GiB
+        batch=23, the unchanged script, steady, on the card, everything found -> 8.20 GiB
+        batch=24, the unchanged script, steady, on the card, everything found -> out of memory
         found Some(70), above Some((71, TooMuch))
         if masks find everything: Some(23)
     "#]]
@@ -365,11 +365,11 @@ fn what_masks_may_find_gives_a_second_value() {
 #[test]
 fn a_value_that_fits_whatever_masks_find() {
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, steady, on the card, everything found -> 8.30 GiB
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, steady, on the card, everything found -> 8.30 GiB
         found Some(70), above Some((71, TooMuch))
         if masks find everything: Some(70)
     "#]]
@@ -379,18 +379,18 @@ fn a_value_that_fits_whatever_masks_find() {
 #[test]
 fn no_value_fits_if_masks_find_everything() {
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, steady, on the card, everything found -> out of memory
-        batch=35, the script as it is, steady, on the card, everything found -> out of memory
-        batch=18, the script as it is, steady, on the card, everything found -> out of memory
-        batch=9, the script as it is, steady, on the card, everything found -> out of memory
-        batch=5, the script as it is, steady, on the card, everything found -> out of memory
-        batch=3, the script as it is, steady, on the card, everything found -> out of memory
-        batch=2, the script as it is, steady, on the card, everything found -> out of memory
-        batch=1, the script as it is, steady, on the card, everything found -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=35, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=18, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=9, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=5, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=3, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=2, the unchanged script, steady, on the card, everything found -> out of memory
+        batch=1, the unchanged script, steady, on the card, everything found -> out of memory
         found Some(70), above Some((71, TooMuch))
         if masks find everything: None
     "#]]
@@ -404,11 +404,11 @@ fn with_such_masks_it_fails_for_another_reason_and_nothing_follows() {
         None => Ran { ends: vec![OtherEnd::Found], ..takes(linear(run)) },
     });
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, steady, on the card, everything found -> odd
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, steady, on the card, everything found -> odd
         found Some(70), above Some((71, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
@@ -421,14 +421,14 @@ fn a_value_is_refuted_by_the_other_end_of_a_race() {
         Ran { ends: vec![OtherEnd::Late], ..takes(linear(run) + late) }
     });
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
-        batch=70, the script as it is, steady, on the card, late -> out of memory
-        batch=62, the script as it is, steady, on the card, late -> 7.76 GiB
-        batch=67, the script as it is, steady, on the card, late -> 8.25 GiB
-        batch=68, the script as it is, steady, on the card, late -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, steady, on the card, late -> out of memory
+        batch=62, the unchanged script, steady, on the card, late -> 7.76 GiB
+        batch=67, the unchanged script, steady, on the card, late -> 8.25 GiB
+        batch=68, the unchanged script, steady, on the card, late -> out of memory
         found Some(67), above Some((68, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
@@ -442,10 +442,10 @@ fn where_there_is_a_validation_each_run_goes_through_it() {
         Ran { evaluates, ..takes(linear(run) + more) }
     });
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> 2.40 GiB
-        batch=16, the script as it is, a validation, on the card -> 3.34 GiB
-        batch=58, the script as it is, a validation, on the card -> 8.26 GiB
-        batch=59, the script as it is, a validation, on the card -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> 2.40 GiB
+        batch=16, the unchanged script, a validation, on the card -> 3.34 GiB
+        batch=58, the unchanged script, a validation, on the card -> 8.26 GiB
+        batch=59, the unchanged script, a validation, on the card -> out of memory
         found Some(58), above Some((59, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
@@ -458,11 +458,11 @@ fn a_loop_that_does_not_bear_an_epoch_that_ends_early() {
         _ => takes(linear(run)),
     });
     expect![[r#"
-        batch=8, the script as it is, a validation, on the card -> an epoch without a batch
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> 8.30 GiB
-        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=8, the unchanged script, a validation, on the card -> an epoch without a batch
+        batch=8, the unchanged script, steady, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
         found Some(70), above Some((71, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
