@@ -47,7 +47,6 @@ fn has(text: &str, word: &str) -> bool {
 }
 
 #[test]
-#[ignore = "the sentences are being rewritten"]
 fn words_that_are_gone_stay_away() {
     let root = root().unwrap();
     let gone = gone();

@@ -125,7 +125,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };
-        say(&format!("ended {n} {processes} that the script left running"));
+        say(&format!("ended {n} {processes} that the script did not end"));
     }
     if args.open {
         super::view::open_recordings(&script.command.name(), recordings, out)?;
