@@ -306,7 +306,7 @@ impl fmt::Display for Note {
             }
             Note::Interrupted => f.write_str("interrupted before the script had run far enough for an answer"),
             Note::Waited => f.write_str(
-                "the script failed and did not end: one of its threads or processes waited without end, as it would on a GPU. plimsoll ended it",
+                "the script failed and did not end: one of its threads or processes went on waiting, as it would on a GPU. plimsoll ended it",
             ),
             Note::Cut(why) => write!(
                 f,
