@@ -830,7 +830,7 @@ def test_what_is_small_and_new_is_known_beside_much_that_is_large(phantom):
         """
     )
     assert ran.values == 5 * [7] + [9]
-    [forgot] = [it for it in ran.approximated if "forgotten" in it]
+    [forgot] = [it for it in ran.approximated if "plimsoll forgot" in it]
     assert "the largest 13.5 MiB" in forgot
 
 
