@@ -35,7 +35,7 @@ def test_it_says_what_is_wrong_and_where(plimsoll):
     plimsoll.script(LEAK)
     ran = plimsoll.run("lint", "train.py")
     assert ran.code == 1, ran
-    assert ran.stdout.startswith("train.py:12:17 PLM102 `kept` keeps the graph"), ran
+    assert ran.stdout.startswith("train.py:12:17 PLM102 `kept` keeps the autograd graph"), ran
     assert "1 mistake in 1 file" in ran.stdout, ran
     plimsoll.script(LEAK.replace("append(out)", "append(out)  # plimsoll: ignore[kept-results]"))
     ran = plimsoll.run("lint", "train.py")

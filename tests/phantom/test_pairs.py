@@ -130,4 +130,4 @@ def test_an_expert_for_each_token_is_chosen_evenly(phantom):
     assert kept == sum(min(it, 125) for it in count)
     assert all(781 <= it < 46_875 for it in word), "a word to go on with is none that ends a text"
     assert 80 < third < 170
-    assert "chosen evenly" in " ".join(ran.approximated)
+    assert "evenly spaced" in " ".join(ran.approximated)

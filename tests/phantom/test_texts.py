@@ -41,7 +41,7 @@ print(json.dumps([turns(gpt(), **options), turns(t5(), **options), turns(gpt(), 
 """
     )
     assert ran.values == [[12, 19], [12, 13], [12, 19]]
-    assert any("ends a text" in it for it in ran.approximated)
+    assert any("end-of-text" in it for it in ran.approximated)
     assert ran.report["unknown_reads"]["count"] == 0
 
 

@@ -171,17 +171,17 @@ def test_leaves_a_process_running(plimsoll):
 @pytest.mark.parametrize("option", ["-I", "-S", "-E"])
 def test_options_that_shut_the_agent_out(plimsoll, option):
     script = plimsoll.script("print('hello')\n")
-    plimsoll.predict(PYTHON, option, script).assert_sentence(f"python {option} shuts the agent out")
+    plimsoll.predict(PYTHON, option, script).assert_sentence(f"python {option} keeps plimsoll's agent from loading")
 
 
 def test_python_without_torch(plimsoll):
     folder = plimsoll.folder / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     script = plimsoll.script("import torch\n")
-    plimsoll.predict(folder / "bin" / "python", script).assert_sentence("needs torch", "has none")
+    plimsoll.predict(folder / "bin" / "python", script).assert_sentence("needs torch", "has no torch")
     # Through a launcher, too.
     launcher = plimsoll.script(f"#!/bin/sh\n{folder}/bin/python train.py\n", name="train.sh")
-    plimsoll.predict("bash", launcher).assert_sentence("needs torch", "has none")
+    plimsoll.predict("bash", launcher).assert_sentence("needs torch", "has no torch")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_through_is_through(project):
 def test_a_script_that_writes_more_than_the_layer_may_take_is_ended(plimsoll):
     text = "import torch, os\ntorch.zeros(1).cuda()\nwhile True: open('large', 'ab').write(os.urandom(1 << 20))\n"
     ran = plimsoll.predict(plimsoll.script(text), options=["--gpu", "t4", "--writes-max", "64MiB"])
-    ran.assert_sentence("wrote more than the 64.0 MiB", "--writes-max")
+    ran.assert_sentence("wrote more than 64.0 MiB", "--writes-max")
     assert not (plimsoll.folder / "large").exists()
     plimsoll.assert_nothing_left()
 
@@ -173,4 +173,4 @@ def test_offline_a_script_reaches_its_own_processes_and_nobody_else(plimsoll, wa
 def test_tracing_cannot_take_the_network_away(plimsoll):
     environment = plimsoll.environment(PLIMSOLL_WRITES_WAY="traced")
     ran = plimsoll.predict(plimsoll.script(OFFLINE), options=["--gpu", "t4", "--offline"], environment=environment)
-    ran.assert_sentence("--offline needs a mount or a user namespace", "leave --offline out")
+    ran.assert_sentence("--offline needs a mount or a user namespace", "remove --offline")

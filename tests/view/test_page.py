@@ -300,7 +300,7 @@ def test_a_state_without_history_and_a_recording_without_memory(page, plimsoll, 
             assert "only the blocks that were live at its end" in page.inner_text("main")
     empty = tmp_path / "empty.pickle"
     empty.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
-    plimsoll.run("view", empty, "--no-open").assert_sentence("nothing to look at")
+    plimsoll.run("view", empty, "--no-open").assert_sentence("nothing to show")
 
 
 def test_several_devices_are_several_scenes(page, tmp_path):

@@ -303,12 +303,14 @@ fn assumed_byte(last: Option<Asked>, contents: &Contents, guesses: &mut Guesses)
             0
         }
         Some(Asked::Equal { .. }) => {
-            guesses.remarks.approximate("== was answered with yes: its operands are not known");
+            guesses.remarks.approximate("plimsoll answered == with yes: its operands are unknown");
             1
         }
         // Of floats, such as that the scale of a distribution is positive: no mask of padding is.
         Some(Asked::All { .. } | Asked::Holds) => {
-            guesses.remarks.approximate("all() was answered with yes: its operands are not known");
+            guesses
+                .remarks
+                .approximate("plimsoll answered all() with yes: its operands are unknown");
             1
         }
         _ => 0,

@@ -209,7 +209,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world_size: Option<u32>,
 
-    /// The rank that runs. Default: 0.
+    /// The rank that runs. Default: the first.
     #[arg(long, value_name = "R")]
     pub(crate) rank: Option<u32>,
 
@@ -248,7 +248,8 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
-    /// Pad every image, and its masks, to this height and width, to predict the worst case. One number means both.
+    /// Enlarge every smaller image of a DataLoader, and its masks, to this height and width, to predict the worst
+    /// case. One number means both.
     #[arg(long, value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
@@ -396,7 +397,8 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
-    /// Pad every image, and its masks, to this height and width, to predict the worst case. One number means both.
+    /// Enlarge every smaller image of a DataLoader, and its masks, to this height and width, to predict the worst
+    /// case. One number means both.
     #[arg(long, value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
@@ -500,7 +502,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N|longest", requires = "fit")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
-    /// --fit pads every image to this height and width, as `fit --worst-size` does.
+    /// --fit enlarges every smaller image to this height and width, as `fit --worst-size` does.
     #[arg(long, value_name = "HxW", requires = "fit")]
     pub(crate) worst_size: Option<WorstSize>,
 
