@@ -31,7 +31,7 @@ const LETTERS: usize = 12;
 /// A folder younger than this may be one whose lock is about to be taken.
 const SETTLED: Duration = Duration::from_secs(60);
 /// How often it is tried to remove a folder, and the time between two tries.
-const TRIES: u32 = 5;
+const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 impl Folder {
