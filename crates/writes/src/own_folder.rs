@@ -149,9 +149,9 @@ mod tests {
         let path = place.path().join(NAME);
         fs::create_dir(&path).unwrap();
         fs::write(path.join("thesis.tex"), "mine").unwrap();
-        assert!(refused(place.path()).contains("plimsoll-cache in it was not made by plimsoll"));
+        assert!(refused(place.path()).contains("plimsoll-cache in it is not plimsoll's"));
         fs::write(path.join(TAG), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
-        assert!(refused(place.path()).contains("was not made by plimsoll"));
+        assert!(refused(place.path()).contains("is not plimsoll's"));
         let names = fs::read_dir(&path).unwrap().count();
         assert_eq!((names, fs::read(path.join("thesis.tex")).unwrap()), (2, b"mine".to_vec()));
         fs::rename(&path, place.path().join("elsewhere")).unwrap();

@@ -301,7 +301,7 @@ mod tests {
             Dropped { count: 14, bytes: 189 << 20, largest: 27 << 19 },
         );
         assert!(json.contains(
-            "the largest and oldest were forgotten: 14 tensors, 189.0 MiB together, the largest 13.5 MiB; a script that \
+            "so plimsoll forgot the largest and oldest: 14 tensors, 189.0 MiB together, the largest 13.5 MiB; a script that \
              reads them back reads zeros\",\"count\":14}"
         ));
         assert!(json.contains(
