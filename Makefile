@@ -16,7 +16,7 @@ TESTED := $(or $(CARGO_TARGET_DIR),target)/debug/plimsoll
 # Clippy's driver is the compiler, so that what is checked need not be compiled a second time.
 FOR_TESTS := CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
-.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check release screenshots pictures site clean
+.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check release screenshots site clean
 
 help:
 	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
@@ -26,7 +26,6 @@ help:
 	@echo 'make wheel   the Python package as a wheel and as sources, tried in an environment of its own'
 	@echo 'make release  everything that a release has, in target/dist'
 	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
-	@echo 'make pictures  the pictures of the terminal in README, from real runs'
 	@echo 'make site    the documents as a site with search, in target/site'
 
 build:
@@ -117,11 +116,6 @@ wheel-check:
 screenshots: build
 	@python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) "$$python" tools/screenshots docs/pictures
-
-# The terminal as README and the site show it, out of real runs; a minute or two.
-pictures: build
-	@python=$$(tools/python-with-torch examples/requirements.txt)
-	PATH="$$(dirname "$$python"):$$PATH" PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) python3 tools/pictures docs/pictures
 
 # docs/ as a site with search, in target/site. mkdocs is installed beside it, not into your Python.
 site: build
