@@ -454,7 +454,7 @@ impl fmt::Display for Note {
             }
             Note::ContextDerived { context, range } => write!(
                 f,
-                "the CUDA context of this card was not measured: {context} is derived from other cards, ± {range}. The safe size covers the range; `plimsoll calibrate` measures it on such a card"
+                "plimsoll has not measured the CUDA context of this card: {context} is derived from other cards, ± {range}, which a safe size includes; `plimsoll calibrate` measures it on such a card"
             ),
             Note::Failed { text, .. } | Note::CardChosen(text) => f.write_str(text),
             Note::HalfOfMasks => f.write_str(
@@ -522,7 +522,7 @@ fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
         f.write_str(" and an evaluation")?;
     }
     if seen.epochs_cut {
-        f.write_str("; plimsoll ended the epochs early")?;
+        f.write_str("; plimsoll ended the epochs early (--until-exit runs all)")?;
     }
     if seen.counted != Counted::Steps {
         f.write_str("; the script has no optimizer, so plimsoll expected no training step")?;

@@ -177,11 +177,20 @@ impl Report<'_> {
             writeln!(f, "{times}; the script has no optimizer, so no training step was expected")?;
         }
         let Some(safe) = p.safe() else { return Ok(()) };
-        write!(f, "request {} to be safe{of_what}", styles.heading.of(safe))?;
+        let more = safe.saturating_sub(needs);
+        let text = format!(
+            "{safe} to be safe{of_what} ({more} more, for what a phantom cannot know exactly)"
+        );
+        write!(f, "request ")?;
         if p.card.total < safe {
-            write!(f, ": {}", styles.warn.of("more than this card has, so it is close"))?;
+            self.wrapped(f, &format!("{text}:"), 8, 2)?;
+            return writeln!(
+                f,
+                "  {}",
+                self.styles.warn.of("more than this card has, so it is close")
+            );
         }
-        writeln!(f)
+        self.wrapped(f, &text, 8, 2)
     }
 
     /// What the run did not reach.
@@ -489,6 +498,9 @@ impl Report<'_> {
                     ids.push_str(&told.map_or_else(String::new, |it| format!("; {it}")));
                     ids.push(')');
                 }
+                if carries == Carries::Tight {
+                    ids.push_str(" (may run, slower: allocated memory fits, reserved does not)");
+                }
                 write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
                 self.wrapped(f, &ids, 13, 13)?;
             }
@@ -526,7 +538,7 @@ impl Report<'_> {
             write!(f, "  {} ", style.of(if note.is_doubt() { "!" } else { "-" }))?;
             let text = match note {
                 Note::UnknownReads { count, .. } if !self.is_full() => format!(
-                    "{} that the GPU would compute {}; --full lists the lines",
+                    "{} that the GPU would compute {}: if memory depends on them, these numbers are wrong. --full lists the lines, --assume FILE:LINE=NUMBER gives a value",
                     if *count == 1 { "1 value".to_owned() } else { format!("{count} values") },
                     if *count == 1 { "was read as zero" } else { "were read as zeros" },
                 ),

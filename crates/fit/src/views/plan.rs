@@ -290,6 +290,10 @@ fn report(it: &Proposal) -> String {
             row.plan.shown()
         );
     }
+    let _ = writeln!(
+        res,
+        "  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
+    );
     res += &if_found(it);
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
@@ -297,7 +301,7 @@ fn report(it: &Proposal) -> String {
     let _ = writeln!(res, "\n{}", shown(&it.found.seen));
     let _ = writeln!(
         res,
-        "\nTo run the first plan, without changing the script:\n    {}",
+        "\nTo run the first plan, which is saved, without changing the script:\n    {}",
         it.beside.run_line
     );
     if !it.change.diff.is_empty() {

@@ -36,7 +36,7 @@ pub(crate) enum How {
 }
 
 /// What the report says of the largest card.
-const LARGEST: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; the list above shows which cards it fits";
+const LARGEST: &str = "no --gpu was given, so plimsoll imitated the largest card that this PyTorch has kernels for. For one card, add --gpu NAME";
 
 /// The card to imitate: by name, from a file, that of this machine, or the largest that the command's torch has kernels for.
 pub(crate) fn choice(
