@@ -83,7 +83,7 @@ def test_another_split_than_half(plimsoll):
     assert 1.4 <= most["peak_allocated_bytes"] / half["peak_allocated_bytes"] <= 1.6
     plimsoll.folder.joinpath("plan.toml").write_text('version = 1\n[[remedy]]\nid = "model-parallel"\ngpus = 2\nfirst = [4, 8]\n')
     ran = plimsoll.predict(binary(), "run", "--plan", "plan.toml", "--", PYTHON, "train.py", options=("--gpu", "a100-40g"))
-    assert ran.code == 2 and "its 16 blocks on 2 devices need 1 of their numbers" in ran.stderr, ran
+    assert ran.code == 2 and "its 16 blocks on 2 devices need 1 of the block numbers, ascending, from 1" in ran.stderr, ran
 
 
 CHAIN = """

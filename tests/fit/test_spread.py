@@ -316,7 +316,7 @@ def test_run_starts_a_process_for_each_and_ends_as_they_do(plimsoll, who):
 def test_run_starts_no_launcher_once_for_each(plimsoll):
     (plimsoll.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "fsdp2"\ngpus = 2\n')
     for words in (["sh", "-c", "exit 3"], [PYTHON, "-m", "torch.distributed.run", "train.py"]):
-        plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", *words).assert_sentence("leave the launcher out")
+        plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", *words).assert_sentence("remove the launcher from the command")
 
 
 def test_a_signal_reaches_each_of_them(plimsoll):

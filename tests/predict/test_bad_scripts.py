@@ -81,7 +81,7 @@ def test_never_trains(plimsoll):
     # One that has none was not meant to.
     ran = plimsoll.predict(plimsoll.script(MODEL.replace("optimizer = ", "# ") + called), options=["--gpu", "h200"])
     assert ran.code == 0 and (ran.report["steps_seen"], ran.report["counted"]) == (1, "forward_passes"), ran
-    assert "1 forward pass; it has no optimizer" in str(ran.report["notes"]), ran
+    assert "1 forward pass; the script has no optimizer" in str(ran.report["notes"]), ran
 
 
 def test_grows(plimsoll):

@@ -38,7 +38,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
         if given is not None and not _is_a_split(given, world, len(blocks)):
             raise unsuited(
                 "model-parallel",
-                "%s: `first` is %s; for its %d blocks on %d devices it has to be %d block numbers in ascending order, from 1"
+                "%s: `first` is %s; its %d blocks on %d devices need %d of the block numbers, ascending, from 1"
                 % (type(module).__name__, given, len(blocks), world, world - 1)
             )
         if home.type == "cuda":

@@ -894,7 +894,7 @@ fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
     let mut inquiry = Inquiry::new(first.clone(), observed());
     let wanted = inquiry.wanted().unwrap();
     let error = inquiry.came(wanted, None).unwrap_err().to_string();
-    assert!(error.starts_with("interrupted: the script had run once"), "{error}");
+    assert!(error.starts_with("interrupted during the confirmation run"), "{error}");
     let mut inquiry = Inquiry::new(ran_out, observed());
     let wanted = inquiry.wanted().unwrap();
     inquiry.came(wanted, None).unwrap();

@@ -51,7 +51,9 @@ const USUAL: u16 = 80;
 pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> {
     // Everything that can be wrong before the run is found before the run.
     if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
-        anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
+        anyhow::bail!(
+            "this process already runs inside plimsoll predict; remove the inner plimsoll command"
+        );
     }
     let given = args.cards.iter().map(|it| cards::find(it)).collect::<Result<Vec<_>, _>>()?;
     let gpu = args.gpu.as_deref().or(args.cards.first().map(String::as_str));
@@ -120,12 +122,12 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         let n = script.ranks.devices(args.gpus);
         match schedulers::request(scheduler.into(), &prediction, n) {
             Some(lines) => out.text(&format!("\n{lines}"))?,
-            None => say("no amount of this card's memory is safe, so there is none to ask for"),
+            None => say("no size of this card's memory is safe, so there is no size to request"),
         }
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };
-        say(&format!("ended {n} {processes} that the script did not end"));
+        say(&format!("plimsoll ended {n} remaining {processes} of the script"));
     }
     if args.open {
         super::view::open_recordings(&script.command.name(), recordings, out)?;
@@ -175,8 +177,7 @@ impl Script<'_> {
         }
         if !self.args.quiet {
             say(
-                "the script failed where boolean masks found nothing, because nobody computed their values; running it \
-                 again with half of each mask true",
+                "the script failed where boolean masks selected nothing, because a phantom computes no values; running it again with half of each mask true",
             );
         }
         let second = self.run_once(HALF_IS_FOUND, output)?;

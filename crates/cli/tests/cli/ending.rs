@@ -258,7 +258,7 @@ fn who_waits_for_a_process_that_failed_is_ended_and_the_answer_stays() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stdout.contains("DOES NOT FIT t4"), "{ran:?}");
     let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("the script did not end once it had failed"), "{ran:?}");
+    assert!(told.contains("the script failed and did not end"), "{ran:?}");
     place.assert_no_session();
 }
 

@@ -57,8 +57,7 @@ pub enum Wanted {
 /// A run was interrupted without which the answer is not safe.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without that run the \
-     answer is not safe"
+    "interrupted during the confirmation run on a phantom {on}; the first run needs {needs}, which is not a safe bound"
 )]
 pub struct Interrupted {
     needs: Bytes,
