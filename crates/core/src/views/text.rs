@@ -365,12 +365,13 @@ impl Report<'_> {
 
     fn lines(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        if p.top_lines.is_empty() {
+        let most = if self.is_full() { p.top_lines.len() } else { SHOWN_LINES };
+        let mut shown =
+            p.top_lines.iter().filter(|share| self.shows(share.bytes)).take(most).peekable();
+        if shown.peek().is_none() {
             return Ok(());
         }
         self.heading(f, "By line of your code")?;
-        let most = if self.is_full() { p.top_lines.len() } else { SHOWN_LINES };
-        let shown = p.top_lines.iter().filter(|share| self.shows(share.bytes)).take(most);
         for LineShare { at, bytes, blocks, category } in shown {
             let (place, text) = match at {
                 Origin::Line(line) => (Line(line).to_string(), line.text.as_str()),
@@ -491,7 +492,7 @@ impl Report<'_> {
             let of_kind: Vec<&CardFit> = cards.iter().filter(|it| it.carries == carries).collect();
             let says_little = matches!(carries, Carries::Unknown | Carries::NoKernels);
             if !of_kind.is_empty() && (self.is_full() || !says_little) {
-                let mut ids = named(&of_kind, told);
+                let mut ids = named(&of_kind, self.is_full(), told);
                 if carries == Carries::NoKernels {
                     ids.push_str(" (in this PyTorch");
                     let told = of_kind.iter().find_map(|it| it.card.torch_with_kernels());
@@ -538,7 +539,7 @@ impl Report<'_> {
             write!(f, "  {} ", style.of(if note.is_doubt() { "!" } else { "-" }))?;
             let text = match note {
                 Note::UnknownReads { count, .. } if !self.is_full() => format!(
-                    "{} that the GPU would compute {}: if memory depends on them, these numbers are wrong. --full lists the lines, --assume FILE:LINE=NUMBER gives a value",
+                    "{} that the GPU would compute {}: if memory depends on them, these numbers may be wrong. --full lists the lines, --assume FILE:LINE=NUMBER gives a value",
                     if *count == 1 { "1 value".to_owned() } else { format!("{count} values") },
                     if *count == 1 { "was read as zero" } else { "were read as zeros" },
                 ),
@@ -629,12 +630,16 @@ fn bar(share: f64, most: usize) -> String {
     "█".repeat(columns)
 }
 
-/// The usual ones of these cards by name, and how many others there are; some of them by name if none is usual.
-fn named(cards: &[&CardFit], told: impl Fn(&CardFit) -> String) -> String {
-    let usual = cards.iter().filter(|it| it.card.usual).count();
-    let shows = |it: &&&CardFit| usual == 0 || it.card.usual;
-    let most = if usual == 0 { LISTED_CARDS } else { usual };
-    let ids: Vec<String> = cards.iter().filter(shows).take(most).map(|it| told(it)).collect();
+/// The names of all these cards; or of the usual ones, and how many others there are, and of some if none is usual.
+fn named(cards: &[&CardFit], all: bool, name: impl Fn(&CardFit) -> String) -> String {
+    let usual = cards.iter().filter(|fit| fit.card.usual).count();
+    let shows = |fit: &&&CardFit| all || usual == 0 || fit.card.usual;
+    let most = match usual {
+        _ if all => cards.len(),
+        0 => LISTED_CARDS,
+        usual => usual,
+    };
+    let ids: Vec<String> = cards.iter().filter(shows).take(most).map(|fit| name(fit)).collect();
     match cards.len() - ids.len() {
         0 => ids.join(", "),
         n => format!("{} and {n} others", ids.join(", ")),
