@@ -95,7 +95,7 @@ class Agent:
         self._phantom = Phantom(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers, asked.ghost_weights)
         self._ending = ending.Ending(torch, recording, memory, steps, tensors, oom, self._phantom, stopping)
-        self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Kept)
+        self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Shares)
         self._modules.around_call = self._ghosts.leaves_for
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
         self._sampling = Sampling(memory, phases, self._modules, recording, asked.stacks if asked.is_real else "")

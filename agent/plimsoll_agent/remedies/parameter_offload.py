@@ -54,7 +54,7 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     _save_and_load(torch, away)
 
 
-class Kept:
+class Weights:
     """The weights of one block."""
 
     def __init__(self, parameters: list[Tensor]) -> None:
@@ -70,13 +70,13 @@ class Away:
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
         self._host = Host(torch)
-        self._blocks: weakref.WeakKeyDictionary[Module, Kept] = weakref.WeakKeyDictionary()
+        self._blocks: weakref.WeakKeyDictionary[Module, Weights] = weakref.WeakKeyDictionary()
         self._classes: set[type[Any]] = set()
-        self._block_of: dict[int, weakref.ref[Kept]] = {}
+        self._block_of: dict[int, weakref.ref[Weights]] = {}
         self._on_host: dict[int, Tensor] = {}
         # Those that are here, with the version that is on the host; none if nothing is.
         self._here: dict[int, Any] = {}
-        self._in_backward: list[Kept] = []
+        self._in_backward: list[Weights] = []
 
     def add(self, block: Module, parameters: list[Tensor]) -> None:
         """From now on these are here only when they are needed. Those that are known already stay their block's: a part of a model may be
@@ -84,7 +84,7 @@ class Away:
         parameters = [it for it in parameters if id(it) not in self._block_of]
         if block in self._blocks or not parameters:
             return
-        kept = self._blocks[block] = Kept(parameters)
+        kept = self._blocks[block] = Weights(parameters)
         for it in parameters:
             weakref.finalize(it, self._forget, id(it))
             self._block_of[id(it)] = weakref.ref(kept)  # Which has them, and goes with its block.
@@ -147,14 +147,14 @@ class Away:
 
         patch.put(kind, "forward", forward)
 
-    def _views_kept_as_places(self, kept: Kept) -> Any:
+    def _views_kept_as_places(self, kept: Weights) -> Any:
         """Unless a checkpoint around this block, which saves nothing of it, decides what is saved."""
         torch = self._torch
         if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             return contextlib.nullcontext()
         return torch.autograd.graph.saved_tensors_hooks(functools.partial(self._pack, kept), self._unpack)
 
-    def _pack(self, kept: Kept, tensor: Tensor) -> Any:
+    def _pack(self, kept: Weights, tensor: Tensor) -> Any:
         """A view of a weight is saved as its place in the weight, whose address will change."""
         if type(tensor) is not self._torch.Tensor and not isinstance(tensor, self._torch.nn.Parameter):
             return to_keep(tensor)
@@ -172,14 +172,14 @@ class Away:
         self.fetch([it])  # It is here already, unless the graph is walked in an order of its own.
         return it.detach().as_strided(size, stride, offset)
 
-    def _expect_backward(self, kept: Kept, output: Any) -> None:
+    def _expect_backward(self, kept: Weights, output: Any) -> None:
         torch = self._torch
         outputs = [it for it in nested.tensors_in(torch, output) if it.requires_grad]
         if torch.is_grad_enabled() and outputs:
             for it in outputs:
                 it.register_hook(functools.partial(self._backward_begins, kept))
 
-    def _backward_begins(self, kept: Kept, gradient: Tensor) -> None:
+    def _backward_begins(self, kept: Weights, gradient: Tensor) -> None:
         if kept in self._in_backward:
             return
         if not self._in_backward:

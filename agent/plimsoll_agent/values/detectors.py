@@ -49,7 +49,7 @@ def kept(module: Module) -> Any:
     return None
 
 
-class Kept:
+class Shares:
     """The shares of the modules that run on this thread."""
 
     def __init__(self) -> None:

@@ -462,7 +462,7 @@ step
         expect![[r#"
             Fits: step 3, Some(Forward)
             Activations 12.0 MiB
-            Kept 10.0 MiB
+            Retained 10.0 MiB
             Parameters 8.0 MiB
               train.py:1: 30.0 MiB
         "#]],

@@ -1,7 +1,7 @@
 //! Copies and fills, for the runtime and the driver alike: which side is the device is told by the
 //! address, as unified addressing does.
 
-use plimsoll_values::{Told, Values};
+use plimsoll_values::{ReadBack, Values};
 
 use crate::launch::with_values;
 use crate::machine;
@@ -55,7 +55,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                     && machine::Machine::host_range(&machine.pinned, to).is_some()
                     && zero_pages(to, size) =>
             {
-                read = Some(Told { unknown: size, is_answer: false });
+                read = Some(ReadBack { unknown: size, is_answer: false });
             }
             (None, Some(source)) => {
                 let pinned = machine::Machine::host_range(&machine.pinned, to).is_some();
@@ -72,7 +72,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
         }
     }
     with_values(|it, _| it.copied(from, size));
-    if let Some(Told { unknown, is_answer }) = read {
+    if let Some(ReadBack { unknown, is_answer }) = read {
         report::read(Read { to, size, unknown, is_answer });
     }
 }

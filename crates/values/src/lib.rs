@@ -82,7 +82,7 @@ pub struct Launch<'a> {
 
 /// What a program was told where it read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ReadBack {
     /// How many bytes nobody knows.
     pub unknown: u64,
     /// Whether those are an answer to what the program asked, and no zeros for want of one.
@@ -185,16 +185,16 @@ impl Values {
         is_pinned: bool,
         thread: &mut Thread,
         contents: &mut Contents,
-    ) -> Told {
+    ) -> ReadBack {
         let unknown = contents.read(from, out);
-        let answer = Told { unknown, is_answer: true };
+        let answer = ReadBack { unknown, is_answer: true };
         if let ([0], Some(Asked::All { operand })) = (&*out, thread.asked)
             && contents.are_compared_choices(operand)
         {
             out[0] = questions::choices_agree(&mut self.guesses);
             return answer;
         }
-        let zeros = Told { unknown, is_answer: false };
+        let zeros = ReadBack { unknown, is_answer: false };
         let length = out.len();
         let Thread { asked, guesses: of_thread } = thread;
         if unknown == 1 && length == 1 {
@@ -209,7 +209,7 @@ impl Values {
         if let Some((count, is_true)) = count {
             out.copy_from_slice(&count.to_le_bytes()[..length]);
             let unknown = if is_true { 0 } else { unknown };
-            return Told { unknown, is_answer: !is_whole || count != 0 };
+            return ReadBack { unknown, is_answer: !is_whole || count != 0 };
         }
         if !is_pinned {
             return zeros;

@@ -25,7 +25,7 @@ use crate::{
         launch::{
             self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
         },
-        phantom_run::{self, Choice, How, Left, Run, Runner},
+        phantom_run::{self, Choice, How, Run, RunOutput, Runner},
         record,
     },
     exit::Exit,
@@ -170,7 +170,7 @@ impl Script<'_> {
 
     /// Runs it; and once more if it failed because masks found nothing. Returns what the phantom was told more in the
     /// run that counts.
-    fn run(&self, output: ScriptOutput) -> anyhow::Result<(Left, String)> {
+    fn run(&self, output: ScriptOutput) -> anyhow::Result<(RunOutput, String)> {
         let first = self.run_once("", output)?;
         if !self.may_miss_what_masks_find(&first) {
             return Ok((first, String::new()));
@@ -189,7 +189,7 @@ impl Script<'_> {
     }
 
     /// Whether the script failed, and a mask that found nothing may be why.
-    fn may_miss_what_masks_find(&self, left: &Left) -> bool {
+    fn may_miss_what_masks_find(&self, left: &RunOutput) -> bool {
         let is_share =
             |it: &Assumption| matches!(it, Assumption::Share { operation: "nonzero", .. });
         let is_said = self.args.assume.iter().any(is_share);
@@ -218,11 +218,11 @@ impl Script<'_> {
         Ok(again.ended.interrupted.is_none().then_some(again.prediction))
     }
 
-    fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<Left> {
+    fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
         self.run_on(&self.card, told, output)
     }
 
-    fn run_on(&self, card: &Card, told: &str, output: ScriptOutput) -> anyhow::Result<Left> {
+    fn run_on(&self, card: &Card, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
         let Script { args, card: _, ranks, command, runner } = self;
         // Until the run's world is gone, Ctrl-C waits.
         let signals = Signals::hold().context("cannot hold signals")?;
@@ -252,11 +252,11 @@ impl Script<'_> {
         runner.run(run, &signals, progress.as_mut().map(|it| it as &mut dyn launch::Watch))
     }
 
-    fn read(&self, left: Left) -> Read {
+    fn read(&self, left: RunOutput) -> Read {
         self.read_on(&self.card, left)
     }
 
-    fn read_on(&self, card: &Card, left: Left) -> Read {
+    fn read_on(&self, card: &Card, left: RunOutput) -> Read {
         let (recordings, unread) = phantom_run::read(&left.folders);
         let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
         let facts = phantom_run::facts(&ended, self.args.max);

@@ -25,7 +25,7 @@ use crate::{
     output::{Output, say},
     server::{
         Server, Shown,
-        answers::{Gallery, Told},
+        answers::{Companions, Gallery},
         assets,
     },
     signals::Signals,
@@ -35,7 +35,7 @@ use crate::{
 struct Loaded {
     name: String,
     recording: Recording,
-    told: Told,
+    told: Companions,
 }
 
 pub(crate) fn run(args: &ViewArgs, out: &mut Output) -> anyhow::Result<Exit> {
@@ -85,7 +85,7 @@ pub(super) fn open_recordings(
     let loaded: Vec<Loaded> = used
         .map(|recording| {
             let messages = recordings::messages(&recording);
-            let told = Told { messages, ..Told::default() };
+            let told = Companions { messages, ..Companions::default() };
             Loaded { name: name.to_owned(), recording, told }
         })
         .collect();
@@ -105,7 +105,7 @@ fn scenes(loaded: &[Loaded]) -> Vec<Scenes<'_>> {
     loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect()
 }
 
-fn told(loaded: &[Loaded]) -> Vec<Told> {
+fn told(loaded: &[Loaded]) -> Vec<Companions> {
     loaded.iter().map(|it| it.told.clone()).collect()
 }
 
@@ -190,7 +190,7 @@ fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
 
 fn loaded(process: Process) -> Loaded {
     let messages = recordings::messages(&process.recording);
-    let told = Told { messages, notes: process.warnings, is_damaged: process.is_damaged };
+    let told = Companions { messages, notes: process.warnings, is_damaged: process.is_damaged };
     Loaded { name: process.name, recording: process.recording, told }
 }
 

@@ -28,7 +28,7 @@ const AROUND: usize = 2;
 /// The recordings that are shown.
 pub(crate) struct Gallery<'a> {
     recordings: &'a [Scenes<'a>],
-    told: Vec<Told>,
+    told: Vec<Companions>,
     /// By recording: what `explain` says of it.
     explained: Vec<OnceLock<Explanation>>,
     /// Somebody has seen a timeline.
@@ -39,7 +39,7 @@ pub(crate) struct Gallery<'a> {
 
 /// What is known of a recording beside it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Companions {
     /// The failures that its texts tell of.
     pub(crate) messages: Vec<Failure>,
     /// What could not be read.
@@ -79,7 +79,7 @@ impl Reply {
 }
 
 impl<'a> Gallery<'a> {
-    pub(crate) fn new(recordings: &'a [Scenes<'a>], told: Vec<Told>) -> Gallery<'a> {
+    pub(crate) fn new(recordings: &'a [Scenes<'a>], told: Vec<Companions>) -> Gallery<'a> {
         let explained = recordings.iter().map(|_| OnceLock::new()).collect();
         Gallery { recordings, told, explained, seen: AtomicBool::new(false), live: None }
     }
@@ -180,7 +180,7 @@ impl<'a> Gallery<'a> {
 
     /// Of each recording that was not read to its end, why.
     pub(crate) fn damage(&self) -> Vec<Option<String>> {
-        let sentence = |it: &Told| {
+        let sentence = |it: &Companions| {
             it.is_damaged.then(|| {
                 let why = it.notes.first().map(|it| format!(": {it}")).unwrap_or_default();
                 format!("This file is cut off or damaged{why}. The page shows the part before that; later events, and the blocks that were live at the end, are unknown.")

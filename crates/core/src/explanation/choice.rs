@@ -77,7 +77,7 @@ fn is_kept(category: Category) -> bool {
         category,
         Category::Activations
             | Category::Temporaries
-            | Category::Kept
+            | Category::Retained
             | Category::Unknown
             | Category::Inputs
     )

@@ -22,9 +22,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     for it in case.live_after(moment) {
         let of_a_model = [Signs::MODULE, Signs::APPLY, Signs::BUILT, Signs::OPTIMIZER];
         let signs = case.signs(it.block);
-        let is_data = matches!(it.category, Category::Kept | Category::Inputs | Category::Unknown)
-            && case.stage(it.block) == Stage::Setup
-            && !of_a_model.iter().any(|it| signs.has(*it));
+        let is_data =
+            matches!(it.category, Category::Retained | Category::Inputs | Category::Unknown)
+                && case.stage(it.block) == Stage::Setup
+                && !of_a_model.iter().any(|it| signs.has(*it));
         if let Some(line) = case.line(it.block).filter(|_| is_data) {
             by_line.entry(line).or_default().push(it.block);
         }

@@ -186,7 +186,7 @@ pub enum Category {
     /// Buffers of modules, such as running means and masks.
     Buffers,
     /// Kept by the script from step to step: outputs, losses, caches, copies, data that it put there before.
-    Kept,
+    Retained,
     /// Allocated, and nothing that we know explains it.
     Unknown,
     /// Reserved by PyTorch's allocator and not allocated when allocated memory was largest.
@@ -209,7 +209,7 @@ impl Category {
             Category::Temporaries => "temporaries",
             Category::Workspaces => "workspaces",
             Category::Buffers => "buffers",
-            Category::Kept => "retained",
+            Category::Retained => "retained",
             Category::Unknown => "unknown",
             Category::Slack => "allocator slack",
             Category::Other => "other libraries",
@@ -227,7 +227,7 @@ impl Category {
         Category::Temporaries,
         Category::Workspaces,
         Category::Buffers,
-        Category::Kept,
+        Category::Retained,
         Category::Unknown,
         Category::Slack,
         Category::Other,

@@ -212,7 +212,7 @@ impl<'a> Evidence<'a> {
         // A line of the script made it, and it stays: it is kept, whatever for.
         let stack = self.device.events.stack(life.alloc.index());
         match found {
-            Category::Unknown if self.stacks.user_frame(stack).is_some() => Category::Kept,
+            Category::Unknown if self.stacks.user_frame(stack).is_some() => Category::Retained,
             found => found,
         }
     }

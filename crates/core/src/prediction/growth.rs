@@ -47,7 +47,7 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
     if after.len() < LEAST || !rises_in_each_part(&after[half..]) {
         return None;
     }
-    let left = Left::of(run, half, after.len());
+    let left = Remains::of(run, half, after.len());
     let grown = after.last()?.saturating_sub(after[half]);
     let is_larger_each_time = 4 * (after.len() - half) <= 5 * rises(&after[half..]);
     let is_left = grown / 2 <= left.bytes.0;
@@ -84,7 +84,7 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
     let ends = &run.timeline.step_ends;
     // Steps before the oldest event of the ring all end at its beginning.
     let first = ends.partition_point(|it| *it == EventId(0)).max(1);
-    let of = |first: usize| Left::of(&run, first, ends.len());
+    let of = |first: usize| Remains::of(&run, first, ends.len());
     // Steps that were seen without stacks have the lines of others, and these need not have done the same.
     let places = Places::new(&run.replay, run.index, &recording.notes.stats);
     let seen = recording.notes.stacks.iter().rfind(|it| it.kept).map(|it| places.event(&it.place));
@@ -214,14 +214,14 @@ fn pace(levels: &[u64]) -> u64 {
 
 /// What is left of what one line called.
 #[derive(Default)]
-struct Kept {
+struct Surviving {
     bytes: Bytes,
     stacks: BTreeSet<StackId>,
     newest: Option<BlockId>,
 }
 
 /// What the steps of the second half left, but for the newest: whose variables hold its values until the next ones come.
-struct Left {
+struct Remains {
     bytes: Bytes,
     /// The line that most of it was made at; where little was left, the line of the largest tensor there is.
     at: Option<CodeLine>,
@@ -229,20 +229,20 @@ struct Left {
     largest: Option<BlockId>,
 }
 
-impl Left {
+impl Remains {
     /// Of the first `n` steps.
-    fn of(run: &DeviceRun<'_>, half: usize, n: usize) -> Left {
+    fn of(run: &DeviceRun<'_>, half: usize, n: usize) -> Remains {
         let ends = run.timeline.step_ends.get(..n).unwrap_or_default();
         let (Some(first), Some(last)) =
             (half.checked_sub(1).and_then(|it| ends.get(it)), ends.last())
         else {
-            return Left { bytes: Bytes::ZERO, at: None, largest: None };
+            return Remains { bytes: Bytes::ZERO, at: None, largest: None };
         };
         let newest = ends.len().checked_sub(3).and_then(|it| ends.get(it)).copied();
         let newest = newest.unwrap_or(EventId(0));
         let origins =
             Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
-        let mut lines: BTreeMap<Option<CodeLine>, Kept> = BTreeMap::new();
+        let mut lines: BTreeMap<Option<CodeLine>, Surviving> = BTreeMap::new();
         let (mut bytes, mut largest) = (Bytes::ZERO, None);
         for (block, life) in (0..).map(BlockId).zip(&run.replay.blocks) {
             let is_there = life.alloc < *last && life.free.is_none_or(|free| *last <= free);
@@ -270,7 +270,7 @@ impl Left {
             let stack = origins.stack_of(block);
             origins::line_outside(run.trace, &run.stacks, stack)
         });
-        Left { bytes, at, largest: largest.map(|(_, block)| block) }
+        Remains { bytes, at, largest: largest.map(|(_, block)| block) }
     }
 }
 

@@ -91,7 +91,7 @@ struct Operator {
 
 /// Everything that is kept.
 #[derive(Default)]
-struct Kept {
+struct Contents {
     texts: Interner,
     memory: Vec<Memory>,
     /// By thread.
@@ -99,7 +99,7 @@ struct Kept {
     has_events: bool,
 }
 
-impl Kept {
+impl Contents {
     fn take(&mut self, event: Event) {
         let Event { name, cat, ts, dur, tid, args } = event;
         let is_memory = name == "[memory]" || name == "[OutOfMemory]";
@@ -122,7 +122,7 @@ impl Kept {
 }
 
 /// The object that the file is; of its fields only the events.
-impl<'de> Visitor<'de> for &mut Kept {
+impl<'de> Visitor<'de> for &mut Contents {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for &mut Kept {
     }
 }
 
-struct EventList<'a>(&'a mut Kept);
+struct EventList<'a>(&'a mut Contents);
 
 impl<'de> DeserializeSeed<'de> for EventList<'_> {
     type Value = ();
@@ -184,7 +184,7 @@ pub fn read(bytes: &[u8]) -> Result<Curve, String> {
 /// The curves of a trace as it arrives; the reason when it is none. One that is cut off is read as far
 /// as it goes, and [`Curve::cut_off`] says why it ends.
 pub fn read_from(reader: impl Read) -> Result<Curve, String> {
-    let mut kept = Kept::default();
+    let mut kept = Contents::default();
     let mut json = serde_json::Deserializer::from_reader(std::io::BufReader::new(reader));
     let found = json.deserialize_map(&mut kept).and_then(|()| json.end());
     let cut_off = match found {
@@ -197,7 +197,7 @@ pub fn read_from(reader: impl Read) -> Result<Curve, String> {
     Ok(curve(kept, cut_off))
 }
 
-fn curve(mut kept: Kept, cut_off: Option<String>) -> Curve {
+fn curve(mut kept: Contents, cut_off: Option<String>) -> Curve {
     kept.memory.sort_by(|a, b| a.ts.total_cmp(&b.ts));
     for it in kept.operators.values_mut() {
         it.sort_by(|a, b| a.ts.total_cmp(&b.ts));
@@ -214,7 +214,7 @@ fn curve(mut kept: Kept, cut_off: Option<String>) -> Curve {
 }
 
 /// One device, from its events in the order of time.
-fn device(kept: &Kept, index: u32, events: &[&Memory]) -> CurveDevice {
+fn device(kept: &Contents, index: u32, events: &[&Memory]) -> CurveDevice {
     let mut res = CurveDevice { index, events: events.len() as u64, ..CurveDevice::default() };
     let mut peak_at = None;
     for (at, event) in events.iter().enumerate() {
@@ -234,7 +234,7 @@ fn device(kept: &Kept, index: u32, events: &[&Memory]) -> CurveDevice {
 }
 
 /// Who asked for what is live after `events`, the most first.
-fn live(kept: &Kept, events: &[&Memory]) -> Vec<(String, Bytes)> {
+fn live(kept: &Contents, events: &[&Memory]) -> Vec<(String, Bytes)> {
     let mut live: BTreeMap<i64, &Memory> = BTreeMap::new();
     for event in events.iter().filter(|it| !it.ran_out) {
         match 0 < event.args.bytes {

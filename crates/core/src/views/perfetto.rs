@@ -363,7 +363,7 @@ fn counter_name(category: Category) -> &'static str {
         Category::Temporaries => "for: temporaries",
         Category::Workspaces => "for: workspaces",
         Category::Buffers => "for: buffers",
-        Category::Kept => "for: kept",
+        Category::Retained => "for: kept",
         Category::Unknown => "for: unknown",
         // Never a block's.
         it => category_name(it),

@@ -521,7 +521,7 @@ fn category(category: Category) -> &'static str {
         Category::Temporaries => "temporaries",
         Category::Workspaces => "workspaces",
         Category::Buffers => "buffers",
-        Category::Kept => "kept",
+        Category::Retained => "kept",
         Category::Unknown => "unknown",
         Category::Slack => "slack",
         Category::Other => "other",

@@ -4,9 +4,9 @@ use super::{
     advice::Advice,
     ask::Grows,
     candidate::{Candidate, IfFound},
-    left::Left,
     proof::Seen,
     recipes::Tried,
+    remaining::Remaining,
 };
 use crate::change::Places;
 
@@ -23,7 +23,7 @@ pub struct Found {
     /// What came nearest, if nothing fits.
     pub closest: Option<Candidate>,
     /// What is left in that, and what was tried against it.
-    pub left: Vec<Left>,
+    pub left: Vec<Remaining>,
     /// What only a person can decide.
     pub advice: Vec<Advice>,
     /// The same in the switches of the script's own framework, as they ran.

@@ -24,7 +24,6 @@ mod free;
 mod ladder;
 pub mod largest;
 mod largest_value;
-mod left;
 mod left_out;
 mod measure;
 mod nearest;
@@ -32,6 +31,7 @@ mod plans;
 mod program;
 mod proof;
 mod recipes;
+mod remaining;
 mod rules;
 mod scouts;
 #[cfg(test)]
@@ -51,10 +51,10 @@ pub use self::{
     dialogue::{Next, Said, Search, Waiting},
     found::Found,
     largest_value::{FoundValue, IfAllFound, largest_value},
-    left::{Fate, Left},
     plans::plans,
     proof::Seen,
     recipes::Tried,
+    remaining::{Fate, Remaining},
     rules::Rules,
     values::{Range, ValueRun, WithLess},
 };

@@ -19,10 +19,11 @@ use super::{
     found::Found,
     free::{self, free},
     ladder::{are_same, is_free, rungs, settled, without},
-    left, measure, nearest,
+    measure, nearest,
     program::Program,
     proof::{self, Seen},
     recipes::{self, Tried},
+    remaining,
     rules::Rules,
     scouts,
     tuning::tuned,
@@ -119,7 +120,7 @@ async fn mend(program: &mut Program, found: &mut Found) {
     seen.trains_nothing = program.known.trains_nothing;
     let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none();
     *closest = if nothing_fits { nearest::nearest(program).await } else { None };
-    *left = closest.as_ref().map(|it| left::left(program, plain, it)).unwrap_or_default();
+    *left = closest.as_ref().map(|it| remaining::remaining(program, plain, it)).unwrap_or_default();
     if program.rules.advice || nothing_fits {
         *advice = advice::advice(program).await;
     }

@@ -30,7 +30,7 @@ const HALVED: u64 = 65;
 
 /// What a search was told, in order.
 #[derive(Clone, Debug)]
-enum Told {
+enum Answer {
     Ran(Box<(Run, Ran)>),
     Replayed(Vec<Tuned>),
     Measured(Steps),
@@ -40,7 +40,7 @@ enum Told {
 pub struct Speculation<'a, T> {
     begin: &'a dyn Fn() -> Search<T>,
     rules: Rules,
-    told: Vec<Told>,
+    told: Vec<Answer>,
 }
 
 /// How a search is taken to go on.
@@ -60,17 +60,17 @@ impl<'a, T> Speculation<'a, T> {
 
     /// The search was told what came of a run.
     pub fn ran(&mut self, run: Run, ran: Ran) {
-        self.told.push(Told::Ran(Box::new((run, ran))));
+        self.told.push(Answer::Ran(Box::new((run, ran))));
     }
 
     /// It was told what would have let the last run through.
     pub fn replayed(&mut self, tuned: Vec<Tuned>) {
-        self.told.push(Told::Replayed(tuned));
+        self.told.push(Answer::Replayed(tuned));
     }
 
     /// It was told how long steps take.
     pub fn measured(&mut self, steps: Steps) {
-        self.told.push(Told::Measured(steps));
+        self.told.push(Answer::Measured(steps));
     }
 
     /// The runs that it is likely to want after `run`, which it wants now; those that it goes on with first. None of a search for a
@@ -89,8 +89,8 @@ impl<'a, T> Speculation<'a, T> {
 
     fn runs(&self) -> impl Iterator<Item = (&Run, &Ran)> {
         self.told.iter().filter_map(|it| match it {
-            Told::Ran(it) => Some((&it.0, &it.1)),
-            Told::Replayed(_) | Told::Measured(_) => None,
+            Answer::Ran(it) => Some((&it.0, &it.1)),
+            Answer::Replayed(_) | Answer::Measured(_) => None,
         })
     }
 
@@ -133,11 +133,11 @@ impl<'a, T> Speculation<'a, T> {
             search = loop {
                 search = match (search.next(), told) {
                     (Next::Say(_, search), _) => search,
-                    (Next::Run(_, waiting), Told::Ran(it)) => break waiting.tell(it.1.clone()),
-                    (Next::Replay(_, waiting), Told::Replayed(it)) => {
+                    (Next::Run(_, waiting), Answer::Ran(it)) => break waiting.tell(it.1.clone()),
+                    (Next::Replay(_, waiting), Answer::Replayed(it)) => {
                         break waiting.tell(it.clone());
                     }
-                    (Next::Measure(_, waiting), Told::Measured(it)) => {
+                    (Next::Measure(_, waiting), Answer::Measured(it)) => {
                         break waiting.tell(it.clone());
                     }
                     _ => return None,

@@ -77,7 +77,7 @@ pub trait Workshop {
     /// A run under way in the nursery, and the files that it writes. They go when it is dropped.
     type Job;
     /// What a run left.
-    type Left;
+    type Output;
     /// What is read of that.
     type Read;
     /// Why a run cannot be made at all.
@@ -98,7 +98,7 @@ pub trait Workshop {
         &mut self,
         job: Self::Job,
         or_others: bool,
-    ) -> Result<Waited<Self::Left, Self::Job>, Self::Error>;
+    ) -> Result<Waited<Self::Output, Self::Job>, Self::Error>;
     /// Whether it has ended, as far as is known without waiting.
     fn is_over(&mut self, job: &Self::Job) -> bool;
     /// Ends the nursery, and all runs in it.
@@ -117,7 +117,7 @@ pub trait Workshop {
     fn read(
         &mut self,
         order: &Order<Self::What>,
-        left: Self::Left,
+        left: Self::Output,
     ) -> Result<Trial<Self::Read>, Self::Error>;
     /// Makes the run as a process of its own. What is below us and not the nursery ends with it.
     fn alone(
@@ -126,7 +126,7 @@ pub trait Workshop {
         values: Values,
     ) -> Result<Trial<Self::Read>, Self::Error>;
     /// Has the run that is made next hear that somebody asked us to stop.
-    fn pass_on_interrupt(&mut self, left: &Self::Left) -> Result<(), Self::Error>;
+    fn pass_on_interrupt(&mut self, left: &Self::Output) -> Result<(), Self::Error>;
 }
 
 type OrderOf<S> = Order<<S as Workshop>::What>;
@@ -140,12 +140,12 @@ enum State<S: Workshop> {
     /// It has begun.
     UnderWay(S::Job),
     /// It has ended.
-    Over(Left<S>),
+    Over(Finished<S>),
 }
 
 /// What a run in the nursery left.
-struct Left<S: Workshop> {
-    left: S::Left,
+struct Finished<S: Workshop> {
+    left: S::Output,
     had_company: bool,
     interrupted: bool,
 }
@@ -544,13 +544,13 @@ impl<S: Workshop> Trials<S> {
         }
     }
 
-    fn read(&mut self, order: &OrderOf<S>, left: Left<S>) -> Result<TrialOf<S>, S::Error> {
-        let Left { left, had_company, .. } = left;
+    fn read(&mut self, order: &OrderOf<S>, left: Finished<S>) -> Result<TrialOf<S>, S::Error> {
+        let Finished { left, had_company, .. } = left;
         Ok(Trial { had_company, ..self.shop.read(order, left)? })
     }
 
     /// Waits for it to end; what it left is not read yet. Where other runs end meanwhile, what is wanted takes their cores.
-    fn wait(&mut self, mut job: S::Job) -> Result<Option<Left<S>>, S::Error> {
+    fn wait(&mut self, mut job: S::Job) -> Result<Option<Finished<S>>, S::Error> {
         loop {
             let or_others = self.ahead.iter().any(|(_, state)| matches!(state, State::Wanted));
             match self.shop.wait(job, or_others)? {
@@ -574,7 +574,7 @@ impl<S: Workshop> Trials<S> {
                         return Ok(None);
                     }
                     self.interrupted |= interrupted;
-                    return Ok(Some(Left { left, had_company, interrupted }));
+                    return Ok(Some(Finished { left, had_company, interrupted }));
                 }
             }
         }

@@ -105,7 +105,7 @@ fn shown(order: &Order<&'static str>) -> String {
 impl Workshop for Shop {
     type What = &'static str;
     type Job = usize;
-    type Left = (String, Comes);
+    type Output = (String, Comes);
     type Read = String;
     type Error = Stopped;
 

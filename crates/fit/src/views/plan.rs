@@ -15,7 +15,9 @@ use serde_json::json;
 
 use crate::{
     change::{Change, Places, change},
-    search::{Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Left, Measured, Seen, Tried},
+    search::{
+        Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen, Tried,
+    },
 };
 
 /// The version of the JSON.
@@ -409,11 +411,11 @@ fn advice(res: &mut String, all: &[Advice]) {
 }
 
 /// What is left where nothing fits, and what was tried against it, for people.
-fn left(res: &mut String, all: &[Left]) {
+fn left(res: &mut String, all: &[Remaining]) {
     let outside = [Category::Context, Category::Other];
     let inside = || all.iter().filter(|it| !outside.contains(&it.category));
     let sum: u64 = inside().map(|it| it.bytes.0).sum();
-    let large: Vec<&Left> =
+    let large: Vec<&Remaining> =
         inside().filter(|it| sum / SMALL_SHARE <= it.bytes.0 && it.bytes.0 != 0).collect();
     if large.is_empty() {
         return;
@@ -452,7 +454,7 @@ fn left_lines(found: &Found) -> &[LineShare] {
 }
 
 /// Which lines hold that, for people: those that matter.
-fn left_at(res: &mut String, left: &[Left], lines: &[LineShare]) {
+fn left_at(res: &mut String, left: &[Remaining], lines: &[LineShare]) {
     let sum: u64 = left.iter().map(|it| it.bytes.0).sum();
     let large = lines.iter().filter(|it| it.bytes.0 != 0 && sum / LARGE_SHARE <= it.bytes.0);
     let large: Vec<&LineShare> = large.take(MOST_LINES).collect();
@@ -702,9 +704,9 @@ mod tests {
         left: u64,
         as_it_is: u64,
         remedies: Vec<(&'static str, Fate)>,
-    ) -> Left {
+    ) -> Remaining {
         let (bytes, as_it_is) = (Bytes::mib(left), Bytes::mib(as_it_is));
-        Left { category, bytes, as_it_is, remedies }
+        Remaining { category, bytes, as_it_is, remedies }
     }
 
     fn line(file: &str, line: u32) -> Origin {

@@ -17,13 +17,13 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 /// What was copied, by the disk's numbers for it.
 #[derive(Debug)]
 pub(super) struct Copies {
-    of: BTreeMap<(u64, u64), Kept>,
+    of: BTreeMap<(u64, u64), HeldCopy>,
     /// A folder of ours, for copies that have no name left though the disk has one.
     parking: PathBuf,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct HeldCopy {
     /// The copy, whatever its names are.
     copy: File,
     parked: Option<PathBuf>,
@@ -42,7 +42,7 @@ impl Copies {
         }
         let copy = File::options().read(true).custom_flags(libc::O_PATH).open(ours);
         if let Ok(copy) = copy {
-            self.of.insert((theirs.dev(), theirs.ino()), Kept { copy, parked: None });
+            self.of.insert((theirs.dev(), theirs.ino()), HeldCopy { copy, parked: None });
         }
     }
 
@@ -72,7 +72,7 @@ impl Copies {
     pub(super) fn park(&mut self, ours: &Path) -> bool {
         let Ok(meta) = fs::symlink_metadata(ours) else { return false };
         let place = self.parking.join(format!("{}-{}", meta.dev(), meta.ino()));
-        let is_it = |it: &Kept| {
+        let is_it = |it: &HeldCopy| {
             let copy = it.copy.metadata();
             copy.is_ok_and(|it| (it.dev(), it.ino()) == (meta.dev(), meta.ino()))
         };

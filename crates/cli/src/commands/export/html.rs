@@ -9,7 +9,7 @@ use crate::{
     files::recordings::{self, Process},
     options::cli::ExportArgs,
     server::{
-        answers::{Gallery, Told},
+        answers::{Companions, Gallery},
         assets,
     },
 };
@@ -18,7 +18,7 @@ pub(super) const TARGET: Target = Target { word: "html", ending: ".html", is_fol
 
 fn make(process: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     let scenes = Scenes::of_device(&process.name, &process.recording, args.device)?;
-    let told = vec![Told {
+    let told = vec![Companions {
         messages: recordings::messages(&process.recording),
         notes: process.warnings.clone(),
         is_damaged: process.is_damaged,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     in_file::InFile,
-    told,
+    readings,
     workshop::{self, Read, Shop, What},
 };
 use crate::{
@@ -176,7 +176,7 @@ impl<'a> Driver<'a> {
             On::CardAlone if run.plan.gpus().is_some() => self.trials.run_alone(&order)?,
             On::CardAlone => self.trials.prove(&order)?,
         };
-        let (ran, recordings) = told::ran(trial, began.elapsed().as_secs_f64());
+        let (ran, recordings) = readings::ran(trial, began.elapsed().as_secs_f64());
         self.recordings = recordings;
         Ok(ran)
     }
@@ -188,7 +188,7 @@ impl<'a> Driver<'a> {
         settings.extend(self.args.worst_size.map(WorstSize::setting));
         let what = What { words, settings, card: Rc::clone(&self.roomy), end: None };
         let read: Read = self.trials.meanwhile(|shop| shop.measure(&what, it.steps, devices))?;
-        Ok(told::steps(&read))
+        Ok(readings::steps(&read))
     }
 
     /// What the environment of a run has more; of two values of one variable the later one holds.

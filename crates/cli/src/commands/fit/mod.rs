@@ -4,10 +4,10 @@
 mod driver;
 mod find_max;
 mod in_file;
-mod kept;
 mod plans;
+mod readings;
+mod saved_plan;
 mod template;
-mod told;
 mod workshop;
 
 use plimsoll_core::{

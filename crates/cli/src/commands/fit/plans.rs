@@ -9,7 +9,7 @@ use plimsoll_fit::{
     views::plan::{self as view, Beside, Proposal},
 };
 
-use super::{Template, driver::Driver, kept::Kept, template};
+use super::{Template, driver::Driver, saved_plan::SavedPlan, template};
 use crate::{
     engine::launch::ScriptCommand,
     exit::Exit,
@@ -32,7 +32,7 @@ pub(super) fn run(
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
     let started = Instant::now();
     let words = template.words();
-    let kept = Kept::check(&args.plan, &ScriptCommand::resolve(&words)?, args.force)?;
+    let kept = SavedPlan::check(&args.plan, &ScriptCommand::resolve(&words)?, args.force)?;
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let rules = Rules { speaks_of_compile: driver.speaks_of_compile()?, ..rules };

@@ -27,7 +27,7 @@ use crate::{
             self, Begun, Device, End, Ended, Finished, Nursery, Ranks, ScriptCommand, ScriptOutput,
             Signals, Stop,
         },
-        phantom_run::{self, Left, Run, Runner, World},
+        phantom_run::{self, Run, RunOutput, Runner, World},
         plan_settings::ALLOC_CONF,
     },
     options::{assumption::Assumption, cli::WorldArgs, ghost_weights::GhostWeights},
@@ -38,7 +38,7 @@ pub(super) struct Shop {
     /// What the user takes for granted.
     assumed: Vec<Assumption>,
     runner: Runner,
-    nursery: Option<Kept>,
+    nursery: Option<WaitingNursery>,
     signals: Rc<Signals>,
 }
 
@@ -60,7 +60,7 @@ impl PartialEq for What {
 }
 
 /// A nursery, the command that it is for, and the world that it waits in.
-struct Kept {
+struct WaitingNursery {
     nursery: Nursery,
     command: ScriptCommand,
     /// Where its children leave what they compile, and find what others did.
@@ -154,7 +154,7 @@ impl Shop {
         ranks: Ranks,
         device: Device,
         ghost_weights: GhostWeights,
-    ) -> anyhow::Result<Left> {
+    ) -> anyhow::Result<RunOutput> {
         let command = ScriptCommand::resolve(&what.words)?;
         let run = Run {
             command: &command,
@@ -171,9 +171,9 @@ impl Shop {
         self.runner.run_beside(nursery, run, &self.signals, None)
     }
 
-    fn read_left(&self, what: &What, left: Left) -> anyhow::Result<Trial<Read>> {
+    fn read_left(&self, what: &What, left: RunOutput) -> anyhow::Result<Trial<Read>> {
         let command = ScriptCommand::resolve(&what.words)?;
-        let Left { ended, folders, last_words, .. } = left;
+        let RunOutput { ended, folders, last_words, .. } = left;
         let (recordings, _) = phantom_run::read(&folders);
         let ended = &diagnosis::without_a_late_signal(ended, &recordings);
         let facts = phantom_run::facts(ended, None);
@@ -213,7 +213,7 @@ impl Shop {
 impl Workshop for Shop {
     type What = What;
     type Job = Job;
-    type Left = Left;
+    type Output = RunOutput;
     type Read = Read;
     type Error = anyhow::Error;
 
@@ -227,7 +227,8 @@ impl Workshop for Shop {
         if let Some(layer) = layer {
             bundle.keep_bytecode(layer);
         }
-        self.nursery = nursery.map(|nursery| Kept { nursery, command, compiled, _world: world });
+        self.nursery =
+            nursery.map(|nursery| WaitingNursery { nursery, command, compiled, _world: world });
         Ok(self.nursery.is_some())
     }
 
@@ -271,8 +272,10 @@ impl Workshop for Shop {
         Ok(run.map(|run| Job { run, world }))
     }
 
-    fn wait(&mut self, job: Job, or_others: bool) -> anyhow::Result<Waited<Left, Job>> {
-        let Some(Kept { nursery, .. }) = &mut self.nursery else { return Ok(Waited::Lost) };
+    fn wait(&mut self, job: Job, or_others: bool) -> anyhow::Result<Waited<RunOutput, Job>> {
+        let Some(WaitingNursery { nursery, .. }) = &mut self.nursery else {
+            return Ok(Waited::Lost);
+        };
         if nursery.has_lost(&job.run) {
             return Ok(Waited::Lost);
         }
@@ -295,7 +298,7 @@ impl Workshop for Shop {
             host_ran_out: ended.host_ran_out,
             still_writes,
             interrupted: ended.interrupted.is_some(),
-            left: self.runner.left(job.world, ended)?,
+            left: self.runner.output(job.world, ended)?,
         })
     }
 
@@ -334,7 +337,7 @@ impl Workshop for Shop {
         is_as_one && !reads_while_imported && self.is_served(what)
     }
 
-    fn read(&mut self, order: &Order<What>, left: Left) -> anyhow::Result<Trial<Read>> {
+    fn read(&mut self, order: &Order<What>, left: RunOutput) -> anyhow::Result<Trial<Read>> {
         self.read_left(&order.what, left)
     }
 
@@ -347,7 +350,7 @@ impl Workshop for Shop {
         self.read_left(&what, left)
     }
 
-    fn pass_on_interrupt(&mut self, left: &Left) -> anyhow::Result<()> {
+    fn pass_on_interrupt(&mut self, left: &RunOutput) -> anyhow::Result<()> {
         match left.ended.interrupted {
             Some(signal) => Ok(kill(Pid::this(), signal)?),
             None => Ok(()),

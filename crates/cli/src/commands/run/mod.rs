@@ -2,9 +2,9 @@
 //! does and how it ends is passed on; we speak only when memory ran out or was not what the plan said.
 
 mod fitted;
-mod kept;
 mod phase;
 mod plan_file;
+mod recordings;
 mod watch;
 
 use std::{
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
     if let Some(it) = misplaced::remark("run", &args.command).filter(|_| !args.fit) {
         say(&it);
     }
-    let path = args.record.as_deref().map(kept::asked_for);
+    let path = args.record.as_deref().map(recordings::asked_for);
     let record = path.as_deref().map(RequestedFile::open).transpose()?;
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let plan = match (&args.plan, args.fit) {
@@ -114,14 +114,14 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let to = match (path, record) {
         (Some(path), Some(sink)) => Some((path, sink)),
         _ if ran_out => {
-            let path = kept::after_oom();
+            let path = recordings::after_oom();
             RequestedFile::open(&path).ok().map(|sink| (path, sink))
         }
         _ => None,
     };
     let mut files = Vec::new();
     if let Some((path, sink)) = to {
-        files = kept::write((&path, sink), &args.command, &ended, folders, &recordings, out)?;
+        files = recordings::write((&path, sink), &args.command, &ended, folders, &recordings, out)?;
     }
     for it in recordings.iter().filter_map(|it| it.notes.unsupported.as_ref()).take(1) {
         say(&format!("no recording, and no plan was applied: {}", it.text));

@@ -11,7 +11,7 @@ pub(crate) use self::{
     card::{Choice, How, card, choice, largest, largest_for},
     ends::{conf_line, left_open},
     reading::{facts, read},
-    world::{Left, Runner, World},
+    world::{RunOutput, Runner, World},
 };
 use crate::{
     engine::launch::{Device, Ranks, ScriptCommand, ScriptOutput, Setting, Stop},

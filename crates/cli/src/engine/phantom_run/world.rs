@@ -1,5 +1,5 @@
 //! What a run of a script starts from. Every run on a phantom, and every one that is measured, gets a world of its own
-//! from [`Runner::world`] and leaves it through [`Runner::left`]: the files as they are now, and a layer that takes what is
+//! from [`Runner::world`] and leaves it through [`Runner::output`]: the files as they are now, and a layer that takes what is
 //! written and goes with the run. So none sees what another one did, and nothing of the user's changes.
 
 use std::{
@@ -53,7 +53,7 @@ pub(crate) struct World {
 
 /// What a run left.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct RunOutput {
     pub(crate) ended: Ended,
     /// One for each process.
     pub(crate) folders: Vec<ProcessFolder>,
@@ -125,7 +125,7 @@ impl Runner {
     }
 
     /// What is left of a world after its run. The world is gone then, but for what was written.
-    pub(crate) fn left(&self, world: World, ended: Ended) -> anyhow::Result<Left> {
+    pub(crate) fn output(&self, world: World, ended: Ended) -> anyhow::Result<RunOutput> {
         let World { session, layer } = world;
         anyhow::ensure!(
             session.is_there(),
@@ -146,7 +146,7 @@ impl Runner {
         if let Some(layer) = &layer {
             self.bundle.keep_bytecode(layer);
         }
-        Ok(Left { ended, folders, last_words, layer, downloads })
+        Ok(RunOutput { ended, folders, last_words, layer, downloads })
     }
 
     /// Runs a script once, as a process of its own.
@@ -155,7 +155,7 @@ impl Runner {
         run: Run<'_>,
         signals: &Signals,
         watch: Option<&mut dyn Watch>,
-    ) -> anyhow::Result<Left> {
+    ) -> anyhow::Result<RunOutput> {
         self.run_beside(None, run, signals, watch)
     }
 
@@ -166,7 +166,7 @@ impl Runner {
         run: Run<'_>,
         signals: &Signals,
         watch: Option<&mut dyn Watch>,
-    ) -> anyhow::Result<Left> {
+    ) -> anyhow::Result<RunOutput> {
         let world = self.world(run.conf, &[])?;
         let launch = launch::Launch {
             command: run.command,
@@ -182,11 +182,11 @@ impl Runner {
             nursery,
         };
         let ended = launch::run(launch, signals, watch)?;
-        self.left(world, ended)
+        self.output(world, ended)
     }
 }
 
-impl Left {
+impl RunOutput {
     /// What the run wrote; copied into `folder`, if there is one.
     pub(crate) fn wrote(&self, folder: Option<&Path>) -> anyhow::Result<Writes> {
         let Some(layer) = &self.layer else { return Ok(Writes::through()) };

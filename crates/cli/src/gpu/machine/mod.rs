@@ -34,7 +34,7 @@ impl Looker {
     pub(crate) fn look(&mut self) -> Snapshot {
         let (told, no_gpu) = match self.driver.ask() {
             Ok(told) => (told, None),
-            Err(why) => (nvml::Told::default(), Some(why)),
+            Err(why) => (nvml::Reading::default(), Some(why)),
         };
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
         for (pid, on) in told.on {

@@ -25,7 +25,7 @@ pub(super) struct Driver(Option<Nvml>);
 
 /// What it told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reading {
     pub(super) driver: Option<String>,
     pub(super) devices: Vec<Device>,
     pub(super) on: On,
@@ -33,7 +33,7 @@ pub(super) struct Told {
 
 impl Driver {
     /// All devices and all processes, or why not. What failed is loaded anew the next time: a driver may be updated below us.
-    pub(super) fn ask(&mut self) -> Result<Told, String> {
+    pub(super) fn ask(&mut self) -> Result<Reading, String> {
         if self.0.is_none() {
             let nvml = without_signals(|| Nvml::builder().lib_path(OsStr::new(LIBRARY)).init());
             self.0 = Some(nvml.map_err(|error| why(&error))?);
@@ -56,12 +56,12 @@ fn why(error: &NvmlError) -> String {
     }
 }
 
-fn told(nvml: &Nvml) -> Result<Told, String> {
+fn told(nvml: &Nvml) -> Result<Reading, String> {
     let count = nvml.device_count().map_err(|error| why(&error))?;
     if count == 0 {
         return Err("the driver lists no GPU".to_owned());
     }
-    let mut res = Told { driver: nvml.sys_driver_version().ok(), ..Told::default() };
+    let mut res = Reading { driver: nvml.sys_driver_version().ok(), ..Reading::default() };
     for index in 0..count {
         match nvml.device_by_index(index) {
             Ok(handle) => res.take(&handle, index),
@@ -76,7 +76,7 @@ fn told(nvml: &Nvml) -> Result<Told, String> {
     Ok(res)
 }
 
-impl Told {
+impl Reading {
     /// A GPU, and the instances that it is cut into.
     fn take(&mut self, handle: &Handle<'_>, index: u32) {
         let is_cut = handle.mig_mode().is_ok_and(|it| it.current == 1);

@@ -118,7 +118,7 @@ impl Passes {
             let category = group.kept.first().map(|(_, it)| case.evidence.category(*it));
             // A plain snapshot has no name for what stays.
             let is_it = category == Some(Category::Inputs)
-                || !timeline.marked && category == Some(Category::Kept);
+                || !timeline.marked && category == Some(Category::Retained);
             let near = |step: u32| Some(step) == most || Some(step + 1) == most;
             is_it && group.kept.iter().any(|(step, _)| near(*step))
         };

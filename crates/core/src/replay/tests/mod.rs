@@ -28,7 +28,7 @@ use crate::{
 fn picture(minor: u8, conf: &str, capacity: u64, program: &str) -> String {
     let torch = TorchVersion::two(minor);
     let config = Config::of_alloc_conf(conf, torch).unwrap().with_capacity(Bytes::mib(capacity));
-    let driver = Told { left: capacity << 20, ..Told::default() };
+    let driver = FakeDevice { left: capacity << 20, ..FakeDevice::default() };
     let mut model = Allocator::new(config, Vec::new(), driver);
     let mut blocks: BTreeMap<String, Slot> = BTreeMap::new();
     for line in program.lines().map(|it| it.split('#').next().unwrap().trim()) {
@@ -108,19 +108,19 @@ const FIRST: u64 = 255;
 
 /// A device whose segments are far apart, and that tells what it was asked.
 #[derive(Debug, Default)]
-struct Told {
+struct FakeDevice {
     left: u64,
     n: u64,
     log: Vec<String>,
 }
 
-impl Told {
+impl FakeDevice {
     fn place(&self, address: u64) -> String {
         format!("S{}+{}", FIRST - (address >> 44), short(address & ((1 << 44) - 1)))
     }
 }
 
-impl Driver for Told {
+impl Driver for FakeDevice {
     fn malloc(&mut self, size: u64) -> Option<(u64, u64)> {
         let Some(left) = self.left.checked_sub(size) else {
             self.log.push(format!("segment_alloc {} refused", short(size)));

@@ -14,17 +14,17 @@ const BEFORE_TRACEBACK: usize = 6;
 const LOOK_BACK: usize = 64;
 
 /// A failure, and the line where it was told last.
-struct Told {
+struct Located {
     failure: Failure,
     last: usize,
 }
 
 /// `failures`, in their order, each once.
 pub(super) fn merge(failures: Vec<Failure>) -> Vec<Failure> {
-    let mut res: Vec<Told> = Vec::new();
+    let mut res: Vec<Located> = Vec::new();
     for failure in failures {
         let last = failure.at;
-        if let Some(Told { failure: old, .. }) =
+        if let Some(Located { failure: old, .. }) =
             res.last_mut().filter(|old| announces(&old.failure, &failure))
         {
             let (at, began, times) = (old.at, old.began, old.times);
@@ -37,7 +37,7 @@ pub(super) fn merge(failures: Vec<Failure>) -> Vec<Failure> {
                 old.last = last;
                 absorb(&mut old.failure, failure);
             }
-            None => res.push(Told { failure, last }),
+            None => res.push(Located { failure, last }),
         }
     }
     res.into_iter().map(|it| it.failure).collect()
@@ -57,7 +57,7 @@ fn announces(old: &Failure, new: &Failure) -> bool {
             || (is_same_kind || is_anybodys) && is_of_traceback(old.at, new))
 }
 
-fn is_same(Told { failure: old, last }: &Told, new: &Failure) -> bool {
+fn is_same(Located { failure: old, last }: &Located, new: &Failure) -> bool {
     let near = new.at.saturating_sub(*last) <= NEAR;
     let hosts = [old.backend, new.backend] == [Backend::Host; 2];
     if old.rank != new.rank {

@@ -18,15 +18,15 @@ use crate::search::{
 const CONTEXT: Bytes = Bytes::mib(500);
 
 /// What comes of what is asked.
-type Told<Asked, Answer> = dyn Fn(&Asked) -> Answer;
+type Answers<Asked, Answer> = dyn Fn(&Asked) -> Answer;
 
 /// A program on a card.
 pub(crate) struct Made {
     pub(crate) rules: Rules,
     /// What a run comes to where there is room.
-    ran: Box<Told<Run, Ran>>,
-    tunings: Box<Told<Run, Vec<Tuned>>>,
-    steps: Box<Told<Measure, Steps>>,
+    ran: Box<Answers<Run, Ran>>,
+    tunings: Box<Answers<Run, Vec<Tuned>>>,
+    steps: Box<Answers<Measure, Steps>>,
     /// Somebody stops this run; 0 is the first.
     interrupted: Option<usize>,
     /// The picture has what only a person can decide.

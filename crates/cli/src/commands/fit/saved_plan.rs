@@ -17,7 +17,7 @@ const LINE: &str = "# Written for ";
 
 /// Where a plan goes.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SavedPlan {
     plan: PathBuf,
     diff: PathBuf,
     /// What the plan is for: its name, and what tells it from others.
@@ -25,12 +25,16 @@ pub(super) struct Kept {
     script: String,
 }
 
-impl Kept {
+impl SavedPlan {
     /// Refuses files that are there and not this script's own, or changed since; with `force` it takes their place.
-    pub(super) fn check(plan: &Path, command: &ScriptCommand, force: bool) -> anyhow::Result<Kept> {
+    pub(super) fn check(
+        plan: &Path,
+        command: &ScriptCommand,
+        force: bool,
+    ) -> anyhow::Result<SavedPlan> {
         let word = command.script_arguments().0.unwrap_or(&command.program);
         let script = std::path::absolute(word).unwrap_or_else(|_| word.to_owned());
-        let res = Kept {
+        let res = SavedPlan {
             plan: plan.to_owned(),
             diff: plan.with_extension("diff"),
             name: command.name(),
@@ -176,7 +180,7 @@ mod tests {
             ("plan.diff", "new"),
         ] {
             symlink(path(target), path(name)).unwrap();
-            let check = |force: bool| Kept::check(&path("plan.toml"), &command, force);
+            let check = |force: bool| SavedPlan::check(&path("plan.toml"), &command, force);
             let refused = check(false).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("{name} is a link")), "{refused}");
             check(true).unwrap().write("version = 1\n", "--- a\n").unwrap();
@@ -197,7 +201,7 @@ mod tests {
             let arguments = vec![script.into(), "--batch".into(), "8".into()];
             let (program, environment) = ("/usr/bin/python3".into(), Vec::new());
             let command = ScriptCommand { program, arguments, environment };
-            Kept::check(&path("plan.toml"), &command, force)
+            SavedPlan::check(&path("plan.toml"), &command, force)
         };
         let refused = |script: &str| check(script, false).map(drop).unwrap_err().to_string();
         check("train.py", false).unwrap().write("version = 1\n", "--- a\n").unwrap();

@@ -24,7 +24,7 @@ pub enum Fate {
 
 /// What one thing takes at the peak of the plan that needs least.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Remaining {
     /// What it is for.
     pub category: Category,
     /// What it takes at the peak of that plan,
@@ -69,14 +69,18 @@ fn against(category: Category) -> &'static [&'static str] {
         ],
         Category::Inputs | Category::Buffers | Category::Unknown => &[],
         Category::Workspaces => &[remedies::MICRO_BATCHES, remedies::CHANNELS_LAST],
-        Category::Kept => &[remedies::DETACH_LOSSES, remedies::NO_GRAD_EVALUATION],
+        Category::Retained => &[remedies::DETACH_LOSSES, remedies::NO_GRAD_EVALUATION],
         Category::Slack => &[remedies::ALLOCATOR, remedies::EMPTY_CACHE],
         Category::Other | Category::Context => &[],
     }
 }
 
 /// What is left of `plain` in the candidate that needs least, the largest first.
-pub(super) fn left(program: &Program, plain: &Candidate, nearest: &Candidate) -> Vec<Left> {
+pub(super) fn remaining(
+    program: &Program,
+    plain: &Candidate,
+    nearest: &Candidate,
+) -> Vec<Remaining> {
     let is_in = |it: &Candidate, id: &str| it.plan.remedies.iter().any(|it| it.id == id);
     let suits_card = |id: &str| {
         let is_autocast = [remedies::AUTOCAST, remedies::AUTOCAST_FP16].contains(&id);
@@ -91,7 +95,7 @@ pub(super) fn left(program: &Program, plain: &Candidate, nearest: &Candidate) ->
     let of = |held: &[CategoryShare], category| {
         held.iter().find(|it| it.category == category).map_or(Bytes::ZERO, |it| it.bytes)
     };
-    let one = |it: &CategoryShare| Left {
+    let one = |it: &CategoryShare| Remaining {
         category: it.category,
         bytes: it.bytes,
         as_it_is: of(&plain.took.held, it.category),
@@ -101,7 +105,7 @@ pub(super) fn left(program: &Program, plain: &Candidate, nearest: &Candidate) ->
             .map(|id| (*id, fate(id)))
             .collect(),
     };
-    let mut res: Vec<Left> = nearest.took.held.iter().map(one).collect();
+    let mut res: Vec<Remaining> = nearest.took.held.iter().map(one).collect();
     res.sort_by_key(|it| std::cmp::Reverse(it.bytes));
     res
 }
@@ -124,7 +128,7 @@ mod tests {
             Category::Activations,
             Category::Temporaries,
             Category::Workspaces,
-            Category::Kept,
+            Category::Retained,
             Category::Slack,
         ]
         .iter()
