@@ -82,6 +82,7 @@ EVERY_DAY = (
 )
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("who", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in HANGS])
 def test_memory_runs_out_and_somebody_waits(plimsoll, who):
     began = time.monotonic()

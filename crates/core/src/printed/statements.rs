@@ -385,9 +385,9 @@ impl Of<'_> {
         }
         let pieces = last.pieces.filter(|it| unused.0 / 4 <= it.0);
         let pieces = pieces
-            .map(|it| {
+            .map(|pieces| {
                 format!(
-                    "; {it} of that are in pieces between tensors, which PyTorch cannot give back"
+                    "; {pieces} of that are in pieces between tensors, which PyTorch cannot give back"
                 )
             })
             .unwrap_or_default();
