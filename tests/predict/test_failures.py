@@ -115,6 +115,20 @@ def test_a_script_that_lives_with_an_error_of_a_thread_goes_on(plimsoll):
     assert "waited-in-vain" not in [it["code"] for it in ran.report["notes"]], ran
 
 
+def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
+    def ran(first, *options):
+        script = plimsoll.script(first + "import torch\n" + RUNS_OUT)
+        return plimsoll.predict(script, options=["--gpu", "b200", *options], environment=plimsoll.cold())
+
+    folded = ran("")
+    assert "OutOfMemoryError: CUDA out of memory" in folded.stderr and "Traceback" not in folded.stderr, folded
+    assert " at train.py:2" in folded.stdout, folded
+    whole = ran("", "--traceback")
+    assert "Traceback" in whole.stderr and 'train.py", line 2' in whole.stderr, whole
+    hooked = ran("import sys\nsys.excepthook = lambda *_: print('my own words')\n")
+    assert "my own words" in hooked.stdout, hooked
+
+
 def test_what_a_script_does_at_its_end_has_time(plimsoll):
     """A log that is written two seconds after the error."""
     saves = "import atexit, time, torch\natexit.register(lambda: (time.sleep(2), print('saved', flush=True)))\n" + RUNS_OUT
