@@ -78,7 +78,7 @@ impl Failure {
                 "NCCL could not make its file in the host's shared memory (`/dev/shm`), which is full or too small; the ranks of one machine exchange data there. The GPU's memory is not involved",
                 &[
                     SHM,
-                    "delete what dead runs left: `ls -lh /dev/shm`, then `rm /dev/shm/nccl-*` while no job runs",
+                    "delete the files of dead runs: `ls -lh /dev/shm`, then `rm /dev/shm/nccl-*` while no job runs",
                     "if you cannot enlarge it: NCCL_SHM_DISABLE=1, which is slower between cards without NVLink or peer access",
                 ],
             ),

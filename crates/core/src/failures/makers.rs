@@ -42,7 +42,7 @@ impl Failure {
 const TPU: &[&str] = &[
     "use a smaller batch, `jax.checkpoint`, or `donate_argnums` for arguments that a step replaces",
     "spread the model over more chips: shard parameters and optimizer state",
-    "free what earlier programs left on the chip: restart the notebook or the process that has it",
+    "free the chip of earlier programs: restart the notebook or the process that uses it",
 ];
 
 impl Backend {
