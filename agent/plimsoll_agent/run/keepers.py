@@ -21,7 +21,7 @@ from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from plimsoll_agent.kinds import Frame, Line, Torch
     from plimsoll_agent.run.memory import Memory
@@ -76,10 +76,11 @@ class Keepers:
     def of_the_running(self) -> None:
         """The run is about to be ended here; its functions have their variables still."""
         if not self._has_looked:
-            frame, running = sys._getframe(1), []
+            frame: types.FrameType | None = sys._getframe(1)
+            running: list[types.FrameType] = []
             while frame is not None and len(running) < 100:
                 running.append(frame)
-                frame = frame.f_back  # type: ignore[assignment]
+                frame = frame.f_back
             self._look(running)
 
     @guarded
@@ -191,8 +192,8 @@ def _roots(running: list[types.FrameType]) -> Iterator[tuple[_Path, _Root, Any]]
     for module in sorted(modules, key=lambda it: vars(it).get("__name__") != "__main__"):
         file = vars(module).get("__file__")
         # Some of PyTorch's namespaces have a file without a folder.
-        is_file = isinstance(file, str) and (os.path.isabs(file) or vars(module).get("__name__") == "__main__")
-        if is_file and frames.is_users(file):
+        is_main = vars(module).get("__name__") == "__main__"
+        if isinstance(file, str) and (is_main or os.path.isabs(file)) and frames.is_users(file):
             for name, value in list(vars(module).items()):
                 yield _Path(None, "variable", name), _Root(file, None, 1, 0), value
 
@@ -368,7 +369,8 @@ def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None)
         own = next((found for it in classes if (found := _put(it, name, is_attribute)) is not None), None)
         if own is not None:
             return own
-    puts, sets = [], []
+    puts: list[int] = []
+    sets: list[int] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTS:
             if _is(node.func.value, name, is_attribute):
@@ -419,12 +421,10 @@ def _calls(tree: ast.AST, method: str, owner: str) -> Iterator[int]:
 
 def _wants_gradient(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
-            yield node.lineno
-        elif isinstance(node, ast.Assign) and any(isinstance(it, ast.Attribute) and it.attr == "requires_grad" for it in node.targets):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_" or isinstance(node, ast.Assign) and any(isinstance(it, ast.Attribute) and it.attr == "requires_grad" for it in node.targets):
             yield node.lineno
 
 
-def _is_in_loop(tree: ast.AST, node: ast.AST) -> bool:
-    line: Callable[[Any], bool] = lambda it: it.lineno <= node.lineno <= (it.end_lineno or it.lineno)  # type: ignore[attr-defined]
-    return any(isinstance(it, (ast.For, ast.While)) and line(it) for it in ast.walk(tree))
+def _is_in_loop(tree: ast.AST, node: ast.Call) -> bool:
+    loops = [it for it in ast.walk(tree) if isinstance(it, (ast.For, ast.While))]
+    return any(it.lineno <= node.lineno <= (it.end_lineno or it.lineno) for it in loops)

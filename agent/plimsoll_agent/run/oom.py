@@ -24,7 +24,6 @@ from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
     from types import FrameType
 
     from plimsoll_agent.kinds import Frame, Named, Torch

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     explanation::Explanation,
-    recording::{Begin, CodeLine, DeviceStats, Keeper, Keepers, Notes, Place},
+    recording::{Begin, CodeLine, DeviceStats, Keeper, Keepers, Notes, OomNote, Place},
     trace::{Action, StackId},
     units::Bytes,
 };
@@ -498,4 +498,21 @@ fn a_leak_is_told_at_the_line_of_who_holds_it() {
     assert!(evidence.starts_with(first), "{evidence}");
     let (at, made, _) = told(0);
     assert_eq!((at, made), (11, None));
+}
+
+/// A decoder that is called for each token, and runs out before the one backward pass: that needs all of these passes.
+#[test]
+fn passes_before_a_backward_pass_that_was_to_come_are_no_leak() {
+    let cause = |goes_back: bool| {
+        let mut program = Program::default();
+        (0..8).for_each(|_| {
+            program.step(true, false);
+        });
+        program.runs_out(60 * MIB, 0);
+        let ooms = vec![OomNote { goes_back, ..OomNote::default() }];
+        let told = program.explain_noted(Notes { ooms, ..Notes::default() });
+        told.root_cause().unwrap().code.word()
+    };
+    assert_eq!(cause(true), "size/activations");
+    assert_eq!(cause(false), "leak/eval-without-no-grad");
 }
