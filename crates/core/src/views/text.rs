@@ -219,8 +219,7 @@ impl Report<'_> {
         // As its finding is told: at the line of who holds it.
         let line = |it: &CodeLine| (it.file.clone(), it.line);
         let made = at.as_ref().map(line);
-        let is_it =
-            |it: &&Finding| made.is_some() && it.made_at.as_ref().map(line) == made;
+        let is_it = |it: &&Finding| made.is_some() && it.made_at.as_ref().map(line) == made;
         let at = self.findings.iter().find(is_it).map_or(at, |it| &it.at);
         let place = at.as_ref().map_or_else(String::new, |it| format!(" at {}", Line(it)));
         let (one, step) = (counted.one(), style::grouped(*runs_out_at));
