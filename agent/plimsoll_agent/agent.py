@@ -19,6 +19,7 @@ from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.failures import Failures
 from plimsoll_agent.run.guard import failed, guarded
+from plimsoll_agent.run.keepers import Keepers
 from plimsoll_agent.run.later import Later
 from plimsoll_agent.run.memory import Memory
 from plimsoll_agent.run.meter import Meter
@@ -91,16 +92,17 @@ class Agent:
         self._steps = steps = Steps(memory, phases, recording, stopping, goal_of(asked.stop, recording.note), asked.hopeless)
         owners = Owners()
         self._tensors = tensors = Tensors(torch, memory, recording, owners, steps.optimizers)
+        self._keepers = keepers = Keepers(torch, memory, recording, tensors)
         self._oom = oom = OutOfMemory(torch, memory, recording, phases, tensors)
         self._phantom = Phantom(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers, asked.ghost_weights)
-        self._ending = ending.Ending(torch, recording, memory, steps, tensors, oom, self._phantom, stopping)
-        self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Shares)
+        self._ending = ending.Ending(torch, recording, memory, steps, tensors, keepers, oom, self._phantom, stopping)
+        self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Shares, recording.note)
         self._modules.around_call = self._ghosts.leaves_for
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
         self._sampling = Sampling(memory, phases, self._modules, recording, asked.stacks if asked.is_real else "")
         self.calls = TrainingCalls(torch, phases, steps, stopping, oom, self._is_live)
-        self.calls.around_step, self.calls.before_backward = descent.stepped, self._ghosts.training_begins
+        self.calls.around_step, self.calls.before_backward = descent.stepped, self._backward_begins
         self._compiled = Compiled(torch, self._modules, recording, self._is_live)
         self.failures = Failures(torch, memory, recording, phases, oom, self._ending, self._sudden_end, stopping, asked.folds)
         self.watching = Watching(torch, recording, memory, phases, steps, self._sampling, self._ending.last_steps, asked.is_real)
@@ -111,7 +113,7 @@ class Agent:
         if steps.goal in ("validation", "one-validation"):
             has_company = functools.partial(ranks.has_company, torch)
             steps.later = Later(Epochs(), recording, stopping, phases, self._modules, has_company)
-        steps.after_step, steps.before_stop = self._after_step, tensors.all
+        steps.after_step, steps.before_stop = self._after_step, self._before_stop
         self._before_end: list[Callable[[], object]] = []
         self.watching.is_asked_for(asked.watch, asked.label, asked.expected)
 
@@ -274,6 +276,14 @@ class Agent:
             self.live = False
 
     @guarded
+    def _backward_begins(self) -> None:
+        self._ghosts.training_begins()
+        self._modules.backward_begins()
+
+    def _before_stop(self) -> None:
+        self._tensors.all()
+        self._keepers.of_the_running()
+
     def _finish_by(self, signal: int | None) -> None:
         """The process ends now, by this signal of its own or, with None, by `os._exit`."""
         self._ending.signal = signal

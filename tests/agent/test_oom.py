@@ -16,6 +16,7 @@ class Place:
 
 class Anything:
     step, current, thread = 2, None, None
+    input_wants_gradient = False
     def place(self):
         return Place()
     def all(self):
@@ -52,3 +53,43 @@ def test_only_what_reached_python_is_an_error_of_the_script():
     assert passed_over == "note algorithm-refused\n"
     assert caught == "OutOfMemoryError('no room')\noom no room True\n"
     assert fatal == "note algorithm-refused\noom the end False\n"
+
+
+GOES_BACK = PROGRAM.partition("oom._ran_out")[0].replace('kind, fields["message"], fields["caught"]', 'fields["goes_back"]') + """
+def runs_out():
+    oom._ran_out(0, 1 << 30, 1 << 33, 0)
+    oom._raised(torch.OutOfMemoryError("no room"))
+    oom.go_on()
+
+def attributes(x):
+    runs_out()
+    return torch.autograd.grad(x, x)
+
+def trains(loss):
+    try:
+        runs_out()
+        loss.backward()
+    except AttributeError:
+        pass
+
+def evaluates(losses):
+    for loss in losses:
+        loss.backward()
+    return runs_out()
+
+try:
+    attributes(None)
+except Exception:
+    pass
+trains(None)
+evaluates([])
+it.input_wants_gradient = True
+evaluates([])
+"""
+
+
+def test_a_function_that_goes_on_to_a_backward_pass_is_known_where_memory_runs_out():
+    ran = subprocess.run([PYTHON, "-c", GOES_BACK, str(ROOT / "agent")], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    # What a function did before says nothing of the pass that runs out.
+    assert ran.stdout.split() == ["True", "True", "False", "True"]

@@ -26,6 +26,7 @@
     gradients       whether a call of a module is training
     nested          tensors in what a call is given and what it returns
     tensors         which address is which parameter, gradient, state or input
+    keepers         who holds the tensors that stay allocated
     oom             where memory ran out
     first_step      the memory of the first step, to compare with a plan's prediction
     sampling        stacks and modules in some steps only, where recording them in all would slow training down

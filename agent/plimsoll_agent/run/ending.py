@@ -20,6 +20,7 @@ from plimsoll_agent.run.refusal import behind
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Described, OfPhantom, Torch
+    from plimsoll_agent.run.keepers import Keepers
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.oom import OutOfMemory
     from plimsoll_agent.run.recording import Recording
@@ -31,13 +32,14 @@ class Ending:
     """Writes the end of one process, once."""
 
     def __init__(
-        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping
+        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, keepers: Keepers, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping
     ) -> None:
         self._torch = torch
         self._recording = recording
         self._memory = memory
         self._steps = steps
         self._tensors = tensors
+        self._keepers = keepers
         self._oom = oom
         self._phantom = phantom
         self._stopping = stopping
@@ -77,6 +79,7 @@ class Ending:
             self._phantom.stop_watching,
             self._steps.write_kept_aside,
             self._tensors.all,
+            lambda: self._keepers.of_the_ended(error),
             lambda: self._oom.ended(error),
             self._phantom.write_reads,
             self._phantom.write_report,

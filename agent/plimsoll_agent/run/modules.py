@@ -22,7 +22,7 @@ from plimsoll_agent.run.phases import EVALUATION, FORWARD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Arguments, Follower, Module, Named, Torch
+    from plimsoll_agent.kinds import Arguments, Follower, Module, Named, Note, Torch
     from plimsoll_agent.run.oom import OutOfMemory
     from plimsoll_agent.run.owners import Owners
     from plimsoll_agent.run.phases import Phases
@@ -44,9 +44,11 @@ class Modules:
     `enter(module, depth)` and `leave(depth)`."""
 
     def __init__(
-        self, torch: Torch, owners: Owners, phases: Phases, steps: Any, stopping: Stopping, tensors: Any, oom: OutOfMemory, is_live: Callable[[], bool], follower: Callable[[], Follower]
+        self, torch: Torch, owners: Owners, phases: Phases, steps: Any, stopping: Stopping, tensors: Any, oom: OutOfMemory, is_live: Callable[[], bool], follower: Callable[[], Follower],
+        note: Note,
     ) -> None:
         self._torch = torch
+        self._note = note
         # Before PyTorch 2.11 an allocation cannot carry the module that made it; its stack names the lines.
         self._set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", lambda path: None)
         self._owners = owners
@@ -60,6 +62,7 @@ class Modules:
         self._gradients = Gradients(torch)
         self._ours: patch.Replacement | None = None
         self._stepped_aside, self._watching = False, True
+        self._checkpoints_in_vain = False
         self.call_ended: Callable[[], object] | None = None
         self.around_call: Callable[[Module], Callable[[], object] | None] | None = None
 
@@ -96,6 +99,16 @@ class Modules:
         self._ours = patch.put(self._torch.nn.Module, "__call__", __call__)
         if not self._watching:
             self._ours.undo()
+
+    @guarded
+    def backward_begins(self) -> None:
+        """The pass before it was training, whatever mode its model was in."""
+        if self._checkpoints_in_vain:
+            self._checkpoints_in_vain = False
+            self._note(
+                "checkpointing-no-effect",
+                "activation checkpointing is on, but has no effect: the model trains in evaluation mode",
+            )
 
     def watch_modes(self, changed: Callable[[], object]) -> None:
         """`changed()` is called when a module goes from training to evaluation or back."""
@@ -156,6 +169,9 @@ class Modules:
         phase = FORWARD if prepares or self._gradients.are_wanted(module, (args, kwargs)) else EVALUATION
         # A loss has no mode, and neither has a frozen model that gradients go through.
         has_mode = phase == FORWARD and self._gradients.is_trainable(module)
+        self._checkpoints_in_vain = has_mode and not module.training and any(
+            getattr(it, "gradient_checkpointing", None) is True and not it.training for it in module.modules()
+        )
         mode = ("training" if module.training else "evaluation") if has_mode else None
         if not self._phases.begin(phase, mode):
             return None

@@ -12,6 +12,7 @@ constructor: nobody in Python was given one.
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from plimsoll_agent.kinds import Frame, Named, Torch
     from plimsoll_agent.run.memory import Memory
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.tensors import Tensors
 
 _MODULE = os.path.join("torch", "nn", "modules", "module.py")
+
+_GO_BACK = {"backward", "manual_backward", "grad", "vjp", "jacobian"}
+"""Names of what goes back through a graph: `loss.backward()`, `torch.autograd.grad(...)`, `x.grad`."""
 
 MOST_NAMED = 4
 """A program that searches its batch size runs out often; what lives where is said for the first few."""
@@ -95,6 +100,7 @@ class OutOfMemory:
         if not stack and self._phases.thread is not None:
             # The autograd engine has no Python stack; who called `backward` has.
             stack = frames.stack(sys._current_frames().get(self._phases.thread))
+        goes_back = self._tensors.input_wants_gradient or _goes_back(sys._getframe(1))
         self._held_back = dict(
             device=device,
             step=self._phases.step,
@@ -104,6 +110,7 @@ class OutOfMemory:
             stack=stack,
             user_frame=frames.user_frame(stack),
             caught=None,
+            goes_back=goes_back,
             device_total=total,
             device_free=free,
             **self._memory.place().where()
@@ -193,3 +200,15 @@ class OutOfMemory:
         """In a forked child."""
         self._held_back = self._first = None
         self._later = []
+
+
+def _goes_back(frame: FrameType | None) -> bool:
+    """Whether a function that is running has a call of a backward pass still before it; PyTorch's own modules do not count."""
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.endswith(_MODULE) and _GO_BACK.intersection(code.co_names):
+            rest = (it for it in dis.get_instructions(code) if it.offset > frame.f_lasti)
+            if any(it.argval in _GO_BACK for it in rest if isinstance(it.argval, str)):
+                return True
+        frame = frame.f_back
+    return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent.run import nested
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Tensors:
         self._models_seen = 0
         self.first_inputs: list[str] = []
         """What the first forward pass was given, as in `input_ids 8x512 int64`."""
+        self.input_wants_gradient = False
+        """Whether the last top-level forward pass was given a leaf that wants a gradient: an attribution, an attack."""
 
     @guarded
     def all(self) -> None:
@@ -86,6 +89,8 @@ class Tensors:
     @guarded
     def inputs(self, args: Arguments, kwargs: Named) -> None:
         """The tensors given to a top-level forward."""
+        tensors = nested.tensors_in(self._torch, (args, kwargs))
+        self.input_wants_gradient = any(it.requires_grad and it.is_leaf for it in tensors)
         if not self._memory.started or self._input_lines >= MOST_INPUT_LINES:
             return
         if self._in_mode_of_others():
@@ -127,17 +132,22 @@ class Tensors:
         return found
 
     def _add(self, entries: _Entries, tensor: Any, name: str, role: str, model: str | None) -> None:
-        if tensor is None or not isinstance(tensor, self._torch.Tensor):
-            return
+        where = self.storage_of(tensor) if isinstance(tensor, self._torch.Tensor) else None
+        if where is not None:
+            device, address, size = where
+            entries.add(device, name, role, address, size, model)
+
+    def storage_of(self, tensor: Any) -> tuple[int, int, int] | None:
+        """The device, the address and the bytes of a tensor's storage; None if that is on no device."""
         tensor = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part on this device.
         try:
             # `data_ptr` of a copy-on-write storage would copy it.
             if not tensor.is_cuda or self._is_copy_on_write(tensor):
-                return
+                return None
             storage = tensor.untyped_storage()
-            entries.add(tensor.device.index or 0, name, role, storage.data_ptr(), storage.nbytes(), model)
+            return tensor.device.index or 0, storage.data_ptr(), storage.nbytes()
         except (RuntimeError, NotImplementedError, ValueError):
-            pass  # No storage of its own: sparse, functorch, a subclass; or none yet: a parameter of a lazy module.
+            return None  # No storage of its own: sparse, functorch, a subclass; or none yet: a parameter of a lazy module.
 
     def _write(self, entries: _Entries) -> None:
         where = self._memory.place().where()

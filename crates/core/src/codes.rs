@@ -118,6 +118,7 @@ problems! {
     Fragmentation Slack = "fragmentation/slack", "reserved memory in pieces too small for the requests", "fragmentation.md";
     Size OneAllocation = "size/one-allocation", "one allocation is far larger than the others", "one_allocation.md";
     Other ForeachTemporaries = "optimizer/foreach-temporaries", "the optimizer's temporaries make the peak", "foreach.md";
+    Other IdleCheckpointing = "checkpointing/no-effect", "activation checkpointing is on and saves nothing", "idle_checkpointing.md";
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
     Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
@@ -250,6 +251,7 @@ open_words! {
         SampledStacks = "sampled-stacks",
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",
+        IdleCheckpointing = "checkpointing-no-effect",
     }
 }
 

@@ -151,10 +151,11 @@ impl<'a> Failed<'a> {
         let mut res = self.of(finding, "");
         let run = self.case.run;
         let idle = self.case.idle.as_ref().and_then(|it| it.at.as_ref());
-        let is_idle = idle.is_some() && idle == finding.at.as_ref();
+        let is_idle = idle.is_some() && idle == finding.made_at.as_ref().or(finding.at.as_ref());
         let never_trains = run.timeline.marked
             && !run.timeline.has(Stage::Backward)
             && run.timeline.has(Stage::Forward)
+            && !self.case.died_before_backward()
             && !run.timeline.has(Stage::Evaluation);
         if is_idle && res.code == ProblemCode::GraphRetained
             || never_trains && res.code == ProblemCode::ResultsKept

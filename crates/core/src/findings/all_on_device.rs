@@ -18,6 +18,10 @@ const LEAST_BLOCKS: usize = 16;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let moment = case.run.oom.unwrap_or(case.peak.event);
+    // What is made after a first forward pass may be its result.
+    let timeline = &case.run.timeline;
+    let passes = timeline.starts(Stage::Forward).chain(timeline.starts(Stage::Evaluation));
+    let first = passes.min().unwrap_or(timeline.end());
     let mut by_line: BTreeMap<CodeLine, Vec<BlockId>> = BTreeMap::new();
     for it in case.live_after(moment) {
         let of_a_model = [Signs::MODULE, Signs::APPLY, Signs::BUILT, Signs::OPTIMIZER];
@@ -25,6 +29,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         let is_data =
             matches!(it.category, Category::Retained | Category::Inputs | Category::Unknown)
                 && case.stage(it.block) == Stage::Setup
+                && case.life(it.block).alloc <= first
                 && !of_a_model.iter().any(|it| signs.has(*it));
         if let Some(line) = case.line(it.block).filter(|_| is_data) {
             by_line.entry(line).or_default().push(it.block);
@@ -44,8 +49,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if !case.matters(bytes, 20, Bytes::mib(64)) || are_weights(case, &blocks) {
         return Vec::new();
     }
+    let begins =
+        if timeline.has(Stage::Backward) { "training begins" } else { "the first forward pass" };
     let title = format!(
-        "all data is on the device before training begins: {bytes} in {} blocks of one line",
+        "all data is on the device before {begins}: {bytes} in {} blocks of one line",
         blocks.len()
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);

@@ -271,6 +271,12 @@ impl<'a> Case<'a> {
         least <= bytes && self.peak.bytes.0 / 100 * percent <= bytes.0
     }
 
+    /// Whether the run died in a pass that a backward pass, or the gradient of an input, was to follow: nothing that it keeps waits in vain.
+    pub(crate) fn died_before_backward(&self) -> bool {
+        let uncaught = self.run.recording.notes.ooms.iter().rfind(|it| it.device == self.run.index);
+        self.run.oom.is_some() && uncaught.is_some_and(|it| it.goes_back)
+    }
+
     /// Whether it is the first device that the process used: what is of the whole process is told there.
     pub(crate) fn is_first_device(&self) -> bool {
         DeviceRun::used(self.run.recording).first() == Some(&self.run.index)

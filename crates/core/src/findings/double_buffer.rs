@@ -146,13 +146,17 @@ fn cloned(case: &Case<'_>, live: &[Live]) -> BTreeSet<BlockId> {
 
 /// `torch.load` onto the device, while the model is there.
 fn loaded(case: &Case<'_>) -> Option<Finding> {
-    let is_load = |it: &&crate::prediction::origins::Live| {
-        let stack = case.stack(it.block);
-        case.run.stacks.signs(stack).has(Signs::LOADED)
+    // What a model or its optimizer took over is in use, and no second copy.
+    let in_use = |it: Category| {
+        matches!(it, Category::Parameters | Category::Buffers | Category::OptimizerState)
     };
-    let mut blocks = case.live.iter().filter(is_load).peekable();
-    let first = *blocks.peek()?;
-    let bytes: Bytes = blocks.map(|it| it.size).sum();
+    let is_load = |it: &&Live| {
+        let named = case.evidence.name(it.block).is_some();
+        case.signs(it.block).has(Signs::LOADED) && !(named && in_use(it.category))
+    };
+    let loaded: Vec<&Live> = case.live.iter().filter(is_load).collect();
+    let first = *loaded.first()?;
+    let bytes: Bytes = loaded.iter().map(|it| it.size).sum();
     let parameters = case.by_category().get(&Category::Parameters).map_or(0, |(it, _)| it.0);
     if !case.matters(bytes, 10, Bytes::mib(32))
         || parameters == 0 && case.stage(first.block) == Stage::Setup
@@ -163,6 +167,8 @@ fn loaded(case: &Case<'_>) -> Option<Finding> {
         format!("the data of torch.load is on the device beside the model at the peak: {bytes}");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = case.line(first.block);
+    res.count = loaded.len() as u64;
+    res.blocks = loaded.iter().map(|it| it.block).collect();
     res.remedy = "`torch.load(path, map_location=\"cpu\", mmap=True)`, then `load_state_dict`; delete the state dict afterwards".to_owned();
     Some(res)
 }

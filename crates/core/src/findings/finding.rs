@@ -35,6 +35,8 @@ pub struct Finding {
     pub count: u64,
     /// The line of code.
     pub at: Option<CodeLine>,
+    /// Where its blocks were allocated, if `at` is the line of who holds them.
+    pub made_at: Option<CodeLine>,
     /// The step it is about or began in, from 1.
     pub step: Option<u32>,
     /// What speaks for it, one sentence each.
@@ -83,6 +85,7 @@ impl Rule {
             bytes,
             count: 0,
             at: None,
+            made_at: None,
             step: None,
             evidence: Vec::new(),
             remedy: String::new(),

@@ -9,6 +9,9 @@ use crate::{
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::Slack, find };
 
+/// How often the cache is emptied where that is no accident.
+const EMPTIED: u64 = 3;
+
 /// Whether so much more was reserved than allocated that the replay in one piece is worth its time.
 pub(crate) fn is_much(reserved: Bytes, allocated: Bytes) -> bool {
     let slack = reserved.saturating_sub(allocated);
@@ -49,9 +52,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             levels.reserved
         ),
     };
+    // A cache that is emptied again and again, though nothing ran out, is slow, and the next larger request fails.
+    let stats = case.run.recording.notes.stats.iter().find(|it| it.device == case.run.index);
+    let emptied = stats.map_or(0, |it| it.retries.saturating_sub(it.ooms));
+    let is_emptied = EMPTIED <= emptied && levels.reserved.0 / 4 <= bytes.0;
     // Every run has some; a fifth is more than most have.
     let weight = match best {
-        _ if serves => Weight::Problem,
+        _ if serves || is_emptied => Weight::Problem,
         None if slack.0 < levels.reserved.0 / 5 => Weight::Fact,
         _ => Weight::Chance,
     };
@@ -61,6 +68,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         Some(it) => format!("replayed with expandable_segments: {it} reserved"),
         None => "that is the difference of two recorded levels; only a replay shows how much of it expandable segments would save".to_owned(),
     });
+    if is_emptied {
+        res.evidence.push(format!("PyTorch emptied its cache {emptied} times to go on"));
+    }
     let settings = case.run.trace.settings.as_ref();
     let expandable = settings.is_some_and(|it| it.expandable_segments);
     res.remedy = if expandable {

@@ -16,7 +16,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 it.steps, it.of, it.bytes
             );
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = "store numbers, not tensors with a graph: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless backward uses the same graph twice. If you sum losses on purpose, call backward on each".to_owned();
+            res.remedy = "store numbers, not tensors with a graph: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless backward uses the same graph twice (for the gradient of a gradient, `create_graph=True` is enough, and its results must not be stored). If you sum losses on purpose, call backward on each".to_owned();
             it.tell(case, &mut res);
             res
         })

@@ -2,7 +2,8 @@
 //! when nothing can have grown yet.
 //!
 //! The agent says that a model in evaluation mode ran with gradients on. Without it, or for a model that was left in training
-//! mode, the line tells: all that trained before was called from others, and each of those reached a backward pass.
+//! mode, the line tells: all that trained before was called from others, and each of those reached a backward pass. A line that reached
+//! one before is no evaluation, whatever mode its model is in; and where memory ran out in a pass, its backward pass may have been to come.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ const LEAST_BLOCKS: usize = 4;
 
 /// Of the passes that are there at `moment`.
 pub(super) fn at(case: &Case<'_>, moment: EventId) -> Option<IdleGraph> {
-    if !case.window.stacks {
+    if !case.window.stacks || case.died_before_backward() {
         return None;
     }
     let passes = Passes::before(case, moment);
@@ -102,6 +103,7 @@ impl Passes {
     /// Where the last passes without a purpose begin, and whether that is sure.
     fn idle(&self) -> Option<(EventId, bool)> {
         let is_idle = |line: &Option<Line>, known: Option<bool>| match (known, line) {
+            (Some(_), Some(line)) if self.trained.contains(line) => false,
             (Some(with_gradients), _) => with_gradients,
             (None, Some(line)) => STEPS <= self.steps && !self.trained.contains(line),
             (None, None) => false,

@@ -22,9 +22,11 @@ mod growth;
 mod host_grows;
 mod host_nearly_full;
 mod host_swaps;
+mod idle_checkpointing;
 mod idle_graph;
 mod idle_passes;
 mod idle_pools;
+mod keepers;
 mod kv_cache;
 mod one_allocation;
 mod outside;
@@ -67,6 +69,7 @@ pub const RULES: &[Rule] = &[
     fragmentation::RULE,
     one_allocation::RULE,
     foreach::RULE,
+    idle_checkpointing::RULE,
     gradients_kept::RULE,
     double_buffer::RULE,
     dynamic_shapes::RULE,
@@ -108,6 +111,7 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     for it in &mut res {
         it.device = case.run.index;
     }
+    keepers::name(case, &mut res);
     sort(&mut res);
     res
 }

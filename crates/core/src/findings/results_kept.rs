@@ -26,7 +26,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             let what = if size(false).0 / 2 < size(true).0 { "gradients" } else { "results" };
             let title = format!("{what} of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = "move each one at once with `.cpu()` or `.item()`, or store a running sum; if they have a graph, `.detach()` first".to_owned();
+            res.remedy = if what == "gradients" {
+                "find who stores these gradients (a list, a hook, the `.grad` of a tensor that is no parameter), and empty that after the step; to look at gradients later, store `it.cpu()` or their norm"
+            } else {
+                "move each one at once with `.cpu()` or `.item()`, or store a running sum; if they have a graph, `.detach()` first"
+            }
+            .to_owned();
             // A number each: a loss that is logged.
             if it.older.iter().all(|it| case.life(*it).size <= NUMBER) {
                 res.remedy = "they are single numbers: append `loss.item()` instead of `loss.detach()`. That waits for the GPU, so do it every tenth step, or leave the list on the device and read it once with `torch.stack(losses).tolist()`".to_owned();

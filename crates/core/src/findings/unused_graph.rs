@@ -29,7 +29,7 @@ const STILL_THERE: usize = 4;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let kept = case.growth.iter().any(|it| it.kind == Kind::GraphWithoutBackward);
-    if kept || !case.window.stacks {
+    if kept || !case.window.stacks || case.died_before_backward() {
         return Vec::new();
     }
     let passes = Passes::of(case);

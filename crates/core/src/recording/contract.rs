@@ -91,6 +91,8 @@ note_kinds! {
     Mark = "mark",
     /// Which tensors lie where.
     Tensors = "tensors",
+    /// Who holds which tensors.
+    Keepers = "keepers",
     /// From here on events have stacks, or have none.
     Stacks = "stacks",
     /// A request failed.

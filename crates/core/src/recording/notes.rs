@@ -19,6 +19,8 @@ pub struct Notes {
     pub marks: Vec<Mark>,
     /// What lived where, at several places of the trace.
     pub tensors: Vec<Tensors>,
+    /// Who held which tensors at the end.
+    pub keepers: Vec<Keepers>,
     /// Where stacks were switched on and off; nothing if all events have them.
     pub stacks: Vec<StacksNote>,
     /// Requests that failed, caught or not.
@@ -191,6 +193,36 @@ pub enum Role {
     Input,
 }
 
+/// Who held which tensors at one place of the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keepers {
+    /// Where in the trace.
+    pub place: Place,
+    /// The device.
+    pub device: usize,
+    /// Each of them.
+    pub entries: Vec<Keeper>,
+}
+
+/// A variable of the program that holds tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keeper {
+    /// How it is reached, such as `tracker.total[...]`.
+    pub name: String,
+    /// The kind of holder: `container`, `attribute`, `variable`, `closure`, `hook`, `gradient` or `traceback`.
+    pub what: String,
+    /// How many tensors.
+    pub tensors: u64,
+    /// How many nodes of autograd's graphs they hold.
+    pub nodes: u64,
+    /// Where their storages begin.
+    pub addresses: Vec<u64>,
+    /// The line of the user's code that puts them there.
+    pub at: Option<CodeLine>,
+    /// The line of a method that `at` calls, if that does it.
+    pub inner: Option<CodeLine>,
+}
+
 /// A request that failed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OomNote {
@@ -210,6 +242,8 @@ pub struct OomNote {
     pub user_frame: Option<CodeLine>,
     /// Whether the script went on; none when the agent cannot say.
     pub caught: Option<bool>,
+    /// The script goes on to a backward pass from there, or an input of the forward pass wants a gradient.
+    pub goes_back: bool,
     /// Where in the trace.
     pub place: Place,
 }

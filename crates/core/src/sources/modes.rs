@@ -10,8 +10,9 @@ pub(super) struct Mode {
 }
 
 /// Makes evaluations of the forward phases in evaluation mode that no backward pass follows before the next
-/// pass in training mode or the end of the step. What the recording's end cuts off is what the one before was.
-pub(super) fn settle(marks: &mut [Mark], modes: &[Mode]) {
+/// pass in training mode or the end of the step. What the recording's end cuts off is what the one before was, and training if the
+/// program `goes_back`: it died where a backward pass was to come.
+pub(super) fn settle(marks: &mut [Mark], modes: &[Mode], goes_back: bool) {
     let mut trains = false;
     for (at, mode) in modes.iter().enumerate().filter(|(_, it)| it.evaluation) {
         let next = modes[at..].iter().find(|it| !it.evaluation).map(|it| it.mark);
@@ -21,7 +22,8 @@ pub(super) fn settle(marks: &mut [Mark], modes: &[Mode]) {
             MarkKind::StepEnd => Some(false),
             _ => None,
         });
-        trains = decisive.unwrap_or(next.is_none() && trains);
+        let is_last = at + 1 == modes.len();
+        trains = decisive.unwrap_or(next.is_none() && (trains || is_last && goes_back));
         if !trains {
             marks[mode.mark].kind = MarkKind::Begin(Phase::Evaluation);
             marks[mode.mark].with_gradients = true;
@@ -93,6 +95,19 @@ mod tests {
         };
         assert_eq!(phase_in("evaluation"), Some(Phase::Evaluation));
         assert_eq!(phase_in("training"), Some(Phase::Forward));
+    }
+
+    #[test]
+    fn a_pass_that_died_before_its_backward_pass_is_training() {
+        let phase_of = |goes_back: bool| {
+            let lines = format!(
+                "{{\"kind\":\"mark\",\"what\":\"phase_begin\",\"phase\":\"forward\",\"mode\":\"evaluation\",\"allocs\":[3]}}\n\
+                 {{\"kind\":\"oom\",\"device\":0,\"phase\":\"forward\",\"allocs\":[5],\"goes_back\":{goes_back}}}\n"
+            );
+            agent::read(lines.as_bytes(), &mut Vec::new()).0.ooms[0].phase
+        };
+        assert_eq!(phase_of(true), Some(Phase::Forward));
+        assert_eq!(phase_of(false), Some(Phase::Evaluation));
     }
 
     #[test]

@@ -216,6 +216,11 @@ impl Report<'_> {
     fn grows(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
         let Some(growth) = &self.prediction.growth else { return writeln!(f, "{card}") };
         let StepGrowth { per_step, at, seen, counted, runs_out_at, has_run_out, .. } = growth;
+        // As its finding is told: at the line of who holds it.
+        let line = |it: &CodeLine| (it.file.clone(), it.line);
+        let made = at.as_ref().map(line);
+        let is_it = |it: &&Finding| made.is_some() && it.made_at.as_ref().map(line) == made;
+        let at = self.findings.iter().find(is_it).map_or(at, |it| &it.at);
         let place = at.as_ref().map_or_else(String::new, |it| format!(" at {}", Line(it)));
         let (one, step) = (counted.one(), style::grouped(*runs_out_at));
         let when = if *has_run_out { "ran out in" } else { "runs out near" };

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     explanation::Explanation,
-    recording::{Begin, DeviceStats, Notes},
+    recording::{Begin, CodeLine, DeviceStats, Keeper, Keepers, Notes, OomNote, Place},
     trace::{Action, StackId},
     units::Bytes,
 };
@@ -466,4 +466,53 @@ fn keeps_some(with_input: bool) -> (&'static str, u32) {
 fn a_graph_holds_its_input_and_results_do_not() {
     assert_eq!(keeps_some(false), ("leak/results-kept", 11));
     assert_eq!(keeps_some(true), ("leak/graph-retained", 11));
+}
+
+/// What a tracker holds is told at the line that fills it; what nobody is known to hold, where it was allocated.
+#[test]
+fn a_leak_is_told_at_the_line_of_who_holds_it() {
+    let told = |share: usize| {
+        let mut program = Program::default();
+        let outputs: Vec<u64> = (0..8).map(|_| program.step(false, false)).collect();
+        // An input, six layers and what was freed of them, in each step.
+        let place = Place { allocs: vec![8 * 7], frees: vec![8 * 6] };
+        let line =
+            |line: u32| CodeLine { file: "/home/u/train.py".into(), line, ..CodeLine::default() };
+        let keeper = Keeper {
+            name: "tracker.total[...]".into(),
+            what: "container".into(),
+            addresses: outputs.into_iter().take(share).collect(),
+            at: Some(line(40)),
+            inner: Some(line(5)),
+            ..Keeper::default()
+        };
+        let keepers = vec![Keepers { place, device: 0, entries: vec![keeper] }];
+        let told = program.explain_noted(Notes { keepers, ..Notes::default() });
+        let found =
+            told.findings.into_iter().find(|it| it.code.word() == "leak/results-kept").unwrap();
+        (found.at.unwrap().line, found.made_at.map(|it| it.line), found.evidence.join("; "))
+    };
+    let (at, made, evidence) = told(8);
+    assert_eq!((at, made), (40, Some(11)));
+    let first = "`tracker.total[...]` holds 140.0 MiB of it (a container); train.py:5 puts it there; allocated at train.py:11";
+    assert!(evidence.starts_with(first), "{evidence}");
+    let (at, made, _) = told(0);
+    assert_eq!((at, made), (11, None));
+}
+
+/// A decoder that is called for each token, and runs out before the one backward pass: that needs all of these passes.
+#[test]
+fn passes_before_a_backward_pass_that_was_to_come_are_no_leak() {
+    let cause = |goes_back: bool| {
+        let mut program = Program::default();
+        (0..8).for_each(|_| {
+            program.step(true, false);
+        });
+        program.runs_out(60 * MIB, 0);
+        let ooms = vec![OomNote { goes_back, ..OomNote::default() }];
+        let told = program.explain_noted(Notes { ooms, ..Notes::default() });
+        told.root_cause().unwrap().code.word()
+    };
+    assert_eq!(cause(true), "size/activations");
+    assert_eq!(cause(false), "leak/eval-without-no-grad");
 }

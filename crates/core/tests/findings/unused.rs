@@ -2,8 +2,8 @@
 
 use plimsoll_core::{
     explanation::Explanation,
-    recording::{Mark, MarkKind, Notes, Phase, Place},
-    trace::StackId,
+    recording::{Mark, MarkKind, Notes, OomNote, Phase, Place},
+    trace::{Action, StackId},
     units::Bytes,
 };
 
@@ -120,4 +120,31 @@ fn outputs_of_all_layers_are_little_of_what_was_made() {
         outputs.into_iter().for_each(|it| program.free(it));
     }
     assert_eq!(found(&program.explain()), []);
+}
+
+/// A validation that runs out in its first pass: an attribution looks the same, but goes on to `torch.autograd.grad`.
+#[test]
+fn a_pass_that_died_before_its_backward_pass_is_no_evaluation() {
+    let died = |goes_back: bool| {
+        let mut program = Program::default();
+        for _ in 0..4 {
+            train(&mut program, TRAINING);
+            let optimizer = program.stack(&[
+                ("/home/u/train.py", "main", 13),
+                ("/venv/site-packages/torch/optim/sgd.py", "step", 1),
+            ]);
+            let passing = program.alloc(MIB, optimizer);
+            program.free(passing);
+        }
+        forward(&mut program, VALIDATION, 32 * MIB);
+        let stack = program.module(VALIDATION, 3);
+        program.event(Action::Oom, 0, 40 * MIB, stack);
+        let oom = OomNote { goes_back, ..OomNote::default() };
+        program.explain_noted(Notes { ooms: vec![oom], ..Notes::default() })
+    };
+    let lines = |it: &Explanation| found(it).iter().map(|it| it.0).collect::<Vec<_>>();
+    assert_eq!(lines(&died(false)), [VALIDATION]);
+    let attribution = died(true);
+    assert!(lines(&attribution).is_empty());
+    assert_eq!(attribution.root_cause().unwrap().code.word(), "size/activations");
 }

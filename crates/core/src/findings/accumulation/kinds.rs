@@ -199,13 +199,17 @@ fn made_in(look: &Look<'_>, moment: EventId, step: u32) -> Bytes {
 }
 
 /// `torch.autograd.grad` went back through what is kept, `backward()` has not, and no optimizer has worked since: an inner loop whose
-/// passes the step's one backward pass needs.
+/// passes the step's one backward pass needs. Or nothing went back through it, and memory ran out before the backward pass.
 fn is_awaited(case: &Case<'_>, graph: &Groups) -> bool {
     let run = case.run;
     let made = graph.iter().flat_map(|(_, it)| &it.kept).map(|(_, it)| case.life(*it).alloc);
     let Some(since) = made.min() else { return false };
     if run.timeline.starts(Stage::Optimizer).any(|it| since < it) {
         return false;
+    }
+    // It died on its way there: a model that is called for each token of a text.
+    if case.died_before_backward() && !run.timeline.starts(Stage::Backward).any(|it| since < it) {
+        return true;
     }
     let later = run.device.events.allocations().filter(|(event, _)| since <= *event);
     let signs = later.map(|(_, stack)| run.stacks.signs(stack));

@@ -12,8 +12,8 @@ use self::{
     lines::{CodeText, PlaceKeys, clipped},
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
-        AlarmLine, BeginLine, EndLine, FirstStepLine, HostLine, MarkLine, OomLine, ReadLine,
-        RedoneLine, StatsLine, StepTimesLine, TensorsLine,
+        AlarmLine, BeginLine, EndLine, FirstStepLine, HostLine, KeepersLine, MarkLine, OomLine,
+        ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine,
     },
 };
 use crate::{
@@ -59,6 +59,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.marks.extend(mark);
             }
             Line::Tensors(it) => notes.tensors.push(it.into()),
+            Line::Keepers(it) => notes.keepers.push(it.into()),
             Line::Oom(it) => notes.ooms.push(it.into()),
             Line::Redone(it) => notes.redone.extend(it.into_note()),
             Line::Read(it) => notes.reads.push(it.into()),
@@ -113,7 +114,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
         }
         Ok(())
     });
-    modes::settle(&mut notes.marks, &seen_modes);
+    let goes_back = notes.ooms.last().is_some_and(|it| it.goes_back);
+    modes::settle(&mut notes.marks, &seen_modes, goes_back);
     let marks = std::mem::take(&mut notes.marks);
     notes.ooms.iter_mut().for_each(|it| modes::settle_oom(it, &marks));
     notes.marks = marks;
@@ -154,6 +156,7 @@ enum Line {
     },
     Mark(MarkLine),
     Tensors(TensorsLine),
+    Keepers(KeepersLine),
     Stacks {
         kept: bool,
         #[serde(flatten)]
@@ -255,7 +258,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

@@ -7,8 +7,8 @@ use crate::{
     codes::AlarmCode,
     recording::{
         Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep,
-        HostNote, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Redone, RedoneNote,
-        RedoneWay, Role, Spread, StepTimes, Tensors,
+        HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote,
+        Redone, RedoneNote, RedoneWay, Role, Spread, StepTimes, Tensors,
     },
     sources::json_lines::one_line,
     units::Bytes,
@@ -84,6 +84,49 @@ pub(super) struct TensorLine {
     model: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+pub(super) struct KeepersLine {
+    #[serde(flatten)]
+    place: PlaceKeys,
+    #[serde(default, deserialize_with = "or_default")]
+    device: usize,
+    #[serde(default, deserialize_with = "or_default")]
+    entries: Vec<KeeperLine>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct KeeperLine {
+    #[serde(rename = "where", deserialize_with = "or_default")]
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    what: String,
+    #[serde(deserialize_with = "or_default")]
+    tensors: u64,
+    #[serde(deserialize_with = "or_default")]
+    nodes: u64,
+    #[serde(deserialize_with = "or_default")]
+    addresses: Vec<u64>,
+    line: Option<CodeText>,
+    inner: Option<CodeText>,
+}
+
+impl From<KeepersLine> for Keepers {
+    fn from(it: KeepersLine) -> Keepers {
+        let keeper = |it: KeeperLine| Keeper {
+            name: clipped(one_line(it.name)),
+            what: it.what,
+            tensors: it.tensors,
+            nodes: it.nodes,
+            addresses: it.addresses,
+            at: it.line.map(CodeLine::from),
+            inner: it.inner.map(CodeLine::from),
+        };
+        let entries = it.entries.into_iter().map(keeper).collect();
+        Keepers { place: it.place.into(), device: it.device, entries }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OomLine {
@@ -100,6 +143,8 @@ pub(super) struct OomLine {
     stack: Vec<CodeText>,
     user_frame: Option<CodeText>,
     caught: Option<bool>,
+    #[serde(deserialize_with = "or_default")]
+    goes_back: bool,
     #[serde(flatten)]
     place: PlaceKeys,
 }
@@ -433,6 +478,7 @@ impl From<OomLine> for OomNote {
             stack: it.stack.into_iter().map(CodeLine::from).collect(),
             user_frame: it.user_frame.map(CodeLine::from),
             caught: it.caught,
+            goes_back: it.goes_back,
             place: it.place.into(),
         }
     }

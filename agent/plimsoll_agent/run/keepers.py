@@ -1,0 +1,430 @@
+"""Who holds the tensors that stay allocated: a list, a dict, an attribute, a closure, a hook, an error's traceback.
+
+Looked for once, when the run is about to end: from the variables of the functions that run (or of the error that ended the program) and of the
+user's modules, through what they refer to, to tensors on a device. Only references are read: no property runs, no value is copied, and
+nothing is kept. The look has a limit of time and of objects. What only autograd holds is found by the tensors whose graph it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+import linecache
+import os
+import sys
+import time
+import types
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from plimsoll_agent.kinds import Frame, Line, Torch
+    from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.tensors import Tensors
+
+MOST_SECONDS = 1.0
+MOST_OBJECTS = 200_000
+MOST_MEMBERS = 20_000
+MOST_NODES = 100_000
+MOST_ADDRESSES = 4096
+MOST_KEEPERS = 64
+_DEEPEST = 9
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, types.BuiltinFunctionType, types.CodeType)
+_MEMBERS = (list, tuple, set, frozenset, collections.deque)
+_PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "push", "setdefault", "record", "log", "store", "collect", "forward"}
+
+
+class _Path:
+    """How an object was reached: variable, attributes, members."""
+
+    __slots__ = ("before", "kind", "name", "owner")
+
+    def __init__(self, before: _Path | None, kind: str, name: str, owner: Any = None) -> None:
+        self.before, self.kind, self.name, self.owner = before, kind, name, owner
+
+    def steps(self) -> list[_Path]:
+        """From the variable on."""
+        found, path = [], self
+        while path is not None:
+            found.append(path)
+            path = path.before  # type: ignore[assignment]
+        return found[::-1]
+
+    def shown(self) -> str:
+        """As `tracker.total[...]`."""
+        text = ""
+        for it in self.steps():
+            text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "closure": " > " + it.name}.get(it.kind, it.name)
+        return text.replace("[...][...]", "[...]")
+
+
+class Keepers:
+    """Writes down who holds which tensors."""
+
+    def __init__(self, torch: Torch, memory: Memory, recording: Recording, tensors: Tensors) -> None:
+        self._torch, self._memory, self._recording, self._tensors = torch, memory, recording, tensors
+        self._has_looked = False
+
+    @guarded
+    def of_the_running(self) -> None:
+        """The run is about to be ended here; its functions have their variables still."""
+        if not self._has_looked:
+            frame: types.FrameType | None = sys._getframe(1)
+            running: list[types.FrameType] = []
+            while frame is not None and len(running) < 100:
+                running.append(frame)
+                frame = frame.f_back
+            self._look(running)
+
+    @guarded
+    def of_the_ended(self, error: BaseException | None) -> None:
+        """The program is over; an error's traceback has the variables of its functions still."""
+        if not self._has_looked:
+            traceback, failed = error.__traceback__ if error is not None else None, []
+            while traceback is not None:
+                failed.append(traceback.tb_frame)
+                traceback = traceback.tb_next
+            self._look(failed[::-1])
+
+    def _look(self, running: list[types.FrameType]) -> None:
+        if not self._memory.started:
+            return
+        self._has_looked = True
+        until = time.monotonic() + MOST_SECONDS
+        groups: dict[tuple[int, str], _Group] = {}
+        for path, root, tensor in self._tensors_from(_roots(running), until):
+            where = self._tensors.storage_of(tensor)
+            if where is not None:
+                key = (where[0], path.shown())
+                if key not in groups:
+                    groups[key] = _Group(path, root)
+                groups[key].add(where[1], where[2], getattr(tensor, "grad_fn", None))
+        most = sorted(groups.items(), key=lambda it: -it[1].bytes)
+        # A loss is small, and its graph is not.
+        most = most[:MOST_KEEPERS] + [it for it in most[MOST_KEEPERS:] if it[1].graphs][:MOST_KEEPERS]
+        by_device: dict[int, list[Any]] = {}
+        for (device, shown), group in most:
+            by_device.setdefault(device, []).append(group.told(shown, until))
+        place = self._memory.place().where()
+        for device, entries in sorted(by_device.items()):
+            self._recording.write("keepers", device=device, entries=entries, **place)
+
+    def _tensors_from(self, roots: Iterable[tuple[_Path, _Root, Any]], until: float) -> Iterator[tuple[_Path, _Root, Any]]:
+        """(path, root, tensor) of each tensor that is reached, the shortest path first."""
+        seen: dict[int, Any] = {}  # Objects that are made for this look, too: their ids are not used again meanwhile.
+        todo = collections.deque((path, root, value, 0) for path, root, value in roots)
+        is_tensor, parameter = self._torch.Tensor, self._torch.nn.Parameter
+        while todo and len(seen) < MOST_OBJECTS:
+            path, root, value, depth = todo.popleft()
+            if isinstance(value, _PLAIN) or id(value) in seen:
+                continue
+            seen[id(value)] = value
+            if isinstance(value, is_tensor):
+                if not isinstance(value, parameter):
+                    yield path, root, value
+                    if value.is_leaf and value.requires_grad and value.grad is not None:
+                        yield _Path(path, "gradient", ".grad"), root, value.grad
+                continue
+            if depth < _DEEPEST:
+                todo.extend((further, root, it, depth + 1) for further, it in _referred(path, value))
+            if not len(seen) % 256 and until < time.monotonic():
+                return
+
+
+class _Root:
+    """The function or the module that a variable is of."""
+
+    __slots__ = ("file", "function", "first", "line")
+
+    def __init__(self, file: str, function: str | None, first: int, line: int) -> None:
+        self.file, self.function, self.first, self.line = file, function, first, line
+
+
+class _Group:
+    """The tensors that are reached in one way."""
+
+    def __init__(self, path: _Path, root: _Root) -> None:
+        self._path, self._root = path, root
+        self._addresses: dict[int, int] = {}
+        self._tensors = self.bytes = 0
+        self.graphs: list[Any] = []
+
+    def add(self, address: int, size: int, graph: Any) -> None:
+        self._tensors += 1
+        if address not in self._addresses and len(self._addresses) < MOST_ADDRESSES:
+            self._addresses[address] = size
+            self.bytes += size
+        if graph is not None and len(self.graphs) < MOST_MEMBERS:
+            self.graphs.append(graph)
+
+    def told(self, shown: str, until: float) -> dict[str, Any]:
+        """As it stands in the recording."""
+        line, inner = _Finder(self._path, self._root).lines()
+        return {
+            "where": shown,
+            "what": _what(self._path),
+            "tensors": self._tensors,
+            "bytes": self.bytes,
+            "nodes": _nodes(self.graphs, until),
+            "addresses": sorted(self._addresses),
+            "line": line,
+            "inner": inner,
+        }
+
+
+def _roots(running: list[types.FrameType]) -> Iterator[tuple[_Path, _Root, Any]]:
+    for frame in running:
+        code = frame.f_code
+        if frames.is_ours(code.co_filename):
+            continue
+        function = None if code.co_name == "<module>" else code.co_name
+        root = _Root(code.co_filename, function, code.co_firstlineno, frame.f_lineno)
+        for name, value in list(frame.f_locals.items()):
+            yield _Path(None, "variable", name), root, value
+    modules = [it for it in list(sys.modules.values()) if isinstance(it, types.ModuleType)]
+    for module in sorted(modules, key=lambda it: vars(it).get("__name__") != "__main__"):
+        file = vars(module).get("__file__")
+        # Some of PyTorch's namespaces have a file without a folder.
+        is_main = vars(module).get("__name__") == "__main__"
+        if isinstance(file, str) and (is_main or os.path.isabs(file)) and frames.is_users(file):
+            for name, value in list(vars(module).items()):
+                yield _Path(None, "variable", name), _Root(file, None, 1, 0), value
+
+
+def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
+    """What an object refers to."""
+    kind = type(value)
+    if (getattr(kind, "__module__", None) or "").startswith("plimsoll"):
+        return []
+    found: list[tuple[_Path, Any]] = []
+    if isinstance(value, _MEMBERS):
+        members = list(value)[-MOST_MEMBERS:]
+        found += [(_Path(path, "member", ""), it) for it in members]
+    elif isinstance(value, dict):
+        found += [(_Path(path, "member", ""), it) for it in list(value.values())[-MOST_MEMBERS:]]
+    elif isinstance(value, types.FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
+            try:
+                found.append((_Path(path, "closure", name, value), cell.cell_contents))
+            except ValueError:
+                pass  # It has no value yet.
+        defaults, code = value.__defaults__ or (), value.__code__
+        names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        found += [(_Path(path, "closure", name, value), it) for name, it in zip(names, defaults)]
+    elif isinstance(value, types.MethodType):
+        found += [(path, value.__self__), (path, value.__func__)]
+    elif isinstance(value, functools.partial):
+        found += [(_Path(path, "member", ""), it) for it in (value.func, value.args, value.keywords)]
+    elif isinstance(value, BaseException):
+        traceback = value.__traceback__
+        while traceback is not None:
+            found += [(_Path(path, "traceback", " > " + name), it) for name, it in list(traceback.tb_frame.f_locals.items())]
+            traceback = traceback.tb_next
+    elif isinstance(value, type):
+        if frames.is_users(getattr(sys.modules.get(value.__module__), "__file__", None) or "<"):
+            found += [(_Path(path, "attribute", name, value), it) for name, it in list(vars(value).items())]
+        return found
+    try:
+        fields = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        fields = {}
+    if isinstance(fields, dict):
+        found += [(_Path(path, "attribute", str(name), kind), it) for name, it in list(fields.items())]
+    for owner in kind.__mro__:
+        slots = owner.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else tuple(slots):
+            try:
+                found.append((_Path(path, "attribute", name, kind), object.__getattribute__(value, name)))
+            except (AttributeError, TypeError):
+                pass
+    return found
+
+
+def _what(path: _Path) -> str:
+    """What kind of thing holds them."""
+    steps = path.steps()
+    kinds = [it.kind for it in steps]
+    if "traceback" in kinds:
+        return "traceback"
+    if kinds[-1] == "gradient":
+        return "gradient"
+    if any(it.kind == "attribute" and it.name.endswith("_hooks") for it in steps):
+        return "hook"
+    if "closure" in kinds:
+        return "closure"
+    if kinds[-1] == "member":
+        return "container"
+    return kinds[-1]
+
+
+def _nodes(graphs: list[Any], until: float) -> int:
+    """How many nodes of autograd's graphs these hold."""
+    seen, todo = set(graphs), list(graphs)
+    while todo and len(seen) < MOST_NODES and time.monotonic() < until:
+        for node, _ in todo.pop().next_functions:
+            if node is not None and node not in seen:
+                seen.add(node)
+                todo.append(node)
+    return len(seen)
+
+
+class _Finder:
+    """Finds the line that puts a tensor where it is, in the text of the user's files."""
+
+    def __init__(self, path: _Path, root: _Root) -> None:
+        self._steps, self._root = path.steps(), root
+
+    def lines(self) -> tuple[Line | None, Line | None]:
+        """The line to look at, and the line of a method that it calls, if that puts it there."""
+        try:
+            return self._lines()
+        except (SyntaxError, ValueError, RecursionError):
+            return None, None
+
+    def _lines(self) -> tuple[Line | None, Line | None]:
+        root = self._root
+        if self._steps[-1].kind == "gradient":
+            return _line(root.file, _first(_wants_gradient(_tree(root.file)))), None
+        for at in range(len(self._steps) - 1, -1, -1):
+            it = self._steps[at]
+            if it.kind == "attribute":
+                file = getattr(sys.modules.get(it.owner.__module__), "__file__", None) or ""
+                if not frames.is_users(file):
+                    # A library's object, which the user's own calls fill.
+                    calls = self._calls_of_holder(at)
+                    if calls is not None:
+                        return calls, None
+                    continue
+                tree = _tree(file)
+                found = _put(tree, it.name, True, it.owner.__name__)
+                if found is None:
+                    continue
+                inner = _line(file, found)
+                method = _function_around(tree, found)
+                caller = _first(_calls(_tree(root.file), method, it.owner.__name__)) if method else None
+                return (_line(root.file, caller), inner) if caller else (inner, None)
+            if it.kind == "closure":
+                file = it.owner.__code__.co_filename
+                found = _put(_tree(file), it.name, False)
+                if found is not None:
+                    return _line(file, found), None
+            if it.kind == "variable":
+                scope = _function(_tree(root.file), root.function, root.first)
+                found = _put(scope, it.name, False)
+                if found is not None:
+                    return _line(root.file, found), None
+        return None, None
+
+    def _calls_of_holder(self, at: int) -> Line | None:
+        holder = next((it for it in reversed(self._steps[:at]) if it.name), None)
+        if holder is None or not frames.is_users(self._root.file):
+            return None
+        tree = _tree(self._root.file)
+        calls = [it for it in ast.walk(tree) if isinstance(it, ast.Call) and _is(_of_call(it), holder.name, holder.kind == "attribute")]
+        puts = [it for it in calls if isinstance(it.func, ast.Attribute) and it.func.attr in _PUTS or not isinstance(it.func, ast.Attribute)]
+        in_loop = [it for it in puts if _is_in_loop(tree, it)]
+        return _line(self._root.file, _first(it.lineno for it in in_loop or puts))
+
+
+@functools.lru_cache(maxsize=32)
+def _tree(file: str) -> ast.Module:
+    return ast.parse("".join(linecache.getlines(file)))
+
+
+def _line(file: str, line: int | None) -> Line | None:
+    if line is None:
+        return None
+    function = _function_around(_tree(file), line) or "<module>"
+    frame: Frame = {"file": file, "line": line, "function": function}
+    return frames.with_text(frame)
+
+
+def _first(lines: Iterable[int]) -> int | None:
+    return next(iter(lines), None)
+
+
+def _of_call(call: ast.Call) -> ast.AST:
+    return call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS else call.func
+
+
+def _is(node: ast.AST, name: str, is_attribute: bool) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if is_attribute:
+        return isinstance(node, ast.Attribute) and node.attr == name
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None) -> int | None:
+    """The line that puts something into this variable or attribute: a call such as `append`, `+=`, a member, and after these an assignment."""
+    if owner is not None:
+        classes = [it for it in ast.walk(tree) if isinstance(it, ast.ClassDef) and it.name == owner]
+        own = next((found for it in classes if (found := _put(it, name, is_attribute)) is not None), None)
+        if own is not None:
+            return own
+    puts: list[int] = []
+    sets: list[int] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTS:
+            if _is(node.func.value, name, is_attribute):
+                puts.append(node.lineno)
+        elif isinstance(node, ast.AugAssign) and _is(node.target, name, is_attribute):
+            puts.append(node.lineno)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if _is(part, name, is_attribute):
+                        (puts if isinstance(part, ast.Subscript) else sets).append(node.lineno)
+    in_init = _lines_of(tree, "__init__")
+    late = [it for it in puts if it not in in_init] or puts or [it for it in sets if it not in in_init] or sets
+    return min(late) if puts else max(late, default=None)
+
+
+def _lines_of(tree: ast.AST, name: str) -> set[int]:
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
+def _function(tree: ast.AST, name: str | None, first: int) -> ast.AST:
+    """The function of this name that begins there; the whole file if it is not there."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    named = [it for it in ast.walk(tree) if isinstance(it, kinds) and it.name == name]
+    return min(named, key=lambda it: abs(it.lineno - first), default=tree)
+
+
+def _function_around(tree: ast.AST, line: int) -> str | None:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [it for it in ast.walk(tree) if isinstance(it, kinds) and it.lineno <= line <= (it.end_lineno or it.lineno)]
+    return max(around, key=lambda it: it.lineno).name if around else None
+
+
+def _calls(tree: ast.AST, method: str, owner: str) -> Iterator[int]:
+    """Lines outside of a class that call this method of it by name."""
+    own: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == owner:
+            own.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method and node.lineno not in own:
+            yield node.lineno
+
+
+def _wants_gradient(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_" or isinstance(node, ast.Assign) and any(isinstance(it, ast.Attribute) and it.attr == "requires_grad" for it in node.targets):
+            yield node.lineno
+
+
+def _is_in_loop(tree: ast.AST, node: ast.Call) -> bool:
+    loops = [it for it in ast.walk(tree) if isinstance(it, (ast.For, ast.While))]
+    return any(it.lineno <= node.lineno <= (it.end_lineno or it.lineno) for it in loops)

@@ -1,0 +1,110 @@
+//! Who holds what stays allocated: the agent looked for it at the end of the run, and says the line that puts it there. A finding of
+//! something that stays is told at that line; where it was allocated is evidence.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    codes::ProblemCode,
+    findings::{Case, Finding, Weight, place},
+    prediction::timeline::Places,
+    recording::Keeper,
+    replay::BlockId,
+    units::Bytes,
+};
+
+/// Nodes of autograd's graphs that a few losses of one step have, too.
+const FEW_NODES: u64 = 256;
+
+/// Names the keeper of each finding that is about something that stays.
+pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
+    let stays = |it: &&mut Finding| {
+        it.weight == Weight::Problem
+            && matches!(
+                it.code,
+                ProblemCode::GraphRetained
+                    | ProblemCode::EvalWithoutNoGrad
+                    | ProblemCode::ResultsKept
+                    | ProblemCode::PerStep
+            )
+    };
+    for finding in findings.iter_mut().filter(stays) {
+        if let Some((keeper, bytes)) = keeper_of(case, finding) {
+            tell(finding, keeper, bytes);
+        }
+    }
+}
+
+/// Who holds most of its blocks; of a graph, which has no tensors of its own, who holds the most of autograd's nodes.
+fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Bytes)> {
+    let notes = &case.run.recording.notes;
+    let keepers = notes.keepers.iter().rfind(|it| it.device == case.run.index)?;
+    let moment = Places::new(&case.run.replay, case.run.index, &notes.stats).event(&keepers.place);
+    let is_live = |it: &BlockId| {
+        let life = case.life(*it);
+        life.alloc < moment && life.free.is_none_or(|free| moment <= free)
+    };
+    let mut blocks: Vec<(u64, u64)> = (finding.blocks.iter().filter(|it| is_live(it)))
+        .map(|it| (case.life(*it).address, case.life(*it).size.0))
+        .collect();
+    blocks.sort_unstable();
+    let held = |keeper: &Keeper| -> Bytes {
+        let found: BTreeSet<(u64, u64)> = (keeper.addresses.iter())
+            .filter_map(|address| {
+                let at = blocks.partition_point(|(begin, _)| begin <= address).checked_sub(1)?;
+                Some(blocks[at]).filter(|(begin, size)| *address < begin + size)
+            })
+            .collect();
+        Bytes(found.iter().map(|(_, size)| size).sum())
+    };
+    let known = || keepers.entries.iter().filter(|it| it.at.is_some());
+    let most = known().map(|it| (it, held(it))).max_by_key(|(_, bytes)| *bytes);
+    let is_graph =
+        matches!(finding.code, ProblemCode::GraphRetained | ProblemCode::EvalWithoutNoGrad);
+    let least = Bytes(finding.bytes.0 / if is_graph { 2 } else { 8 });
+    let by_bytes = most.filter(|(_, it)| *it != Bytes::ZERO && least <= *it);
+    // What is saved for a backward pass has no tensor in Python; results may be saved, too.
+    let of_graph = || {
+        if finding.code == ProblemCode::PerStep {
+            return None;
+        }
+        let most = known().max_by_key(|it| it.nodes)?;
+        let held = held(most);
+        (FEW_NODES < most.nodes).then_some((most, held))
+    };
+    by_bytes.or_else(of_graph)
+}
+
+fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+    let Some(at) = keeper.at.clone() else { return };
+    let what = match keeper.what.as_str() {
+        "gradient" => "tensors whose `.grad` stays",
+        "hook" => "filled by a hook",
+        "closure" => "a variable of a closure",
+        "traceback" => "a variable in an error's traceback",
+        "attribute" => "an attribute",
+        "variable" => "a variable",
+        _ => "a container",
+    };
+    let how_much = match bytes {
+        Bytes::ZERO => format!("{} nodes of autograd's graph", keeper.nodes),
+        bytes => bytes.to_string(),
+    };
+    let mut sentence = format!("`{}` holds {how_much} of it ({what})", keeper.name);
+    if let Some(inner) = keeper.inner.as_ref().filter(|it| **it != at) {
+        sentence += &format!("; {} puts it there", place(inner));
+    }
+    finding.evidence.insert(0, sentence);
+    if let Some(made) = finding.at.replace(at.clone()).filter(|it| it.line != at.line) {
+        finding.evidence.insert(1, format!("allocated at {}", place(&made)));
+        finding.made_at = Some(made);
+    }
+    let name = keeper.name.trim_end_matches("[...]");
+    if finding.code == ProblemCode::PerStep && keeper.what == "container" {
+        finding.remedy = format!(
+            "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
+        );
+    }
+    if keeper.what == "gradient" {
+        "these tensors are no parameters, so no `zero_grad` clears their gradients: give the model a copy that wants a gradient (`x = x.detach().requires_grad_()`), or set `x.grad = None` after the step".clone_into(&mut finding.remedy);
+    }
+}

@@ -1,0 +1,65 @@
+"""Who holds what stays allocated is found at the end of a run, with the line that puts it there; nothing is kept alive for it."""
+
+from test_steps import MODEL
+
+STEPS = """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(12):
+    opt.zero_grad(); x, y = batch(); out = net(x); loss = F.cross_entropy(out, y); loss.backward(); opt.step()
+"""
+
+TRACKER = """
+class Tracker:
+    def __init__(self): self.total = [0.0]; self.seen = []
+    def update(self, value):
+        self.total[0] += value  # inside
+    def watch(self, module, given, out):
+        self.seen.append(out)  # hook
+"""
+
+
+def keepers(run, text, **options):
+    (line,) = run(text, **options).process.all("keepers")
+    text = text.splitlines()
+    found = {}
+    for it in line["entries"]:
+        place = it["line"]["text"] if it["line"] else None
+        found[it["where"]] = (it["what"], it["tensors"], place, it["nodes"])
+    return found
+
+
+def held(found, name):
+    (what, tensors, text, _) = found[name]
+    return what, tensors, text
+
+
+def test_a_list_of_results_is_held_where_it_is_filled(run):
+    text = MODEL + STEPS.replace("for i", "kept = []\nfor i") + "    kept.append(out.detach().clone())\n"
+    what, tensors, line = held(keepers(run, text, stop="until-exit"), "kept[...]")
+    assert (what, tensors, line) == ("container", 12, "kept.append(out.detach().clone())")
+
+
+def test_a_tracker_is_held_where_it_is_called_and_a_hook_where_it_stores(run):
+    text = MODEL + TRACKER + "tracker = Tracker()\nnet.register_forward_hook(tracker.watch)\n" + STEPS + "    tracker.update(net(x).mean())\n"
+    found = keepers(run, text, stop="until-exit")
+    assert held(found, "tracker.total[...]")[2] == "tracker.update(net(x).mean())"
+    # Each of the twelve passes is in the sum.
+    assert found["tracker.total[...]"][3] > 12 * 3
+    assert held(found, "tracker.seen[...]")[::2] == ("container", "self.seen.append(out)  # hook")
+
+
+def test_gradients_of_tensors_that_are_no_parameters_are_held_where_they_are_wanted(run):
+    text = MODEL + STEPS.replace("for i", "data = [batch()[0] for _ in range(12)]\nfor i").replace("out = net(x)", "x = data[i]; x.requires_grad_(True); out = net(x)")
+    what, tensors, line = held(keepers(run, text, stop="until-exit"), "data[...].grad")
+    assert what == "gradient" and tensors >= 11 and "x.requires_grad_(True)" in line
+
+
+def test_variables_of_a_function_are_there_when_the_run_is_ended(run):
+    body = "".join("    %s\n" % line for line in (STEPS + "    kept[i] = out.detach().clone()\n").splitlines() if line)
+    text = MODEL + "def main():\n    kept = {}\n" + body.replace("range(12)", "range(4000)") + "main()\n"
+    assert held(keepers(run, text, stop="steps:12"), "kept[...]")[2] == "kept[i] = out.detach().clone()"
+
+
+def test_a_clean_program_holds_the_values_of_its_last_step_only(run):
+    found = keepers(run, MODEL + STEPS, stop="until-exit")
+    assert all(what == "variable" and tensors == 1 for what, tensors, _, _ in found.values()), found
