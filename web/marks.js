@@ -338,7 +338,7 @@ export class Marks {
       // A label that fits on neither side would be cut off.
       if (box[0] < this.left && toLeft) return false;
       if (taken.some((it) => Math.abs(it.y - y) < 14 && it.x0 < box[1] && box[0] < it.x1)) return false;
-      taken.push({ y, x0: box[0], x1: box[1] });
+      taken.push({ y, x0: box[0], x1: box[1], text });
       label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);
       return true;
     };
