@@ -5,10 +5,11 @@ import { ask } from "./api.js";
 import { swatch } from "./details.js";
 import { el, prose, refill } from "./dom.js";
 import { around } from "./growth.js";
+import { afterStep } from "./moments.js";
 import { failed } from "./peak.js";
-import { colorOf } from "./palette.js";
+import { colorOf, ground } from "./palette.js";
 import { set, state } from "./state.js";
-import { clipped, exactly, number, phaseName, place, share, size } from "./words.js";
+import { clipped, exactly, many, number, phaseName, place, share, size } from "./words.js";
 
 const SHOWN_LINES = 6;
 const WEIGHTS = { problem: "problem", chance: "could be saved", fact: "note" };
@@ -39,25 +40,31 @@ export class AnswerView {
 
   fill(analysis, moment) {
     const { scene, marks } = this;
-    const own = analysis.findings.map((it, index) => ({ ...it, index, blocks: analysis.blocks[index] })).filter((it) => it.device === scene.device && !(scene.damage && it.code.startsWith("recording/")));
+    const own = analysis.findings.map((it, index) => ({ ...it, index, counted: analysis.blocks[index] })).filter((it) => it.device === scene.device && !(scene.damage && it.code.startsWith("recording/")));
     const ooms = analysis.ooms.filter((it) => it.device === null || it.device === scene.device);
     const wrong = own.filter((it) => it.weight !== "fact");
     const facts = own.filter((it) => it.weight === "fact");
-    const [first, last] = [marks.steps[0], marks.steps[marks.steps.length - 1]];
+    // Like is compared with like: what stays after a step, with what stays after another.
+    const ended = marks.steps.filter((it) => !it.unfinished);
+    const [first, last] = [ended[0], ended[ended.length - 1]];
+    // What the headline says is the first finding.
+    const lead = !ooms.length && wrong[0]?.weight === "problem" ? wrong[0] : null;
     const tone = ooms.length || wrong.some((it) => it.weight === "problem") || analysis.unsure ? "problem" : "fine";
     refill(this.node,
       el("article", { class: `card headline ${tone}` },
         el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, analysis.headline.word), el("span", { class: "said", title: analysis.headline.text }, clipped(analysis.headline.text, 500))),
         1 < scene.devices ? el("p", { class: "quiet" }, `This verdict is about the whole recording, with its ${number(scene.devices)} devices. The rest of this page is about device ${scene.device} only.`) : null,
         ooms.length ? this.oom(ooms[0]) : null,
+        lead ? this.where(lead) : null,
         el("p", { class: "actions" },
-          !ooms.length && wrong[0] ? this.shows(wrong[0]) : null,
+          lead ? this.shows(lead) : null,
           this.link("Look at the peak", { view: "peak", at: scene.peak_position }),
-          1 < marks.steps.length ? this.link(`Compare the first step with the last (${number(first.step)} and ${number(last.step)})`, { view: "peak", compare: Math.min(first.peak, scene.events), at: Math.min(last.peak, scene.events) }) : null,
+          1 < ended.length ? this.link(`Compare the first step with the last (${number(first.step)} and ${number(last.step)})`, { view: "peak", compare: afterStep(first), at: afterStep(last) }) : null,
+          lead && lead.per_step_bytes ? this.link("How it grows, step by step", { view: "growth" }) : null,
           this.link("Fragmentation: segments and holes", { view: "segments", at: scene.refusals.length ? scene.refusals[scene.refusals.length - 1].position : scene.peak_reserved_position }),
           this.link("What if: another card, other settings", { view: "whatif" }))),
       el("div", { class: "columns" },
-        el("div", {}, el("h2", {}, wrong.length ? "Findings, largest saving first" : "No finding would save memory"), wrong.map((it) => this.finding(it)),
+        el("div", {}, el("h2", {}, wrong.length ? "Findings, most important first" : "No finding would save memory"), wrong.map((it) => this.finding(it)),
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
           facts.length || analysis.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Notes"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, analysis.notes.map((it) => el("li", {}, prose(it))))) : null),
         this.peak(moment)));
@@ -67,11 +74,20 @@ export class AnswerView {
     return el("button", { type: "button", title: label, onclick: () => set(changes) }, clipped(label, 90));
   }
 
-  // The blocks of a finding in the timeline, everything else faint.
+  // The line of a finding, with its code where the recording has it.
+  where(it) {
+    const { line } = it.evidence;
+    if (!line) return null;
+    return el("p", { class: "where" }, "At ", el("button", { type: "button", class: "link", title: `Search for this line of ${line.file}`, onclick: () => set({ view: "timeline", sel: `words:${line.file.split(/[/\\]/).pop()}:${line.line}`, at: this.scene.peak_position, pin: null }) }, el("b", {}, place([line.file, line.line, line.function]))),
+      it.per_step_bytes ? `, ${size(it.per_step_bytes)} more in each step` : "", line.text ? el("code", { class: "source" }, line.text.trim()) : null);
+  }
+
+  // The blocks that a finding counts, in the timeline, when all of them are there; everything else is faint.
   shows(it) {
-    if (!it.blocks && !it.evidence.line && !it.code.startsWith("workspace/")) return null;
-    const label = it.blocks ? (it.blocks === 1 ? "Show this block" : `Show these ${number(it.blocks)} blocks`) : it.evidence.line ? `Show the blocks of ${place([it.evidence.line.file, it.evidence.line.line, it.evidence.line.function])}` : "Show these blocks";
-    return this.link(label, { view: "timeline", sel: `finding:${it.index}`, at: this.scene.peak_position, pin: null, from: null, to: null, low: null, top: null });
+    const [n, bytes, at] = it.counted;
+    if (!n) return null;
+    const blocks = n === 1 ? "this block" : `these ${many(n, "block")}`;
+    return this.link(`Show ${blocks} (${size(bytes)})`, { view: "timeline", sel: `finding:${it.index}`, at: Math.min(at, this.scene.events), pin: null, from: null, to: null, low: null, top: null });
   }
 
   oom(it) {
@@ -90,11 +106,14 @@ export class AnswerView {
     const step = it.evidence.step && this.marks.steps.find((mark) => mark.step === it.evidence.step);
     return el("article", { class: `card ${it.weight}` },
       el("h3", { title: it.title }, clipped(it.title, 400)),
-      el("p", { class: "kind" }, el("code", {}, it.code), " · ", WEIGHTS[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : "", it.count ? ` · ${number(it.count)}×` : ""),
+      el("p", { class: "kind" }, el("code", {}, it.code), " · ", WEIGHTS[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : ""),
+      this.where(it),
       it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, prose(clipped(fact, 400))))) : null,
       it.remedy ? el("p", {}, el("b", {}, "Change: "), prose(it.remedy)) : null,
       el("p", { class: "actions" }, this.shows(it),
         step ? el("button", { type: "button", onclick: () => this.showStep(step) }, `Show step ${number(step.step)}`) : null,
+        it.code.startsWith("pools/") ? this.link("Show the pools", { view: "timeline", by: "pool" }) : null,
+        it.code.startsWith("streams/") ? this.link("Show what waits in the map", { view: "segments", at: this.scene.peak_position }) : null,
         it.code.startsWith("fragmentation") ? this.link("Show the holes", { view: "segments", at: this.scene.peak_reserved_position }) : null));
   }
 
@@ -104,13 +123,13 @@ export class AnswerView {
     const parts = moment.categories.map(([bytes, blocks], index) => ({ bytes, blocks, index })).filter((it) => it.blocks).sort((a, b) => b.bytes - a.bytes);
     const show = (sel) => () => set({ view: "timeline", sel, at: scene.peak_position, pin: null });
     return el("div", {}, el("h2", {}, `The peak: ${size(scene.peak_allocated)}`),
-      el("div", { class: "bar", role: "img", "aria-label": "What the peak is for" }, parts.map((it) => el("span", { title: `${groups[it.index].name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.allocated)}%`, background: colorOf(groups[it.index]) } }))),
+      el("div", { class: "bar", role: "img", "aria-label": "What the peak is for" }, parts.map((it) => el("span", { title: `${groups[it.index].name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.allocated)}%`, background: ground(colorOf(groups[it.index]), groups[it.index].key) } }))),
       el("table", { class: "list numbers" }, el("tbody", {}, parts.map((it) => el("tr", {},
-        el("td", {}, el("button", { type: "button", class: "plain", title: "Show these blocks on the timeline", onclick: show(`category:${it.index}`) }, swatch(colorOf(groups[it.index])), groups[it.index].name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, number(it.blocks)))))),
+        el("td", {}, el("button", { type: "button", class: "plain", title: "Show these blocks on the timeline", onclick: show(`category:${it.index}`) }, swatch(colorOf(groups[it.index]), groups[it.index].key), groups[it.index].name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, number(it.blocks)))))),
       el("h3", {}, "The lines with the most memory"),
       el("table", { class: "list" }, el("tbody", {}, moment.rows.slice(0, SHOWN_LINES).map((it) => el("tr", {},
         el("td", { class: "code", title: it.line ? it.line[0] : "" }, el("button", { type: "button", class: "link", title: "Show these blocks on the timeline", onclick: show(`owner:${it.owner}:${it.category}`) }, clipped(place(it.line), 60))),
-        el("td", {}, swatch(colorOf(groups[it.category])), groups[it.category].name), el("td", { title: exactly(it.bytes) }, size(it.bytes)))))));
+        el("td", {}, swatch(colorOf(groups[it.category]), groups[it.category].key), groups[it.category].name), el("td", { title: exactly(it.bytes) }, size(it.bytes)))))));
   }
 
   showStep(step) {

@@ -3,7 +3,7 @@
 import { Store } from "./store.js";
 import { packedIn } from "./unpack.js";
 
-const isOneFile = document.getElementById("answers") !== null;
+export const isOneFile = document.getElementById("answers") !== null;
 
 let carried = null;
 const stores = new Map();

@@ -2,10 +2,12 @@
 
 import { ask } from "./api.js";
 import { copy, el, refill } from "./dom.js";
-import { colorOf } from "./palette.js";
+import { colorOf, ground } from "./palette.js";
 import { WHOLE, set, state } from "./state.js";
 import { clipped, duration, exactly, number, place, size } from "./words.js";
 
+const USERS = 0;
+const RECORDERS = 2;
 const known = new Map();
 
 export async function blockFacts(r, life) {
@@ -29,9 +31,16 @@ function age(facts) {
   return `${from} ${until}${lasted}`;
 }
 
-// The tip of a block: its tensor, its line, and how long it lives.
+// So many frames fit into a tip.
+const IN_A_TIP = 24;
+
+// The tip of a block: its tensor, its line, how long it lives, and its whole stack.
 export function shortFacts(facts) {
-  return [facts.name && el("p", { class: "name" }, facts.name), facts.line && el("p", {}, clipped(place(facts.line), 160)), facts.module && el("p", { class: "quiet" }, facts.module), el("p", {}, age(facts))];
+  const shown = facts.stack.filter((line) => line[3] !== RECORDERS);
+  const cut = shown.length - IN_A_TIP;
+  return [facts.name && el("p", { class: "name" }, facts.name), facts.line && el("p", {}, clipped(place(facts.line), 160)), facts.module && el("p", { class: "quiet" }, facts.module), el("p", {}, age(facts)),
+    facts.requested < facts.size ? el("p", { class: "quiet" }, `requested ${size(facts.requested)}, ${size(facts.size - facts.requested)} lost to rounding`) : null,
+    shown.length ? el("ol", { class: "stack short" }, shown.slice(0, IN_A_TIP).map((line) => el("li", { class: line[3] === USERS ? "" : "library" }, clipped(place(line), 90))), 0 < cut ? el("li", {}, `… and ${number(cut)} callers: click the block`) : null) : null];
 }
 
 // Why a block has no stack, in words.
@@ -46,16 +55,14 @@ export function damaged(begin, scene) {
   return el("p", { class: "odd damage", role: "alert" }, el("b", {}, begin), scene.damage);
 }
 
-export function swatch(color) {
-  return el("span", { class: "swatch", style: { background: color }, "aria-hidden": "true" });
+// `key` names a category, whose hatching it then has.
+export function swatch(color, key = "") {
+  return el("span", { class: "swatch", style: { background: ground(color, key) }, "aria-hidden": "true" });
 }
 
 function row(label, ...value) {
   return [el("dt", {}, label), el("dd", {}, ...value)];
 }
-
-const USERS = 0;
-const RECORDERS = 2;
 
 // The stack without our recorder's frames, with the code around the user's own line where the file is there.
 export function frames(stack) {
@@ -92,11 +99,12 @@ export async function showBlock(node, scene, life, r = state.r) {
       el("h2", {}, size(facts.size)),
       el("button", { type: "button", class: "close", title: "Deselect (Esc)", "aria-label": "Close", onclick: () => set(isOther ? { below: null } : { pin: null }) }, "×")),
     isOther ? el("p", { class: "quiet" }, `below, in ${clipped(scene.name, 60)}`) : null,
-    el("p", { class: "kind" }, swatch(colorOf(group)), group.name),
+    el("p", { class: "kind" }, swatch(colorOf(group), group.key), group.name),
     facts.name && el("p", { class: "name" }, facts.name),
     el("dl", {},
       row("occupies", exactly(facts.size)),
       facts.requested !== facts.size && row("requested", exactly(facts.requested)),
+      facts.requested < facts.size && row("rounding loss", exactly(facts.size - facts.requested)),
       facts.line && row("line", clipped(place(facts.line), 160)),
       row("lives", age(facts)),
       facts.step !== null && row("allocated in", `step ${number(facts.step)}`),

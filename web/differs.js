@@ -23,7 +23,7 @@ function amount([bytes, blocks]) {
 export function changesTable(rows, groups, before, after, light = null, most = SHOWN) {
   const group = (key) => groups.find((it) => it.key === key) || groups[0];
   return differences(["line", "category"], before, after, rows.map((it) => ({
-    cells: [nameOf(it, light), [swatch(categoryColor(it.category)), group(it.category).name]],
+    cells: [nameOf(it, light), [swatch(categoryColor(it.category), it.category), group(it.category).name]],
     before: it.before,
     after: it.after,
     sel: light ? selectionsOf(it, groups) : null,

@@ -37,7 +37,7 @@ function fill(node, scene, { data, position, r }, view) {
     if (life !== null) set({ pin: life });
   };
   refill(node, title(data.blocks ? many(data.blocks, "block") : "Nothing"),
-    el("p", { class: "quiet by" }, clipped(data.by, 200), data.blocks ? "" : ". Search for part of a function, file, module or tensor name, a category, a size (512MiB, >1GiB) or an address (0x7f…)."),
+    el("p", { class: "quiet by" }, clipped(data.by, 200), data.blocks ? "" : ". Search for part of a line (train.py:31), function, module or tensor name, a category, words of a finding, a size (312, 512MiB, >1GiB) or an address (0x7f…)."),
     data.blocks ? [
       el("p", { class: "sum" }, el("b", { title: exactly(bytes) }, size(bytes)), ` in ${many(blocks, "block")} live at event ${number(position)}`),
       el("p", { class: "quiet" }, "Peak: ", el("button", { type: "button", class: "link", title: exactly(most), onclick: () => set({ at: Math.min(when, scene.events) }) }, `${size(most)} at event ${number(when)}`)),

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { chartWidth, svg, text } from "./charts.js";
 import { swatch } from "./details.js";
 import { el, refill } from "./dom.js";
-import { categoryColor } from "./palette.js";
+import { categoryColor, ground } from "./palette.js";
 import { saveChart } from "./picture.js";
 import { set, state } from "./state.js";
 import { duration, exactly, many, number, phaseName, share, size } from "./words.js";
@@ -75,8 +75,8 @@ export class LiveView {
       card ? el("p", { class: spare < 0 ? "bad" : "good" }, spare < 0 ? `${size(-spare)} over the limit of ${card.id}` : `${size(spare)} below the limit of ${card.id}, ${share(spare, card.total - card.context)} of it`) : null,
       answer.ooms.map((it) => el("p", { class: "bad" }, it.split("\n")[0].slice(0, 400))),
       named.length && pids.length === 1 ? [
-        el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, named.map(([key, bytes]) => el("span", { title: `${NAMES[key]}: ${size(bytes)}`, style: { width: `${(100 * bytes) / Math.max(1, fullest[4])}%`, background: categoryColor(key) } }))),
-        el("ul", { class: "legend" }, named.map(([key, bytes]) => el("li", {}, swatch(categoryColor(key)), `${NAMES[key]} ${size(bytes)}`)), 0 < rest ? el("li", {}, el("span", { class: "swatch slack" }), `activations and the rest ${size(rest)}`) : null)] : null,
+        el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, named.map(([key, bytes]) => el("span", { title: `${NAMES[key]}: ${size(bytes)}`, style: { width: `${(100 * bytes) / Math.max(1, fullest[4])}%`, background: ground(categoryColor(key), key) } }))),
+        el("ul", { class: "legend" }, named.map(([key, bytes]) => el("li", {}, swatch(categoryColor(key), key), `${NAMES[key]} ${size(bytes)}`)), 0 < rest ? el("li", {}, el("span", { class: "swatch slack" }), `activations and the rest ${size(rest)}`) : null)] : null,
       el("p", { class: "quiet code" }, answer.command));
     refill(this.picture, this.chart(fullest[0], card));
   }

@@ -1,7 +1,7 @@
 // Puts the page together: which recording, which view, what is pinned.
 
 import { AnswerView } from "./answer.js";
-import { ask, askWindow } from "./api.js";
+import { ask, askWindow, isOneFile } from "./api.js";
 import { damaged, showBlock } from "./details.js";
 import { byId, el, prose, refill, say } from "./dom.js";
 import { showSelection } from "./find.js";
@@ -47,6 +47,10 @@ async function start() {
   byId("search").addEventListener("submit", (event) => { event.preventDefault(); find(byId("words").value); });
   byId("theme").addEventListener("click", switchTheme);
   byId("help").addEventListener("click", showWords);
+  // A page in one file is that file.
+  byId("save").hidden = isOneFile;
+  byId("save").download = `${page.scenes[0] ? fileStem(page.scenes[0].name) : "recording"}.html`;
+  byId("save").addEventListener("click", () => say("Writing the page with its recordings into one file…"));
   document.addEventListener("keydown", key);
   document.addEventListener("server", (event) => say(event.detail, event.detail !== ""));
   addEventListener("popstate", () => follow(sane));
@@ -58,7 +62,7 @@ async function start() {
 
 // Instead of recordings: a run in progress.
 function followRun() {
-  for (const it of ["tabs", "search"]) byId(it).hidden = true;
+  for (const it of ["tabs", "search", "save"]) byId(it).hidden = true;
   document.querySelector(".choose").hidden = true;
   byId("theme").addEventListener("click", switchTheme);
   byId("help").addEventListener("click", showWords);
@@ -177,8 +181,17 @@ async function picked() {
   if (selected() !== before && page.view && page.view.draw) page.view.draw();
 }
 
+// After a search the keys act on the page.
 function find(words) {
-  if (words.trim()) set({ sel: `words:${words.trim()}`, pin: null });
+  if (!words.trim()) return;
+  set({ sel: `words:${words.trim()}`, pin: null });
+  byId("words").blur();
+  byId("main").focus({ preventScroll: true });
+}
+
+// The name of a file without its folder and its last ending.
+function fileStem(path) {
+  return path.split(/[/\\]/).pop().replace(/(\.pickle)?\.\w+$/, "");
 }
 
 // The arrows go through the tabs.
@@ -200,6 +213,10 @@ function key(event) {
   const isChoice = box && (box.type === "radio" || box.type === "checkbox");
   const isArrow = event.key.startsWith("Arrow");
   if (event.key === "Escape") {
+    if (box === byId("words")) {
+      box.blur();
+      return;
+    }
     if (box && box.blur) box.blur();
     if (state.pin !== null) set({ pin: null });
     else if (state.below !== null) set({ below: null });
@@ -224,7 +241,7 @@ function key(event) {
   else if (state.view !== "timeline" && event.key === "p") set({ at: scene.peak_position });
   else if (state.view !== "timeline" && event.key === "o" && scene.refusals[0]) set({ at: (scene.refusals.find((it) => momentShown(scene) < it.position) || scene.refusals[0]).position });
   else if (["peak", "segments"].includes(state.view) && (event.key === "[" || event.key === "]")) {
-    const to = stepEnd(scene, page.marks.get(state.r), momentShown(scene), event.key === "[" ? -1 : 1);
+    const to = stepEnd(page.marks.get(state.r), momentShown(scene), event.key === "[" ? -1 : 1);
     if (to !== null) set({ at: to });
   }
 }

@@ -292,6 +292,30 @@ export class Marks {
     }
   }
 
+  // The columns of the data below a label, as [allocated, reserved] in pixels from the top.
+  heights(x, wide) {
+    const { data } = this;
+    if (!data || !data.n) return [];
+    const per = (data.to - data.from) / data.n;
+    const column = (at) => Math.max(0, Math.min(data.n - 1, Math.floor((this.from + ((at - this.left) / this.area.width) * (this.to - this.from) - data.from) / per)));
+    const res = [];
+    for (let at = column(x); at <= column(x + wide); at++) res.push([this.y(data.allocated[at]), this.y(data.reserved[at])]);
+    return res;
+  }
+
+  // Whether a label at `middle` has nothing below it, and no line through it.
+  isAbove(x, wide, middle) {
+    return this.heights(x, wide).every(([allocated, reserved]) => middle + 10 < allocated && middle + 10 < reserved) && !this.isOnLevel(middle);
+  }
+
+  isCalm(x, wide, middle) {
+    return this.heights(x, wide).every((it) => it.every((y) => 10 < Math.abs(y - middle))) && !this.isOnLevel(middle);
+  }
+
+  isOnLevel(middle) {
+    return this.scale.levels().some(({ bytes }) => Math.abs(this.y(bytes) - middle) < 10);
+  }
+
   drawMarks(c) {
     const { scene, marks } = this;
     const { height, width } = this.area;
@@ -314,7 +338,7 @@ export class Marks {
       // A label that fits on neither side would be cut off.
       if (box[0] < this.left && toLeft) return false;
       if (taken.some((it) => Math.abs(it.y - y) < 14 && it.x0 < box[1] && box[0] < it.x1)) return false;
-      taken.push({ y, x0: box[0], x1: box[1] });
+      taken.push({ y, x0: box[0], x1: box[1], text });
       label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);
       return true;
     };
@@ -329,11 +353,11 @@ export class Marks {
     c.globalAlpha = labels.length < 40 ? 1 : Math.max(0.25, 40 / labels.length);
     for (const [position, micros] of labels) vertical(this.x(this.axisOf(position, micros)), inkOf("note"), [1, 3]);
     c.globalAlpha = 1;
-    // In a low picture names would cover what they are of.
-    for (const [position, micros, name] of labels.length < 14 && 220 < height ? labels : []) {
+    // Names stand above the curves only: they would cover what they are of.
+    for (const [position, micros, name] of labels) {
       const x = this.x(this.axisOf(position, micros));
       const short = clipped(name, 40);
-      if (!write(short, x, TOP + height - 12, inkOf("note"))) write(short, x, TOP + height - 28, inkOf("note"));
+      [10, 26, 42].some((below) => this.isAbove(x, c.measureText(short).width + 8, TOP + below) && write(short, x, TOP + below, inkOf("note")));
     }
     const refused = scene.refusals.map((it, index) => ({ x: this.x(this.axisOf(it.position, marks.refusal_micros[index])), text: `${size(it.requested)} refused` })).filter((it) => inside(it.x));
     refused.forEach(({ x, text }, index) => {
@@ -344,7 +368,13 @@ export class Marks {
       const left = x - (index ? refused[index - 1].x : this.left) - 12;
       const fits = (room) => (it) => c.measureText(it).width < room;
       const chosen = [long, text].find(fits(Math.max(left, right)));
-      if (chosen) [60, 78, 96, 114, 132].some((below) => write(chosen, x, TOP + below, inkOf("bad"), !fits(right)(chosen)));
+      const toLeft = chosen && !fits(right)(chosen);
+      const places = Array.from({ length: Math.max(1, Math.floor((height - 24) / 16)) }, (_, at) => TOP + 12 + 16 * at);
+      // Where no line strikes it through; best where nothing is drawn.
+      const wide = chosen ? c.measureText(chosen).width + 8 : 0;
+      const start = toLeft ? x - wide : x;
+      const calm = [...places.filter((at) => this.isAbove(start, wide, at)), ...places.filter((at) => this.isCalm(start, wide, at))];
+      if (chosen) calm.some((at) => write(chosen, x, at, inkOf("bad"), toLeft));
     });
     if (showsPeak) {
       c.fillStyle = inkOf("ink");
@@ -414,10 +444,8 @@ export function drawNames(c, { picture, data, bands, groups, colors, left, top, 
     if (spot.x0 < left || left + width < spot.x1 || middle < top + 8 || top + height - 6 < middle) return false;
     if (taken.some((it) => Math.abs(it.y - middle) < 15 && it.x0 < spot.x1 && spot.x0 < it.x1)) return false;
     taken.push(spot);
-    c.textAlign = "center";
-    c.fillStyle = inkOn(color);
-    // What is not selected is pale.
-    if (isPale) label(c, text, at, middle, "center", inkOf("ink")); else c.fillText(text, at, middle);
+    // What is not selected is pale; a hatching stays off the words.
+    if (isPale) label(c, text, at, middle, "center", inkOf("ink")); else label(c, text, at, middle, "center", inkOn(color), color);
     return true;
   };
   const inside = (value, least, most) => Math.max(least, Math.min(most, value));
@@ -454,11 +482,11 @@ function hatch(c, x, y, width, height, color) {
   c.restore();
 }
 
-function label(c, text, x, y, align, color) {
+function label(c, text, x, y, align, color, halo = inkOf("halo")) {
   c.textAlign = align;
   c.lineWidth = 5;
   c.lineJoin = "round";
-  c.strokeStyle = inkOf("halo");
+  c.strokeStyle = halo;
   c.strokeText(text, x, y);
   c.fillStyle = color;
   c.fillText(text, x, y);

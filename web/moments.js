@@ -19,13 +19,26 @@ export function momentControls(scene, marks, position) {
     go("Peak", scene.peak_position, "When most was allocated (p)"),
     refusal ? go("Out of memory", refusal.position, "When a request failed (o)") : null,
     go("End", scene.events, "After the last event"),
-    marks.steps.length ? [go("◂ step", stepEnd(scene, marks, position, -1), "The end of the step before ([)"), go("step ▸", stepEnd(scene, marks, position, 1), "The end of the step after (])"), stepChoice(marks, position)] : null,
+    marks.steps.length ? [go("◂ step", stepEnd(marks, position, -1), "The end of the step before ([)"), go("step ▸", stepEnd(marks, position, 1), "The end of the step after (])"), stepChoice(marks, position)] : null,
     el("label", { class: "event" }, "event ", input, ` of ${number(scene.events)}`));
 }
 
-// The end of the step before or after a moment; null where there is none.
-export function stepEnd(scene, marks, position, direction) {
-  const ends = marks.steps.map((it) => Math.min(it.end, scene.events));
+// The moment after a step: what is allocated then stays after it.
+export function afterStep(step) {
+  return step.end - 1;
+}
+
+// A moment in words: by its step, where it has one.
+export function momentName(marks, position) {
+  const after = marks.steps.find((it) => !it.unfinished && afterStep(it) === position);
+  if (after) return `after step ${number(after.step)}`;
+  const peak = marks.steps.find((it) => it.peak === position);
+  return peak ? `the peak of step ${number(peak.step)}` : `event ${number(position)}`;
+}
+
+// The moment after the step before or after a moment; null where there is none.
+export function stepEnd(marks, position, direction) {
+  const ends = marks.steps.map(afterStep);
   return (direction < 0 ? [...ends].reverse().find((it) => it < position) : ends.find((it) => position < it)) ?? null;
 }
 

@@ -1,6 +1,7 @@
-// Colours: one for each thing that a block can be for, the same everywhere, in light and dark.
+// Colours and hatchings: one of each for each thing that a block can be for, the same everywhere, in light and dark.
 
-// Chosen so that any two differ for people with any kind of colour vision: tests/view/test_colors.py computes it.
+// Chosen so that any two differ for people with any kind of colour vision; those with the same hatching differ in lightness
+// too, so that all are told apart in grey: tests/view/test_colors.py computes it.
 const CATEGORY = {
   before: "#7486b5",
   parameters: "#164490",
@@ -18,14 +19,81 @@ const CATEGORY = {
   nobody: "#717a86",
 };
 
+const HATCHING = {
+  gradients: "rising", inputs: "rising", buffers: "rising",
+  kept: "falling", temporaries: "falling", workspaces: "falling",
+  before: "level",
+  unknown: "dots", pending: "dots",
+};
+
 // Neighbours differ in lightness too.
 const LINES = [
   "#3f77b4", "#e0a13a", "#3a9c87", "#c0598c", "#7d66b8", "#8c9b45", "#d9633b", "#6bb0d6",
   "#9c5d3a", "#5d9e4f", "#b78fd0", "#c9b037", "#4a6fa0", "#d98aa6", "#4fb3a9", "#936a9c",
 ];
 
-// Paler than blocks: a phase is no memory.
-export const PHASE = { forward: "#8fbbe3", backward: "#e6ac8b", optimizer: "#b9abdf", zero_grad: "#b4bac2", evaluation: "#97cba0" };
+// Each is of another lightness.
+export const PHASE = { forward: "#86b9ec", backward: "#e0734a", optimizer: "#4f3590", zero_grad: "#d7dbe0", evaluation: "#2c7a55" };
+
+// The sides of a tile of hatching, in pixels of the screen.
+const TILE = 8;
+const STROKES = {
+  rising: (x, y) => (x + y) % TILE < 2,
+  falling: (x, y) => (x - y + TILE) % TILE < 2,
+  level: (x, y) => y % TILE < 2,
+  dots: (x, y) => (x % TILE < 2 && y % TILE < 2) || ((x + 4) % TILE < 2 && (y + 4) % TILE < 2),
+};
+
+// How what `key` names is hatched: none, or one of four.
+export function hatchingOf(key) {
+  return HATCHING[key] ?? "";
+}
+
+// Whether a pixel belongs to a stroke of a hatching; `ratio` pixels are one of the page's.
+export function isStroke(hatching, x, y, ratio) {
+  return hatching !== "" && STROKES[hatching](Math.floor(x / ratio) % TILE, Math.floor(y / ratio) % TILE);
+}
+
+// What strokes are drawn in: lighter on dark colours, darker on light ones.
+export function strokeLight(hex) {
+  return inkOn(hex) === "#ffffff" ? 0.34 : -0.3;
+}
+
+function mixed(hex, light) {
+  return `#${rgb(hex).map((it) => Math.round(light < 0 ? it * (1 + light) : it + (255 - it) * light).toString(16).padStart(2, "0")).join("")}`;
+}
+
+// A hatched ground for an element of the page.
+export function ground(color, key) {
+  const stroke = mixed(color, strokeLight(color));
+  const strokes = {
+    rising: `repeating-linear-gradient(135deg, ${stroke} 0 1.5px, transparent 1.5px 5.6px)`,
+    falling: `repeating-linear-gradient(45deg, ${stroke} 0 1.5px, transparent 1.5px 5.6px)`,
+    level: `repeating-linear-gradient(0deg, ${stroke} 0 2px, transparent 2px 6px)`,
+    dots: `radial-gradient(${stroke} 1.2px, transparent 1.4px) 0 0 / 4.5px 4.5px`,
+  }[hatchingOf(key)];
+  return strokes ? `${strokes}, ${color}` : color;
+}
+
+const tiles = new Map();
+
+// The same for a canvas whose units are the page's.
+export function canvasGround(c, color, key) {
+  const hatching = hatchingOf(key);
+  if (!hatching) return color;
+  const name = `${color}${hatching}`;
+  if (!tiles.has(name)) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = TILE;
+    const own = tile.getContext("2d");
+    own.fillStyle = color;
+    own.fillRect(0, 0, TILE, TILE);
+    own.fillStyle = mixed(color, strokeLight(color));
+    for (let x = 0; x < TILE; x++) for (let y = 0; y < TILE; y++) if (STROKES[hatching](x, y)) own.fillRect(x, y, 1, 1);
+    tiles.set(name, tile);
+  }
+  return c.createPattern(tiles.get(name), "repeat");
+}
 
 // What a pool holds beside its blocks is a paler shade of them.
 function paler(hex) {

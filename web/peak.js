@@ -1,15 +1,15 @@
 // The blocks that were live at one moment, and the changes between two moments.
 
-import { ask } from "./api.js";
+import { ask, askWindow } from "./api.js";
 import { swatch } from "./details.js";
 import { changesTable, differences, signed } from "./differs.js";
 import { el, refill, say, stacks } from "./dom.js";
 import { Flame, bottomUp, modulesOf, treeOf } from "./flame.js";
-import { momentControls, momentShown, momentTitle } from "./moments.js";
-import { colorOf } from "./palette.js";
+import { afterStep, momentControls, momentName, momentShown, momentTitle } from "./moments.js";
+import { colorOf, ground } from "./palette.js";
 import { select } from "./selection.js";
 import { set, state } from "./state.js";
-import { clipped, exactly, many, number, place, share, size } from "./words.js";
+import { clipped, exactly, many, number, phaseName, place, share, size } from "./words.js";
 
 export class PeakView {
   constructor(scene, marks) {
@@ -80,10 +80,10 @@ export class PeakView {
     // A recording may know of no segments.
     const whole = Math.max(1, moment.reserved, moment.allocated);
     return el("div", { class: "shares" },
-      el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, parts.map((it) => el("span", { title: `${it.group.name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / whole}%`, background: colorOf(it.group) } })),
+      el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, parts.map((it) => el("span", { title: `${it.group.name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / whole}%`, background: ground(colorOf(it.group), it.group.key) } })),
         slack ? el("span", { class: "slack", title: `slack: ${size(slack)}`, style: { width: `${(100 * slack) / whole}%` } }) : null),
       el("table", { class: "numbers" }, el("tbody", {}, parts.map((it) => el("tr", { "data-of": `category:${it.index}` },
-        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, many(it.blocks, "block")))),
+        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group), it.group.key), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, many(it.blocks, "block")))),
         slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved, not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, ""), el("td", {}, "")) : null)));
   }
 
@@ -135,7 +135,7 @@ export class PeakView {
       const of = `owner:${it.owner}:${it.category}`;
       return el("tr", { "data-of": of, class: state.sel === of ? "chosen" : "" },
         el("td", { class: "code", title: it.line ? it.line[0] : "" }, el("button", { type: "button", class: "link", title: "Select these blocks in every view", onclick: () => select(of) }, clipped(place(it.line), 70))),
-        el("td", {}, swatch(colorOf(groups[it.category])), groups[it.category].name),
+        el("td", {}, swatch(colorOf(groups[it.category]), groups[it.category].key), groups[it.category].name),
         el("td", { title: exactly(it.bytes) }, size(it.bytes)),
         el("td", {}, share(it.bytes, moment.allocated)),
         el("td", {}, number(it.blocks)),
@@ -164,6 +164,30 @@ export class PeakView {
       el("div", { class: "scroll" }, stacks(el("table", { class: "list" }, el("thead", {}, el("tr", {}, heading("line", "line"), heading("category", "category"), heading("bytes", "bytes"), el("th", { scope: "col" }, "of allocated"), heading("blocks", "blocks"), el("th", { scope: "col" }, ""))), body))), more);
   }
 
+  // The same moment of both steps: after each of them, or the fullest moment of one of their phases.
+  alike(earlier, moment) {
+    const { marks } = this;
+    const [first, last] = [earlier, moment].map((it) => stepAt(marks, it.position));
+    if (!first || !last || first === last) return null;
+    const phasesOf = (step) => {
+      const from = marks.steps[marks.steps.indexOf(step) - 1]?.end ?? 0;
+      return new Map(marks.phases.filter(([a, b]) => from <= a && b <= step.end).map((it) => [it[4], it]));
+    };
+    const [early, late] = [first, last].map(phasesOf);
+    const fullest = async ([from, to]) => (await askWindow({ r: state.r, axis: "events", from, to, columns: 1, least: 2 ** 60, by: "category" })).positions[0];
+    const choose = async (event) => {
+      const phase = event.target.value;
+      if (phase === "after") set({ compare: afterStep(first), at: afterStep(last) });
+      else if (phase) set({ compare: await fullest(early.get(phase)), at: await fullest(late.get(phase)) });
+    };
+    const ended = !first.unfinished && !last.unfinished;
+    const isAfter = ended && earlier.position === afterStep(first) && moment.position === afterStep(last);
+    return el("label", { class: "check" }, "compare ", el("select", { "aria-label": "The same moment of both steps", onchange: choose },
+      el("option", { value: "", selected: !isAfter }, "these moments"),
+      ended ? el("option", { value: "after", selected: isAfter }, "after the steps") : null,
+      [...early.keys()].filter((it) => late.has(it)).map((it) => el("option", { value: it }, `the fullest moment of each ${phaseName(it)}`))));
+  }
+
   difference(changes, earlier, moment) {
     const total = moment.allocated - earlier.allocated;
     const groups = this.scene.groups.category;
@@ -171,7 +195,7 @@ export class PeakView {
     const tables = {
       line: () => changesTable(changes.rows, groups, "before", "now"),
       category: () => differences(["category"], "before", "now", groups.map((group, index) => ({
-        cells: [[swatch(colorOf(group)), group.name]], before: earlier.categories[index], after: moment.categories[index],
+        cells: [[swatch(colorOf(group), group.key), group.name]], before: earlier.categories[index], after: moment.categories[index],
       }))),
       module: () => differences(["module"], "before", "now", byModule(earlier.modules, moment.modules)),
     };
@@ -180,12 +204,23 @@ export class PeakView {
     const radio = (value, label, disabled) => el("label", { title: disabled ? "Only recordings of plimsoll have modules" : "" },
       el("input", { type: "radio", name: "differ", value, disabled, checked: this.differ === value, onchange: () => { this.differ = value; refill(table, tables[value]()); } }), el("span", {}, label));
     refill(table, tables[this.differ]());
+    const during = (it) => (it.step ? ` (step ${number(it.step)}${it.phase ? `, ${phaseName(it.phase)}` : ""})` : "");
+    const named = (it) => {
+      const name = momentName(this.marks, it.position);
+      return name.startsWith("event") ? name + during(it) : name;
+    };
     return el("div", { class: "difference" },
       el("div", { class: "controls" },
-        el("h2", {}, `From event ${number(earlier.position)} to event ${number(moment.position)}: ${signed(total)}`),
+        el("h2", {}, `From ${named(earlier)} to ${named(moment)}: ${signed(total)}`),
+        this.alike(earlier, moment),
         el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Difference"), radio("line", "by line", false), radio("category", "by category", false), radio("module", "by module", !hasModules))),
       table);
   }
+}
+
+// The step that a moment is of: its own, or the one that ended just then.
+function stepAt(marks, position) {
+  return marks.steps.find((it) => position <= afterStep(it)) ?? null;
 }
 
 // What all of some modules have in their names.

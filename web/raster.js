@@ -1,7 +1,7 @@
 // Turns a window into pixels. Every pixel knows which block it is of, so a look-up is one read; the
 // cost is that of the pixels, however many blocks the recording has.
 
-import { colorOf, faded, inkOn, pixel } from "./palette.js";
+import { colorOf, faded, hatchingOf, inkOn, isStroke, pixel, strokeLight } from "./palette.js";
 
 // Blocks that are so many pixels high and several times as wide have space for words.
 const LABEL = 11;
@@ -126,6 +126,9 @@ export class Picture {
   colors(groups, ground, lit, chosen, own = groups.map(colorOf)) {
     const { data } = this;
     const res = new Uint32Array(2 * data.k + 3 * data.groups + 1);
+    // What strokes of a hatching are drawn in; 0 where there are none.
+    const strokes = new Uint32Array(res.length);
+    const hatched = own.map((color, group) => (hatchingOf(groups[group].key) ? strokeLight(color) : 0));
     res[0] = pixel(ground);
     const faint = own.map((it) => faded(it, ground));
     const shades = own.map((color) => [0, 0.13, 0.06, 0.2].map((light) => pixel(color, light)));
@@ -137,14 +140,17 @@ export class Picture {
       const isPale = chosen && !chosen.has(life);
       res[1 + 2 * k] = isLit ? bright[group] : isPale ? pale[group] : shades[group][(life * 2654435761) >>> 30];
       res[2 + 2 * k] = isPale ? paleEdges[group] : edges[group];
+      if (hatched[group]) strokes[1 + 2 * k] = isPale ? paleEdges[group] : pixel(own[group], hatched[group]);
     }
     for (let group = 0; group < data.groups; group++) {
       const at = 1 + 2 * (data.k + group);
       res[at] = lit && lit.group === group ? bright[group] : chosen ? pale[group] : pixel(own[group], 0.03);
       res[at + 1] = edges[group];
+      if (hatched[group]) strokes[at] = chosen ? paleEdges[group] : pixel(own[group], hatched[group]);
       res[1 + 2 * (data.k + data.groups) + group] = chosen ? paleEdges[group] : pixel(inkOn(own[group]));
     }
-    return res;
+    this.hatchings = groups.map((it) => hatchingOf(it.key));
+    return { colors: res, strokes };
   }
 
   // Where a block of the window is drawn, in pixels, and a pixel of it; null when it is not.
@@ -170,10 +176,26 @@ export class Picture {
   }
 
   // Into an ImageData of the same size.
-  color(image, colors) {
+  color(image, { colors, strokes }) {
     const out = new Uint32Array(image.data.buffer);
-    const { what } = this;
-    for (let at = 0; at < what.length; at++) out[at] = colors[what[at]];
+    const { what, width, height, data } = this;
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    // One tile of each hatching, so that a pixel is one look-up.
+    const side = Math.round(8 * ratio);
+    const tiles = this.hatchings.map((it) => Uint8Array.from({ length: side * side }, (_, at) => (isStroke(it, at % side, Math.floor(at / side), ratio) ? 1 : 0)));
+    for (let y = 0, at = 0; y < height; y++) {
+      const row = (y % side) * side;
+      for (let x = 0; x < width; x++, at++) {
+        const mark = what[at];
+        if (strokes[mark]) {
+          const index = (mark - 1) >> 1;
+          const group = index < data.k ? data.group_of[index] : index - data.k;
+          out[at] = tiles[group][row + (x % side)] ? strokes[mark] : colors[mark];
+        } else {
+          out[at] = colors[mark];
+        }
+      }
+    }
   }
 
   // What is at a pixel: a block of the window, or a group's sum.

@@ -1,7 +1,7 @@
 // What part of a recording the timeline shows: from where to where in time and in bytes, and how that becomes pixels.
 
 import { set, state } from "./state.js";
-import { size } from "./words.js";
+import { finely } from "./words.js";
 
 const LEFT = 74;
 // Beside the first event, where earlier ones were overwritten.
@@ -34,7 +34,9 @@ export class Scale {
   // Where the plot begins.
   get left() {
     if (this.still) return this.still.left;
-    const left = this.box.clientWidth < NARROW ? 68 : LEFT;
+    const least = this.box.clientWidth < NARROW ? 68 : LEFT;
+    const longest = Math.max(...this.ticks(this.box.clientHeight - TOP - BOTTOM).map(([, text]) => text.length), 0);
+    const left = Math.max(least, Math.ceil(longest * 7.2) + 10);
     return this.scene.overwritten ? left + LOST : left;
   }
 
@@ -64,11 +66,8 @@ export class Scale {
   ticks(height) {
     const { low, high } = this;
     const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / Math.max(3, Math.min(10, height / 45)))));
-    const isFine = 2 ** 20 <= low && step < low / 100;
     const res = [];
-    for (let bytes = Math.ceil(low / step) * step; bytes <= high; bytes += step) {
-      res.push([bytes, bytes === 0 ? "0" : isFine ? `${(bytes / 2 ** 20).toFixed(step < 2 ** 18 ? 2 : 1)} Mi` : size(bytes)]);
-    }
+    for (let bytes = Math.ceil(low / step) * step; bytes <= high; bytes += step) res.push([bytes, bytes === 0 ? "0" : finely(bytes, step)]);
     return res;
   }
 

@@ -269,7 +269,7 @@ export class Second {
     const at = found.column;
     const group = this.scene.groups[state.by][found.group];
     const foot = el("p", { class: "quiet" }, `below: event ${number(data.positions[at])}, ${size(data.allocated[at])} allocated, ${size(data.reserved[at])} reserved`);
-    const head = [el("p", { class: "big" }, swatch(this.own[found.group]), found.isRest ? `${size(found.size)} of small blocks` : size(found.size)), el("p", {}, group.name)];
+    const head = [el("p", { class: "big" }, swatch(this.own[found.group], group.key), found.isRest ? `${size(found.size)} of small blocks` : size(found.size)), el("p", {}, group.name)];
     if (found.life === undefined || this.lit?.life !== found.life) this.light(found.life === undefined ? null : { life: found.life });
     showTip(event.clientX, event.clientY, ...head, foot);
     if (found.life === undefined) return;

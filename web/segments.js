@@ -3,13 +3,14 @@
 import { ask } from "./api.js";
 import { blockFacts, shortFacts, swatch } from "./details.js";
 import { el, fit, hideTip, refill, showTip } from "./dom.js";
+import { EventList } from "./events.js";
 import { momentControls, momentShown } from "./moments.js";
-import { categoryColor, faded, inkOf } from "./palette.js";
+import { canvasGround, categoryColor, faded, inkOf } from "./palette.js";
 import { failed } from "./peak.js";
 import { saveCanvas } from "./picture.js";
 import { chosen } from "./selection.js";
 import { set, state } from "./state.js";
-import { clipped, exactly, many, number, place, size } from "./words.js";
+import { exactly, many, number, size } from "./words.js";
 
 const ROW = 20;
 const GAP = 7;
@@ -17,8 +18,6 @@ const ROWS = 26;
 const BETWEEN = 5;
 // A request of more rows than this is cut: it can be a thousand times what is held.
 const ASKED = 5;
-// Events that are listed before and after the moment.
-const EVENTS = 12;
 
 export class SegmentsView {
   constructor(scene, marks) {
@@ -34,7 +33,7 @@ export class SegmentsView {
       const found = this.under(event);
       if (found && found.block && found.block[2] !== null) set({ pin: found.block[2] });
     });
-    this.list = el("div", { class: "events" });
+    this.events = new EventList(scene);
     this.load();
   }
 
@@ -52,27 +51,9 @@ export class SegmentsView {
       this.map = map;
       this.position = position;
       this.fill();
-      this.happened();
+      this.events.show(position);
     } catch (error) {
       failed(this.node, error, () => this.load());
-    }
-  }
-
-  // The events around the moment; a click on one shows its moment.
-  async happened() {
-    const { scene, position } = this;
-    const from = Math.max(1, position - EVENTS);
-    try {
-      const { events } = await ask("events", { r: state.r, from, n: 2 * EVENTS + 1 });
-      if (this.isClosed || position !== this.position) return;
-      // A request that failed in the backward pass has no stack of Python's: its line is the one that called the pass.
-      const refused = (at) => scene.refusals.find((it) => it.position === at)?.line ?? "";
-      refill(this.list, el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["event", "what", "bytes", "line"].map((it) => el("th", { scope: "col" }, it)))),
-        el("tbody", {}, events.map((it) => el("tr", { class: it.position === position ? "chosen" : "" },
-          el("td", {}, el("button", { type: "button", class: "link", title: "The moment after this event", onclick: () => set({ at: Math.min(it.position, scene.events), pin: it.life }) }, number(it.position))),
-          el("td", {}, it.action), el("td", { title: exactly(it.size) }, size(it.size)), el("td", { class: "code" }, clipped(it.line ? place(it.line) : refused(it.position), 60)))))));
-    } catch (error) {
-      refill(this.list, el("p", { class: "quiet" }, error.message));
     }
   }
 
@@ -93,6 +74,8 @@ export class SegmentsView {
     const { segments } = map;
     const total = sum(segments, (it) => it.size);
     const used = sum(segments, (it) => sum(it.blocks, (block) => block[1]));
+    const loss = sum(segments, (it) => sum(it.blocks, lossOf));
+    const waits = sum(segments, (it) => sum(it.blocks, (block) => (block[3] === "pending" ? block[1] : 0)));
     const holes = [];
     for (const segment of segments) for (const hole of holesOf(segment)) holes.push({ ...hole, segment });
     const largest = holes.reduce((best, it) => (best && it.size <= best.size ? best : it), null);
@@ -104,18 +87,21 @@ export class SegmentsView {
       el("div", { class: "controls" }, momentControls(scene, this.marks, map.position),
         el("fieldset", { class: "choice" }, el("legend", {}, "Order"), [["address", "by address"], ["pool", "by pool and stream"]].map(([value, label]) =>
           el("label", {}, el("input", { type: "radio", name: "order", value, checked: this.order === value, onchange: () => { this.order = value; this.draw(); } }), el("span", {}, label)))),
-        el("button", { type: "button", title: "Save this view as a PNG", onclick: () => saveCanvas({ width: this.canvas.clientWidth, height: this.canvas.clientHeight, layers: [[this.canvas, 0, 0]] }, `${scene.name}-segments`) }, "Save picture")),
+        el("button", { type: "button", title: "Save this view as a PNG", onclick: () => saveCanvas({ width: this.canvas.clientWidth, height: this.canvas.clientHeight, layers: [[this.canvas, 0, 0]] }, `${scene.name}-segments`) }, "Save picture"),
+        el("button", { type: "button", title: "Every event, below the map", onclick: () => this.events.node.scrollIntoView() }, "Events ↓")),
       this.scrubber(),
       el("p", { class: "lead" }, el("b", { title: exactly(total) }, size(total)), ` reserved in ${many(segments.length, "segment")}, `, el("b", { title: exactly(used) }, size(used)), ` in blocks, `,
-        el("b", { title: exactly(total - used) }, size(total - used)), ` free in ${many(holes.length, "hole")}`, largest ? `, the largest ${size(largest.size)}` : ""),
+        el("b", { title: exactly(total - used) }, size(total - used)), ` free in ${many(holes.length, "hole")}`, largest ? `, the largest ${size(largest.size)}` : "",
+        waits ? [", ", el("b", { class: "bad", title: exactly(waits) }, size(waits)), " freed but in use by another stream"] : "", loss ? [", ", el("b", { title: exactly(loss) }, size(loss)), " lost to rounding"] : ""),
       refusal ? this.refused(refusal, holes, total) : null,
       el("ul", { class: "legend", "aria-label": "Legend" },
-        kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key)), key === "pending" ? "freed, another stream may still use it" : names[key] || key)),
+        kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key), key), key === "pending" ? "freed, another stream may still use it" : names[key] || key)),
+        loss ? el("li", {}, el("span", { class: "swatch loss" }), "lost to rounding") : null,
         el("li", {}, el("span", { class: "swatch hole" }), "hole: reserved and free"),
         refusal && holes.some((it) => refusal.requested <= it.size) ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
         segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null),
       el("div", { class: "mapbox" }, this.canvas),
-      el("details", { open: true }, el("summary", {}, "Events around this moment"), this.list));
+      this.events.node);
     const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is reserved";
     this.canvas.setAttribute("aria-label", `Address space: ${where}; ${many(holes.length, "hole")}`);
     this.watcher.observe(this.canvas.parentElement);
@@ -222,13 +208,20 @@ export class SegmentsView {
     }
     let at = lowerBound(segment.blocks, from);
     for (; at < segment.blocks.length && segment.blocks[at][0] < to; at++) {
-      const [offset, bytes, life, kind] = segment.blocks[at];
+      const [offset, bytes, life, kind, requested] = segment.blocks[at];
       const x0 = x + (Math.max(offset, from) - from) * scale;
       const x1 = x + (Math.min(offset + bytes, to) - from) * scale;
       if (x1 <= x0) continue;
       const lit = chosen();
-      c.fillStyle = lit && !lit.has(life) ? faded(categoryColor(kind), inkOf("plot")) : categoryColor(kind);
+      const color = lit && !lit.has(life) ? faded(categoryColor(kind), inkOf("plot")) : categoryColor(kind);
+      c.fillStyle = 6 < x1 - x0 ? canvasGround(c, color, kind) : color;
       c.fillRect(x0, y, Math.max(0.5, x1 - x0 - (2.5 < x1 - x0 ? 0.6 : 0)), ROW);
+      const wide = x1 - x0 - (2.5 < x1 - x0 ? 0.6 : 0);
+      // What waits for a stream is framed, and what rounding takes of a block is its end.
+      c.fillStyle = inkOf("bad");
+      if (kind === "pending") for (const edge of [y, y + ROW - 2]) c.fillRect(x0, edge, Math.max(0.5, wide), 2);
+      const end = x + (offset + requested - from) * scale;
+      if (requested < bytes && end < x1 && 0.4 < x1 - end) c.fillRect(Math.max(x0, end), y, x0 + wide - Math.max(x0, end), ROW);
       if (life !== null && life === state.pin) {
         c.strokeStyle = inkOf("ink");
         c.lineWidth = 2;
@@ -288,7 +281,7 @@ export class SegmentsView {
     const { segment, block, hole } = found;
     const names = Object.fromEntries(this.scene.groups.category.map((it) => [it.key, it.name]));
     const head = block
-      ? [el("p", { class: "big" }, swatch(categoryColor(block[3])), size(block[1])), el("p", {}, block[3] === "pending" ? "freed, another stream may still use it" : names[block[3]])]
+      ? [el("p", { class: "big" }, swatch(categoryColor(block[3]), block[3]), size(block[1])), el("p", {}, block[3] === "pending" ? "freed, another stream may still use it" : names[block[3]])]
       : [el("p", { class: "big" }, hole ? `${size(hole.size)} hole` : "hole")];
     const foot = [el("p", { class: "quiet" }, `in a segment of ${size(segment.size)} at ${segment.address}`), el("p", { class: "quiet" }, heading(segment))];
     const { clientX, clientY } = event;
@@ -300,6 +293,11 @@ export class SegmentsView {
       if (this.hovered === life && !this.isClosed) showTip(clientX, clientY, ...head, ...shortFacts(facts), ...foot);
     }, () => {});
   }
+}
+
+// What a block occupies beyond what was requested.
+function lossOf([, bytes, , , requested]) {
+  return Math.max(0, bytes - requested);
 }
 
 function heading(segment) {

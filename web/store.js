@@ -36,6 +36,7 @@ export class Store {
     this.requested = looked(sizes, columns.requested);
     this.addresses = looked(addresses, columns.addresses);
     this.amounts = looked(sizes, columns.amounts);
+    this.places = looked(addresses, columns.places);
     this.reserved = { at: columns.reserved_at, to: looked(sizes, columns.reserved) };
     this.holes = { at: columns.holes_at, to: looked(sizes, columns.holes) };
     this.nBefore = scene.lives - scene.made;
@@ -44,7 +45,7 @@ export class Store {
   }
 
   can(name) {
-    return ["moment", "changes", "block", "map", "select", "layers", "events", "stretch", "holes", "what-if"].includes(name);
+    return ["moment", "changes", "block", "map", "select", "layers", "events", "find-event", "stretch", "holes", "what-if"].includes(name);
   }
 
   answer(name, params, other) {
@@ -56,6 +57,7 @@ export class Store {
       case "map": return this.map(position);
       case "select": return this.select(params.of, position);
       case "layers": return { layers: this.layers(position, params.by) };
+      case "find-event": return this.findEvent(params.words, Number(params.from), params.back === "1");
       case "events": return { events: this.happened(Number(params.from), Number(params.n)) };
       case "stretch": return this.stretch(Number(params.from), Number(params.to), params.weigh);
       case "holes": {
@@ -424,8 +426,8 @@ export class Store {
 
   map(position) {
     const groups = this.scene.groups.category;
-    const blocks = this.at(position).map((life) => [this.addresses[life], this.sizes[life], life, groups[this.columns.category[life]].key]);
-    for (const [address, bytes, from, to] of this.pendings) if (from <= position && position < to) blocks.push([address, bytes, null, "pending"]);
+    const blocks = this.at(position).map((life) => [this.addresses[life], this.sizes[life], life, groups[this.columns.category[life]].key, this.requested[life]]);
+    for (const [address, bytes, from, to] of this.pendings) if (from <= position && position < to) blocks.push([address, bytes, null, "pending", bytes]);
     blocks.sort((a, b) => a[0] - b[0]);
     const extents = this.extents.filter((it) => it[7] <= position && position < it[8]).sort((a, b) => a[0] - b[0]);
     let at = 0;
@@ -449,9 +451,24 @@ export class Store {
       else if (action === "free" || action === "free completed") life = this.endedAt.get(position) ?? null;
       const isOfBlock = ["alloc", "free", "free completed"].includes(action);
       const line = life !== null ? this.owners[this.columns.owner[life]] : isOfBlock ? null : this.lineOf(this.columns.event_stack[position - 1]);
-      res.push({ position, micros: this.microsAt(position), action, size: this.amounts[position - 1], life, line });
+      const loss = life === null ? 0 : Math.max(0, this.sizes[life] - this.requested[life]);
+      const at = life === null ? this.places[position - 1] : this.addresses[life];
+      const address = at ? `0x${at.toString(16)}` : null;
+      res.push({ position, micros: this.microsAt(position), action, size: this.amounts[position - 1], loss, address, life, line });
     }
     return res;
+  }
+
+  // The next event after `from`, or the one before it, that some words mean.
+  findEvent(words, from, isBack) {
+    const meant = new Uint8Array(this.n);
+    for (const life of this.select(`words:${words}`, 0).lives) meant[life] = 1;
+    const text = words.trim().toLowerCase();
+    const has = (it) => text !== "" && it.toLowerCase().includes(text);
+    const all = this.happened(1, this.end).filter((it) => (it.life === null ? it.line && has(lineText(it.line)) : meant[it.life]) || has(it.action)).map((it) => it.position);
+    const [earlier, until] = [before(all.length, (it) => all[it] < from), before(all.length, (it) => all[it] <= from)];
+    const index = isBack ? (earlier || all.length) - 1 : until < all.length ? until : 0;
+    return { count: all.length, index: isBack && !all.length ? null : index, position: all[index] ?? null };
   }
 
   lineOf(stack) {
@@ -470,8 +487,8 @@ export class Store {
   select(of, position) {
     const [kind, rest] = [of.slice(0, of.indexOf(":")), of.slice(of.indexOf(":") + 1)];
     if (kind === "finding") {
-      const found = this.carried[`api/select?${new URLSearchParams({ r: this.r, of, position: "peak" })}`];
-      if (!found) throw new Error("this finding has no blocks");
+      const found = this.carriedSelection(of);
+      if (!found) throw new Error("this finding counts no blocks here");
       return { ...this.summed(found.lives, position), by: found.by };
     }
     const [by, isIt] = this.test(kind, rest);
@@ -522,19 +539,58 @@ export class Store {
       const address = Number(words);
       return [`address 0x${address.toString(16)}`, (life) => this.addresses[life] <= address && address < this.addresses[life] + Math.max(1, this.sizes[life])];
     }
-    const atLeast = words.startsWith(">") ? parseSize(words.slice(1).trim().replace(/^=+/, "")) : null;
-    if (atLeast !== null) return [`at least ${size(atLeast)}`, (life) => atLeast <= this.sizes[life]];
-    const about = /^\d.*b$/i.test(words) ? parseSize(words) : null;
-    if (about !== null) return [`about ${size(about)}`, (life) => Math.abs(this.sizes[life] - about) <= Math.floor(about / 200)];
+    if (words.startsWith(">")) {
+      const least = words.slice(1).trim().replace(/^=+/, "").trim();
+      const bytes = parseSize(/^[\d.]+$/.test(least) ? `${least}MiB` : least);
+      if (bytes !== null) return [`at least ${size(bytes)}`, (life) => bytes <= this.sizes[life]];
+    }
+    const about = parseSize(words);
+    if (about !== null && /^[\d.]+$/.test(words)) {
+      const reads = (bytes) => {
+        const [shown] = size(bytes).split(" ");
+        return shown === words || shown.split(".")[0] === words || String(bytes) === words;
+      };
+      return [`sizes that read ${words}, in any unit`, (life) => reads(this.sizes[life])];
+    }
+    if (about !== null) {
+      const all = /[kmgt]b$/i.test(words) ? [about, parseSize(words.slice(0, -1))] : [about];
+      return [`about ${all.map(size).join(" or ")}`, (life) => all.some((it) => Math.abs(this.sizes[life] - it) <= Math.floor(it / 200))];
+    }
     const text = words.toLowerCase();
-    const has = (it) => it !== null && it.toLowerCase().includes(text);
+    const lives = this.withText(text, this.ofFindings(text));
+    if (!lives.size && /\s/.test(text)) {
+      // All of the words, wherever each stands.
+      const [first, ...others] = text.split(/\s+/).map((it) => this.withText(it));
+      for (const it of first) if (others.every((other) => other.has(it))) lives.add(it);
+    }
+    return [`"${text}" in a line, stack, name, module, category or finding`, (life) => lives.has(life)];
+  }
+
+  // What has `text` in its line, its stack, its name, its module or its category; and `also`.
+  withText(text, also = []) {
+    const has = (it) => text !== "" && it !== null && it.toLowerCase().includes(text);
     const inFrame = this.frames.map(([file, line, name]) => has(`${file}:${line}`) || has(name));
-    const { node_frame: frames, stack, category, name } = this.columns;
+    const inLine = this.owners.map((it) => it !== null && has(lineText(it)));
+    const { node_frame: frames, stack, category, name, owner } = this.columns;
     const found = new Set();
     for (let node = 1; node < frames.length; node++) if (inFrame[frames[node]]) found.add(node);
     const below = this.inherited(found);
-    const isGroup = this.scene.groups.category.map((it) => text !== "" && has(it.name));
-    return [`"${text}" in a stack, name, module or purpose`, (life) => Boolean(below[stack[life]]) || isGroup[category[life]] || has(this.texts[name[life]] || null) || has(this.module(life))];
+    const isGroup = this.scene.groups.category.map((it) => has(it.name));
+    const res = new Set(also);
+    for (let life = 0; life < this.n; life++) if (below[stack[life]] || inLine[owner[life]] || isGroup[category[life]] || has(this.texts[name[life]] || null) || has(this.module(life))) res.add(life);
+    return res;
+  }
+
+  // The blocks of the findings that have these words.
+  ofFindings(text) {
+    const has = (it) => text !== "" && it.toLowerCase().includes(text);
+    const { findings } = this.carried["api/analysis"].explanations[this.scene.file];
+    const isMeant = (it) => it.device === this.scene.device && [it.code, it.title, ...it.evidence.facts].some(has);
+    return findings.flatMap((it, index) => (isMeant(it) ? this.carriedSelection(`finding:${index}`)?.lives ?? [] : []));
+  }
+
+  carriedSelection(of) {
+    return this.carried[`api/select?${new URLSearchParams({ r: this.r, of, position: "peak" })}`];
   }
 
   // What holds for a caller holds for what it called; the empty stack is only itself.

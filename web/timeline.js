@@ -319,7 +319,7 @@ export class Timeline {
     }
     const phases = new Set(this.marks.phases.map((it) => it[4]));
     const item = (group, index) => {
-      const words = [swatch(colorOf(group, index)), group.name];
+      const words = [swatch(colorOf(group, index), group.key), group.name];
       if (state.by !== "category") return el("li", { "data-group": String(index), onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) }, words);
       const of = `category:${index}`;
       return el("li", { "data-group": String(index), onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) },
@@ -343,17 +343,15 @@ export class Timeline {
     this.canvas.setAttribute("aria-label", `Memory over ${state.axis}: peak ${size(scene.peak_allocated)} allocated at event ${number(scene.peak_position)} of ${number(scene.events)}. The keys j and k walk through the blocks of a moment.`);
     if (!data || data.failed) return;
     const shown = data.lives - data.summed - data.between;
-    const parts = [`${many(data.lives, "block")} in this window: ${number(shown)} drawn alone`];
-    if (data.summed) parts.push(`${number(data.summed)} too small to draw and summed into their colour`);
-    if (data.between) parts.push(`${number(data.between)} between the moments that columns show`);
-    const more = data.summed + data.between ? "Zoom in, in both directions, to see them." : "";
+    const hidden = data.summed + data.between;
+    const parts = [`${many(data.lives, "block")} in this window`, hidden ? `${number(shown)} drawn alone, ${number(hidden)} too small or too short to draw: zoom in` : "each drawn alone"];
     const before = scene.lives_before ? ` ${many(scene.lives_before, "block")} (${size(scene.bytes_before)}) existed before the recorded history begins.` : "";
     const lost = scene.overwritten ? `${before} The recorder's ring was full: earlier events were overwritten.` : before;
     const chosen_ = selected();
     let selectedHere = 0;
     if (chosen_) for (let k = 0; k < data.k; k++) selectedHere += chosen_.lives.has(data.lives_of[k]) ? 1 : 0;
     const picked = chosen_ ? ` Of the selected blocks, ${many(selectedHere, "block")} of ${number(chosen_.data.blocks)} are drawn alone here.` : "";
-    this.summary.textContent = `${parts.join(", ")}. ${more}${lost}${picked}`;
+    this.summary.textContent = `${parts.join(": ")}.${lost}${picked}`;
   }
 
   light(lit) {
@@ -408,11 +406,11 @@ export class Timeline {
     if (found.life === undefined) {
       const group = groups[found.group];
       const what = group && group.key === "held" ? "in no block" : "of small blocks";
-      const text = found.isRest ? [el("p", { class: "big" }, swatch(colorOf(group, found.group)), `${size(found.size)} ${what}`), el("p", {}, group.name)] : [el("p", {}, "nothing allocated here")];
+      const text = found.isRest ? [el("p", { class: "big" }, swatch(colorOf(group, found.group), group.key), `${size(found.size)} ${what}`), el("p", {}, group.name)] : [el("p", {}, "nothing allocated here")];
       showTip(event.clientX, event.clientY, ...text, foot);
       return;
     }
-    const head = [el("p", { class: "big" }, swatch(colorOf(groups[found.group], found.group)), size(found.size)), el("p", {}, groups[found.group].name)];
+    const head = [el("p", { class: "big" }, swatch(colorOf(groups[found.group], found.group), groups[found.group].key), size(found.size)), el("p", {}, groups[found.group].name)];
     showTip(event.clientX, event.clientY, ...head, foot);
     const { clientX, clientY } = event;
     blockFacts(state.r, found.life).then((facts) => {

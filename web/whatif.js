@@ -1,12 +1,14 @@
 // The recorded requests on another card, or under other settings of the allocator.
 
 import { ask, askWindow } from "./api.js";
-import { el, refill, say } from "./dom.js";
+import { el, refill, stacks } from "./dom.js";
 import { chartWidth, svg, text } from "./charts.js";
 import { set, state } from "./state.js";
-import { exactly, number, parseSize, size } from "./words.js";
+import { exactly, many, number, parseSize, size } from "./words.js";
 
 const COLUMNS_HERE = 900;
+// A table has no curves.
+const COLUMNS_SWEPT = 1;
 const SETTINGS = [
   ["", "as recorded"],
   ["default", "PyTorch's defaults"],
@@ -24,12 +26,14 @@ export class WhatIfView {
     this.cards = cards;
     this.node = el("section", { class: "whatif", "aria-label": "What if" });
     this.result = el("div", { class: "result", role: "status" });
+    this.table = el("div", {}, el("p", { class: "wait" }, "Replaying each setting and card…"));
     this.card = el("select", { onchange: () => this.cardChosen() }, el("option", { value: "" }, "unlimited memory"), cards.map((it) => el("option", { value: it.id }, `${it.id}: ${size(it.total)}`)), el("option", { value: "own" }, "another size"));
-    this.capacity = el("input", { type: "text", size: 10, placeholder: "24GiB", onchange: () => this.run() });
+    // What is typed here is a size of its own.
+    this.capacity = el("input", { type: "text", size: 10, placeholder: "24GiB", onchange: () => { this.card.value = "own"; this.run(); } });
     this.outside = el("input", { type: "text", size: 9, value: "0", onchange: () => this.run() });
     this.conf = el("select", { onchange: () => this.run() }, SETTINGS.map(([value, label]) => el("option", { value }, label)));
     this.own = el("input", { type: "text", size: 44, placeholder: "expandable_segments:True", "aria-label": "PYTORCH_CUDA_ALLOC_CONF", hidden: true, onchange: () => this.run() });
-    refill(this.node,
+    refill(this.node, this.table, el("h2", {}, "One card or setting"),
       el("form", { class: "form", onsubmit: (event) => { event.preventDefault(); this.run(); } },
         el("label", {}, "Card ", this.card),
         el("label", {}, "memory ", this.capacity),
@@ -39,6 +43,66 @@ export class WhatIfView {
       el("p", { class: "quiet" }, "Recorded under ", el("code", {}, scene.alloc_conf || "PyTorch's defaults"), "."),
       this.result);
     this.follow();
+    this.sweep();
+  }
+
+  // The answer: each setting, and which cards have enough for it.
+  async sweep() {
+    const { r } = state;
+    const replay = (params) => ask("what-if", { r, columns: COLUMNS_SWEPT, ...params });
+    try {
+      const rows = [];
+      for (const [value, label] of SETTINGS.filter(([it]) => it !== "own")) {
+        const answer = await replay(value === "" ? {} : { conf: value === "default" ? "" : value });
+        if (this.isClosed) return;
+        rows.push({ value, label, answer });
+      }
+      // Below what tensors need at once nothing helps, and what a replay takes with unlimited memory is enough; between them
+      // the allocator frees its cache, and only a replay tells.
+      const cards = [];
+      for (const it of this.cards) {
+        const capacity = it.total - it.context;
+        const free = rows[0].answer;
+        let verdict = free.ran_out || capacity < free.peak_allocated ? "too small" : free.peak_reserved <= capacity ? "enough" : null;
+        if (verdict === null) {
+          const answer = await replay({ capacity: String(capacity) }).catch(() => null);
+          if (this.isClosed) return;
+          verdict = answer === null ? "not replayed" : answer.ran_out ? "too small" : "enough, with pauses to free its cache";
+        }
+        cards.push({ ...it, capacity, verdict });
+      }
+      this.fillSweep(rows, cards);
+    } catch (error) {
+      refill(this.table, el("p", { class: "bad" }, error.message));
+    }
+  }
+
+  fillSweep(rows, cards) {
+    const { scene } = this;
+    const [recorded] = rows;
+    const best = rows.reduce((a, b) => (b.answer.peak_reserved < a.answer.peak_reserved ? b : a));
+    const bySize = [...cards].sort((a, b) => a.capacity - b.capacity);
+    const smallest = (bytes) => bySize.find((it) => bytes <= it.capacity);
+    const enough = bySize.filter((it) => it.verdict.startsWith("enough"));
+    const saved = recorded.answer.peak_reserved - best.answer.peak_reserved;
+    const early = endsEarly(scene);
+    const choose = (changes) => () => {
+      set({ card: "", memory: "", outside: "", conf: "", ...changes });
+      this.result.scrollIntoView({ block: "nearest" });
+    };
+    refill(this.table,
+      el("h2", {}, "Settings of the allocator"),
+      el("p", { class: "lead" }, saved > 0 ? [el("b", {}, best.label), ` reserves ${size(saved)} less than the recorded settings: ${size(best.answer.peak_reserved)} instead of ${size(recorded.answer.peak_reserved)}.`] : "None of these settings reserves less than the recorded ones.", early ? ` ${early}` : ""),
+      el("div", { class: "scroll" }, stacks(el("table", { class: "list sweep" }, el("thead", {}, el("tr", {}, ["PYTORCH_CUDA_ALLOC_CONF", "reserved at most", "difference", early ? "smallest card for what was recorded" : "smallest card"].map((it) => el("th", { scope: "col" }, it)))),
+        el("tbody", {}, [...rows].sort((a, b) => a.answer.peak_reserved - b.answer.peak_reserved).map(({ value, label, answer }) => el("tr", {},
+          el("td", {}, el("button", { type: "button", class: "link", title: "Replay it below", onclick: choose({ conf: value }) }, label)),
+          el("td", { title: exactly(answer.peak_reserved) }, size(answer.peak_reserved)),
+          el("td", {}, differenceOf(answer.peak_reserved - recorded.answer.peak_reserved)),
+          el("td", {}, answer.ran_out ? "none" : smallest(answer.peak_reserved)?.id ?? "none listed"))))))),
+      el("h2", {}, early ? "Cards, for what was recorded" : "Cards, under the recorded settings"),
+      el("p", { class: "lead" }, enough.length ? [el("b", {}, enough[0].id), ` (${size(enough[0].total)}) is the smallest of ${many(cards.length, "card")} that ${early ? "serves every recorded request" : "is enough"}.`] : "No card of the list is large enough."),
+      el("details", {}, el("summary", {}, `All ${many(cards.length, "card")}`), stacks(el("table", { class: "list sweep" }, el("thead", {}, el("tr", {}, ["card", "memory", "for PyTorch", early ? "for what was recorded" : "verdict"].map((it) => el("th", { scope: "col" }, it)))),
+        el("tbody", {}, bySize.map((it) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "Replay it", onclick: choose({ card: it.id }) }, it.id)), el("td", {}, size(it.total)), el("td", {}, size(it.capacity)), el("td", { class: it.verdict.startsWith("enough") ? "fits" : it.verdict === "too small" ? "small" : "" }, it.verdict))))))));
   }
 
   // Fills the form from the address, and replays that.
@@ -77,7 +141,6 @@ export class WhatIfView {
   }
 
   cardChosen(outside = "") {
-    this.capacity.disabled = this.card.value !== "own";
     if (this.chosen) this.capacity.value = exactlyText(this.chosen.total);
     else if (this.card.value === "") this.capacity.value = "";
     this.outside.value = outside || this.usual;
@@ -88,6 +151,11 @@ export class WhatIfView {
     this.own.hidden = this.conf.value !== "own";
     const params = { r: state.r, columns: COLUMNS_HERE };
     if (this.capacity.value) {
+      const bare = [this.capacity.value, this.outside.value].map((it) => it.trim()).find((it) => /^[\d.]*[1-9][\d.]*$/.test(it));
+      if (bare) {
+        refill(this.result, el("p", { class: "bad" }, `${bare} has no unit: write ${bare}GiB or ${bare}MiB.`));
+        return;
+      }
       const [all, outside] = [parseSize(this.capacity.value), parseSize(this.outside.value || "0")];
       if (all === null || outside === null) {
         refill(this.result, el("p", { class: "bad" }, "This is not a size: write 24GiB, 20GB or 512MiB."));
@@ -116,10 +184,11 @@ export class WhatIfView {
   show(answer, recorded, params) {
     const { scene } = this;
     const ran = answer.ran_out;
-    const requests = scene.damage ? "The requests that were read" : "The recorded requests";
+    const early = endsEarly(scene);
+    const requests = scene.damage ? "The requests that were read" : scene.ends_failing ? "The requests up to the failed one" : "The recorded requests";
     const sentence = ran
       ? [el("b", { class: "bad" }, `${requests} run out of memory`), ` at event ${number(ran.position)} of ${number(scene.events)}: ${size(ran.requested)} requested, ${size(ran.allocated)} allocated, ${size(ran.reserved)} reserved, the largest usable hole ${size(ran.largest_hole)}.`]
-      : [el("b", { class: "good" }, `${requests} fit`), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.${answer.served_now ? " The recording does not have what the program would have requested after the failed request." : ""}`];
+      : [el("b", { class: early ? "" : "good" }, early ? `${requests} are served` : `${requests} fit`), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.${early ? ` ${early}` : ""}`];
     refill(this.result,
       el("p", { class: "lead" }, sentence),
       el("table", { class: "numbers" }, el("tbody", {},
@@ -156,6 +225,16 @@ export class WhatIfView {
         text(width - 12, height - 8, "events", "end")),
       el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), capacity && capacity <= high || end !== null ? el("li", {}, el("span", { class: "swatch line limit" }), end === null ? "what PyTorch may use" : "what PyTorch may use, and where it runs out") : null)));
   }
+}
+
+// What a recording that ended early cannot say.
+function endsEarly(scene) {
+  if (scene.ends_failing) return "The run ended with a request that failed: what the program would have requested after it is not in the file.";
+  return scene.damage ? "The file is cut off or damaged: later requests are not in it." : null;
+}
+
+function differenceOf(bytes) {
+  return bytes === 0 ? "as recorded" : bytes < 0 ? `${size(-bytes)} less` : `${size(bytes)} more`;
 }
 
 function line(label, recorded, here) {

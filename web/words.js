@@ -11,6 +11,13 @@ export function size(bytes) {
   return `${sign}${n} B`;
 }
 
+// The same with as many digits as tell two sizes apart that differ by `step`.
+export function finely(bytes, step) {
+  const [unit, name, usual] = UNITS.find(([it]) => it <= bytes) ?? [1, "B", 0];
+  const digits = step < unit ? Math.min(6, Math.ceil(Math.log10(unit / step))) : 0;
+  return digits <= usual ? size(bytes) : `${(bytes / unit).toFixed(digits)} ${name}`;
+}
+
 // Exactly, and halves to the even digit: 1.25 MiB is "1.2 MiB" in a terminal, too.
 function rounded(n, unit, digits) {
   const scale = 10 ** digits;
@@ -26,7 +33,7 @@ function rounded(n, unit, digits) {
 export function parseSize(given) {
   const found = /^\s*([\d.]+)\s*([kmgt]?)(i?b?)\s*$/i.exec(given);
   if (!found || Number.isNaN(Number(found[1]))) return null;
-  const power = "kmgt".indexOf(found[2].toLowerCase()) + 1;
+  const power = found[2] ? "kmgt".indexOf(found[2].toLowerCase()) + 1 : 0;
   const decimal = found[2] && found[3].toLowerCase() === "b";
   return Math.floor(Number(found[1]) * (decimal ? 1000 : 1024) ** power);
 }
@@ -86,8 +93,8 @@ export const ABOUT = {
   answer: "What happened, on which line, and what to change; then what the peak consists of.",
   timeline: "Every block of GPU memory from its allocation to its free. The vertical axis is memory, the horizontal axis is time; each column shows the fullest moment in it.",
   peak: "The blocks that were live at one moment: which lines allocated them, and what they are for.",
-  segments: "The address space: the segments that PyTorch has from the driver, their blocks, and the holes between these. A hole serves only requests that fit into it.",
-  growth: "How memory changed from step to step, and the requests that failed.",
+  segments: "The address space: the segments that PyTorch has from the driver, their blocks, and the holes between these; below it every event. A hole serves only requests that fit into it.",
+  growth: "How memory changed from step to step, by how much each step grew, and the requests that failed.",
   whatif: "The recorded requests, replayed through a model of PyTorch's allocator on another card or with other settings.",
   ranks: "The recordings side by side, and the differences between two of them.",
 };
@@ -101,6 +108,7 @@ export const GLOSSARY = [
   ["private pool", "separate memory of a CUDA graph or a MemPool; its free memory serves no other requests"],
   ["lost", "events that the recorder overwrote: its ring stores only the last ones"],
   ["expandable segment", "a segment that grows and shrinks by mapping"],
+  ["rounding loss", "what a block occupies beyond the requested size; PyTorch rounds sizes up, to 512 bytes at least"],
   ["limit", "the most that the device can have given PyTorch; it explains every failed request in the recording"],
   ["activations", "allocated by the forward pass and saved for the backward pass"],
   ["temporaries", "allocated and freed within one phase"],
@@ -120,11 +128,11 @@ export const KEYS = [
   ["o", "go to the next out-of-memory error"],
   ["[ ]", "the step before, the step after"],
   [", .", "the moment before, the moment after"],
-  ["n N", "the next, the previous block that is selected"],
+  ["n N", "the next, the previous block that is selected; after a search, too"],
   ["c", "compare with this moment"],
   ["x", "swap two recordings that are shown together"],
   ["Enter", "details of the block under the cursor"],
-  ["/", "search"],
-  ["Esc", "deselect"],
+  ["/", "search; Enter finds, and the keys act on the page again"],
+  ["Esc", "leave the search box; else deselect"],
   ["t", "light or dark"],
 ];

@@ -46,6 +46,10 @@ def seen(color, vision):
     return lab([min(1, max(0, sum(it * part for it, part in zip(row, rgb, strict=True)))) for row in vision])
 
 
+def grey(color):
+    return lab([luminance(color)] * 3)[0]
+
+
 @pytest.fixture
 def opened(page, viewer):
     page.goto(viewer.url)
@@ -62,8 +66,52 @@ def test_categories_are_told_apart(opened, vision):
         assert 20 <= difference, (a, b, difference)
 
 
+def test_in_grey_what_is_hatched_alike_differs_in_lightness(opened):
+    told = opened.evaluate("async (keys) => { const { categoryColor, hatchingOf } = await import('./palette.js'); return keys.map((it) => [it, hatchingOf(it), categoryColor(it)]); }", [*CATEGORIES, "pending"])
+    for (a, hatching, one), (b, other, two) in itertools.combinations(told, 2):
+        assert hatching != other or 15 <= abs(grey(one) - grey(two)), (a, b, hatching)
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_phases_are_told_apart(opened, vision):
+    phases = opened.evaluate("async () => (await import('./palette.js')).PHASE")
+    for a, b in itertools.combinations(phases, 2):
+        assert 15 <= math.dist(seen(phases[a], VISIONS[vision]), seen(phases[b], VISIONS[vision])), (a, b)
+        assert 12 <= abs(grey(phases[a]) - grey(phases[b])), (a, b)
+
+
+def test_hatchings_are_drawn(opened, viewer):
+    """Two pixels of a block of a hatched category differ; those of one without do not."""
+    opened.goto("about:blank")
+    opened.goto(f"{viewer.url}#view=timeline&r=2")
+    settled(opened)
+    shades = opened.evaluate(
+        """async () => {
+            const { hatchingOf } = await import('./palette.js');
+            const { view, scenes } = window.plimsoll.page;
+            const { picture, canvas } = view;
+            const groups = scenes[2].groups.category;
+            const shades = new Map();
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const pixels = new Uint32Array(data.buffer);
+            for (let at = 0; at < pixels.length; at++) {
+                const { life, group } = picture.at(at % picture.width, Math.floor(at / picture.width));
+                // Not the edges of blocks, nor the seams of bands.
+                const mark = picture.what[at];
+                if (life === undefined || mark % 2 === 0 || 2 * (picture.data.k + picture.data.groups) < mark) continue;
+                if (!shades.has(life)) shades.set(life, [hatchingOf(groups[group].key) !== "", new Set(), 0]);
+                shades.get(life)[1].add(pixels[at]);
+                shades.get(life)[2]++;
+            }
+            return [...shades.values()].filter((it) => 400 < it[2]).map(([isHatched, all]) => [isHatched, all.size]);
+        }"""
+    )
+    assert {it for it, _ in shades} == {True, False}
+    assert all(n == (2 if is_hatched else 1) for is_hatched, n in shades), shades
+
+
 def test_who_sees_no_colours_sees_where_a_band_begins(opened, viewer):
-    """Eleven greys cannot all differ: each band has a seam to what lies below it, black or white, whichever stands out from the band."""
+    """Eleven greys cannot all differ without their hatchings: each band has a seam to what lies below it, black or white, whichever stands out from the band."""
     # From another page: within this one the address changes before the view does.
     opened.goto("about:blank")
     opened.goto(f"{viewer.url}#view=timeline&r=2")

@@ -36,10 +36,10 @@ def test_a_slider_goes_through_the_map_and_the_events_are_listed(page, viewer):
     page.locator(".scrubber input").fill("300")
     page.wait_for_function("() => window.plimsoll.state.at === 300")
     # The list of the moment before stays until this one's is there.
-    page.wait_for_function("() => document.querySelector('.events tr.chosen td')?.textContent === '300'")
+    page.wait_for_function("() => document.querySelector('.eventlist tr.chosen td')?.textContent === '300' && !document.querySelector('.eventlist tr.chosen .quiet')")
     events = page.evaluate(f"async () => (await fetch('api/events?r={TRAIN}&from=300&n=1')).json()")["events"]
-    assert page.inner_text(".events tr.chosen td >> nth=1") == events[0]["action"]
-    page.locator(".events tr.chosen + tr button").click()
+    assert page.inner_text(".eventlist tr.chosen td >> nth=1") == events[0]["action"]
+    page.locator(".eventlist tr.chosen + tr button").click()
     page.wait_for_function("() => window.plimsoll.state.at === 301")
     page.keyboard.press(",")
     page.wait_for_function("() => window.plimsoll.state.at === 300")

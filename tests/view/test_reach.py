@@ -206,6 +206,37 @@ def test_bands_and_blocks_with_room_have_words(page, viewer):
     assert page.evaluate("() => window.plimsoll.page.view.overlay.taken.length") >= 2
 
 
+LABELS = """() => {
+    const { overlay } = window.plimsoll.page.view;
+    return overlay.taken.filter((it) => it.text).map((it) => ({ ...it, near: Math.min(...overlay.heights(it.x0, it.x1 - it.x0).flat().map((y) => Math.abs(y - it.y))), isAbove: overlay.isAbove(it.x0, it.x1 - it.x0, it.y) }));
+}"""
+
+
+@pytest.mark.parametrize("r", [1, 2, len(FILES)])
+def test_no_label_lies_on_another_or_is_struck_by_a_curve(page, viewer, r):
+    open_at(page, viewer, f"view=timeline&r={r}")
+    labels = page.evaluate(LABELS)
+    assert labels
+    for at, one in enumerate(labels):
+        for other in labels[at + 1 :]:
+            assert 14 <= abs(one["y"] - other["y"]) or one["x1"] <= other["x0"] or other["x1"] <= one["x0"], (one, other)
+    for it in labels:
+        if "refused" in it["text"]:
+            assert 10 < it["near"], it
+        if it["text"].startswith("Optimizer."):
+            assert it["isAbove"], "a name of the program covers nothing of what it is of"
+
+
+def test_each_line_of_a_zoomed_axis_reads_differently_and_whole(page, viewer):
+    for low, top in [(1_500_000_000, 1_500_200_000), (146_590_000, 146_600_000), (0, 4096), (100_000, 160_000_000)]:
+        open_at(page, viewer, f"view=timeline&r=2&from=250&to=300&low={low}&top={top}")
+        ticks, left = page.evaluate("() => { const { scale } = window.plimsoll.page.view; return [scale.ticks(scale.area.height).map((it) => it[1]), scale.left]; }")
+        assert 2 <= len(ticks) == len(set(ticks)), ticks
+        assert all(it == "0" or it.split(" ")[1] in ("B", "KiB", "MiB", "GiB") for it in ticks), ticks
+        widest = page.evaluate("(ticks) => { const c = document.createElement('canvas').getContext('2d'); c.font = '12px system-ui, sans-serif'; return Math.max(...ticks.map((it) => c.measureText(it).width)); }", ticks)
+        assert widest + 8 <= left, (ticks, widest, left)
+
+
 def test_a_turn_of_the_wheel_is_drawn_in_the_next_frame_however_long_the_server_takes(page, viewer):
     open_at(page, viewer, "view=timeline&r=2")
     page.wait_for_timeout(300)

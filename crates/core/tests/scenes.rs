@@ -2,6 +2,8 @@
 //! none is dropped, and the numbers are those of `explain`.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod counted;
+
 use std::{fs, path::Path};
 
 use plimsoll_core::{
@@ -115,6 +117,14 @@ fn the_peak_is_in_every_window_that_holds_it_and_is_what_explain_says() {
 }
 
 #[test]
+fn the_blocks_of_a_finding_are_those_that_its_words_count() {
+    for (name, recording) in &recordings() {
+        let scenes = Scenes::new(name, recording);
+        counted::agree(name, &scenes.explanation(&[]), &scenes);
+    }
+}
+
+#[test]
 fn every_block_is_alone_somewhere() {
     each_scene(|name, scene| {
         let facts = scene.facts();
@@ -175,7 +185,7 @@ fn what_would_have_happened_ends_at_the_same_peak_when_nothing_changes() {
 }
 
 fn words(scene: &Scene<'_>, text: &str) -> Selection {
-    scene.select(&Pick::Words(text.to_owned()), scene.facts().peak_position)
+    scene.select(&Pick::Words(text.to_owned(), Vec::new()), scene.facts().peak_position)
 }
 
 #[test]

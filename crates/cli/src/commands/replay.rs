@@ -66,7 +66,11 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
     if !json_on_stdout {
         out.text(&text(&report, out.styles()).to_string())?;
     }
-    Ok(if report.runs_out() { Exit::DoesNotFit } else { Exit::Fits })
+    Ok(match report.ends_early() {
+        _ if report.runs_out() => Exit::DoesNotFit,
+        Some(_) => Exit::CouldNotTell,
+        None => Exit::Fits,
+    })
 }
 
 /// The trace in `path`, and what could not be read. Of the processes of a recording, the one that asked

@@ -13,10 +13,9 @@ use std::{
 
 use plimsoll_core::{
     cards,
-    codes::Family,
     explanation::Explanation,
     failures::Failure,
-    scene::{Axis, Grouping, Pick, Position, Scene, Scenes, Weigh, WindowRequest},
+    scene::{Axis, Grouping, LifeId, Pick, Position, Scene, Scenes, Weigh, WindowRequest},
     units::Bytes,
     views::page,
 };
@@ -118,6 +117,7 @@ impl<'a> Gallery<'a> {
             "select" => json(self.select(&query)),
             "layers" => json(self.layers(&query)),
             "events" => json(self.events(&query)),
+            "find-event" => json(self.find_event(&query)),
             "stretch" => json(self.stretch(&query)),
             "holes" => json(self.holes(&query)),
             "source" => json(self.source(&query)),
@@ -151,7 +151,7 @@ impl<'a> Gallery<'a> {
     }
 
     fn analysis(&self) -> String {
-        let all = (0..self.recordings.len()).map(|it| self.explanation(it));
+        let all = (0..self.recordings.len()).map(|it| (&self.recordings[it], self.explanation(it)));
         page::analysis(all)
     }
 
@@ -199,7 +199,13 @@ impl<'a> Gallery<'a> {
                 title = Some(sentence);
                 Some(pick)
             }
-            None => Pick::of(text),
+            None => match Pick::of(text) {
+                Some(Pick::Words(words, _)) => {
+                    let also = self.found_by(scene, query.number("r")?, &words);
+                    Some(Pick::Words(words, also))
+                }
+                pick => pick,
+            },
         };
         let pick = pick.ok_or_else(|| {
             format!("{text:?} is not a selection: expected words:…, owner:…, category:…, module:…, stacks:…, lives:… or finding:…")
@@ -211,7 +217,7 @@ impl<'a> Gallery<'a> {
         Ok(page::selection(&selection))
     }
 
-    /// The blocks of a finding: those that it names, else those of its line.
+    /// The blocks that a finding counts.
     fn of_finding(
         &self,
         scene: &Scene<'_>,
@@ -222,15 +228,22 @@ impl<'a> Gallery<'a> {
         let index: usize = index.parse().map_err(|_| format!("{index:?} is not a number"))?;
         let finding = self.explanation(recording).findings.get(index);
         let finding = finding.ok_or_else(|| format!("there is no finding {index}"))?;
-        let pick = match &finding.at {
-            _ if !finding.blocks.is_empty() => Pick::Lives(scene.lives_of(&finding.blocks)),
-            _ if finding.code.family() == Family::Workspaces => {
-                Pick::Words("workspaces".to_owned())
-            }
-            Some(at) => Pick::Place(at.file.clone(), at.line),
-            None => return Err("this finding has no blocks".to_owned()),
-        };
-        Ok((pick, finding.title.clone()))
+        if finding.shown.is_empty() || finding.device != scene.device() {
+            return Err("this finding counts no blocks here".to_owned());
+        }
+        Ok((Pick::Lives(scene.lives_of(&finding.shown)), finding.title.clone()))
+    }
+
+    /// The blocks of the findings that have these words.
+    fn found_by(&self, scene: &Scene<'_>, r: usize, words: &str) -> Vec<LifeId> {
+        let text = words.trim().to_lowercase();
+        let has = |it: &str| !text.is_empty() && it.to_lowercase().contains(&text);
+        let findings = &self.explanation(self.recording_of(r)).findings;
+        let meant = findings.iter().filter(|it| {
+            it.device == scene.device()
+                && (has(it.code.word()) || has(&it.title) || it.evidence.iter().any(|it| has(it)))
+        });
+        meant.flat_map(|it| scene.lives_of(&it.shown)).collect()
     }
 
     /// How many findings there are of the scene `r`.
@@ -260,6 +273,23 @@ impl<'a> Gallery<'a> {
         let scene = self.scene(query, "r")?;
         let n = query.number::<u32>("n")?.min(1000);
         Ok(page::happened(scene, &scene.happened(query.number("from")?, n)))
+    }
+
+    /// The next event after `from`, or the one before it, that some words mean.
+    fn find_event(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let words = query.text("words")?;
+        let all = scene.events_of(words, &self.found_by(scene, query.number("r")?, words));
+        let from: Position = query.number("from")?;
+        let is_back = query.get("back").is_some_and(|it| it == "1");
+        let next = if is_back {
+            let before = all.partition_point(|it| *it < from);
+            before.checked_sub(1).or(all.len().checked_sub(1))
+        } else {
+            let after = all.partition_point(|it| *it <= from);
+            Some(if after < all.len() { after } else { 0 })
+        };
+        Ok(page::found_events(&all, next))
     }
 
     fn stretch(&self, query: &Query) -> Result<String, String> {

@@ -48,6 +48,7 @@ modules![
     "timeline.js",
     "flame.js",
     "peak.js",
+    "events.js",
     "segments.js",
     "growth.js",
     "answer.js",

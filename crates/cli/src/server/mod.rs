@@ -24,6 +24,9 @@ use crate::{
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// What "Save page" saves: the page in one file, as `view --html` makes it.
+const SAVED: &str = "page.html";
+
 /// What is shown. Whoever asks first waits until it is made.
 pub(crate) type Shown<'g> = dyn Fn() -> &'g Gallery<'g> + Sync + 'g;
 
@@ -96,6 +99,10 @@ impl Server {
                 ((405, "Method Not Allowed"), Reply::error(&Refusal::Method.to_string()))
             }
             Err(refusal) => ((403, "Forbidden"), Reply::error(&refusal.to_string())),
+            Ok(SAVED) => {
+                let page = assets::one_file(gallery());
+                ((200, "OK"), Reply { kind: Kind::Html, bytes: page.into_bytes() })
+            }
             Ok(path) => match assets::find(path).or_else(|| gallery().answer(path)) {
                 Some(Ok(reply)) => ((200, "OK"), reply),
                 Some(Err(sentence)) => ((400, "Bad Request"), Reply::error(&sentence)),
@@ -113,6 +120,10 @@ impl Server {
         ];
         if status.0 == 405 {
             headers.push(("Allow", "GET, HEAD"));
+        }
+        // It is a file to save: what it needs, this policy does not allow here.
+        if self.admit(request) == Ok(SAVED) {
+            headers.push(("Content-Disposition", "attachment"));
         }
         Response { status, headers, body: reply.bytes }
     }

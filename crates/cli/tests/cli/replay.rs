@@ -76,6 +76,29 @@ fn a_smaller_card_runs_out() {
 }
 
 #[test]
+fn a_recording_that_ended_early_is_never_said_to_fit() {
+    let place = Place::new();
+    let path = snapshot("oom-gpt2-b32-cap12.pickle");
+    let arguments = ["replay", path.to_str().unwrap(), "--capacity", "24GiB"];
+    let ran = place.run(&arguments);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains("UNKNOWN in 24.00 GiB"), "{ran:?}");
+    assert!(ran.stdout.contains("later requests are not in the recording"), "{ran:?}");
+    assert!(!ran.stdout.contains("FITS"), "{ran:?}");
+    let ran = place.run(&[&arguments[..], &["--json", "-"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(document["runs_out"], false);
+    assert_eq!(document["ends_early"], "the recorded run ended with a request that failed");
+
+    let cut = place.path().join("cut.pickle");
+    let whole = fs::read(snapshot("lstm-adam-b32-s128.pickle")).unwrap();
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let ran = place.run(&["replay", cut.to_str().unwrap(), "--capacity", "24GiB"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(!ran.stdout.contains("FITS"), "{ran:?}");
+}
+
+#[test]
 fn the_rules_are_those_of_the_torch_asked_for() {
     let place = Place::new();
     let path = snapshot("lstm-adam-b32-s128.pickle");

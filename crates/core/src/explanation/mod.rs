@@ -72,7 +72,7 @@ pub struct Explanation {
     pub peak_reserved: Option<Bytes>,
     /// Optimizer steps that were seen.
     pub steps: u32,
-    /// Findings, largest saving first.
+    /// Findings, what decides first: of a run that ended in an error, its cause.
     pub findings: Vec<Finding>,
     /// The out-of-memory errors, the one that ended the run first.
     pub ooms: Vec<Oom>,
@@ -133,9 +133,13 @@ impl Explanation {
 
     /// The one cause to begin with: of the error that ended the run, else the largest problem.
     pub fn root_cause(&self) -> Option<RootCause> {
-        let problems = self.findings.iter().filter(|it| it.weight == Weight::Problem);
-        let wrong = || problems.max_by_key(|it| it.rank()).map(RootCause::of_finding);
+        let wrong = || self.first_problem().map(RootCause::of_finding);
         self.ooms.first().map(|it| it.root.clone()).or_else(wrong)
+    }
+
+    /// What a report of a run without an error begins with.
+    pub fn first_problem(&self) -> Option<&Finding> {
+        self.findings.first().filter(|it| it.weight == Weight::Problem)
     }
 
     /// Whether an answer to what happened can be given: an error speaks for itself, an absence does not.
@@ -247,6 +251,9 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         }
     }
     findings::sort(&mut res.findings);
+    if let Some(root) = res.ooms.first().map(|it| it.root.clone()) {
+        res.findings.sort_by_key(|it| !root.is_of(it));
+    }
     let argv = begin.map(|it| it.argv.as_slice()).unwrap_or_default();
     res.next = res.ooms.first().and_then(|it| next::of_recording(it, argv));
     res.unsure = unsure(recording);

@@ -3,7 +3,7 @@
 use crate::{
     codes::{Family, ProblemCode},
     failures::{Backend, Cause, Failure},
-    findings::Finding,
+    findings::{Finding, Weight},
     recording::{CodeLine, Phase},
     units::Bytes,
 };
@@ -54,6 +54,13 @@ impl RootCause {
             text: finding.title.clone(),
             is_sure: true,
         }
+    }
+
+    /// Whether it is what `finding` says.
+    pub(super) fn is_of(&self, finding: &Finding) -> bool {
+        let is_same = told_as(finding.code) == self.code || finding.bytes == self.bytes;
+        let is_here = finding.at.is_none() || finding.at == self.at;
+        finding.weight != Weight::Fact && is_same && is_here
     }
 
     /// The coarse word for it.

@@ -56,10 +56,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         blocks.len()
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
-    res.count = blocks.len() as u64;
     res.at = Some(line);
     res.remedy = "keep the data on the CPU and move each batch as it comes: a DataLoader with `pin_memory=True`, then `x = x.cuda(non_blocking=True)` in the loop".to_owned();
-    res.blocks = blocks;
+    res.frees(blocks);
     vec![res]
 }
 

@@ -32,7 +32,7 @@ fn joined(case: &Case<'_>) -> Option<Finding> {
     let title =
         format!("joined parts are on the device twice, as parts and as a whole: {}", joined.size);
     let mut res = RULE.finding(Weight::Chance, joined.size, title);
-    res.count = growth.blocks;
+    res.show(vec![joined.block]);
     res.at = case.line(joined.block);
     res.evidence.push(format!(
         "one block of {} was allocated while {} parts of {} in all were live",
@@ -62,15 +62,15 @@ fn refused(case: &Case<'_>) -> Option<Finding> {
     let exactly = |it: Bytes| it.0.abs_diff(event.size.0) * 1000 < event.size.0;
     let is_few = |it: &[BlockId]| 2 <= it.len() && Bytes::mib(32) <= event.size && exactly(sum(it));
     let parts = all.find(|it| PARTS <= it.len() && near(sum(it)) || is_few(it))?;
+    let bytes = sum(&parts);
     let title = format!(
-        "joining needs the data on the device twice: {} for {} parts, and as much for the whole",
-        event.size,
-        parts.len()
+        "joining needs the data on the device twice: {bytes} for {} parts, and {} for the whole",
+        parts.len(),
+        event.size
     );
-    let mut res = RULE.finding(Weight::Chance, sum(&parts), title);
-    res.count = parts.len() as u64;
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = case.line_of(event.stack);
-    res.blocks = parts;
+    res.frees(parts);
     res.remedy = JOIN.to_owned();
     Some(res)
 }
@@ -91,7 +91,6 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     }
     let title = format!("copies of data that is already on the device: {bytes}");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
-    res.count = blocks.len() as u64;
     let mut by_line: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
     for it in &blocks {
         if let Some(line) = case.line(it.block) {
@@ -99,7 +98,7 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
         }
     }
     res.at = by_line.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
-    res.blocks = blocks.iter().map(|it| it.block).collect();
+    res.frees(blocks.iter().map(|it| it.block).collect());
     res.remedy = "keep copies on the CPU: `{name: it.detach().cpu().clone() for name, it in model.state_dict().items()}`, or save them to a file".to_owned();
     Some(res)
 }
@@ -167,8 +166,7 @@ fn loaded(case: &Case<'_>) -> Option<Finding> {
         format!("the data of torch.load is on the device beside the model at the peak: {bytes}");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = case.line(first.block);
-    res.count = loaded.len() as u64;
-    res.blocks = loaded.iter().map(|it| it.block).collect();
+    res.show(loaded.iter().map(|it| it.block).collect());
     res.remedy = "`torch.load(path, map_location=\"cpu\", mmap=True)`, then `load_state_dict`; delete the state dict afterwards".to_owned();
     Some(res)
 }

@@ -62,6 +62,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let weight = if it.with_states != 0 { Weight::Problem } else { Weight::Chance };
     let mut res = RULE.finding(weight, it.bytes, title);
     res.count = it.models;
+    // Each further experiment leaves one more.
+    res.per_step = Bytes(it.bytes.0 / it.models.max(1));
     res.at = Some(line);
     res.evidence.push(format!(
         "one line made {} models, with a backward pass between each two: {} of parameters, {} of gradients and optimizer states",
@@ -70,7 +72,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         it.bytes.saturating_sub(it.parameters)
     ));
     res.remedy = "store numbers, not models (`results[rate] = loss.item()`), and delete the model, its optimizer and its scheduler before you make the next: `del model, optimizer`, then `gc.collect()`. In a notebook, `_`, `Out` and the last error hold them too. If you still use the earlier models, nothing is wrong".to_owned();
-    res.blocks = it.blocks;
+    res.blocks.clone_from(&it.blocks);
+    res.shown = it.blocks;
     vec![res]
 }
 

@@ -1,8 +1,10 @@
 //! What a rule finds, and what a rule is.
 
+use std::cmp::Reverse;
+
 use crate::{
     codes::{Family, ProblemCode},
-    findings::Case,
+    findings::{Case, growth::A_RUN},
     prediction::Category,
     recording::CodeLine,
     replay::BlockId,
@@ -33,6 +35,8 @@ pub struct Finding {
     pub bytes: Bytes,
     /// How many blocks, steps or requests it is about.
     pub count: u64,
+    /// What each further step adds, where it grows.
+    pub per_step: Bytes,
     /// The line of code.
     pub at: Option<CodeLine>,
     /// Where its blocks were allocated, if `at` is the line of who holds them.
@@ -46,6 +50,8 @@ pub struct Finding {
     /// The blocks that would be gone at the worst moment, where a rule can name them: a replay without them
     /// says what that gives.
     pub blocks: Vec<BlockId>,
+    /// The blocks that its numbers count, where they count blocks: what a viewer selects.
+    pub shown: Vec<BlockId>,
     /// The process and device it is of.
     pub device: usize,
 }
@@ -64,9 +70,33 @@ impl Finding {
         self.code.family() == Family::Host
     }
 
-    /// What to tell first: the largest, of the device before the host's.
-    pub(crate) fn rank(&self) -> (bool, Bytes) {
-        (!self.is_of_host(), self.bytes)
+    /// What it comes to: a problem that grows counts with what a long run adds to it, not with what was recorded.
+    fn comes_to(&self) -> Bytes {
+        let later = match self.weight {
+            Weight::Problem => Bytes(self.per_step.0.saturating_mul(A_RUN)),
+            Weight::Chance | Weight::Fact => Bytes::ZERO,
+        };
+        self.bytes.max(later)
+    }
+
+    /// The one order of findings: what is wrong, then what could be had back, then what is good to know; the device before its
+    /// host; then what comes to most.
+    pub(super) fn order(&self) -> impl Ord + use<> {
+        (self.weight, self.is_of_host(), Reverse(self.comes_to()), self.code.word())
+    }
+}
+
+impl Finding {
+    /// Its numbers count these blocks.
+    pub(super) fn show(&mut self, blocks: Vec<BlockId>) {
+        self.count = blocks.len() as u64;
+        self.shown = blocks;
+    }
+
+    /// Its numbers count these blocks, and without it they are gone.
+    pub(super) fn frees(&mut self, blocks: Vec<BlockId>) {
+        self.blocks.clone_from(&blocks);
+        self.show(blocks);
     }
 }
 
@@ -84,12 +114,14 @@ impl Rule {
             title: title.into(),
             bytes,
             count: 0,
+            per_step: Bytes::ZERO,
             at: None,
             made_at: None,
             step: None,
             evidence: Vec::new(),
             remedy: String::new(),
             blocks: Vec::new(),
+            shown: Vec::new(),
             device: 0,
         }
     }
@@ -109,6 +141,11 @@ impl Weight {
 /// A category in words.
 pub(crate) fn category_name(category: Category) -> &'static str {
     category.name()
+}
+
+/// So many blocks, in words.
+pub(crate) fn blocks(n: usize) -> String {
+    if n == 1 { "1 block".to_owned() } else { format!("{n} blocks") }
 }
 
 /// `file.py:12`, as people find it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight},
+    findings::{Case, Finding, Rule, Weight, blocks as in_words},
     prediction::{Category, stacks::Signs},
     recording::is_users_code,
     trace::StackId,
@@ -31,16 +31,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         "the optimizer's temporaries make the peak: {bytes}, because it updates all parameters at once (foreach)"
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
-    res.count = blocks.len() as u64;
-    res.blocks = blocks.iter().map(|it| it.block).collect();
+    res.frees(blocks.iter().map(|it| it.block).collect());
     res.at = blocks.first().and_then(|it| case.line(it.block));
     res.step = case.step(case.peak.event);
-    let n_blocks = match blocks.len() {
-        1 => "1 block".to_owned(),
-        n => format!("{n} blocks"),
-    };
-    res.evidence
-        .push(format!("{n_blocks}, allocated inside step() and freed after it, live at the peak"));
+    res.evidence.push(format!(
+        "{}, allocated inside step() and freed after it, live at the peak",
+        in_words(blocks.len())
+    ));
     res.remedy = "give the optimizer `fused=True` (no temporaries, and faster), or `foreach=False` (one parameter at a time, slower)".to_owned();
     vec![res]
 }

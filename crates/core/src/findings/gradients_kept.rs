@@ -40,8 +40,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // In the backward pass they would be made again: half of them, at the most, are there too early.
     let gain = if stage == Stage::Backward { Bytes(bytes.0 / 2) } else { bytes };
     let mut res = RULE.finding(Weight::Chance, gain, title);
-    res.count = blocks.len() as u64;
-    res.blocks = blocks.iter().map(|it| it.block).collect();
+    res.frees(blocks.iter().map(|it| it.block).collect());
     res.step = case.step(case.peak.event);
     res.evidence.push(format!("{} gradients made before step {}", blocks.len(), now + 1));
     if stage == Stage::Backward {

@@ -2,6 +2,9 @@
 
 use crate::{recording::CodeLine, replay::BlockId, trace::EventId, units::Bytes};
 
+/// Steps of a long run, which a small growth is measured by.
+pub(crate) const A_RUN: u64 = 10_000;
+
 /// What a growth is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -55,4 +58,6 @@ pub(crate) struct Growth {
     pub(crate) held: Bytes,
     /// The blocks of all steps but the newest.
     pub(crate) older: Vec<BlockId>,
+    /// What its numbers count: the same, or the tensors that are larger each time.
+    pub(crate) counted: Vec<BlockId>,
 }

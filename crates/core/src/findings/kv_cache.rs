@@ -2,7 +2,7 @@
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight, growth::Kind},
+    findings::{Case, Finding, Rule, Weight, blocks, growth::Kind},
 };
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::KvCache, find };
@@ -14,7 +14,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             // A generation leaves something in each pass; what only some passes left are the caches of conversations that are over.
             let are_several = it.apart || !it.larger_each_time && it.steps * 2 <= it.of;
             let title = if it.apart {
-                format!("key-value caches of several texts stay on the device: {} in {} tensors", it.held, it.tensors)
+                format!("key-value caches of several texts stay on the device: {} in {}", it.held, blocks(it.counted.len()))
             } else if are_several {
                 format!("{} key-value caches stay on the device: {}, about {} each", it.steps, it.held, it.per_step)
             } else {

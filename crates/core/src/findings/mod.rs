@@ -45,11 +45,9 @@ pub use case::Window;
 pub(crate) use growth::Kind;
 
 pub use finding::{Finding, Rule, Weight};
-pub(crate) use finding::{category_name, place};
+pub(crate) use finding::{blocks, category_name, place};
 pub(crate) use fragmentation::is_much as is_much_slack;
 pub(crate) use one_allocation::IN_CHUNKS;
-
-use std::cmp::Reverse;
 
 use crate::{
     codes::ProblemCode,
@@ -102,7 +100,7 @@ pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Ca
     res
 }
 
-/// Everything that the rules find, what would give back the most first.
+/// Everything that the rules find, in order.
 pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     // What another thread replays meanwhile is asked for last.
     let (late, rules): (Vec<&Rule>, Vec<&Rule>) =
@@ -128,11 +126,9 @@ pub fn of_runs(runs: &Runs<'_>) -> Vec<Finding> {
     res
 }
 
-/// What would give back the most first; of equals, what matters more. The host's memory comes after the device's.
+/// What decides first stands first, in every report.
 pub(crate) fn sort(findings: &mut [Finding]) {
-    findings.sort_by_key(|it| {
-        (it.weight == Weight::Fact, it.is_of_host(), Reverse(it.bytes), it.weight, it.code.word())
-    });
+    findings.sort_by_key(Finding::order);
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         together.share_of(case.peak.bytes) * 100.0
     );
     let mut res = RULE.finding(Weight::Chance, spare, title);
-    res.count = blocks.len() as u64;
+    res.show(blocks.clone());
     res.blocks = blocks.iter().skip(1).copied().collect();
     res.at = blocks.iter().find_map(|it| case.line(*it));
     res.step = case.step(case.life(first).alloc);

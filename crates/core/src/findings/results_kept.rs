@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             .to_owned();
             // A number each: a loss that is logged.
             if it.older.iter().all(|it| case.life(*it).size <= NUMBER) {
-                res.remedy = "they are single numbers: append `loss.item()` instead of `loss.detach()`. That waits for the GPU, so do it every tenth step, or leave the list on the device and read it once with `torch.stack(losses).tolist()`".to_owned();
+                res.remedy = "each is a single number: store its `.item()`, a Python number, instead of the tensor. That waits for the GPU, so do it every tenth step, or leave the list on the device and read it once with `torch.stack(values).tolist()`".to_owned();
             }
             it.tell(case, &mut res);
             res

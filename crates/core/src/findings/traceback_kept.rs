@@ -27,7 +27,6 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     let title = format!("a caught out-of-memory error keeps the failed pass allocated: {bytes}");
     let mut res = RULE.finding(Weight::Problem, bytes, title);
-    res.count = blocks.len() as u64;
     res.step = case.step(failed);
     let largest = blocks.iter().copied().max_by_key(|it| case.life(*it).size);
     res.at = largest.and_then(|it| case.line_outside(case.stack(it)));
@@ -36,7 +35,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         blocks.len()
     ));
     res.remedy = "retry after the `except` block, not in it: inside it, the error's traceback holds every frame, and each frame its tensors. To store an error, store `str(error)`. In a notebook the last error stays alive; to clear it: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
-    res.blocks = blocks;
+    res.frees(blocks);
     vec![res]
 }
 

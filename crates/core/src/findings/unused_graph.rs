@@ -59,7 +59,6 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         "evaluation without no_grad: {bytes} of the peak wait for a backward pass that does not come"
     );
     let mut res = RULE.finding(Weight::Problem, bytes, title);
-    res.count = blocks.len() as u64;
     res.at = case.line_outside(case.stack(largest));
     res.step = case.step(now);
     res.evidence.push(format!(
@@ -69,7 +68,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.evidence
         .push(format!("{} blocks of such a forward pass are live at the peak", blocks.len()));
     res.remedy = REMEDY.to_owned();
-    res.blocks = blocks;
+    res.frees(blocks);
     vec![res]
 }
 
@@ -81,9 +80,8 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
         idle.bytes
     );
     let mut res = RULE.finding(Weight::Problem, idle.bytes, title);
-    res.count = idle.blocks.len() as u64;
     res.at.clone_from(&idle.at);
-    res.blocks.clone_from(&idle.blocks);
+    res.frees(idle.blocks.clone());
     res.evidence.push(
         if idle.is_sure {
             "the model was in evaluation mode, gradients were on, and no backward pass followed"

@@ -10,16 +10,15 @@ use crate::{
 pub(super) const RULE: Rule = Rule { code: ProblemCode::Workspaces, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    let (bytes, blocks) =
-        case.by_category().get(&Category::Workspaces).copied().unwrap_or_default();
+    let (bytes, _) = case.by_category().get(&Category::Workspaces).copied().unwrap_or_default();
     if !case.matters(bytes, 5, Bytes::mib(16)) {
         return Vec::new();
     }
     let title = format!("workspaces of cuBLAS and cuDNN are {bytes} of the peak");
     let mut res = RULE.finding(Weight::Fact, bytes, title);
-    res.count = blocks;
     let mut of: Vec<_> =
         case.live.iter().filter(|it| it.category == Category::Workspaces).collect();
+    res.show(of.iter().map(|it| it.block).collect());
     of.sort_by_key(|it| std::cmp::Reverse(it.size));
     for it in of.iter().take(4) {
         let at = case.line(it.block).map_or("autograd".to_owned(), |it| place(&it));

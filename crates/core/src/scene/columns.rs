@@ -44,6 +44,8 @@ pub struct Columns {
     pub happened: Vec<u8>,
     /// The same: how much.
     pub amounts: Vec<u64>,
+    /// The same: where, of those that may be of no block; 0 of all others.
+    pub places: Vec<u64>,
     /// The same: the stack of those that are of no block.
     pub event_stacks: Vec<u32>,
     /// The words for what happens.
@@ -158,6 +160,7 @@ impl Scene<'_> {
             });
             res.happened.push(u8::try_from(at).unwrap_or(u8::MAX));
             res.amounts.push(event.size.0);
+            res.places.push(if happened::has_place(event.action) { event.address } else { 0 });
             let of_block = matches!(word, "alloc" | "free" | "free completed");
             res.event_stacks.push(if of_block { 0 } else { event.stack.0 });
         }

@@ -136,6 +136,7 @@ impl<'a> Scene<'a> {
             capacity: phantom.map(|it| (it.total, it.context)),
             micros: self.levels.micros(),
             stacks: self.run.stacks.recorded,
+            ends_failing: self.run.program.ends_failing(),
             named: !self.names.is_empty(),
         }
     }
@@ -270,6 +271,20 @@ impl<'a> Scene<'a> {
 
     pub(super) fn n_before(&self) -> usize {
         self.run.replay.initial.len()
+    }
+
+    /// The device's index in its process.
+    pub fn device(&self) -> usize {
+        self.run.index
+    }
+
+    /// What was asked for as `life`.
+    pub(super) fn requested(&self, life: LifeId) -> Bytes {
+        let replay = &self.run.replay;
+        match (life as usize).checked_sub(self.n_before()) {
+            None => replay.initial[life as usize].requested,
+            Some(block) => replay.blocks[block].requested,
+        }
     }
 
     /// Where `life` is, and how large.

@@ -51,6 +51,8 @@ pub struct Facts {
     pub micros: u64,
     /// Whether call stacks were recorded.
     pub stacks: bool,
+    /// Whether the run ended with a request that failed: what comes after it was not recorded.
+    pub ends_failing: bool,
     /// Whether what lived where was recorded, so that categories are names and no guesses.
     pub named: bool,
 }

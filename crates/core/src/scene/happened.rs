@@ -1,10 +1,13 @@
 //! What happened around a moment, event by event.
 
 use crate::{
-    scene::{LifeId, Line, Position, Scene, position::count, segments::Pending},
+    scene::{LifeId, Line, Pick, Position, Scene, position::count, segments::Pending},
     trace::Action,
     units::Bytes,
 };
+
+/// So many are looked at together where all are searched.
+const EVENTS_AT_ONCE: u32 = 4096;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,10 @@ pub struct Happened {
     pub action: &'static str,
     /// How much.
     pub size: Bytes,
+    /// What rounding adds to it, of a block.
+    pub loss: Bytes,
+    /// Where; none of a refusal, and of a block that the recording does not know.
+    pub address: Option<u64>,
     /// The block that it began or ended.
     pub life: Option<LifeId>,
     /// Whose line.
@@ -49,9 +56,34 @@ impl Scene<'_> {
                     None if is_of_block => None,
                     None => self.line_of_stack(event.stack),
                 };
-                Happened { position, action: word(event.action), size: event.size, life, line }
+                let loss = life
+                    .map_or(Bytes::ZERO, |it| self.extent(it).1.saturating_sub(self.requested(it)));
+                let (action, size) = (word(event.action), event.size);
+                let address = match life {
+                    Some(it) => Some(self.extent(it).0),
+                    None => Some(event.address).filter(|_| has_place(event.action)),
+                };
+                Happened { position, action, size, loss, address, life, line }
             })
             .collect()
+    }
+
+    /// The positions of the events that `words` mean: those of the blocks that a search finds, and those whose own word or line
+    /// has them. `also` are blocks that are meant as well.
+    pub fn events_of(&self, words: &str, also: &[LifeId]) -> Vec<Position> {
+        let selection = self.select(&Pick::Words(words.to_owned(), also.to_vec()), 0);
+        let mut is_meant = vec![false; self.n_before() + self.run.replay.blocks.len()];
+        selection.lives.iter().for_each(|it| is_meant[*it as usize] = true);
+        let text = words.trim().to_lowercase();
+        let has = |it: &str| !text.is_empty() && it.to_lowercase().contains(&text);
+        let is_it = |it: &Happened| {
+            it.life.is_some_and(|it| is_meant[it as usize])
+                || has(it.action)
+                || it.life.is_none() && it.line.as_ref().is_some_and(|it| has(&it.to_string()))
+        };
+        let all = (1..self.end()).step_by(EVENTS_AT_ONCE as usize);
+        let events = all.flat_map(|from| self.happened(from, EVENTS_AT_ONCE));
+        events.filter(is_it).map(|it| it.position).collect()
     }
 
     /// The block that lived until `position`.
@@ -73,6 +105,18 @@ impl Scene<'_> {
     pub(super) fn pending(&self) -> &[Pending] {
         &self.segments.pending
     }
+}
+
+/// Whether an event of this kind says where, though it may begin or end no block.
+pub(super) fn has_place(action: Action) -> bool {
+    matches!(
+        action,
+        Action::FreeCompleted
+            | Action::SegmentAlloc
+            | Action::SegmentFree
+            | Action::SegmentMap
+            | Action::SegmentUnmap
+    )
 }
 
 pub(super) fn word(action: Action) -> &'static str {

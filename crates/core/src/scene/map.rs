@@ -40,6 +40,8 @@ pub struct MapBlock {
     pub address: u64,
     /// What it occupies.
     pub size: Bytes,
+    /// What was asked for; the rest is lost to rounding.
+    pub requested: Bytes,
     /// Who has it.
     pub state: MapState,
 }
@@ -65,7 +67,8 @@ impl Scene<'_> {
             .into_iter()
             .map(|it| {
                 let (address, size) = self.extent(it.id);
-                MapBlock { address, size, state: MapState::Live(it.id) }
+                let requested = self.requested(it.id);
+                MapBlock { address, size, requested, state: MapState::Live(it.id) }
             })
             .collect();
         let waits = |it: &&Pending| it.from <= position && position < it.to;
@@ -73,6 +76,7 @@ impl Scene<'_> {
         blocks.extend(pending.map(|it| MapBlock {
             address: it.address,
             size: it.size,
+            requested: it.size,
             state: MapState::Pending,
         }));
         blocks.sort_by_key(|it| it.address);

@@ -1,9 +1,9 @@
 //! Sets of blocks that people mean: by words, by line, by purpose, by module, by a part of a flame graph.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::{
-    scene::{Grouping, LifeId, Position, Scene, position::count},
+    scene::{Grouping, LifeId, Position, Scene, owners, position::count},
     trace::{FrameId, StackId},
     units::Bytes,
 };
@@ -16,8 +16,8 @@ const SAME: u64 = 200;
 /// What to select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// What somebody typed.
-    Words(String),
+    /// What somebody typed, and blocks that it means beside those that have the words.
+    Words(String, Vec<LifeId>),
     /// One of [`Row::owner`](crate::scene::Row::owner), and perhaps only what is for one purpose.
     Owner(u32, Option<u8>),
     /// Everything for one purpose, as an index of [`Scene::groups`].
@@ -65,8 +65,11 @@ pub struct Hit {
 /// What somebody typed.
 enum Query {
     Address(u64),
-    Size(Bytes),
+    /// About one of these.
+    Sizes(Vec<Bytes>),
     AtLeast(Bytes),
+    /// A number as sizes are shown, in any unit: `312` is 312.5 MiB as well as 312 B.
+    Number(String),
     Text(String),
 }
 
@@ -77,7 +80,7 @@ impl Pick {
         let (kind, rest) = text.split_once(':')?;
         let numbers = || rest.split(',').map(|it| it.parse().ok()).collect::<Option<Vec<u32>>>();
         match kind {
-            "words" => Some(Pick::Words(rest.to_owned())),
+            "words" => Some(Pick::Words(rest.to_owned(), Vec::new())),
             "owner" => {
                 let (owner, category) =
                     rest.split_once(':').map_or((rest, None), |(a, b)| (a, Some(b)));
@@ -108,34 +111,59 @@ impl Query {
         {
             return Query::Address(address);
         }
-        if let Some(size) = words.strip_prefix('>')
-            && let Ok(size) = size.trim().trim_start_matches('=').parse()
-        {
-            return Query::AtLeast(size);
+        let is_number = |it: &str| it.chars().all(|it| it.is_ascii_digit() || it == '.');
+        if let Some(least) = words.strip_prefix('>') {
+            let least = least.trim().trim_start_matches('=').trim();
+            // Without a unit it is the one that most sizes are shown in.
+            let unit = if is_number(least) { "MiB" } else { "" };
+            if let Ok(size) = format!("{least}{unit}").parse() {
+                return Query::AtLeast(size);
+            }
         }
-        let has_unit =
-            words.ends_with(['b', 'B']) && words.starts_with(|c: char| c.is_ascii_digit());
-        match words.parse() {
-            Ok(size) if has_unit => Query::Size(size),
-            _ => Query::Text(words.to_lowercase()),
+        match words.parse::<Bytes>() {
+            Ok(_) if is_number(words) => Query::Number(words.to_owned()),
+            Ok(size) => {
+                let lower = words.to_lowercase();
+                // Many say MB and mean MiB, which is what is shown.
+                let binary = ["kb", "mb", "gb", "tb"].iter().find(|it| lower.ends_with(*it));
+                let number = binary.and_then(|it| lower.strip_suffix(it));
+                let shown = number.zip(binary).map(|(it, unit)| format!("{it}{}", &unit[..1]));
+                let shown = shown.and_then(|it| it.parse().ok());
+                Query::Sizes([size].into_iter().chain(shown).collect())
+            }
+            Err(_) => Query::Text(words.to_lowercase()),
         }
     }
 
     fn by(&self) -> String {
         match self {
             Query::Address(it) => format!("address {it:#x}"),
-            Query::Size(it) => format!("about {it}"),
+            Query::Sizes(it) => {
+                let sizes: Vec<String> = it.iter().map(ToString::to_string).collect();
+                format!("about {}", sizes.join(" or "))
+            }
             Query::AtLeast(it) => format!("at least {it}"),
-            Query::Text(it) => format!("\"{it}\" in a stack, name, module or purpose"),
+            Query::Number(it) => format!("sizes that read {it}, in any unit"),
+            Query::Text(it) => {
+                format!("\"{it}\" in a line, stack, name, module, category or finding")
+            }
         }
     }
+}
+
+/// Whether a size that reads `312.5 MiB` is meant by `312`, or by `312.5`.
+fn reads(size: Bytes, number: &str) -> bool {
+    let text = size.to_string();
+    let shown = text.split(' ').next().unwrap_or_default();
+    let whole = shown.split('.').next().unwrap_or_default();
+    shown == number || whole == number || size.0.to_string() == number
 }
 
 impl Scene<'_> {
     /// The blocks that `pick` means, with what they held at `position`.
     pub fn select(&self, pick: &Pick, position: Position) -> Selection {
         let (by, mut lives) = match pick {
-            Pick::Words(words) => self.of_words(words),
+            Pick::Words(words, also) => self.of_words(words, also),
             Pick::Lives(lives) => {
                 let n = self.n_lives();
                 (String::new(), lives.iter().copied().filter(|it| *it < n).collect())
@@ -216,29 +244,38 @@ impl Scene<'_> {
         }
     }
 
-    fn sum(&self, selection: &mut Selection, position: Position) {
-        let mut changes: Vec<(Position, bool, Bytes)> =
-            Vec::with_capacity(2 * selection.lives.len());
-        for &life in &selection.lives {
+    /// The most that `lives` held at once, and when first.
+    pub fn most(&self, lives: &[LifeId]) -> (Bytes, Position) {
+        let mut changes: Vec<(Position, bool, Bytes)> = Vec::with_capacity(2 * lives.len());
+        for &life in lives {
             let (start, end) = self.span(life);
             let (_, size) = self.extent(life);
             if start < end {
                 changes.push((start, true, size));
                 changes.push((end, false, size));
             }
-            if start <= position && position < end {
-                selection.live.0 += size;
-                selection.live.1 += 1;
-            }
         }
         changes.sort_unstable_by_key(|it| (it.0, it.1));
         let mut held = Bytes::ZERO;
+        let mut most = (Bytes::ZERO, 0);
         for (at, is_more, size) in changes {
             held = if is_more { held + size } else { held.saturating_sub(size) };
-            if selection.most.0 < held {
-                selection.most = (held, at);
+            if most.0 < held {
+                most = (held, at);
             }
         }
+        most
+    }
+
+    fn sum(&self, selection: &mut Selection, position: Position) {
+        for &life in &selection.lives {
+            let (start, end) = self.span(life);
+            if start <= position && position < end {
+                selection.live.0 += self.extent(life).1;
+                selection.live.1 += 1;
+            }
+        }
+        selection.most = self.most(&selection.lives);
     }
 
     fn hit(&self, life: LifeId, position: Position) -> Hit {
@@ -250,32 +287,49 @@ impl Scene<'_> {
         Hit { life, size: self.extent(life).1, label, start, is_live }
     }
 
-    fn of_words(&self, words: &str) -> (String, Vec<LifeId>) {
+    fn of_words(&self, words: &str, also: &[LifeId]) -> (String, Vec<LifeId>) {
         let query = Query::of(words);
-        let (stacks, categories) = match &query {
-            Query::Text(text) => {
-                let groups = self.groups(Grouping::Category).iter();
-                let is_it = |name: &str| !text.is_empty() && name.to_lowercase().contains(text);
-                (self.stacks_with(text), groups.map(|it| is_it(&it.name)).collect())
-            }
-            _ => (Vec::new(), Vec::new()),
-        };
-        let lives = self.lives_where(|life| {
+        let is_it = |life: LifeId| {
             let (address, size) = self.extent(life);
             match &query {
                 Query::Address(it) => (address..address + size.0.max(1)).contains(it),
-                Query::Size(it) => size.0.abs_diff(it.0) <= it.0 / SAME,
+                Query::Sizes(all) => all.iter().any(|it| size.0.abs_diff(it.0) <= it.0 / SAME),
                 Query::AtLeast(it) => *it <= size,
-                Query::Text(text) => {
-                    let has = |it: &str| it.to_lowercase().contains(text);
-                    stacks[self.owners.stack(life).index()]
-                        || categories[usize::from(self.groups.category(life as usize))]
-                        || self.names.get(&life).is_some_and(|it| has(it))
-                        || self.module(life).is_some_and(|it| has(&it))
-                }
+                Query::Number(it) => reads(size, it),
+                Query::Text(_) => false,
             }
-        });
+        };
+        let Query::Text(text) = &query else { return (query.by(), self.lives_where(is_it)) };
+        let mut lives = self.with_text(text);
+        lives.extend(also);
+        if lives.is_empty() && text.contains(char::is_whitespace) {
+            // All of the words, wherever each stands.
+            let mut all = text.split_whitespace().map(|it| self.with_text(it));
+            lives = all.next().unwrap_or_default();
+            for other in all {
+                let others: BTreeSet<LifeId> = other.into_iter().collect();
+                lives.retain(|it| others.contains(it));
+            }
+        }
         (query.by(), lives)
+    }
+
+    /// What has `text` in its line, its stack, its name, its module or its category.
+    fn with_text(&self, text: &str) -> Vec<LifeId> {
+        let has = |it: &str| !text.is_empty() && it.to_lowercase().contains(text);
+        let categories: Vec<bool> =
+            self.groups(Grouping::Category).iter().map(|it| has(&it.name)).collect();
+        let lines: Vec<bool> = (self.owners.all.iter())
+            .map(|it| owners::name(&self.run, *it).is_some_and(|it| has(&it.to_string())))
+            .collect();
+        let stacks = self.stacks_with(text);
+        self.lives_where(|life| {
+            stacks[self.owners.stack(life).index()]
+                || lines[self.owners.index(life) as usize]
+                || categories[usize::from(self.groups.category(life as usize))]
+                || self.names.get(&life).is_some_and(|it| has(it))
+                || self.module(life).is_some_and(|it| has(&it))
+        })
     }
 
     /// By stack, whether any of its frames has `text` in its function or file.

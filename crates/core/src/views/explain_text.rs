@@ -85,10 +85,10 @@ impl Report {
         let facts: Vec<&Finding> =
             it.findings.iter().filter(|it| it.weight == Weight::Fact).collect();
         if it.ooms.is_empty() {
-            self.verdict(f, it, &problems)?;
+            self.verdict(f, it)?;
         }
         if !problems.is_empty() {
-            self.heading(f, "Findings, largest saving first")?;
+            self.heading(f, "Findings, most important first")?;
             for finding in problems {
                 self.finding(f, finding)?;
             }
@@ -208,12 +208,7 @@ impl Report {
         self.said(f, "  ", &format!("It {}", it.why), 2)
     }
 
-    fn verdict(
-        self,
-        f: &mut Formatter<'_>,
-        it: &Explanation,
-        problems: &[&Finding],
-    ) -> fmt::Result {
+    fn verdict(self, f: &mut Formatter<'_>, it: &Explanation) -> fmt::Result {
         let styles = self.styles;
         let most = it.peak_allocated.zip(it.peak_reserved);
         let levels =
@@ -223,9 +218,7 @@ impl Report {
             1 => ", 1 step".to_owned(),
             n => format!(", {n} steps"),
         };
-        let wrong =
-            problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.rank());
-        match wrong {
+        match it.first_problem() {
             _ if !it.is_sure() => {
                 let start = "COULD NOT TELL:";
                 write!(f, "{} ", styles.warn.of(start))?;
@@ -553,8 +546,7 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
     if let Some(why) = it.unsure.as_deref().filter(|_| !it.is_sure()) {
         return ("COULD NOT TELL".to_owned(), sentence(why));
     }
-    let wrong = it.findings.iter().filter(|it| it.weight == Weight::Problem);
-    if let Some(finding) = wrong.max_by_key(|it| it.rank()) {
+    if let Some(finding) = it.first_problem() {
         return (word_of(word(finding.code)), sentence(&finding.title));
     }
     let levels = it.peak_allocated.zip(it.peak_reserved);

@@ -159,6 +159,7 @@ pub(super) fn finding(it: &Finding) -> Value {
         "weight": it.weight.word(),
         "bytes": it.bytes.0,
         "count": it.count,
+        "per_step_bytes": it.per_step.0,
         "evidence": { "line": line(it.at.as_ref()), "step": it.step, "facts": it.evidence },
         "remedy": it.remedy,
         "device": it.device,

@@ -32,6 +32,7 @@ pub fn scene(scene: &Scene<'_>) -> Vec<u8> {
         ("requested", of(&mut sizes, &it.requested)),
         ("addresses", of(&mut addresses, &it.addresses)),
         ("amounts", of(&mut sizes, &it.amounts)),
+        ("places", of(&mut addresses, &it.places)),
     ];
     for (name, column) in columns {
         body.plain(name, column);

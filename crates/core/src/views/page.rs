@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     cards::Card,
     explanation::Explanation,
+    findings::Finding,
     scene::{
         Axis, BlockFacts, Change, Code, Counterfactual, Grouping, Happened, Layer, Line, Map,
         MapState, Moment, Position, Scene, Scenes, Selection, Tree, Trees, Window,
@@ -80,6 +81,7 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>, damage: Opti
         "micros": it.micros,
         "stacks": it.stacks,
         "named": it.named,
+        "ends_failing": it.ends_failing,
         "damage": damage,
         "phantom": scenes.is_phantom(),
         "alloc_conf": scene.alloc_conf(),
@@ -129,14 +131,22 @@ pub fn marks(scene: &Scene<'_>) -> String {
         .to_string()
 }
 
-/// What `explain` says of each recording, with its first sentence, and how many blocks
-/// each finding names.
-pub fn analysis<'a>(explanations: impl Iterator<Item = &'a Explanation>) -> String {
+/// What `explain` says of each recording, with its first sentence, and of each finding how many blocks it counts, their
+/// bytes and the first moment at which all of them are live.
+pub fn analysis<'a, 'b: 'a>(
+    explanations: impl Iterator<Item = (&'a Scenes<'b>, &'a Explanation)>,
+) -> String {
     let (mut all, mut headlines, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-    for it in explanations {
+    for (scenes, it) in explanations {
         let (word, text) = explain_text::headline(it);
         headlines.push(json!({ "word": word, "text": text }));
-        blocks.push(it.findings.iter().map(|it| it.blocks.len()).collect::<Vec<_>>());
+        let counted = |finding: &Finding| {
+            let scene = scenes.scenes.iter().find(|it| it.device() == finding.device);
+            let lives = scene.map(|it| it.lives_of(&finding.shown)).unwrap_or_default();
+            let most = scene.map(|it| it.most(&lives)).unwrap_or_default();
+            json!([lives.len(), most.0.0, most.1])
+        };
+        blocks.push(it.findings.iter().map(counted).collect::<Vec<_>>());
         all.push(explain_wire::input(it));
     }
     json!({ "explanations": all, "headlines": headlines, "blocks": blocks }).to_string()
@@ -238,7 +248,7 @@ pub fn map(scene: &Scene<'_>, it: &Map) -> String {
                         MapState::Pending => (None, "pending"),
                     };
                     let offset = block.address.saturating_sub(segment.address);
-                    json!([offset, block.size.0, life, category])
+                    json!([offset, block.size.0, life, category, block.requested.0])
                 })
                 .collect();
             json!({
@@ -289,12 +299,20 @@ pub fn happened(scene: &Scene<'_>, it: &[Happened]) -> String {
                 "micros": scene.micros_at(it.position),
                 "action": it.action,
                 "size": it.size.0,
+                "loss": it.loss.0,
+                "address": it.address.map(|it| format!("{it:#x}")),
                 "life": it.life,
                 "line": it.line.as_ref().map(line),
             })
         })
         .collect();
     json!({ "events": events }).to_string()
+}
+
+/// The events that some words mean: how many, and of the one that is next, its place among them and its position.
+pub fn found_events(all: &[Position], next: Option<usize>) -> String {
+    let position = next.and_then(|it| all.get(it));
+    json!({ "count": all.len(), "index": next, "position": position }).to_string()
 }
 
 /// Flame graphs of a stretch of time.

@@ -44,6 +44,18 @@ impl ReplayReport<'_> {
         self.what_if.as_ref().map_or(self.ends_failing, |it| it.ran_out.is_some())
     }
 
+    /// Why the recording has not all that the program would have requested, where it serves everything that it has.
+    pub fn ends_early(&self) -> Option<&'static str> {
+        match self.what_if {
+            Some(_) if self.runs_out() => None,
+            Some(_) if self.ends_failing => {
+                Some("the recorded run ended with a request that failed")
+            }
+            Some(_) if self.trace.cut_at.is_some() => Some("the file is cut off or damaged"),
+            _ => None,
+        }
+    }
+
     /// How many events the device has.
     pub fn n_events(&self) -> usize {
         self.trace.devices.get(self.device).map_or(0, |it| it.events.len())
@@ -147,16 +159,19 @@ fn verdict(
     };
     let settings = if alloc_conf.is_empty() { "torch's own settings" } else { alloc_conf };
     let under = format!("{place}, under {settings}, torch {}", config.torch);
-    match what_if.ran_out {
-        None => writeln!(f, "{} {under}", styles.good.of("FITS"))?,
-        Some(ran_out) => {
+    match (what_if.ran_out, report.ends_early()) {
+        (None, None) => writeln!(f, "{} {under}", styles.good.of("FITS"))?,
+        (None, Some(why)) => {
+            writeln!(f, "{} {under}", styles.warn.of("UNKNOWN"))?;
+            let text = format!(
+                "Every recorded request is served. But {why}, and later requests are not in the recording."
+            );
+            writeln!(f, "  {}", styles.warn.of(text))?;
+        }
+        (Some(ran_out), _) => {
             writeln!(f, "{} {under}", styles.bad.of("RUNS OUT"))?;
             where_it_ran_out(f, report, ran_out)?;
         }
-    }
-    if 0 < what_if.served_now && report.ends_failing && what_if.ran_out.is_none() {
-        let text = "The request that ended the recorded run fits here. The recording does not contain the program's later requests.";
-        writeln!(f, "  {}", styles.warn.of(text))?;
     }
     if 0 < checked.n_mismatches {
         let text = format!(

@@ -265,7 +265,7 @@ impl Report<'_> {
         if found.is_empty() {
             return Ok(());
         }
-        self.heading(f, "Findings, largest saving first")?;
+        self.heading(f, "Findings, most important first")?;
         for it in found.iter().take(SHOWN_FINDINGS) {
             explain_text::finding(f, it, self.styles, self.width)?;
         }

@@ -564,6 +564,8 @@ struct ReplayWire<'a> {
     mismatch_at: Vec<MismatchWire>,
     /// Whether it ran out of memory for good.
     runs_out: bool,
+    /// Why nothing is known of what comes after the last recorded request; null where it runs out, or the recording is whole.
+    ends_early: Option<&'static str>,
     /// The retries are those that the events show; a snapshot does not say how many there were.
     recorded: RunWire,
     replayed: RunWire,
@@ -664,6 +666,7 @@ impl<'a> From<&'a ReplayReport<'_>> for ReplayWire<'a> {
                 .map(|(event, it)| MismatchWire { event: event.0, what: it.sentence() })
                 .collect(),
             runs_out: it.runs_out(),
+            ends_early: it.ends_early(),
             recorded,
             replayed,
             settings: SettingsWire {

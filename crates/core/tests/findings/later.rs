@@ -121,6 +121,6 @@ fn keeps(size: u64) -> String {
 
 #[test]
 fn numbers_that_are_kept_are_told_to_be_read_and_results_to_be_moved() {
-    assert!(keeps(512).contains("append `loss.item()`"), "{}", keeps(512));
+    assert!(keeps(512).contains("store its `.item()`"), "{}", keeps(512));
     assert!(keeps(2 * MIB).starts_with("move each one at once"), "{}", keeps(2 * MIB));
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod causes;
+#[path = "../counted/mod.rs"]
+mod counted;
 mod host;
 mod later;
 mod leaks;

@@ -3,12 +3,15 @@
 use plimsoll_core::{
     explanation::{self, Explanation},
     recording::{Notes, Recording},
+    scene::Scenes,
     trace::{
         Action, Block, BlockState, DeviceTrace, Event, Frame, PoolId, Segment, SizeClass, StackId,
         StreamId, TextId, Trace,
     },
     units::Bytes,
 };
+
+use crate::counted;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -135,7 +138,9 @@ impl Program {
         self.trace.devices.push(self.device);
         self.trace.devices.extend(Some(self.other).filter(|it| !it.events.is_empty()));
         let recording = Recording { trace: Some(self.trace), ..rest };
-        explanation::of_recording("a test", &recording, &[])
+        let res = explanation::of_recording("a test", &recording, &[]);
+        counted::agree("a test", &res, &Scenes::new("a test", &recording));
+        res
     }
 
     /// A segment with one block, in the snapshot's state.

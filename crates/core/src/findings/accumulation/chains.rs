@@ -130,6 +130,7 @@ impl Chains {
             seen_at: moment,
             held,
             older: Vec::new(),
+            counted: live.iter().map(|(it, _)| *it).collect(),
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::{
             larger::{is_cache, pages},
             look::{Group, Groups, Key, Look},
         },
-        growth::{Growth, Kind},
+        growth::{A_RUN, Growth, Kind},
     },
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::CodeLine,
@@ -21,8 +21,6 @@ use crate::{
 
 /// Iterations after which a small growth is no accident.
 const LONG: usize = 8;
-/// Iterations of a run that a small growth is measured by.
-pub(super) const A_RUN: u64 = 10_000;
 
 /// By what it is made of, and by line.
 type ByKind = BTreeMap<(Kind, Option<CodeLine>), Groups>;
@@ -270,18 +268,20 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         || groups.iter().filter(|((it, _), _)| at.is_some() && case.line_outside(*it) == at);
     let stacks: BTreeSet<StackId> = of_line().map(|((stack, _), _)| *stack).collect();
     // The newest that are over: of a graph the last one, which a call gives back; of results the first, after which the call went on.
-    let older = || {
+    let over = || {
         let all = of_line().flat_map(|(_, it)| it.kept.iter().copied());
         all.filter(|(step, _)| *step < newest)
     };
-    let last_step = older().map(|(step, _)| step).max();
-    let newest_of = older().filter(|(step, _)| Some(*step) == last_step).map(|(_, it)| it);
+    let last_step = over().map(|(step, _)| step).max();
+    let newest_of = over().filter(|(step, _)| Some(*step) == last_step).map(|(_, it)| it);
     let block = if is_graph { newest_of.max() } else { newest_of.min() };
     let at = block
         .filter(|_| kind != Kind::KvCache)
         .and_then(|it| case.run.line_that_kept(&stacks, it))
         .or(at);
     let largest = all.iter().map(|(_, it)| *it).max_by_key(|it| case.life(*it).size);
+    let older: Vec<BlockId> =
+        all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect();
     let at = at.or_else(|| case.line_of_backward(largest?));
     Some(Growth {
         kind,
@@ -297,6 +297,10 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         tensors: 0,
         seen_at: moment,
         held: total,
-        older: all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect(),
+        counted: match kind {
+            Kind::KvCache => all.iter().map(|(_, it)| *it).collect(),
+            _ => older.clone(),
+        },
+        older,
     })
 }

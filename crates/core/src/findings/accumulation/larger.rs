@@ -140,6 +140,7 @@ pub(super) fn larger_each_time(
             seen_at: moment,
             held: group.bytes,
             older: Vec::new(),
+            counted: group.kept.iter().map(|(_, it)| *it).collect(),
         };
         // Keys and values are two stacks of one cache.
         match res.iter_mut().find(|old| old.kind == kind && (is_cache || old.at == growth.at)) {
@@ -149,6 +150,7 @@ pub(super) fn larger_each_time(
                 old.per_step += growth.per_step;
                 old.held += growth.held;
                 old.tensors += growth.tensors;
+                old.counted.extend(growth.counted);
             }
             None => res.push(growth),
         }

@@ -23,11 +23,12 @@ use crate::{
         accumulation::{
             bounded::drop_level,
             chains::chains,
-            kinds::{A_RUN, classify},
+            kinds::classify,
             larger::larger_each_time,
             look::{Group, LEAST, Look},
         },
-        growth::{Growth, Kind},
+        blocks,
+        growth::{A_RUN, Growth, Kind},
     },
     prediction::timeline::Stage,
     recording::CodeLine,
@@ -97,6 +98,7 @@ fn join_neighbours(growths: &mut Vec<Growth>) {
                 old.tensors += it.tensors;
                 old.since = old.since.min(it.since);
                 old.older.extend(it.older);
+                old.counted.extend(it.counted);
             }
             None => res.push(it),
         }
@@ -172,15 +174,21 @@ fn is_spread(group: &Group, now: u32) -> bool {
 impl Growth {
     /// What all growths have to say.
     pub(crate) fn tell(&self, case: &Case<'_>, finding: &mut Finding) {
-        finding.count = self.blocks;
+        finding.show(self.counted.clone());
         finding.blocks.clone_from(&self.older);
+        finding.per_step = self.per_step;
         finding.at.clone_from(&self.at);
         finding.step = case.step(self.since).or(Some(1).filter(|_| self.steps != 0));
         let what = if case.run.timeline.step_ends.len() < LEAST { "passes" } else { "steps" };
+        let counted: Bytes = self.counted.iter().map(|it| case.life(*it).size).sum();
         if !self.larger_each_time {
             finding.evidence.push(format!(
-                "{} blocks from {} of {} {what} are still live: {} a step, {} in all",
-                self.blocks, self.steps, self.of, self.per_step, self.held
+                "{} from {} of {} {what} are still live: {} a step, {} in all",
+                blocks(self.counted.len()),
+                self.steps,
+                self.of,
+                self.per_step,
+                counted
             ));
         }
         if !self.larger_each_time && self.per_step < Bytes::mib(1) {
