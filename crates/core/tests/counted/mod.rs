@@ -42,7 +42,8 @@ fn agrees(name: &str, finding: &Finding, scene: &Scene<'_>) {
     let is_alike = blocks.iter().all(|it| it.requested == blocks[0].requested);
     let says_each = is_alike && each.is_some_and(|it| words.contains(&it));
     assert!(says_each || words.contains(&sum.to_string()), "{name}: {sum} in {n}: {words}");
-    let Some(at) = &finding.at else { return };
+    // The line of who holds them is none of the line that made them.
+    let Some(at) = finding.made_at.as_ref().or(finding.at.as_ref()) else { return };
     let is_here = |file: &str, line: u32| (file, line) == (at.file.as_str(), at.line);
     let of_block = blocks.iter().any(|it| {
         let line = it.line.iter().any(|it| is_here(&it.file, it.line));
