@@ -4,6 +4,7 @@ use super::{
     advice::Advice,
     ask::Grows,
     candidate::{Candidate, IfFound},
+    evaluation::TooLarge,
     proof::Seen,
     recipes::Tried,
     remaining::Remaining,
@@ -30,10 +31,14 @@ pub struct Found {
     pub recipes: Vec<Tried>,
     /// Where a person would change something.
     pub places: Places,
+    /// Its model returns its loss.
+    pub has_loss: bool,
     /// What the last run of what is proposed went through.
     pub seen: Seen,
     /// The script leaves more behind with each step: no plan mends that.
     pub grows: Option<Grows>,
+    /// An evaluation of the script's does not fit by itself, and no remedy reaches it: no plan was looked for.
+    pub too_large: Option<TooLarge>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
 }
@@ -50,8 +55,10 @@ impl Found {
             advice: Vec::new(),
             recipes: Vec::new(),
             places: Places::default(),
+            has_loss: false,
             seen,
             grows,
+            too_large: None,
             interrupted: false,
         }
     }

@@ -12,9 +12,10 @@ use plimsoll_core::{
 
 use super::{
     advice,
-    ask::{Failed, Run, Took, Until},
+    ask::{Failed, Ran, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
+    evaluation,
     fewest_blocks::fewest_blocks,
     found::Found,
     free::{self, free},
@@ -26,7 +27,7 @@ use super::{
     remaining,
     rules::Rules,
     scouts,
-    tuning::tuned,
+    tuning::{self, tuned},
     weakest::weakest,
 };
 use crate::cost::{Factor, factor};
@@ -80,9 +81,16 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
     plain.fits &= grows.is_none();
     let mut found = Found::as_it_is(plain, seen, grows);
-    if found.grows.is_none() {
+    if program.known.sizes_differ && !found.plain.fits && found.grows.is_none() {
+        found.too_large = evaluation::too_large(program, &mut found.plain).await;
+        if found.too_large.is_some() {
+            found.places = mem::take(&mut program.known.places);
+        }
+    }
+    if found.grows.is_none() && found.too_large.is_none() {
         mend(program, &mut found).await;
     }
+    found.has_loss = program.known.has_loss;
     found.interrupted = program.interrupted;
     Ok(found)
 }
@@ -96,21 +104,30 @@ async fn mend(program: &mut Program, found: &mut Found) {
         }
         let proven;
         let on_card = proof::with_retries(program, plain);
-        (*plans, *recipes, proven) = proven_plans(program).await;
-        *seen = proven.unwrap_or_else(|| mem::take(seen));
-        if let Some(run) = on_card {
-            let mut ran = program.trial(run.clone()).await;
-            let failed = Failed::of(&ran);
-            if failed.is_some() {
-                ran = program.trial(Run { until: Until::Steady, ..run }).await;
+        // What it needs where sizes differ is what it takes there.
+        let (now, later) =
+            if program.known.sizes_differ { (on_card, None) } else { (None, on_card) };
+        let mut through = gets_through(program, now).await;
+        if let Some((0, ran, _)) = &through {
+            let (took, needs) = (ran.took.clone(), program.needs(&ran.took));
+            (plain.took, plain.needs, plain.fits) = (took, needs, true);
+            plain.fits = proof::proves(program, plain).await.is_some();
+        }
+        if !plain.fits {
+            (*plans, *recipes, proven) = proven_plans(program).await;
+            *seen = proven.unwrap_or_else(|| mem::take(seen));
+            through = match later {
+                Some(_) => gets_through(program, later).await,
+                None => through,
+            };
+        }
+        if let Some((n, ran, on_card)) = through.filter(|it| 0 < it.0) {
+            *retries = Some(n);
+            if program.known.sizes_differ {
+                plain.needs = program.needs(&ran.took);
             }
-            // One that was seen to grow here gets through for now only.
-            let gets_through = ran.fits() && ran.took.growth.is_none();
-            *retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
-            if retries.is_some() && plans.is_empty() {
-                let until_exit = program.rules.until_exit && failed.is_none();
-                let on_card = proof::seen(&ran);
-                *seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+            if plans.is_empty() {
+                *seen = on_card;
             }
         }
     }
@@ -125,6 +142,22 @@ async fn mend(program: &mut Program, found: &mut Found) {
         *advice = advice::advice(program).await;
     }
     *places = mem::take(&mut program.known.places);
+}
+
+/// Whether the script as it is gets through on the card itself in this run, if it is made: how often PyTorch gave back what it kept for later, what
+/// came of it, and what was seen.
+async fn gets_through(program: &mut Program, run: Option<Run>) -> Option<(u64, Ran, Seen)> {
+    let run = run?;
+    let mut ran = program.trial(run.clone()).await;
+    let failed = Failed::of(&ran);
+    if failed.is_some() {
+        ran = program.trial(Run { until: Until::Steady, ..run }).await;
+    }
+    let until_exit = program.rules.until_exit && failed.is_none();
+    let on_card = proof::seen(&ran);
+    let seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+    // One that was seen to grow here gets through for now only.
+    (ran.fits() && ran.took.growth.is_none()).then_some((ran.n_retries, ran, seen))
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
@@ -198,6 +231,15 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
+    // Free, and the numbers stay: nothing else is looked for where that is enough.
+    let allocator = tuning::for_sizes_that_differ(program);
+    if !allocator.is_empty()
+        && let Some(it) = program.run(&Plan::of(allocator)).await
+        && let Some(mut it) = tuned(program, it).await
+        && proof::fits_again(program, &mut it).await
+    {
+        return vec![it];
+    }
     let mut free = free(program).await;
     let mut found = from_the_mildest(program, &free).await;
     if found.is_empty() && program.known.raised && !free.is_empty() {
@@ -251,7 +293,8 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
         done.push(stronger.clone());
         // What was already enough alone needs no company.
         let is_enough_alone = |it: &Candidate| {
-            let mut strong = it.plan.remedies.iter().filter(|it| !is_free(it.id));
+            let mut strong =
+                it.plan.remedies.iter().filter(|it| !is_free(it.id) && !free.contains(it));
             strong.all(|it| stronger.contains(&it.id))
         };
         if found.iter().any(is_enough_alone) {
