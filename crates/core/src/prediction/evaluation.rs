@@ -57,13 +57,14 @@ fn larger(one: Option<Found>, other: Option<Found>) -> Option<Found> {
     one.into_iter().chain(other).max_by_key(own)
 }
 
-/// The first event of each evaluation, and the first one after it: what lies between two calls of a model in one belongs to it.
+/// The first event of each evaluation, and the first one after it: what lies between two calls of a model in one, and what is done with
+/// what the last one gave, belongs to it.
 fn evaluations(run: &DeviceRun<'_>) -> Vec<(EventId, EventId)> {
     let mut res: Vec<(EventId, EventId)> = Vec::new();
     let mut goes_on = false;
     for (first, end, stage) in run.timeline.stretches() {
         match stage {
-            Stage::Evaluation if goes_on => {
+            Stage::Evaluation | Stage::Between if goes_on => {
                 if let Some(last) = res.last_mut() {
                     last.1 = end;
                 }

@@ -202,6 +202,17 @@ pub struct Grows {
     pub runs_out_at: u64,
 }
 
+/// An evaluation that does not fit by itself, whatever training takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// What it allocates itself, and where.
+    pub evaluation: EvaluationPeak,
+    /// With these remedies, which are all that may reach it and make it smaller.
+    pub with: Plan,
+    /// What a device must have for that alone, with what the process has beside and the allowance.
+    pub needs: Bytes,
+}
+
 /// What the agent noted.
 #[derive(Clone, Debug, Default)]
 pub struct Noted {

@@ -2,9 +2,8 @@
 
 use super::{
     advice::Advice,
-    ask::Grows,
+    ask::{Grows, TooLarge},
     candidate::{Candidate, IfFound},
-    evaluation::TooLarge,
     proof::Seen,
     recipes::Tried,
     remaining::Remaining,
@@ -31,6 +30,8 @@ pub struct Found {
     pub recipes: Vec<Tried>,
     /// Where a person would change something.
     pub places: Places,
+    /// What was done to the batches of all runs, in sentences.
+    pub batches: Vec<String>,
     /// Its model returns its loss.
     pub has_loss: bool,
     /// What the last run of what is proposed went through.
@@ -55,6 +56,7 @@ impl Found {
             advice: Vec::new(),
             recipes: Vec::new(),
             places: Places::default(),
+            batches: Vec::new(),
             has_loss: false,
             seen,
             grows,

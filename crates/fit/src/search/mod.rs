@@ -45,13 +45,12 @@ mod weakest;
 pub use self::{
     advice::Advice,
     ask::{
-        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps, Took,
-        Until,
+        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps,
+        TooLarge, Took, Until,
     },
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured},
     dialogue::{Next, Said, Search, Waiting},
-    evaluation::TooLarge,
     found::Found,
     largest_value::{FoundValue, IfAllFound, largest_value},
     plans::plans,

@@ -50,7 +50,9 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let mut plain = program.as_it_is().await?;
     // Of what is compiled steps are the least.
     let is_compiled = program.known.compiles;
-    program.pace.first_steps = steps_to_the_peak(&plain.took).filter(|_| !is_compiled);
+    let sizes_differ = program.known.sizes_differ;
+    let first_steps = steps_to_the_peak(&plain.took, sizes_differ);
+    program.pace.first_steps = first_steps.filter(|_| !is_compiled);
     let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
     if plain.fits && !program.interrupted && program.known.growth.is_none() {
         // One that does not get through on the card itself needs a plan, too.
@@ -81,7 +83,9 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
     plain.fits &= grows.is_none();
     let mut found = Found::as_it_is(plain, seen, grows);
-    if program.known.sizes_differ && !found.plain.fits && found.grows.is_none() {
+    let has_evaluation = found.plain.took.evaluation.is_some() && program.pace.validates;
+    let may_be_large = program.known.sizes_differ || has_evaluation;
+    if may_be_large && !found.plain.fits && found.grows.is_none() {
         found.too_large = evaluation::too_large(program, &mut found.plain).await;
         if found.too_large.is_some() {
             found.places = mem::take(&mut program.known.places);
@@ -90,6 +94,11 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     if found.grows.is_none() && found.too_large.is_none() {
         mend(program, &mut found).await;
     }
+    if found.too_large.is_some() {
+        // What its tensors need: it never comes to what would be kept for later.
+        found.plain.needs = program.needs_at_least(&found.plain.took);
+    }
+    found.batches = mem::take(&mut program.known.batches);
     found.has_loss = program.known.has_loss;
     found.interrupted = program.interrupted;
     Ok(found)
@@ -97,7 +106,19 @@ async fn find(program: &mut Program) -> Result<Found, String> {
 
 /// Looks for what makes the script fit, if it does not; measures that, and says what is left where nothing does.
 async fn mend(program: &mut Program, found: &mut Found) {
-    let Found { plain, retries, plans, closest, left, advice, recipes, places, seen, .. } = found;
+    let Found {
+        plain,
+        retries,
+        plans,
+        closest,
+        left,
+        advice,
+        recipes,
+        places,
+        seen,
+        too_large,
+        ..
+    } = found;
     if !plain.fits {
         if let Some(it) = program.what_is_left_out() {
             program.line.say(it);
@@ -135,7 +156,8 @@ async fn mend(program: &mut Program, found: &mut Found) {
         measure::measure(program, free, plain, plans, seen).await;
     }
     seen.trains_nothing = program.known.trains_nothing;
-    let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none();
+    *too_large = program.known.too_large.take();
+    let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none() && too_large.is_none();
     *closest = if nothing_fits { nearest::nearest(program).await } else { None };
     *left = closest.as_ref().map(|it| remaining::remaining(program, plain, it)).unwrap_or_default();
     if program.rules.advice || nothing_fits {
@@ -208,6 +230,12 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
             "later steps need more than the first ones: searching again, with later steps in each run"
         };
         program.line.say(why.to_owned());
+        if program.pace.validates {
+            program.known.too_large = evaluation::too_large_after_all(program).await;
+            if program.known.too_large.is_some() {
+                return (Vec::new(), Vec::new(), None);
+            }
+        }
     }
 }
 
@@ -434,11 +462,14 @@ async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
     ran.noted.work
 }
 
-/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.
-fn steps_to_the_peak(it: &Took) -> Option<u32> {
+/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there. Where sizes differ what is
+/// kept for later is no need, and may grow for longer.
+fn steps_to_the_peak(it: &Took, sizes_differ: bool) -> Option<u32> {
     let highest = |of: fn(&StepPeaks) -> Bytes| {
         let most = it.steps.iter().map(of).max()?;
         it.steps.iter().find(|it| of(it) == most).map(|it| it.step)
     };
-    Some(highest(|it| it.allocated)?.max(highest(|it| it.reserved)?).max(2))
+    let allocated = highest(|it| it.allocated)?;
+    let reserved = if sizes_differ { allocated } else { highest(|it| it.reserved)? };
+    Some(allocated.max(reserved).max(2))
 }

@@ -8,7 +8,7 @@ use plimsoll_core::{
 };
 
 use super::{
-    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, Took, Until},
+    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, TooLarge, Took, Until},
     candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
@@ -62,6 +62,10 @@ pub(super) struct Known {
     pub(super) sizes_differ: bool,
     /// The most that such a program is given to reserve with a plan that leaves the allocator alone.
     limit_for_sizes: Option<Bytes>,
+    /// What was done to the batches of its runs, in sentences.
+    pub(super) batches: Vec<String>,
+    /// An evaluation that does not fit by itself, if a proof came to one.
+    pub(super) too_large: Option<TooLarge>,
     /// It uses `torch.compile`; see [`super::Noted`].
     pub(super) compiles: bool,
     /// The operations of a step of the script as it is, if they were counted.
@@ -120,6 +124,7 @@ impl Program {
         for it in &ran.noted.batches {
             self.line.say(it.clone());
         }
+        self.known.batches.clone_from(&ran.noted.batches);
         if ran.ends.contains(&OtherEnd::Workspaces) {
             let Took { safe, peak, .. } = &ran.took;
             let (most, limit) = (self.rules.most(), self.rules.limit_reserved);

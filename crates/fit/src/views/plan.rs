@@ -111,6 +111,12 @@ fn shown(seen: &Seen) -> String {
     }
 }
 
+/// The same with what was done to the batches, a line each.
+fn seen(found: &Found) -> String {
+    let lines = [shown(&found.seen)].into_iter().chain(found.batches.iter().cloned());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// What the search cost; whoever's script does something outside of its files wants to know how often it did.
 pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
@@ -194,7 +200,12 @@ fn step_time(row: &Candidate) -> String {
 
 /// That an evaluation does not fit by itself, and what to change.
 fn too_large(large: &TooLarge, it: &Proposal) -> String {
-    let TooLarge { evaluation, needs } = large;
+    let TooLarge { evaluation, with, needs } = large;
+    let even = if with.remedies.is_empty() {
+        String::new()
+    } else {
+        format!(" even with {}", with.shown())
+    };
     let Beside { limit, what, .. } = &it.beside;
     let at =
         evaluation.at.as_ref().map_or_else(String::new, |at| format!(" at {}", origin_words(at)));
@@ -205,7 +216,7 @@ fn too_large(large: &TooLarge, it: &Proposal) -> String {
         "a smaller batch in the evaluation's DataLoader, and no outputs that stay on the GPU from batch to batch"
     };
     format!(
-        "DOES NOT FIT: the evaluation{at} allocates {} by itself and needs {needs} {what}, {over} too much; no remedy makes it smaller, so plimsoll tried no plan\n\
+        "DOES NOT FIT: the evaluation{at} allocates {} by itself{even} and needs {needs} {what}, {over} too much. No remedy makes it small enough, so plimsoll tried no plan\n\
          change the evaluation: {switches}; then run fit again\n",
         evaluation.own
     )
@@ -238,7 +249,7 @@ fn report(it: &Proposal) -> String {
             },
             as_it_is.needs,
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
-            shown(&it.found.seen),
+            seen(&it.found),
             it.beside.run_line,
         );
         if let Some(sentence) = measured(it) {
@@ -287,7 +298,7 @@ fn report(it: &Proposal) -> String {
         };
         let _ = writeln!(res, "{headline}");
         if it.found.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", shown(&it.found.seen));
+            let _ = writeln!(res, "{}", seen(&it.found));
         }
         if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
@@ -325,7 +336,7 @@ fn report(it: &Proposal) -> String {
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
-    let _ = writeln!(res, "\n{}", shown(&it.found.seen));
+    let _ = writeln!(res, "\n{}", seen(&it.found));
     let _ = writeln!(
         res,
         "\nTo run the first plan, which is saved, without changing the script:\n    {}",
@@ -617,6 +628,7 @@ pub fn json(it: &Proposal) -> String {
         "evaluation_alone": it.found.too_large.as_ref().map(|large| json!({
             "allocated_bytes": large.evaluation.own.0,
             "needs_bytes": large.needs.0,
+            "with": large.with.remedies.iter().map(Remedy::shown).collect::<Vec<_>>(),
             "at": large.evaluation.at.as_ref().map(origin_words),
         })),
         "left": it.found.left.iter().map(|it| {

@@ -109,7 +109,7 @@ fn an_evaluation_that_nothing_reaches_ends_the_search() {
         " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation -> 28.81 GiB
         as it is: does not fit, needs 11.23 GiB
-        its evaluation needs 9.28 GiB, 8.79 GiB its own
+        its evaluation needs 9.28 GiB, 8.79 GiB its own, with the unchanged script
     "#]].assert_eq(&made.plans());
 }
 

@@ -124,7 +124,9 @@ impl Made {
                 }
                 if let Some(it) = &found.too_large {
                     let own = it.evaluation.own;
-                    writeln!(res, "its evaluation needs {}, {own} its own", it.needs).unwrap();
+                    let with = it.with.shown();
+                    writeln!(res, "its evaluation needs {}, {own} its own, with {with}", it.needs)
+                        .unwrap();
                 }
                 if let Some(it) = found.plans.first().unwrap_or(plain).if_found {
                     writeln!(res, "if masks find everything: {it:?}").unwrap();
