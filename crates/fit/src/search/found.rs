@@ -18,6 +18,8 @@ pub struct Found {
     /// It gets through on the card as it is, and PyTorch gave back what it kept for later so many times; none if it does not, or that
     /// was not needed.
     pub retries: Option<u64>,
+    /// What it needs is there, and it runs out on the card all the same: free memory is in pieces.
+    pub in_pieces: bool,
     /// Plans that fit, the best first.
     pub plans: Vec<Candidate>,
     /// What came nearest, if nothing fits.
@@ -50,6 +52,7 @@ impl Found {
         Found {
             plain,
             retries: None,
+            in_pieces: false,
             plans: Vec::new(),
             closest: None,
             left: Vec::new(),

@@ -117,6 +117,7 @@ async fn mend(program: &mut Program, found: &mut Found) {
         places,
         seen,
         too_large,
+        in_pieces,
         ..
     } = found;
     if !plain.fits {
@@ -128,7 +129,11 @@ async fn mend(program: &mut Program, found: &mut Found) {
         // What it needs where sizes differ is what it takes there.
         let (now, later) =
             if program.known.sizes_differ { (on_card, None) } else { (None, on_card) };
+        let is_run_now = now.is_some();
         let mut through = gets_through(program, now).await;
+        if is_run_now && through.is_none() && !program.interrupted {
+            (plain.needs, *in_pieces) = (program.needs_at_least(&plain.took), true);
+        }
         if let Some((0, ran, _)) = &through {
             let (took, needs) = (ran.took.clone(), program.needs(&ran.took));
             (plain.took, plain.needs, plain.fits) = (took, needs, true);

@@ -141,7 +141,12 @@ impl Program {
         if ran.n_ooms == 0 && !self.interrupted {
             self.tried.push(plain.clone());
         }
-        self.line.say(format!("without changes: needs {}", plain.needs));
+        let least = self.needs_at_least(&plain.took);
+        self.line.say(if self.known.sizes_differ && !plain.fits {
+            format!("without changes: needs at least {least}")
+        } else {
+            format!("without changes: needs {}", plain.needs)
+        });
         Ok(plain)
     }
 

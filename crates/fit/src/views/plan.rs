@@ -277,6 +277,12 @@ fn report(it: &Proposal) -> String {
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     }
+    if it.found.in_pieces {
+        let _ = writeln!(
+            res,
+            "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small"
+        );
+    }
     if let Some(n) = it.found.retries {
         let _ = writeln!(res, "on a real card, {}", was_full(n));
     }

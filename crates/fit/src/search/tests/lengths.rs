@@ -3,7 +3,7 @@
 use expect_test::expect;
 use plimsoll_core::{prediction::EvaluationPeak, units::Bytes};
 
-use super::made::{Made, reserves, takes};
+use super::made::{Made, out_of_memory, reserves, takes};
 use crate::search::{Noted, On, Ran, Run, Until};
 
 /// Whether pieces of memory grow in this run.
@@ -45,7 +45,7 @@ fn the_allocator_comes_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
-        " without changes: needs 18.07 GiB
+        " without changes: needs at least 6.35 GiB
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         allocator (expandable_segments:True), 2 steps -> 6.45 GiB
@@ -67,7 +67,7 @@ fn what_is_given_back_on_the_card_is_not_needed() {
     expect![[r#"
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
-        " without changes: needs 18.07 GiB
+        " without changes: needs at least 6.35 GiB
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         the unchanged script, a validation, alone on the card -> 6.64 GiB
@@ -85,7 +85,7 @@ fn what_every_card_would_keep_is_no_need() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: needs at least 9.28 GiB
         the unchanged script, one validation -> 26.86 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 2 steps -> 5.47 GiB
@@ -104,7 +104,7 @@ fn an_evaluation_that_nothing_reaches_ends_the_search() {
     let made = Made::new(8_000, |run| with_evaluation(9_000, 2_000, run, differ(9_000, run, 0)));
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: needs at least 9.28 GiB
         the unchanged script, one validation -> 28.81 GiB
         " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation -> 28.81 GiB
@@ -121,7 +121,7 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: needs at least 9.28 GiB
         the unchanged script, one validation -> 26.86 GiB
         " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
         allocator (expandable_segments:True), one validation -> cut
@@ -136,4 +136,29 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
         plan: allocator (expandable_segments:True) + optimizer-offload, needs 5.47 GiB, same
         seen: 3 steps, an evaluation
     "#]].assert_eq(&made.allow(&["allocator", "optimizer-offload", "checkpoint"]).plans());
+}
+
+#[test]
+fn free_memory_in_pieces_is_said_to_be_so() {
+    let made = Made::new(8_000, |run| match differ(6_000, run, 0) {
+        _ if run.on == On::Card => out_of_memory(),
+        ran => ran,
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 18.07 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: needs at least 6.35 GiB
+        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        allocator (expandable_segments:True), 2 steps -> 6.45 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.45 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.45 GiB
+        the unchanged script, 2 steps, work -> 18.07 GiB
+        allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
+        as it is: does not fit, needs 6.35 GiB
+        its free memory is in pieces
+        plan: allocator (expandable_segments:True), needs 6.45 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["allocator"]).plans());
 }

@@ -122,6 +122,9 @@ impl Made {
                 if let Some(n) = found.retries {
                     writeln!(res, "as it is it gets through: {n} retries").unwrap();
                 }
+                if found.in_pieces {
+                    res += "its free memory is in pieces\n";
+                }
                 if let Some(it) = &found.too_large {
                     let own = it.evaluation.own;
                     let with = it.with.shown();
