@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -31,18 +32,18 @@ from plimsoll_agent import patch
 from plimsoll_agent.run.guard import failed, guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from plimsoll_agent.kinds import Torch
     from plimsoll_agent.run.recording import Recording
 
-READ_SECONDS, DRAW_SECONDS = 1.5, 0.7
-"""For so long samples are read, and index lists are drawn."""
-LONGEST = 10.0
+READ_SECONDS, DRAW_SECONDS, MEASURE_SECONDS = 2.5, 0.7, 2.0
+"""For so long samples are read, index lists are drawn, and the sizes of their batches are summed up."""
+LONGEST = 30.0
 """After so many seconds a fork has found nothing."""
 ENOUGH_OF_ONE_SIZE = 512
 """So many samples of one size, taken from all of the data, show that sizes do not differ."""
-MOST_DRAWN = 20_000
+MOST_DRAWN = 4_000
 MOST_WORST, MOST_TRIED = 2, 6
 """So many batches come first, of so many that are put together."""
 MORE = 1.05
@@ -215,13 +216,18 @@ def _in_a_fork(find: Callable[[], Any]) -> Any:
 def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     """{"worst": lists of indices, "small": one, "text"}; None where sizes do not differ."""
     torch.set_num_threads(1)
-    sizes = _sizes(torch, loader.dataset)
+    drawn = _drawn(loader)
+    sizes = _sizes(torch, loader.dataset, drawn)
     if not sizes:
         return None
-    drawn = _drawn(loader, sizes)
+    drawn = _whole([it for it in drawn if all(i in sizes for i in _listed(it))])
     if not drawn:
         return None
-    measured = [(it, _measures([sizes[i] for i in _listed(it)])) for it in drawn]
+    measured, until = [], time.monotonic() + MEASURE_SECONDS
+    for it in drawn:
+        measured.append((it, _measures([sizes[i] for i in _listed(it)])))
+        if until < time.monotonic():
+            break
     small = min(measured, key=lambda it: it[1][""])
     # The padded size of all its parts and the sum of them come first; then that of each part, as boxes and nodes are.
     kinds = sorted({kind for _, all_of_it in measured for kind in all_of_it}, key=lambda kind: (len(kind.split("/")) > 1, kind))
@@ -235,7 +241,7 @@ def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     worst = _worst(torch, loader, tried[:MOST_TRIED], small[0])
     if not worst:
         return None
-    return {"worst": worst, "small": small[0], "text": _text(sizes, len(loader.dataset), len(drawn))}
+    return {"worst": worst, "small": small[0], "text": _text(sizes, len(loader.dataset), len(measured))}
 
 
 def _worst(torch: Torch, loader: Any, tried: list[Any], small: Any) -> list[Any]:
@@ -264,17 +270,25 @@ def _made(torch: Torch, loader: Any, indices: Any) -> dict[str, int]:
     return parts
 
 
-def _sizes(torch: Torch, dataset: Any) -> dict[int, Any] | None:
-    """{index: the shapes of a sample's parts}, of as many as there is time for, taken from all of the data; None if they are the same."""
-    n, until = len(dataset), time.monotonic() + READ_SECONDS
+def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | None:
+    """{index: the shapes of a sample's parts}: of some from all of the data, and, if they differ, of the batches that were drawn, as many as
+    there is time for; None if they are the same."""
+    until = time.monotonic() + READ_SECONDS
     sizes: dict[int, Any] = {}
-    differ = False
-    for i in _spread(n):
-        sizes[i] = shape = dict(_shapes(torch, dataset[i], "", _DEEPEST))
-        differ = differ or shape != sizes[0]
-        if until < time.monotonic() or not differ and ENOUGH_OF_ONE_SIZE <= len(sizes):
-            break
-    return sizes if differ else None
+
+    def read(indices: Iterable[int]) -> None:
+        for i in indices:
+            if i not in sizes:
+                sizes[i] = dict(_shapes(torch, dataset[i], "", _DEEPEST))
+            if until < time.monotonic():
+                break
+
+    read(itertools.islice(_spread(len(dataset)), ENOUGH_OF_ONE_SIZE))
+    first = next(iter(sizes.values()), None)
+    if all(it == first for it in sizes.values()):
+        return None
+    read(i for it in drawn for i in _listed(it))
+    return sizes
 
 
 def _spread(n: int) -> Iterator[int]:
@@ -311,23 +325,25 @@ def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True
         yield from _shapes(torch, it.to_dict(), path, depth - 1, has_texts)  # A graph.
 
 
-def _drawn(loader: Any, sizes: dict[int, Any]) -> list[Any]:
-    """Lists of indices as the loader's own sampler draws them, epoch after epoch, of samples whose sizes are known."""
+def _drawn(loader: Any) -> list[Any]:
+    """Lists of indices as the loader's own sampler draws them, epoch after epoch."""
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     until, drawn = time.monotonic() + DRAW_SECONDS, []
     while len(drawn) < MOST_DRAWN and time.monotonic() < until:
         before = len(drawn)
         for it in sampler:
-            indices = _listed(it)
-            if indices and all(i in sizes for i in indices):
-                drawn.append(list(indices) if isinstance(it, (list, tuple)) else it)
+            drawn.append(list(it) if isinstance(it, (list, tuple)) else it)
             if MOST_DRAWN <= len(drawn) or until < time.monotonic():
                 break
         if len(drawn) == before:
             break
+    return drawn
+
+
+def _whole(drawn: list[Any]) -> list[Any]:
+    """Without the last ones of epochs, which have fewer samples."""
     most = max((len(_listed(it)) for it in drawn), default=0)
-    # The last one of an epoch, which has fewer, is no small batch for the allocator's sake.
-    return [it for it in drawn if 2 * len(_listed(it)) >= most] or drawn
+    return [it for it in drawn if 2 * len(_listed(it)) >= most]
 
 
 def _listed(it: Any) -> Any:
