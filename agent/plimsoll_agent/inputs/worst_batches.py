@@ -301,8 +301,8 @@ def _spread(n: int) -> Iterator[int]:
 
 
 def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True) -> Iterator[tuple[str, Any]]:
-    shape = getattr(it, "shape", None)
-    if isinstance(it, torch.Tensor) or shape is not None and hasattr(it, "dtype"):
+    shape: Any = getattr(it, "shape", None)
+    if shape is not None and (isinstance(it, torch.Tensor) or hasattr(it, "dtype")):
         yield path, tuple(int(n) for n in shape)
     elif isinstance(it, (str, bytes)):
         if has_texts:
@@ -328,7 +328,8 @@ def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True
 def _drawn(loader: Any) -> list[Any]:
     """Lists of indices as the loader's own sampler draws them, epoch after epoch."""
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    until, drawn = time.monotonic() + DRAW_SECONDS, []
+    until = time.monotonic() + DRAW_SECONDS
+    drawn: list[Any] = []
     while len(drawn) < MOST_DRAWN and time.monotonic() < until:
         before = len(drawn)
         for it in sampler:
