@@ -179,6 +179,10 @@ class Agent:
             from plimsoll_agent.inputs import half
 
             half.apply(torch, asked.half, hooks)
+        if asked.worst_batches:
+            from plimsoll_agent.inputs import worst_batches
+
+            worst_batches.apply(torch, recording, asked.stop == "validation", lambda: self._steps.done)
         if asked.unhurried:
             from plimsoll_agent.trials import unhurried
 

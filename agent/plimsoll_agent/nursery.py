@@ -30,6 +30,7 @@ import types
 import weakref
 
 from plimsoll_agent import own_statements, patch
+from plimsoll_agent.inputs import worst_batches
 from plimsoll_agent.run import frames
 from plimsoll_agent.trials import batches
 from plimsoll_agent.values import draws
@@ -115,6 +116,7 @@ def _prepare() -> None:
     del agent
     draws.share()
     batches.share()
+    worst_batches.share()
     _nothing_is_taken_apart()
 
 

@@ -35,6 +35,8 @@ class Settings:
     batch_length: str
     image_size: str
     half: str
+    worst_batches: bool
+    """Whether loaders begin with the worst batches of their data."""
     unhurried: bool
     own_batches: bool
     """Whether batches are not shared with other runs of a search."""
@@ -70,6 +72,7 @@ def read() -> Settings:
         batch_length=of("PLIMSOLL_BATCH_LENGTH", ""),
         image_size=of("PLIMSOLL_IMAGE_SIZE", ""),
         half=of("PLIMSOLL_HALF", ""),
+        worst_batches=bool(of("PLIMSOLL_WORST_BATCHES")),
         unhurried=bool(of("PLIMSOLL_UNHURRIED")),
         own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
         most_reserved=int(of("PLIMSOLL_LIMIT_RESERVED") or 0),

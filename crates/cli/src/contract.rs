@@ -47,6 +47,8 @@ pub(crate) const BATCH_LENGTH: &str = "PLIMSOLL_BATCH_LENGTH";
 pub(crate) const IMAGE_SIZE: &str = "PLIMSOLL_IMAGE_SIZE";
 /// What of every batch is made half: `samples`, or `size` of images.
 pub(crate) const HALF: &str = "PLIMSOLL_HALF";
+/// `1`: loaders whose batches differ in size begin with the worst ones. The agent reads it.
+pub(crate) const WORST_BATCHES: &str = "PLIMSOLL_WORST_BATCHES";
 /// `1`: workers of a `DataLoader` make no batch that nobody waits for.
 pub(crate) const UNHURRIED: &str = "PLIMSOLL_UNHURRIED";
 /// `1`: workers of loaders make their batches themselves, where other runs of the nursery have made them. The agent reads it.

@@ -183,10 +183,15 @@ impl Kind {
         !matches!(self.layer, Layer::Outside)
     }
 
-    /// What a person would write, in plain PyTorch: the code of the manual page.
+    /// What a person would write, in plain PyTorch: the first code of the manual page.
     pub fn snippet(&self) -> &'static str {
+        self.snippets().next().unwrap_or_default()
+    }
+
+    /// The same for each kind of program that the page tells apart.
+    pub fn snippets(&self) -> impl Iterator<Item = &'static str> {
         let by_hand = self.page.split_once("## By hand").map_or("", |it| it.1);
-        let mut parts = by_hand.split("```").skip(1);
-        parts.next().and_then(|it| it.split_once('\n')).map_or("", |it| it.1.trim_end())
+        let parts = by_hand.split("```").skip(1).step_by(2);
+        parts.filter_map(|it| it.split_once('\n')).map(|it| it.1.trim_end())
     }
 }

@@ -8,9 +8,13 @@ use std::{
 use plimsoll_core::{
     prediction::{Prediction, Verdict},
     printable::is_printable,
+    units::Bytes,
 };
 
-use crate::options::{assumption::Assumption, cli::PredictArgs};
+use crate::options::{
+    assumption::Assumption,
+    cli::{FitArgs, PredictArgs},
+};
 
 /// `words` in one line for a shell.
 pub(crate) fn shown(words: &[OsString]) -> String {
@@ -70,6 +74,33 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     words.push("--".into());
     words.extend(args.command.iter().cloned());
     Some(shown(&words))
+}
+
+/// The search for a plan for `command`, with what the user told the search for a value.
+pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
+    let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
+    let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
+    let size = |it: Bytes| it.to_string().replace(' ', "");
+    let FitArgs { gpu, memory, budget, limit_reserved, worst_seq, worst_size, assume, .. } = args;
+    let said = [
+        ("--gpu", gpu.clone()),
+        ("--memory", memory.map(size)),
+        ("--budget", budget.map(size)),
+        ("--limit-reserved", limit_reserved.map(size)),
+        ("--worst-seq", worst_seq.map(|it| it.to_string())),
+        ("--worst-size", worst_size.map(|it| it.to_string())),
+    ];
+    for (name, value) in said {
+        if let Some(value) = value {
+            add(name, value);
+        }
+    }
+    for it in assume {
+        add("--assume", Assumption::to_string(it));
+    }
+    words.push("--".into());
+    words.extend(command.iter().cloned());
+    shown(&words)
 }
 
 #[cfg(test)]

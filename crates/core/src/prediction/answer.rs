@@ -117,6 +117,8 @@ pub struct Predicted {
     pub seen: Seen,
     /// Memory was the same in the last two steps.
     pub steady: bool,
+    /// What the largest evaluation took.
+    pub evaluation: Option<EvaluationPeak>,
     /// When allocated memory was largest.
     pub peak_moment: Option<Moment>,
     /// The moment that is broken down: where memory ran out, or the one when allocated memory was largest.
@@ -276,6 +278,17 @@ pub struct Moment {
     pub step: u32,
     /// The phase, if in one.
     pub phase: Option<Phase>,
+}
+
+/// What an evaluation took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvaluationPeak {
+    /// The most that was allocated meanwhile.
+    pub allocated: Bytes,
+    /// How much of that it allocated itself: what lived before it began is not in it.
+    pub own: Bytes,
+    /// Where most of its own comes from.
+    pub at: Option<Origin>,
 }
 
 /// Blocks that one line of code holds at the peak.

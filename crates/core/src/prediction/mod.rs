@@ -5,6 +5,7 @@
 mod answer;
 pub(crate) mod categories;
 pub(crate) mod device_run;
+mod evaluation;
 mod facts;
 mod growth;
 mod inquiry;
@@ -23,8 +24,9 @@ mod verdict;
 mod writes;
 
 pub use answer::{
-    CardFit, Carries, Category, CategoryShare, Host, LineShare, ModuleShare, Moment, OomPlace,
-    Origin, Outcome, Peaks, Predicted, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
+    CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
+    Moment, OomPlace, Origin, Outcome, Peaks, Predicted, Prediction, Rank, StepGrowth, StepPeaks,
+    Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
@@ -118,6 +120,7 @@ impl<'a> Runs<'a> {
                 blocks: 0,
             }],
             peak_moment: None,
+            evaluation: None,
             shown_moment: None,
             shown: nothing.device,
             top_lines: Vec::new(),
@@ -187,6 +190,7 @@ impl<'a> Runs<'a> {
             with_allowance,
             seen,
             steady: end(run.recording).steady,
+            evaluation: evaluation::largest(run),
             peak_moment: has_peak.then(|| run.moment(peak_event)),
             shown_moment: died_at
                 .map(|it| shown_run.moment(it))

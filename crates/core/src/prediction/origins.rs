@@ -69,12 +69,17 @@ impl<'a> Origins<'a> {
     /// The same of what was asked for at `event`, whether it was given or not.
     pub(crate) fn stack_at(&self, event: EventId) -> StackId {
         let stack = self.device.events.stack(event.index());
-        let in_backward = self.timeline.stage(event) == Stage::Backward && self.stacks.recorded;
-        if !self.stacks.is_autograds(stack) || !in_backward {
+        if !self.stacks.is_autograds(stack) || !self.stacks.recorded {
             return stack;
         }
         let calls = self.callers.partition_point(|(call, _)| *call <= event);
-        calls.checked_sub(1).map_or(stack, |it| self.callers[it].1)
+        let Some((call, caller)) = calls.checked_sub(1).map(|it| self.callers[it]) else {
+            return stack;
+        };
+        // Micro-batches run their backward passes within the call of the model.
+        let is_within = || self.timeline.stretch_end(call) == self.timeline.stretch_end(event);
+        let in_backward = self.timeline.stage(event) == Stage::Backward || is_within();
+        if in_backward { caller } else { stack }
     }
 }
 

@@ -33,6 +33,8 @@ pub struct PlanNotes {
     pub hopeless: bool,
     /// What was done to the batches, in sentences.
     pub batches: Vec<String>,
+    /// Batches differ in size, and the worst ones came first.
+    pub sizes_differ: bool,
 }
 
 /// A remedy that does not suit the program.
@@ -60,6 +62,8 @@ pub struct Survey {
 pub struct Split {
     /// Nothing in the model draws random numbers or keeps statistics.
     pub exact: bool,
+    /// The model returns its loss.
+    pub has_loss: bool,
     /// How many samples a batch has.
     pub samples: Option<u64>,
 }

@@ -62,8 +62,8 @@ pub(super) async fn advice(program: &mut Program) -> Vec<Advice> {
             continue;
         }
         let needs = program.needs(&ran.took);
-        // To the byte as before: there was nothing to change.
-        if needs == program.known.plain_needs {
+        // There was nothing to change, or it makes it worse.
+        if program.known.plain_needs <= needs {
             continue;
         }
         program.line.say(format!("advice {}: needs {needs}", ids.join(" + ")));

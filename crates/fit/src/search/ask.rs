@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use plimsoll_core::{
     plan::Plan,
     prediction::{
-        CategoryShare, LineShare, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction,
-        StepGrowth, StepPeaks,
+        CategoryShare, EvaluationPeak, LineShare, Note, OomPlace, OtherEnd, Outcome, Peaks,
+        Predicted, Prediction, StepGrowth, StepPeaks,
     },
     recording::{FirstStep, Reading, Split, Spread, Work},
     units::Bytes,
@@ -185,6 +185,10 @@ pub struct Took {
     pub held: Vec<CategoryShare>,
     /// The lines that held most of it then, largest first.
     pub lines: Vec<LineShare>,
+    /// Where memory ran out, if it did.
+    pub oom: Option<OomPlace>,
+    /// What its largest evaluation took.
+    pub evaluation: Option<EvaluationPeak>,
     /// It depends on numbers that nobody computed: which, in a sentence.
     pub depends: Option<String>,
 }
@@ -196,6 +200,17 @@ pub struct Grows {
     pub growth: StepGrowth,
     /// The step in which it runs out of what there is.
     pub runs_out_at: u64,
+}
+
+/// An evaluation that does not fit by itself, whatever training takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// What it allocates itself, and where.
+    pub evaluation: EvaluationPeak,
+    /// With these remedies, which are all that may reach it and make it smaller.
+    pub with: Plan,
+    /// What a device must have for that alone, with what the process has beside and the allowance.
+    pub needs: Bytes,
 }
 
 /// What the agent noted.
@@ -213,6 +228,8 @@ pub struct Noted {
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.
     pub places: Option<Places>,
+    /// Batches differ in size, and the worst ones came first.
+    pub sizes_differ: bool,
     /// What was done to the batches, in sentences.
     pub batches: Vec<String>,
     /// How many blocks the model has.
@@ -325,10 +342,23 @@ impl Took {
         let Predicted { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
         let (held, lines) = (it.categories, it.top_lines);
+        let (evaluation, oom) = (it.evaluation, it.oom);
         let depends = it.notes.iter().find(|it| matches!(it, Note::SizesUnknown { .. }));
         let depends = depends.map(Note::to_string);
         let steps_seen = seen.steps;
-        Took { peak, safe, steps_seen, steps, first_step, growth, held, lines, depends }
+        Took {
+            peak,
+            safe,
+            steps_seen,
+            steps,
+            first_step,
+            growth,
+            held,
+            lines,
+            oom,
+            evaluation,
+            depends,
+        }
     }
 }
 

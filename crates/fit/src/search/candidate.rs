@@ -25,6 +25,8 @@ pub struct Candidate {
     pub needs: Bytes,
     /// Whether that is there.
     pub fits: bool,
+    /// How often PyTorch gave its cache back in its first run and went on.
+    pub(super) retries: u64,
     /// What it does to the numbers.
     pub numbers: Numbers,
     /// How much longer a step takes, by an estimate; none if that was not counted.
@@ -95,6 +97,7 @@ impl Candidate {
             took: Took::default(),
             needs: Bytes::ZERO,
             fits: true,
+            retries: 0,
             numbers,
             time: None,
             measured: None,
@@ -110,12 +113,12 @@ impl Candidate {
         }
     }
 
-    /// The smaller, the better. Of plans that add no time what they do to the numbers counts first; with `prefers_speed` how
+    /// The smaller, the better: what never has to give memory back comes first. Of plans that add no time what they do to the numbers counts first; with `prefers_speed` how
     /// fast they are.
-    pub(super) fn rank(&self, prefers_speed: bool) -> (u32, Numbers, u32, usize, Bytes) {
+    pub(super) fn rank(&self, prefers_speed: bool) -> (bool, u32, Numbers, u32, usize, Bytes) {
         let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);
         let (added, whole) = (class(factor - 1.0), class(factor));
         let first = if prefers_speed { whole } else { added };
-        (first, self.numbers, whole, self.plan.remedies.len(), self.needs)
+        (self.retries != 0, first, self.numbers, whole, self.plan.remedies.len(), self.needs)
     }
 }

@@ -15,8 +15,10 @@ use crate::cost::{
 
 /// So many choices are run at most,
 const MOST_PROOFS: usize = 6;
-/// and of what is compiled, where each is compiled anew, and the compiler has its own mind about what is kept.
+/// and of what is compiled, where each is compiled anew, and the compiler has its own mind about what is kept,
 const MOST_COMPILED: usize = 2;
+/// and where batches differ in size, where each run goes through small and large ones.
+const MOST_DIFFERING: usize = 3;
 
 /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones, but all of what is compiled. `it` checkpoints all
 /// of its `n_blocks`, and fits.
@@ -57,7 +59,11 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
     // What is beside the blocks: the allocator's slack, the context, the allowance.
     let mut beside = everything.needs.saturating_sub(everything.took.peak.allocated);
     let mut seen: Vec<Vec<u64>> = Vec::new();
-    let most_proofs = if program.known.compiles { MOST_COMPILED } else { MOST_PROOFS };
+    let most_proofs = match &program.known {
+        it if it.compiles => MOST_COMPILED,
+        it if it.sizes_differ => MOST_DIFFERING,
+        _ => MOST_PROOFS,
+    };
     for _ in 0..most_proofs {
         let Some(choice) = blocks.cheapest(most.saturating_sub(beside)) else { break };
         program.line.say_computed(format!(

@@ -2,7 +2,7 @@
 
 use super::{
     advice::Advice,
-    ask::Grows,
+    ask::{Grows, TooLarge},
     candidate::{Candidate, IfFound},
     proof::Seen,
     recipes::Tried,
@@ -18,6 +18,8 @@ pub struct Found {
     /// It gets through on the card as it is, and PyTorch gave back what it kept for later so many times; none if it does not, or that
     /// was not needed.
     pub retries: Option<u64>,
+    /// What it needs is there, and it runs out on the card all the same: free memory is in pieces.
+    pub in_pieces: bool,
     /// Plans that fit, the best first.
     pub plans: Vec<Candidate>,
     /// What came nearest, if nothing fits.
@@ -30,10 +32,16 @@ pub struct Found {
     pub recipes: Vec<Tried>,
     /// Where a person would change something.
     pub places: Places,
+    /// What was done to the batches of all runs, in sentences.
+    pub batches: Vec<String>,
+    /// Its model returns its loss.
+    pub has_loss: bool,
     /// What the last run of what is proposed went through.
     pub seen: Seen,
     /// The script leaves more behind with each step: no plan mends that.
     pub grows: Option<Grows>,
+    /// An evaluation of the script's does not fit by itself, and no remedy reaches it: no plan was looked for.
+    pub too_large: Option<TooLarge>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
 }
@@ -44,14 +52,18 @@ impl Found {
         Found {
             plain,
             retries: None,
+            in_pieces: false,
             plans: Vec::new(),
             closest: None,
             left: Vec::new(),
             advice: Vec::new(),
             recipes: Vec::new(),
             places: Places::default(),
+            batches: Vec::new(),
+            has_loss: false,
             seen,
             grows,
+            too_large: None,
             interrupted: false,
         }
     }

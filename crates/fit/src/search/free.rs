@@ -3,7 +3,7 @@
 
 use plimsoll_core::plan::{Plan, Remedy, remedies};
 
-use super::{candidate::Candidate, ladder, program::Program};
+use super::{candidate::Candidate, ladder, program::Program, tuning};
 
 /// So many hundredths of what a compiled script takes have to be saved by what is free.
 const WORTH: u64 = 2;
@@ -15,6 +15,7 @@ pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
         // Not enough alone; and in company each plan would have to be compiled with it and without.
         return Vec::new();
     }
+    let first = tuning::for_sizes_that_differ(program);
     let all = usual(program);
     // What these overwrite would often have been freed anyway, and some models then take more.
     let mut saves_in_place = false;
@@ -27,21 +28,22 @@ pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
         let saves = |it: &str| it != remedies::INPLACE_ACTIVATIONS || saves_in_place;
         all.iter().filter(|it| uses(program, it) && saves(it)).copied().collect()
     };
-    let together: Vec<Remedy> = suit(program, &all).into_iter().map(Remedy::plain).collect();
+    let together = suit(program, &all).into_iter().map(Remedy::plain);
+    let together: Vec<Remedy> = first.iter().cloned().chain(together).collect();
     if 1 < together.len()
         && let Some(it) = tried(program, &Plan::of(together.clone())).await
     {
         return if is_worth_it(program, &it) { together } else { Vec::new() };
     }
-    let mut res: Vec<Remedy> = Vec::new();
+    let mut res = first.clone();
     for id in suit(program, &ladder::free()) {
         let other_form = id == remedies::FOREACH && res.iter().any(|it| it.id == remedies::FUSED);
         if other_form || program.interrupted {
             continue;
         }
-        let plan = Plan::of(vec![Remedy::plain(id)]);
+        let plan = Plan::of(first.iter().cloned().chain([Remedy::plain(id)]).collect());
         if tried(program, &plan).await.is_some_and(|it| is_worth_it(program, &it)) {
-            res.extend(plan.remedies);
+            res.push(Remedy::plain(id));
         }
     }
     res

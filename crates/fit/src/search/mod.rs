@@ -8,6 +8,7 @@
 //! rules ladder left_out      what may be used, in which order, and what this program has no use for
 //! candidate                  a plan that was run, and which of two is better
 //! program                    the script: runs plans of it once each, and remembers what they told
+//! evaluation                 what an evaluation takes by itself, which no remedy may reach
 //! free tuning weakest fewest_blocks proof recipes measure nearest left advice    one question about it each
 //! plans largest_value by_remedies                                   the searches, put together from these
 //! found                      what came of the first of these
@@ -18,6 +19,7 @@ mod ask;
 mod by_remedies;
 mod candidate;
 mod dialogue;
+mod evaluation;
 mod fewest_blocks;
 mod found;
 mod free;
@@ -43,8 +45,8 @@ mod weakest;
 pub use self::{
     advice::Advice,
     ask::{
-        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps, Took,
-        Until,
+        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps,
+        TooLarge, Took, Until,
     },
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured},

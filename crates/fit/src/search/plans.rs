@@ -12,9 +12,10 @@ use plimsoll_core::{
 
 use super::{
     advice,
-    ask::{Failed, Run, Took, Until},
+    ask::{Failed, Ran, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
+    evaluation,
     fewest_blocks::fewest_blocks,
     found::Found,
     free::{self, free},
@@ -26,7 +27,7 @@ use super::{
     remaining,
     rules::Rules,
     scouts,
-    tuning::tuned,
+    tuning::{self, tuned},
     weakest::weakest,
 };
 use crate::cost::{Factor, factor};
@@ -49,7 +50,9 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let mut plain = program.as_it_is().await?;
     // Of what is compiled steps are the least.
     let is_compiled = program.known.compiles;
-    program.pace.first_steps = steps_to_the_peak(&plain.took).filter(|_| !is_compiled);
+    let sizes_differ = program.known.sizes_differ;
+    let first_steps = steps_to_the_peak(&plain.took, sizes_differ);
+    program.pace.first_steps = first_steps.filter(|_| !is_compiled);
     let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
     if plain.fits && !program.interrupted && program.known.growth.is_none() {
         // One that does not get through on the card itself needs a plan, too.
@@ -80,37 +83,77 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
     plain.fits &= grows.is_none();
     let mut found = Found::as_it_is(plain, seen, grows);
-    if found.grows.is_none() {
+    let has_evaluation = found.plain.took.evaluation.is_some() && program.pace.validates;
+    let may_be_large = program.known.sizes_differ || has_evaluation;
+    if may_be_large && !found.plain.fits && found.grows.is_none() {
+        found.too_large = evaluation::too_large(program, &mut found.plain).await;
+        if found.too_large.is_some() {
+            found.places = mem::take(&mut program.known.places);
+        }
+    }
+    if found.grows.is_none() && found.too_large.is_none() {
         mend(program, &mut found).await;
     }
+    if found.too_large.is_some() {
+        // What its tensors need: it never comes to what would be kept for later.
+        found.plain.needs = program.needs_at_least(&found.plain.took);
+    }
+    found.batches = mem::take(&mut program.known.batches);
+    found.has_loss = program.known.has_loss;
     found.interrupted = program.interrupted;
     Ok(found)
 }
 
 /// Looks for what makes the script fit, if it does not; measures that, and says what is left where nothing does.
 async fn mend(program: &mut Program, found: &mut Found) {
-    let Found { plain, retries, plans, closest, left, advice, recipes, places, seen, .. } = found;
+    let Found {
+        plain,
+        retries,
+        plans,
+        closest,
+        left,
+        advice,
+        recipes,
+        places,
+        seen,
+        too_large,
+        in_pieces,
+        ..
+    } = found;
     if !plain.fits {
         if let Some(it) = program.what_is_left_out() {
             program.line.say(it);
         }
         let proven;
         let on_card = proof::with_retries(program, plain);
-        (*plans, *recipes, proven) = proven_plans(program).await;
-        *seen = proven.unwrap_or_else(|| mem::take(seen));
-        if let Some(run) = on_card {
-            let mut ran = program.trial(run.clone()).await;
-            let failed = Failed::of(&ran);
-            if failed.is_some() {
-                ran = program.trial(Run { until: Until::Steady, ..run }).await;
+        // What it needs where sizes differ is what it takes there.
+        let (now, later) =
+            if program.known.sizes_differ { (on_card, None) } else { (None, on_card) };
+        let is_run_now = now.is_some();
+        let mut through = gets_through(program, now).await;
+        if is_run_now && through.is_none() && !program.interrupted {
+            (plain.needs, *in_pieces) = (program.needs_at_least(&plain.took), true);
+        }
+        if let Some((0, ran, _)) = &through {
+            let (took, needs) = (ran.took.clone(), program.needs(&ran.took));
+            (plain.took, plain.needs, plain.fits) = (took, needs, true);
+            plain.fits = proof::proves(program, plain).await.is_some();
+        }
+        if !plain.fits {
+            (*plans, *recipes, proven) = proven_plans(program).await;
+            *seen = proven.unwrap_or_else(|| mem::take(seen));
+            through = match later {
+                Some(_) => gets_through(program, later).await,
+                None => through,
+            };
+        }
+        if let Some((n, ran, on_card)) = through.filter(|it| 0 < it.0) {
+            *retries = Some(n);
+            if program.known.sizes_differ {
+                plain.needs = program.needs(&ran.took);
             }
-            // One that was seen to grow here gets through for now only.
-            let gets_through = ran.fits() && ran.took.growth.is_none();
-            *retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
-            if retries.is_some() && plans.is_empty() {
-                let until_exit = program.rules.until_exit && failed.is_none();
-                let on_card = proof::seen(&ran);
-                *seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+            if plans.is_empty() {
+                *seen = on_card;
             }
         }
     }
@@ -118,13 +161,30 @@ async fn mend(program: &mut Program, found: &mut Found) {
         measure::measure(program, free, plain, plans, seen).await;
     }
     seen.trains_nothing = program.known.trains_nothing;
-    let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none();
+    *too_large = program.known.too_large.take();
+    let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none() && too_large.is_none();
     *closest = if nothing_fits { nearest::nearest(program).await } else { None };
     *left = closest.as_ref().map(|it| remaining::remaining(program, plain, it)).unwrap_or_default();
     if program.rules.advice || nothing_fits {
         *advice = advice::advice(program).await;
     }
     *places = mem::take(&mut program.known.places);
+}
+
+/// Whether the script as it is gets through on the card itself in this run, if it is made: how often PyTorch gave back what it kept for later, what
+/// came of it, and what was seen.
+async fn gets_through(program: &mut Program, run: Option<Run>) -> Option<(u64, Ran, Seen)> {
+    let run = run?;
+    let mut ran = program.trial(run.clone()).await;
+    let failed = Failed::of(&ran);
+    if failed.is_some() {
+        ran = program.trial(Run { until: Until::Steady, ..run }).await;
+    }
+    let until_exit = program.rules.until_exit && failed.is_none();
+    let on_card = proof::seen(&ran);
+    let seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+    // One that was seen to grow here gets through for now only.
+    (ran.fits() && ran.took.growth.is_none()).then_some((ran.n_retries, ran, seen))
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
@@ -175,6 +235,12 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
             "later steps need more than the first ones: searching again, with later steps in each run"
         };
         program.line.say(why.to_owned());
+        if program.pace.validates {
+            program.known.too_large = evaluation::too_large_after_all(program).await;
+            if program.known.too_large.is_some() {
+                return (Vec::new(), Vec::new(), None);
+            }
+        }
     }
 }
 
@@ -198,6 +264,15 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
+    // Free, and the numbers stay: nothing else is looked for where that is enough.
+    let allocator = tuning::for_sizes_that_differ(program);
+    if !allocator.is_empty()
+        && let Some(it) = program.run(&Plan::of(allocator)).await
+        && let Some(mut it) = tuned(program, it).await
+        && proof::fits_again(program, &mut it).await
+    {
+        return vec![it];
+    }
     let mut free = free(program).await;
     let mut found = from_the_mildest(program, &free).await;
     if found.is_empty() && program.known.raised && !free.is_empty() {
@@ -251,7 +326,8 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
         done.push(stronger.clone());
         // What was already enough alone needs no company.
         let is_enough_alone = |it: &Candidate| {
-            let mut strong = it.plan.remedies.iter().filter(|it| !is_free(it.id));
+            let mut strong =
+                it.plan.remedies.iter().filter(|it| !is_free(it.id) && !free.contains(it));
             strong.all(|it| stronger.contains(&it.id))
         };
         if found.iter().any(is_enough_alone) {
@@ -391,11 +467,14 @@ async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
     ran.noted.work
 }
 
-/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.
-fn steps_to_the_peak(it: &Took) -> Option<u32> {
+/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there. Where sizes differ what is
+/// kept for later is no need, and may grow for longer.
+fn steps_to_the_peak(it: &Took, sizes_differ: bool) -> Option<u32> {
     let highest = |of: fn(&StepPeaks) -> Bytes| {
         let most = it.steps.iter().map(of).max()?;
         it.steps.iter().find(|it| of(it) == most).map(|it| it.step)
     };
-    Some(highest(|it| it.allocated)?.max(highest(|it| it.reserved)?).max(2))
+    let allocated = highest(|it| it.allocated)?;
+    let reserved = if sizes_differ { allocated } else { highest(|it| it.reserved)? };
+    Some(allocated.max(reserved).max(2))
 }

@@ -8,7 +8,7 @@ use plimsoll_core::{
 };
 
 use super::{
-    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, Took, Until},
+    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, TooLarge, Took, Until},
     candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
@@ -42,6 +42,8 @@ pub(super) struct Known {
     pub(super) n_blocks: Option<u64>,
     /// The samples of a batch, once one was split.
     pub(super) n_samples: Option<u64>,
+    /// Its model returns its loss, as was seen when a batch was split.
+    pub(super) has_loss: bool,
     /// How it grows with its steps as it is, if it was seen to.
     pub(super) growth: Option<StepGrowth>,
     /// What has nothing to do in it, or does not suit it.
@@ -56,6 +58,14 @@ pub(super) struct Known {
     pub(super) trains_nothing: bool,
     /// It wraps its model for several devices.
     is_distributed: bool,
+    /// Its batches differ in size: PyTorch keeps memory of every size where there is room, and gives it back where there is none.
+    pub(super) sizes_differ: bool,
+    /// The most that such a program is given to reserve with a plan that leaves the allocator alone.
+    limit_for_sizes: Option<Bytes>,
+    /// What was done to the batches of its runs, in sentences.
+    pub(super) batches: Vec<String>,
+    /// An evaluation that does not fit by itself, if a proof came to one.
+    pub(super) too_large: Option<TooLarge>,
     /// It uses `torch.compile`; see [`super::Noted`].
     pub(super) compiles: bool,
     /// The operations of a step of the script as it is, if they were counted.
@@ -107,9 +117,14 @@ impl Program {
         if !self.known.is_seen {
             self.known.sees(&mut ran.noted);
         }
+        if ran.noted.sizes_differ {
+            let limit = self.rules.most().saturating_sub(self.beside(&ran.took));
+            (self.known.sizes_differ, self.known.limit_for_sizes) = (true, Some(limit));
+        }
         for it in &ran.noted.batches {
             self.line.say(it.clone());
         }
+        self.known.batches.clone_from(&ran.noted.batches);
         if ran.ends.contains(&OtherEnd::Workspaces) {
             let Took { safe, peak, .. } = &ran.took;
             let (most, limit) = (self.rules.most(), self.rules.limit_reserved);
@@ -126,7 +141,12 @@ impl Program {
         if ran.n_ooms == 0 && !self.interrupted {
             self.tried.push(plain.clone());
         }
-        self.line.say(format!("without changes: needs {}", plain.needs));
+        let least = self.needs_at_least(&plain.took);
+        self.line.say(if self.known.sizes_differ && !plain.fits {
+            format!("without changes: needs at least {least}")
+        } else {
+            format!("without changes: needs {}", plain.needs)
+        });
         Ok(plain)
     }
 
@@ -232,10 +252,14 @@ impl Program {
     fn of_candidate(&self, plan: &Plan, most: Option<Bytes>) -> (Run, Option<Bytes>) {
         let until = match (self.pace.until, self.pace.first_steps) {
             (Until::Steady, Some(n)) => Until::Steps(n),
+            // The worst batches come first in any case; how others go with them is seen at the end.
+            (Until::Validation, _) if self.known.sizes_differ => Until::OneValidation,
             (until, _) => until,
         };
         let roomy = self.roomy(plan, until);
-        let limit = most.and(self.known.adapts_to);
+        let leaves_allocator = plan.alloc_conf().is_none();
+        let for_sizes = self.known.limit_for_sizes.filter(|_| leaves_allocator);
+        let limit = most.and(self.known.adapts_to.or(for_sizes));
         let run = match limit {
             Some(_) => Run { limit_reserved: limit, ..roomy },
             None => Run { give_up_above: most, ..roomy },
@@ -259,8 +283,12 @@ impl Program {
         let mut it = self.candidate(plan.clone(), &ran);
         it.tunings = self.tunings(plan, &ran, it.needs).await;
         it.cut_after = ran.was_cut.then_some(ran.took.steps_seen);
+        it.retries = ran.n_retries;
         let said = match &ran.failure {
             Some(why) => why.clone(),
+            None if it.fits && it.retries != 0 => {
+                format!("fits, needs {}, with the cache given back {} times", it.needs, it.retries)
+            }
             None if it.fits => format!("fits, needs {}", it.needs),
             None if ran.was_cut => format!("needs more than {}", self.rules.most()),
             None => format!("needs {}", it.needs),
@@ -299,8 +327,11 @@ impl Program {
             return Ran::not_made();
         }
         let as_it_is = run.plan.remedies.is_empty() && run.files.is_empty() && run.words.is_empty();
-        let ran = self.line.run(run).await;
+        let mut ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
+        if ran.noted.sizes_differ {
+            ran.took.first_step = None; // The first batch of a real run is another one.
+        }
         if as_it_is && ran.took.growth.is_some() {
             self.known.growth.clone_from(&ran.took.growth);
         }
@@ -322,7 +353,8 @@ impl Program {
         }
         let needs = self.needs(&ran.took);
         if it.needs < needs {
-            (it.took, it.needs, it.fits) = (ran.took, needs, needs <= self.rules.most());
+            let fits = self.has_room(&ran.took);
+            (it.took, it.needs, it.fits) = (ran.took, needs, fits);
         }
         it.fits
     }
@@ -360,8 +392,21 @@ impl Program {
         }
     }
 
-    /// What it needs of what is limited, with the allowance for what a phantom cannot know.
+    /// What it needs of what is limited, with the allowance for what a phantom cannot know. Where batches differ in size and not even what is
+    /// allocated fits, that is what it needs: what is kept for later beside it says nothing of a card that has no room for it.
     pub(super) fn needs(&self, took: &Took) -> Bytes {
+        let least = self.needs_at_least(took);
+        let is_beyond = self.known.sizes_differ && self.rules.most() < least;
+        if is_beyond { least } else { self.with_cache(took) }
+    }
+
+    /// Whether there is room for all that it took, and the allowance.
+    fn has_room(&self, took: &Took) -> bool {
+        self.with_cache(took) <= self.rules.most()
+    }
+
+    /// What it needs with all that the allocator keeps for later.
+    fn with_cache(&self, took: &Took) -> Bytes {
         let beside = took.peak.device.saturating_sub(took.peak.reserved);
         match self.rules.limit_reserved {
             Some(_) => took.safe.saturating_sub(beside),
@@ -369,10 +414,15 @@ impl Program {
         }
     }
 
+    /// What it takes beside what PyTorch reserves, the allowance included.
+    pub(super) fn beside(&self, took: &Took) -> Bytes {
+        self.with_cache(took).saturating_sub(took.peak.reserved)
+    }
+
     /// The same with an allocator that keeps nothing for later: some setting of it may come near to that.
-    fn needs_at_least(&self, took: &Took) -> Bytes {
+    pub(super) fn needs_at_least(&self, took: &Took) -> Bytes {
         let Peaks { allocated, reserved, .. } = took.peak;
-        self.needs(took).saturating_sub(reserved.saturating_sub(allocated))
+        self.with_cache(took).saturating_sub(reserved.saturating_sub(allocated))
     }
 
     /// Every plan that was run and that the script bears.
@@ -417,7 +467,7 @@ impl Program {
         let needs = self.needs(&ran.took);
         let numbers = self.known.numbers(plan.numbers());
         Candidate {
-            fits: needs <= self.rules.most() && !ran.was_cut,
+            fits: self.has_room(&ran.took) && !ran.was_cut,
             took: ran.took.clone(),
             needs,
             ends: ran.ends.clone(),
@@ -497,7 +547,8 @@ impl Known {
             self.n_blocks = Some(n).filter(|it| 1 < *it);
         }
         if let Some(split) = noted.split {
-            (self.exact, self.n_samples) = (split.exact, split.samples);
+            (self.exact, self.n_samples, self.has_loss) =
+                (split.exact, split.samples, split.has_loss);
         }
         if let Some(exact) = noted.exact {
             self.exact = exact;

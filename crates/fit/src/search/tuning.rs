@@ -10,6 +10,17 @@ use super::{candidate::Candidate, program::Program};
 /// So many of the settings that a replay is content with are run.
 const MOST_SETTINGS: usize = 2;
 
+/// Pieces of memory grow as they are needed, and those of one size serve another: free, where batches differ in size.
+const EXPANDABLE: &str = "expandable_segments:True";
+
+/// What every plan of a program whose batches differ in size begins with; nothing for others.
+pub(super) fn for_sizes_that_differ(program: &Program) -> Vec<Remedy> {
+    let uses = program.may(remedies::ALLOCATOR) && program.suits(remedies::ALLOCATOR);
+    let wants = program.known.sizes_differ && uses;
+    let settings = Tuning::Settings(EXPANDABLE.to_owned());
+    wants.then(|| remedy(&settings)).into_iter().collect()
+}
+
 /// `it` if it fits; else the same with the first change of the allocator that makes it fit.
 pub(super) async fn tuned(program: &mut Program, it: Candidate) -> Option<Candidate> {
     if it.fits {

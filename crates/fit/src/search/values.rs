@@ -3,12 +3,12 @@
 
 use plimsoll_core::{
     plan::Plan,
-    prediction::{OtherEnd, Peaks, allowance_for_addresses},
+    prediction::{OomPlace, OtherEnd, Peaks, allowance_for_addresses},
     units::Bytes,
 };
 
 use super::{
-    ask::{On, Ran, Run, Until},
+    ask::{On, Ran, Run, Took, Until},
     dialogue::Line,
     rules::Rules,
 };
@@ -41,6 +41,10 @@ pub struct ValueRun {
     pub tried: Tried,
     /// What it took, as far as it came.
     pub peak: Option<Peaks>,
+    /// The same with the allowance for what a phantom cannot know, of the limit.
+    pub safe: Bytes,
+    /// Where memory ran out, if it did.
+    pub ran_out: Option<OomPlace>,
     /// How often the allocator was full, gave its free memory back and went on.
     pub retries: u64,
     /// How long it took, in seconds.
@@ -124,9 +128,19 @@ impl Values {
             let is_unbearable =
                 !with.is_empty() && runs.is_empty() && matches!(tried, Tried::Fails(_));
             let peak = (ran.took.peak != Peaks::default()).then_some(ran.took.peak);
-            let (depends, ends) = (ran.took.depends, ran.ends);
-            let run =
-                ValueRun { value, tried: tried.clone(), peak, retries, seconds, depends, ends };
+            let safe = self.safe(&ran.took);
+            let (depends, ran_out, ends) = (ran.took.depends, ran.took.oom, ran.ends);
+            let run = ValueRun {
+                value,
+                tried: tried.clone(),
+                peak,
+                safe,
+                ran_out,
+                retries,
+                seconds,
+                depends,
+                ends,
+            };
             if let Some((at, proof)) = proof {
                 proven.push((value, proof));
                 let first = &mut runs[at];
@@ -243,6 +257,15 @@ impl Values {
         let ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
         ran
+    }
+
+    /// What of the limit a real run needs to be safe.
+    fn safe(&self, took: &Took) -> Bytes {
+        let beside = took.peak.device.saturating_sub(took.peak.reserved);
+        match self.rules.limit_reserved {
+            Some(_) => took.safe.saturating_sub(beside),
+            None => took.safe,
+        }
     }
 
     /// What of the limit could not have been given back.

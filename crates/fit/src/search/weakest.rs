@@ -16,7 +16,9 @@ pub(super) async fn weakest(program: &mut Program, mut it: Candidate) -> Candida
     }
     for remedy in it.plan.remedies.clone() {
         let rest = without(&it.plan, |it| *it == remedy);
-        if rest.is_empty() || program.interrupted {
+        // What makes sizes that differ fit together is free, and the plan is safer with it.
+        let stays = program.known.sizes_differ && remedy.id == remedies::ALLOCATOR;
+        if rest.is_empty() || stays || program.interrupted {
             continue;
         }
         if let Some(less) = program.run(&Plan::of(rest)).await.filter(|it| it.fits) {

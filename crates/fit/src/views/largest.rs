@@ -2,7 +2,12 @@
 
 use std::fmt::Write;
 
-use plimsoll_core::{recording::Reached, units::Bytes, views::wire};
+use plimsoll_core::{
+    prediction::OomPlace,
+    recording::{Phase, Reached},
+    units::Bytes,
+    views::wire,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -28,6 +33,8 @@ pub struct FindMax {
     pub highest: u64,
     /// What came of the search.
     pub result: FoundValue,
+    /// The command that looks for a plan with this value, as somebody would type it.
+    pub plan_line: Option<String>,
     /// How long all of it took.
     pub seconds: f64,
     /// Whom the script reached outside of its own processes, in all runs.
@@ -139,7 +146,22 @@ pub fn text(it: &FindMax) -> String {
     {
         let spare = limit.saturating_sub(peak);
         let _ = writeln!(res, "it needs {peak} {what}, {spare} to spare");
+        if *limit < run.safe {
+            let roomy = it.result.runs.iter().filter(|it| matches!(it.tried, Tried::Fits(_)));
+            let roomy = roomy.filter(|it| it.safe <= *limit).map(|it| it.value).max();
+            let with_room = roomy.map_or_else(
+                || format!("no value of {name} that was run is safe"),
+                |it| format!("{name}={it} is the largest that was run and is safe"),
+            );
+            let _ = writeln!(
+                res,
+                "TIGHT: request {} {what} to be safe, {} more than there is; {with_room}",
+                run.safe,
+                run.safe.saturating_sub(*limit),
+            );
+        }
     }
+    ran_out(&mut res, it);
     res += &plan::depends(depends_on(&it.result));
     for remark in remarks(&it.result) {
         let _ = writeln!(res, "  - {remark}");
@@ -150,6 +172,36 @@ pub fn text(it: &FindMax) -> String {
     let n_runs = it.result.runs.len() + n_if_found + n_runs;
     let _ = writeln!(res, "{}", effort(n_runs as u64, it.seconds));
     res + &plan::whom(&it.reached)
+}
+
+/// Where nothing fits: where the smallest value that was run ran out, by how much at least, and what to do next.
+fn ran_out(res: &mut String, it: &FindMax) {
+    let runs = it.result.runs.iter().filter(|_| it.result.found.is_none());
+    let Some(run) = runs.filter(|it| it.tried == Tried::TooMuch).min_by_key(|it| it.value) else {
+        return;
+    };
+    if let Some(OomPlace { phase, requested, allocated, at, .. }) = &run.ran_out {
+        let phase = if *phase == Some(Phase::Evaluation) { ", in an evaluation" } else { "" };
+        let at = at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+        let peak = run.peak.unwrap_or_default();
+        let beside = peak.device.saturating_sub(peak.reserved);
+        let beside = if it.what == "reserved" { Bytes::ZERO } else { beside };
+        let over = (*requested + *allocated + beside).saturating_sub(it.limit);
+        let over = if over == Bytes::ZERO {
+            "free memory is in pieces that are too small".to_owned()
+        } else {
+            format!("at least {over} too much")
+        };
+        let _ = writeln!(
+            res,
+            "{}={} runs out{at}{phase}: it requests {requested} while {allocated} are allocated, {over}",
+            it.name, run.value
+        );
+    }
+    if let Some(line) = &it.plan_line {
+        let _ =
+            writeln!(res, "to find changes that make {}={} fit:\n    {line}", it.name, run.value);
+    }
 }
 
 /// One line for each set of remedies.
@@ -212,6 +264,7 @@ pub fn json(it: &FindMax) -> String {
             "peak_allocated_bytes": peak.map(|it| it.allocated.0),
             "peak_reserved_bytes": peak.map(|it| it.reserved.0),
             "peak_device_bytes": peak.map(|it| it.device.0),
+            "safe_bytes": peak.map(|_| run.safe.0),
             "retries": run.retries,
             "seconds": run.seconds,
         })
@@ -274,6 +327,8 @@ mod tests {
             value,
             tried,
             peak: None,
+            safe: Bytes::ZERO,
+            ran_out: None,
             retries,
             seconds: 1.0,
             depends: None,
@@ -301,6 +356,7 @@ mod tests {
                     run(26, Tried::Fits(Bytes::mib(8_104)), 2),
                 ],
             },
+            plan_line: None,
             seconds: 3.0,
             reached: Reached::default(),
         };
@@ -314,5 +370,71 @@ mod tests {
         .assert_eq(&text(&it));
         it.result.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });
         assert!(!text(&it).contains("only just"), "it has room");
+    }
+
+    #[test]
+    fn a_tight_value_and_none_at_all_say_so() {
+        let run = |value, tried, safe| ValueRun {
+            value,
+            tried,
+            peak: Some(plimsoll_core::prediction::Peaks::default()),
+            safe: Bytes::mib(safe),
+            ran_out: None,
+            retries: 0,
+            seconds: 1.0,
+            depends: None,
+            ends: Vec::new(),
+        };
+        let mut it = FindMax {
+            name: "batch".to_owned(),
+            card: "NVIDIA H200".to_owned(),
+            what: "reserved",
+            limit: Bytes::gib(8),
+            highest: 2048,
+            result: FoundValue {
+                found: Some(26),
+                above: Some((27, Tried::TooMuch)),
+                out_of_order: Vec::new(),
+                multiples_of: None,
+                with_less: None,
+                by_remedies: Vec::new(),
+                if_found: None,
+                interrupted: false,
+                rest_interrupted: false,
+                runs: vec![
+                    run(27, Tried::TooMuch, 0),
+                    run(24, Tried::Fits(Bytes::mib(7_600)), 7_700),
+                    run(26, Tried::Fits(Bytes::mib(8_104)), 8_206),
+                ],
+            },
+            plan_line: None,
+            seconds: 3.0,
+            reached: Reached::default(),
+        };
+        expect_test::expect![[r#"
+            batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not
+            it needs 7.91 GiB reserved, 88.0 MiB to spare
+            TIGHT: request 8.01 GiB reserved to be safe, 14.0 MiB more than there is; batch=24 is the largest that was run and is safe
+            plimsoll started your script 3 times, in 3.0 s
+        "#]].assert_eq(&text(&it));
+        it.result.found = None;
+        it.result.runs.truncate(1);
+        it.result.runs[0].ran_out = Some(OomPlace {
+            step: 1,
+            phase: Some(Phase::Evaluation),
+            requested: Bytes::gib(4),
+            allocated: Bytes::gib(7),
+            reserved: Bytes::gib(7),
+            free: None,
+            at: None,
+        });
+        it.plan_line = Some("plimsoll fit --gpu h200 -- python train.py --batch 27".to_owned());
+        expect_test::expect![[r#"
+            DOES NOT FIT with any value of batch that was tried: 8.00 GiB reserved (NVIDIA H200)
+            batch=27 runs out, in an evaluation: it requests 4.00 GiB while 7.00 GiB are allocated, at least 3.00 GiB too much
+            to find changes that make batch=27 fit:
+                plimsoll fit --gpu h200 -- python train.py --batch 27
+            plimsoll started your script once, in 3.0 s
+        "#]].assert_eq(&text(&it));
     }
 }

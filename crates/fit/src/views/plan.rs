@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fmt::Write};
 use plimsoll_core::{
     codes::FitCode,
     explanation::origin_words,
-    plan::{Remedy, find},
+    plan::{Remedy, find, remedies},
     prediction::{Category, LineShare},
-    recording::Reached,
+    recording::{Framework, Reached, SiteKind},
     units::Bytes,
     views::{explain_wire, style, wire},
 };
@@ -16,7 +16,8 @@ use serde_json::json;
 use crate::{
     change::{Change, Places, change},
     search::{
-        Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen, Tried,
+        Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
+        TooLarge, Tried,
     },
 };
 
@@ -110,6 +111,12 @@ fn shown(seen: &Seen) -> String {
     }
 }
 
+/// The same with what was done to the batches, a line each.
+fn seen(found: &Found) -> String {
+    let lines = [shown(&found.seen)].into_iter().chain(found.batches.iter().cloned());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// What the search cost; whoever's script does something outside of its files wants to know how often it did.
 pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
@@ -191,6 +198,30 @@ fn step_time(row: &Candidate) -> String {
     }
 }
 
+/// That an evaluation does not fit by itself, and what to change.
+fn too_large(large: &TooLarge, it: &Proposal) -> String {
+    let TooLarge { evaluation, with, needs } = large;
+    let even = if with.remedies.is_empty() {
+        String::new()
+    } else {
+        format!(" even with {}", with.shown())
+    };
+    let Beside { limit, what, .. } = &it.beside;
+    let at =
+        evaluation.at.as_ref().map_or_else(String::new, |at| format!(" at {}", origin_words(at)));
+    let over = needs.saturating_sub(*limit);
+    let switches = if it.found.places.sites.of(Framework::Transformers).is_some() {
+        "in TrainingArguments a smaller per_device_eval_batch_size, eval_accumulation_steps, or Trainer(preprocess_logits_for_metrics=...) that keeps no logits"
+    } else {
+        "a smaller batch in the evaluation's DataLoader, and no outputs that stay on the GPU from batch to batch"
+    };
+    format!(
+        "DOES NOT FIT: the evaluation{at} allocates {} by itself{even} and needs {needs} {what}, {over} too much. No remedy makes it small enough, so plimsoll tried no plan\n\
+         change the evaluation: {switches}; then run fit again\n",
+        evaluation.own
+    )
+}
+
 /// For people.
 pub fn text(it: &Proposal) -> String {
     report(it) + &whom(&it.beside.reached)
@@ -218,7 +249,7 @@ fn report(it: &Proposal) -> String {
             },
             as_it_is.needs,
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
-            shown(&it.found.seen),
+            seen(&it.found),
             it.beside.run_line,
         );
         if let Some(sentence) = measured(it) {
@@ -241,6 +272,17 @@ fn report(it: &Proposal) -> String {
         return res;
     }
     let _ = writeln!(res, "without changes: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    if let Some(large) = &it.found.too_large {
+        res += &too_large(large, it);
+        let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
+        return res;
+    }
+    if it.found.in_pieces {
+        let _ = writeln!(
+            res,
+            "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small"
+        );
+    }
     if let Some(n) = it.found.retries {
         let _ = writeln!(res, "on a real card, {}", was_full(n));
     }
@@ -262,7 +304,7 @@ fn report(it: &Proposal) -> String {
         };
         let _ = writeln!(res, "{headline}");
         if it.found.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", shown(&it.found.seen));
+            let _ = writeln!(res, "{}", seen(&it.found));
         }
         if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
@@ -294,13 +336,13 @@ fn report(it: &Proposal) -> String {
     }
     let _ = writeln!(
         res,
-        "  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
+        "  needs: the size to request to be safe, as `plimsoll predict` of the plan gives it\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
     );
     res += &if_found(it);
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
-    let _ = writeln!(res, "\n{}", shown(&it.found.seen));
+    let _ = writeln!(res, "\n{}", seen(&it.found));
     let _ = writeln!(
         res,
         "\nTo run the first plan, which is saved, without changing the script:\n    {}",
@@ -323,7 +365,7 @@ fn report(it: &Proposal) -> String {
             let _ = writeln!(res, "\n{also} by hand:");
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        for line in remedy.snippet().lines() {
+        for line in snippet(remedy, &it.found).lines() {
             let _ = writeln!(res, "      {line}");
         }
     }
@@ -343,6 +385,23 @@ fn report(it: &Proposal) -> String {
     };
     let _ = writeln!(res, "{estimated}");
     res
+}
+
+/// What a person would write for it in a script of this kind.
+fn snippet(remedy: &Remedy, found: &Found) -> String {
+    let is_parts = remedy.id == remedies::MICRO_BATCHES;
+    let Some(kind) = find(remedy.id).filter(|_| is_parts) else { return remedy.snippet() };
+    let has_optimizer = found.places.sites.has(SiteKind::Optimizer);
+    match () {
+        () if found.seen.trains_nothing => kind.snippets().nth(2).unwrap_or_default().to_owned(),
+        // The parts of gradients without an optimizer are the script's own matter: none may keep its graph.
+        () if !has_optimizer && !found.places.sites.all.is_empty() => {
+            "call backward() or autograd.grad() for each part of the batch, before the next part"
+                .to_owned()
+        }
+        () if found.has_loss => kind.snippets().nth(1).unwrap_or_default().to_owned(),
+        () => remedy.snippet(),
+    }
 }
 
 /// That the diff is not the whole plan. The search takes out of a plan what it does not need, unless it was interrupted.
@@ -572,6 +631,12 @@ pub fn json(it: &Proposal) -> String {
         "growth_at": it.found.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
         "runs_out_at_step": it.found.grows.as_ref().map(|it| it.runs_out_at),
         "closest": it.found.closest.as_ref().map(row),
+        "evaluation_alone": it.found.too_large.as_ref().map(|large| json!({
+            "allocated_bytes": large.evaluation.own.0,
+            "needs_bytes": large.needs.0,
+            "with": large.with.remedies.iter().map(Remedy::shown).collect::<Vec<_>>(),
+            "at": large.evaluation.at.as_ref().map(origin_words),
+        })),
         "left": it.found.left.iter().map(|it| {
             let with = |fate| it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
             json!({

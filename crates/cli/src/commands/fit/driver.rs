@@ -1,6 +1,11 @@
 //! Makes the runs that a search asks for, tells it what came of them, and says to people how it goes.
 
-use std::{ffi::OsString, rc::Rc, thread, time::Instant};
+use std::{
+    ffi::OsString,
+    rc::Rc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use plimsoll_core::{
     cards::Card,
@@ -29,6 +34,11 @@ use crate::{
 
 /// More than any card: what a run takes is to be seen, not where it ends.
 const ROOMY: Bytes = Bytes::gib(512);
+/// After so long a search says what is best so far, and how long the rest may take.
+const LONG: Duration = Duration::from_secs(30);
+/// A search makes about so many runs: few where a mild plan is enough, many where blocks are chosen.
+const FEW_RUNS: u64 = 10;
+const MANY_RUNS: u64 = 40;
 
 /// Makes runs.
 pub(super) struct Driver<'a> {
@@ -40,6 +50,10 @@ pub(super) struct Driver<'a> {
     words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
     /// Where the value stands if not in the command.
     in_file: Option<&'a InFile>,
+    began: Instant,
+    /// The first plan that was seen to fit, until people were told of it.
+    best: Option<String>,
+    has_told_best: bool,
     /// What the last run recorded.
     recordings: Vec<Recording>,
     /// Let go when all else is gone: a signal that waits could end us before what runs have left is removed.
@@ -62,6 +76,9 @@ impl<'a> Driver<'a> {
             roomy: Rc::new(card.clone().with_total(ROOMY)),
             words,
             in_file: None,
+            began: Instant::now(),
+            best: None,
+            has_told_best: false,
             recordings: Vec::new(),
             _signals: signals,
         })
@@ -77,7 +94,13 @@ impl<'a> Driver<'a> {
         let words = (self.words)(None);
         workshop::existing(&words)?;
         let card = Rc::clone(&self.roomy);
-        self.trials.seems_to_compile(&What { words, settings: Vec::new(), card, end: None })
+        let compiles =
+            self.trials.seems_to_compile(&What { words, settings: Vec::new(), card, end: None })?;
+        if compiles {
+            let why = "the script uses torch.compile: plimsoll compiles it anew for each plan, so the search takes minutes";
+            self.say(&Said::Plain(why.to_owned()), Instant::now());
+        }
+        Ok(compiles)
     }
 
     /// Does what a search by these rules wants until it has found something.
@@ -117,6 +140,7 @@ impl<'a> Driver<'a> {
                     self.trials.likely(orders);
                     let ran = self.run(&it)?;
                     told = Instant::now();
+                    self.tell_best_so_far(rules, &it, &ran);
                     ahead.ran(it, ran.clone());
                     waiting.tell(ran)
                 }
@@ -184,18 +208,25 @@ impl<'a> Driver<'a> {
     fn measure(&mut self, it: &Measure) -> anyhow::Result<Steps> {
         let (words, devices) = ((self.words)(None), it.plan.gpus());
         let mut settings = plan_settings::settings(&it.plan, &words);
-        settings.extend(self.args.worst_seq.map(WorstSequence::setting));
-        settings.extend(self.args.worst_size.map(WorstSize::setting));
+        settings.extend(self.batches());
         let what = What { words, settings, card: Rc::clone(&self.roomy), end: None };
         let read: Read = self.trials.meanwhile(|shop| shop.measure(&what, it.steps, devices))?;
         Ok(readings::steps(&read))
     }
 
+    /// The worst batches: those that the user names, or else those that the data shows.
+    fn batches(&self) -> Vec<Setting> {
+        let FitArgs { worst_seq, worst_size, .. } = self.args;
+        let named = worst_seq.map(WorstSequence::setting);
+        let named: Vec<Setting> =
+            named.into_iter().chain(worst_size.map(WorstSize::setting)).collect();
+        if named.is_empty() { vec![(contract::WORST_BATCHES, "1".into())] } else { named }
+    }
+
     /// What the environment of a run has more; of two values of one variable the later one holds.
     fn settings(&self, run: &Run) -> Vec<Setting> {
         let mut res = plan_settings::settings(&run.plan, &(self.words)(run.value));
-        res.extend(self.args.worst_seq.map(WorstSequence::setting));
-        res.extend(self.args.worst_size.map(WorstSize::setting));
+        res.extend(self.batches());
         let place = self.in_file.zip(run.value);
         res.extend(place.map(|(place, value)| place.setting(value)));
         let edit = |it: &Rewritten| json!({ "file": it.file, "size": it.size, "start": it.start, "was": it.was, "is": it.is });
@@ -218,6 +249,43 @@ impl<'a> Driver<'a> {
         };
         res.extend(looked.iter().map(|name| (*name, OsString::from("1"))));
         res
+    }
+
+    /// Once a search takes long: the first plan that fits, and how long the rest may take.
+    fn tell_best_so_far(&mut self, rules: &Rules, run: &Run, ran: &Ran) {
+        let is_plan = run.value.is_none() && !run.plan.remedies.is_empty() && run.half.is_none();
+        let needs = match rules.limit_reserved {
+            Some(_) => ran.took.peak.reserved,
+            None => ran.took.safe,
+        };
+        if self.best.is_none() && is_plan && ran.fits() && !ran.was_cut && needs <= rules.most() {
+            self.best = Some(run.plan.shown());
+        }
+        let elapsed = self.began.elapsed();
+        if self.has_told_best || run.value.is_some() || elapsed < LONG {
+            return;
+        }
+        self.has_told_best = true;
+        let n_runs = self.trials.n_runs().max(1);
+        let rest = |runs: u64| {
+            let left = runs.saturating_sub(n_runs).max(2);
+            elapsed.as_secs_f64() / n_runs as f64 * left as f64
+        };
+        let best = match &self.best {
+            Some(plan) => {
+                format!("the first plan that fits: {plan}; Ctrl-C ends the search with it")
+            }
+            None => "no plan fits so far; Ctrl-C ends the search with the closest".to_owned(),
+        };
+        self.say(
+            &Said::Plain(format!(
+                "after {:.0} s and {n_runs} runs, {best}. The rest may take {:.0} to {:.0} s",
+                elapsed.as_secs_f64(),
+                rest(FEW_RUNS),
+                rest(MANY_RUNS),
+            )),
+            Instant::now(),
+        );
     }
 
     /// Progress, for people; `since`: when a run was over last.

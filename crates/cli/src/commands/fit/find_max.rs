@@ -11,7 +11,7 @@ use super::{Template, driver::Driver, in_file::InFile};
 use crate::{
     exit::Exit,
     files::requested_file::RequestedFile,
-    options::cli::FitArgs,
+    options::{cli::FitArgs, shown_command},
     output::{Output, say},
 };
 
@@ -40,8 +40,21 @@ pub(super) fn run(
     let result = driver.drive(&rules, begin)?;
     let seconds = started.elapsed().as_secs_f64();
     let reached = driver.reached();
-    let found =
-        FindMax { name: name.clone(), card, what, limit, highest, result, seconds, reached };
+    let smallest = result.runs.iter().map(|it| it.value).min();
+    let plan_line = smallest
+        .filter(|_| in_file.is_none())
+        .map(|it| shown_command::find_plan(args, &template.with(&name, it)));
+    let found = FindMax {
+        name: name.clone(),
+        card,
+        what,
+        limit,
+        highest,
+        result,
+        plan_line,
+        seconds,
+        reached,
+    };
     if let Some(sink) = json {
         let to_stdout = sink.is_stdout();
         sink.json(&view::json(&found), out)?;

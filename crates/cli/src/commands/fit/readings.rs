@@ -67,6 +67,7 @@ fn noted(read: &Read) -> Noted {
         trains_nothing: survey.is_some_and(|it| it.trains_nothing),
         is_distributed: places.as_ref().is_some_and(|it| it.sites.has(SiteKind::Distributed)),
         places,
+        sizes_differ: read.recordings.iter().any(|it| it.notes.plan.sizes_differ),
         batches: batches(read),
         n_blocks: read.noted(|it| it.blocks.as_ref()).and_then(|it| u64::try_from(it.len()).ok()),
         split: read.noted(|it| it.split),

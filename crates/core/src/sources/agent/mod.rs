@@ -105,7 +105,10 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             Line::Split(it) => notes.plan.split = Some(it.into()),
             Line::Exact { exact } => notes.plan.exact = Some(exact),
-            Line::Worst { text } => notes.plan.batches.extend(text.map(clipped)),
+            Line::Worst { text, how } => {
+                notes.plan.sizes_differ |= how.as_deref() == Some("order");
+                notes.plan.batches.extend(text.map(clipped));
+            }
             Line::Sites(it) => notes.plan.survey = Some((*it).into()),
             Line::Compiles => notes.plan.compiles = true,
             Line::Compiled { found } => notes.plan.found_compiled = Some(found),
@@ -220,6 +223,7 @@ enum Line {
     },
     Worst {
         text: Option<String>,
+        how: Option<String>,
     },
     Sites(Box<SitesLine>),
     Compiles,
@@ -305,7 +309,7 @@ mod tests {
         );
         assert_eq!(plan.block_work.unwrap()[1][0].flops, 8.0);
         assert_eq!(plan.work.unwrap()[0].op, plimsoll_remedies::Op::Link);
-        assert_eq!(plan.split, Some(Split { exact: true, samples: None }));
+        assert_eq!(plan.split, Some(Split { exact: true, has_loss: false, samples: None }));
         assert_eq!((plan.exact, plan.compiles, plan.found_compiled), (Some(false), true, Some(0)));
         assert_eq!(plan.batches, ["every batch is made 64 long"]);
         assert!(plan.hopeless);

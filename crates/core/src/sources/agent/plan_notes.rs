@@ -40,6 +40,8 @@ pub(super) struct WorkKeys {
 #[derive(Debug, Deserialize)]
 pub(super) struct SplitLine {
     exact: bool,
+    #[serde(default)]
+    loss: bool,
     samples: Option<u64>,
 }
 
@@ -134,7 +136,7 @@ impl From<WorkKeys> for Work {
 
 impl From<SplitLine> for Split {
     fn from(it: SplitLine) -> Split {
-        Split { exact: it.exact, samples: it.samples }
+        Split { exact: it.exact, has_loss: it.loss, samples: it.samples }
     }
 }
 

@@ -122,6 +122,15 @@ impl Made {
                 if let Some(n) = found.retries {
                     writeln!(res, "as it is it gets through: {n} retries").unwrap();
                 }
+                if found.in_pieces {
+                    res += "its free memory is in pieces\n";
+                }
+                if let Some(it) = &found.too_large {
+                    let own = it.evaluation.own;
+                    let with = it.with.shown();
+                    writeln!(res, "its evaluation needs {}, {own} its own, with {with}", it.needs)
+                        .unwrap();
+                }
                 if let Some(it) = found.plans.first().unwrap_or(plain).if_found {
                     writeln!(res, "if masks find everything: {it:?}").unwrap();
                 }
@@ -297,6 +306,8 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         growth: None,
         held: Vec::new(),
         lines: Vec::new(),
+        oom: None,
+        evaluation: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod compiled;
 mod free;
 mod interrupted;
 mod ladder;
+mod lengths;
 pub(crate) mod made;
 mod measured;
 mod nothing_fits;

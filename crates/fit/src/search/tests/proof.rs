@@ -220,6 +220,7 @@ fn a_validation_that_takes_more_is_in_each_run_from_then_on() {
         the unchanged script, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> out of memory
         " an evaluation needs more than training does: searching again, with an evaluation in each run
+        the unchanged script, one validation -> 10.25 GiB
         the unchanged script, a validation -> cut
         no-grad-evaluation, a validation -> cut
         checkpoint, a validation -> cut

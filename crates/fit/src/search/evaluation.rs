@@ -1,0 +1,80 @@
+//! What an evaluation takes by itself: remedies are for training, and most do not reach it.
+
+use plimsoll_core::{
+    plan::{Plan, Remedy, remedies},
+    prediction::EvaluationPeak,
+};
+
+use super::{
+    ask::{Ran, TooLarge, Took, Until},
+    candidate::Candidate,
+    ladder,
+    program::Program,
+};
+
+/// The evaluation of the script as it is, if it has one that does not fit even if training took nothing. If it only does not fit beside what
+/// training keeps, from now on each run has one. `plain` takes what the hungrier of both takes.
+pub(super) async fn too_large(program: &mut Program, plain: &mut Candidate) -> Option<TooLarge> {
+    let took = match &plain.took.evaluation {
+        Some(_) => plain.took.clone(),
+        None => {
+            let ran = run_with_one(program).await?;
+            let took = ran.took.clone();
+            program.takes_in(plain, ran);
+            program.known.plain_needs = plain.needs;
+            took
+        }
+    };
+    let evaluation = took.evaluation.clone()?;
+    let needs = evaluation.allocated + program.beside(&took);
+    if needs <= program.rules.most() {
+        return None;
+    }
+    if !program.pace.validates {
+        (program.pace.until, program.pace.validates) = (Until::Validation, true);
+        program.line.say(format!(
+            "the evaluation needs {needs} with what training keeps meanwhile: from now on each run includes it"
+        ));
+    }
+    beyond_reach(program, &took).await
+}
+
+/// The same of one that a proof came to, of a plan that fitted without it.
+pub(super) async fn too_large_after_all(program: &mut Program) -> Option<TooLarge> {
+    let ran = run_with_one(program).await?;
+    beyond_reach(program, &ran.took).await
+}
+
+async fn run_with_one(program: &mut Program) -> Option<Ran> {
+    let run = program.roomy(&Plan::default(), Until::OneValidation);
+    Some(program.trial(run).await).filter(Ran::fits)
+}
+
+/// The evaluation of a run, if it does not fit by itself, nor with all remedies that may reach it.
+async fn beyond_reach(program: &mut Program, took: &Took) -> Option<TooLarge> {
+    let evaluation = took.evaluation.clone()?;
+    let (most, beside) = (program.rules.most(), program.beside(took));
+    let too_large = |evaluation: EvaluationPeak, with: Plan| {
+        let needs = evaluation.own + beside;
+        (most < needs).then_some(TooLarge { evaluation, with, needs })
+    };
+    let as_it_is = too_large(evaluation, Plan::default())?;
+    let autocast = ladder::for_card(&program.rules.card, remedies::AUTOCAST);
+    let reach = [
+        remedies::NO_GRAD_EVALUATION,
+        remedies::ATTENTION,
+        remedies::CHUNKED_LOSS,
+        remedies::INPLACE_ACTIVATIONS,
+        autocast,
+    ];
+    let suit = reach.into_iter().filter(|it| program.may(it) && program.suits(it));
+    let plan = Plan::of(suit.map(Remedy::plain).collect());
+    if plan.remedies.is_empty() {
+        return Some(as_it_is);
+    }
+    let run = program.roomy(&plan, Until::OneValidation);
+    let ran = program.trial(run).await;
+    // What does not run so says nothing.
+    let reached = ran.took.evaluation.clone().filter(|_| ran.fits())?;
+    if as_it_is.evaluation.own <= reached.own { Some(as_it_is) } else { too_large(reached, plan) }
+}

@@ -1,0 +1,164 @@
+//! Programs whose batches differ in size, and evaluations.
+
+use expect_test::expect;
+use plimsoll_core::{prediction::EvaluationPeak, units::Bytes};
+
+use super::made::{Made, out_of_memory, reserves, takes};
+use crate::search::{Noted, On, Ran, Run, Until};
+
+/// Whether pieces of memory grow in this run.
+fn grows_its_pieces(run: &Run) -> bool {
+    run.plan.alloc_conf() == Some("expandable_segments:True")
+}
+
+/// Where there is room it reserves three times what it allocates; on the card PyTorch gives that back, `retries` times.
+fn differ(allocated: u64, run: &Run, retries: u64) -> Ran {
+    let is_limited = run.on != On::Roomy || run.limit_reserved.is_some();
+    let reserved = match () {
+        () if grows_its_pieces(run) => allocated + 100,
+        () if is_limited => allocated + 300,
+        () => 3 * allocated,
+    };
+    let n_retries = if is_limited && !grows_its_pieces(run) { retries } else { 0 };
+    let noted = Noted { sizes_differ: true, ..Noted::default() };
+    Ran { took: reserves(allocated, reserved), noted, n_retries, ..takes(0) }
+}
+
+/// The same with an evaluation of this size, where one goes by.
+fn with_evaluation(mib: u64, beside: u64, run: &Run, mut ran: Ran) -> Ran {
+    if matches!(run.until, Until::Validation | Until::OneValidation) {
+        let (own, allocated) = (Bytes::mib(mib), Bytes::mib(mib + beside));
+        ran.evaluates = true;
+        ran.took.evaluation = Some(EvaluationPeak { allocated, own, at: None });
+        let more = allocated.saturating_sub(ran.took.peak.allocated);
+        ran.took.peak.allocated += more;
+        ran.took.peak.reserved += more;
+        ran.took.peak.device += more;
+        ran.took.safe += more;
+    }
+    ran
+}
+
+#[test]
+fn the_allocator_comes_first() {
+    let made = Made::new(8_000, |run| differ(6_000, run, 5));
+    expect![[r#"
+        the unchanged script, steady, sites -> 18.07 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: needs at least 6.35 GiB
+        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
+        allocator (expandable_segments:True), 2 steps -> 6.45 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.45 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.45 GiB
+        the unchanged script, 2 steps, work -> 18.07 GiB
+        allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
+        as it is: does not fit, needs 6.64 GiB
+        as it is it gets through: 5 retries
+        plan: allocator (expandable_segments:True), needs 6.45 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn what_is_given_back_on_the_card_is_not_needed() {
+    let made = Made::new(8_000, |run| differ(6_000, run, 0)).forbid(&["allocator"]);
+    expect![[r#"
+        the unchanged script, steady, sites -> 18.07 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: needs at least 6.35 GiB
+        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
+        the unchanged script, a validation, alone on the card -> 6.64 GiB
+        as it is: fits, needs 6.64 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn what_every_card_would_keep_is_no_need() {
+    let made = Made::new(8_000, |run| match () {
+        () if run.has("checkpoint") => differ(5_000, run, 0),
+        () => differ(9_000, run, 0),
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: needs at least 9.28 GiB
+        the unchanged script, one validation -> 26.86 GiB
+        allocator (expandable_segments:True), 2 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 2 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB, work -> 5.47 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 5.47 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + checkpoint, needs 5.47 GiB, same
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+}
+
+#[test]
+fn an_evaluation_that_nothing_reaches_ends_the_search() {
+    let made = Made::new(8_000, |run| with_evaluation(9_000, 2_000, run, differ(9_000, run, 0)));
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: needs at least 9.28 GiB
+        the unchanged script, one validation -> 28.81 GiB
+        " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
+        no-grad-evaluation + chunked-loss + autocast, one validation -> 28.81 GiB
+        as it is: does not fit, needs 11.23 GiB
+        its evaluation needs 9.28 GiB, 8.79 GiB its own, with the unchanged script
+    "#]].assert_eq(&made.plans());
+}
+
+#[test]
+fn an_evaluation_that_fits_by_itself_is_in_each_run() {
+    let made = Made::new(8_000, |run| {
+        let kept = if run.has("optimizer-offload") { 1_000 } else { 4_000 };
+        with_evaluation(4_000, kept, run, differ(9_000 - 3 * (4_000 - kept) / 2, run, 0))
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: needs at least 9.28 GiB
+        the unchanged script, one validation -> 26.86 GiB
+        " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
+        allocator (expandable_segments:True), one validation -> cut
+        allocator (expandable_segments:True) + checkpoint, one validation -> cut
+        allocator (expandable_segments:True) + optimizer-offload + checkpoint, one validation -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, one validation -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, a validation, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, a validation, reserves up to 7.32 GiB, work -> 5.47 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + optimizer-offload, a validation, alone on the card -> 5.47 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + optimizer-offload, needs 5.47 GiB, same
+        seen: 3 steps, an evaluation
+    "#]].assert_eq(&made.allow(&["allocator", "optimizer-offload", "checkpoint"]).plans());
+}
+
+#[test]
+fn free_memory_in_pieces_is_said_to_be_so() {
+    let made = Made::new(8_000, |run| match differ(6_000, run, 0) {
+        _ if run.on == On::Card => out_of_memory(),
+        ran => ran,
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 18.07 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: needs at least 6.35 GiB
+        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        allocator (expandable_segments:True), 2 steps -> 6.45 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.45 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.45 GiB
+        the unchanged script, 2 steps, work -> 18.07 GiB
+        allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
+        as it is: does not fit, needs 6.35 GiB
+        its free memory is in pieces
+        plan: allocator (expandable_segments:True), needs 6.45 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["allocator"]).plans());
+}

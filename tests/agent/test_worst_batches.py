@@ -1,0 +1,81 @@
+"""`fit` runs the worst batches of the data first, where batches differ in size."""
+
+import ast
+
+import pytest
+
+SCRIPT = """
+import os, torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+OURS = os.getpid()
+
+class Texts(Dataset):
+    def __init__(self, n): self.n, self.calls = n, 0
+    def __len__(self): return self.n
+    def __getitem__(self, i):
+        self.calls += 1
+        return torch.zeros({size}, dtype=torch.long){more}
+
+def collate(texts): return {collate}
+
+net = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 50)).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+torch.manual_seed(1)
+train = DataLoader(Texts(64), batch_size=4, shuffle=True, collate_fn=collate, num_workers={workers})
+valid = DataLoader(Texts(20), batch_size=4, collate_fn=collate)
+shapes, seen = [], []
+for epoch in range(2):
+    for x in train:
+        optimizer.zero_grad()
+        net(x.cuda()).float().mean().backward()
+        optimizer.step()
+        shapes.append(x.shape[1])
+    with torch.no_grad():
+        for x in valid:
+            net(x.cuda())
+            seen.append(x.shape[1])
+print([shapes, seen, len(shapes), train.dataset.calls if {workers} == 0 else 0])
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_longest_batch_comes_after_a_small_one(run, workers):
+    process, printed = ran(run, "5 + i", workers)
+    train, valid, n, calls = printed
+    # It goes on with the longest, until memory is steady.
+    assert train[0] < 5 + 63 and train[1] == 5 + 63 and train[8:16] == [5 + 63] * 8, train
+    assert valid == [8, 24, 16, 20, 24] * 2, "an evaluation goes on with its own"
+    assert n == 32 and calls in (0, 128), "as many batches as before, and nothing of ours was counted by the dataset"
+    (text,) = {it["text"] for it in process.all("worst") if "64 samples" in it["text"]}
+    assert "5 to 68" in text and "the worst of" in text
+
+
+def test_where_there_is_no_time_to_read_all_the_worst_of_those_that_were_read_comes_first(run):
+    process, (train, *_) = ran(run, "5 + i if __import__('time').sleep(0.05) is None else 0", 0)
+    assert max(train) == train[1] > train[0], train
+    assert any("of 64 samples" in it["text"] and "in 64 samples" not in it["text"] for it in process.all("worst")), process.all("worst")
+
+
+def test_batches_of_one_size_keep_their_order(run):
+    process, (train, valid, *_) = ran(run, "7", 0)
+    assert not process.all("worst") and set(train) == set(valid) == {7}
+
+
+def test_names_that_differ_make_no_difference(run):
+    process, (train, *_) = ran(run, "7", 0, more=", 'a' * i", collate="nn.utils.rnn.pad_sequence([x for x, _ in texts], batch_first=True)")
+    assert not process.all("worst") and set(train) == {7}
+
+
+def test_a_dataset_that_fails_in_the_fork_keeps_its_order(run):
+    process, (train, *_) = ran(run, "5 + i if os.getpid() == OURS else [][0]", 0)
+    assert len(train) == 32 and not process.all("worst")
+
+
+def ran(run, size, workers, more="", collate="nn.utils.rnn.pad_sequence(texts, batch_first=True)"):
+    program = SCRIPT.format(size=size, workers=workers, more=more, collate=collate)
+    r = run(program, stop="until-exit", env={"PLIMSOLL_WORST_BATCHES": "1"})
+    assert r.returncode == 0, r.stderr
+    (process,) = [it for it in r.processes if it.all("end")]
+    return process, ast.literal_eval(r.stdout.splitlines()[-1])

@@ -1,0 +1,55 @@
+"""What `fit` shows to be written by hand gives the gradients of the whole batch."""
+
+import re
+
+import torch
+from harness import ROOT
+from torch import nn
+
+
+def written(page):
+    """The code that a remedy's page shows, block by block."""
+    text = (ROOT / f"docs/remedies/{page}.md").read_text().split("## By hand")[1]
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+class WithLoss(nn.Module):
+    """As models of transformers are: a mean over the labels that are not -100, the next word each."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 20)
+
+    def forward(self, input_ids, labels):
+        logits = self.head(self.words(input_ids))
+        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        return type("Output", (), {"loss": loss})
+
+
+def gradients(model, code, **names):
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    exec(code, {"torch": torch, "model": model, "optimizer": optimizer, "parts": 3, **names})
+    return [it.grad.clone() for it in model.parameters()]
+
+
+def test_parts_of_a_batch_that_differ_in_their_labels_have_the_gradients_of_all():
+    torch.manual_seed(0)
+    ids = torch.randint(20, (8, 9))
+    labels = ids.masked_fill(torch.arange(9) >= torch.randint(2, 10, (8, 1)), -100)
+    model = WithLoss()
+    batch = {"input_ids": ids, "labels": labels}
+    model(**batch).loss.backward()
+    whole = [it.grad.clone() for it in model.parameters()]
+    for got, wanted in zip(gradients(model, written("micro-batches")[1], batch=batch), whole):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_parts_of_inputs_and_targets_have_the_gradients_of_all():
+    torch.manual_seed(0)
+    model, criterion = nn.Linear(4, 3), nn.CrossEntropyLoss()
+    inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
+    criterion(model(inputs), targets).backward()
+    whole = [it.grad.clone() for it in model.parameters()]
+    given = {"inputs": inputs, "targets": targets, "criterion": criterion}
+    for got, wanted in zip(gradients(model, written("micro-batches")[0], **given), whole):
+        torch.testing.assert_close(got, wanted)
