@@ -112,7 +112,7 @@ fn product(kind: c_int, rows: [c_int; 3]) -> i32 {
     const MISALIGNED: Duration = Duration::from_millis(10);
     if let Some(mut machine) = crate::machine::lock() {
         let misaligned = HALVES.contains(&kind) && rows.iter().any(|it| it % 8 != 0);
-        machine.spend(if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
+        machine.library_work(if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
     }
     SUCCESS
 }
@@ -340,6 +340,32 @@ pub unsafe extern "C" fn cublasSgemmStridedBatched(
     };
     // SAFETY: the caller's factors.
     unsafe { it.multiply() };
+    product(SINGLE[0], [step_a, step_b, step_c])
+}
+
+/// What the factors are is in descriptors.
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasLtMatmul(
+    _handle: u64,
+    _operation: u64,
+    _alpha: u64,
+    _a: u64,
+    _layout_a: u64,
+    _b: u64,
+    _layout_b: u64,
+    _beta: u64,
+    _c: u64,
+    _layout_c: u64,
+    _d: u64,
+    _layout_d: u64,
+    _algorithm: u64,
+    _workspace: u64,
+    _workspace_bytes: usize,
+    _stream: u64,
+) -> i32 {
+    if let Some(mut machine) = crate::machine::lock() {
+        machine.library_work(crate::machine::LAUNCH);
+    }
     SUCCESS
 }
 

@@ -48,6 +48,10 @@ const NCCL: [usize; 3] = [50, 133, 99];
 const CHANNELS: usize = 9;
 const BUFFERS: [u64; 2] = [10 * MIB, GRANULE];
 
+/// What the driver takes for a graph that can be launched, and for each of its nodes.
+const GRAPH: u64 = 64 << 10;
+const NODE: u64 = 4 << 10;
+
 /// What a library's handle takes on a card, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handles {
@@ -68,6 +72,8 @@ impl Default for Handles {
 #[derive(Clone, Debug, Default)]
 pub struct Resident {
     handles: Handles,
+    /// Threads of the card's chip, each of which has local memory.
+    threads: u64,
     /// Where local memory is, and how much a thread has.
     local: Option<(u64, u64)>,
     has_code: bool,
@@ -85,6 +91,9 @@ pub struct Resident {
     n_solvers: u64,
     /// Streams of any kind.
     all_streams: u64,
+    /// Bytes of all graphs that can be launched, and the most that they ever had: the driver keeps it for others.
+    graphs: u64,
+    most_graphs: u64,
 }
 
 impl Resident {
@@ -93,14 +102,15 @@ impl Resident {
         for bytes in CONTEXT {
             addresses.take(bytes);
         }
-        let mut res = Resident::default();
+        let mut res = Resident { threads: THREADS, ..Resident::default() };
         res.grow(addresses, LOCAL[0]);
         res
     }
 
-    /// Counts handles as this card has them.
-    pub fn count(&mut self, handles: Handles) {
+    /// Counts handles as this card has them, and local memory for so many `threads` of its chip.
+    pub fn count(&mut self, handles: Handles, threads: u64) {
         self.handles = handles;
+        self.threads = threads;
     }
 
     /// A kernel of the program is launched.
@@ -168,6 +178,19 @@ impl Resident {
         self.n_dnn += 1;
     }
 
+    /// A graph of so many nodes is made ready to be launched. Returns what it takes until it is dropped.
+    pub fn graph(&mut self, nodes: u64) -> u64 {
+        let bytes = GRAPH + nodes * NODE;
+        self.graphs += bytes;
+        self.most_graphs = self.most_graphs.max(self.graphs);
+        bytes
+    }
+
+    /// One that took `bytes` cannot be launched any more.
+    pub fn drop_graph(&mut self, bytes: u64) {
+        self.graphs -= bytes;
+    }
+
     /// A communicator of NCCL is made.
     pub fn communicator(&mut self, addresses: &mut Addresses) {
         if std::mem::replace(&mut self.has_nccl, true) {
@@ -191,8 +214,8 @@ impl Resident {
         }
     }
 
-    /// How many bytes this program has more, and less, than the context of most trainings, which is the card's. What
-    /// NCCL is known to take has streams in it already.
+    /// How many bytes this program has more, and less, until now than the context of most trainings, which is the card's:
+    /// their kernels are loaded, and they have two handles of each library. What NCCL is known to take has streams in it already.
     pub fn beside(&self) -> (u64, u64) {
         let Handles { blas, dnn } = self.handles;
         let handles = [(self.n_blas, blas), (self.n_dnn, dnn)];
@@ -202,8 +225,14 @@ impl Resident {
         let streams = if self.has_nccl { 0 } else { ranges * GRANULE };
         let solvers = self.n_solvers * (blas + SOLVER[1]);
         let transforms = if self.has_transforms { FFT } else { 0 };
-        let without_code = if self.n_blas + self.n_solvers == 0 { CODE } else { 0 };
-        (more + streams + solvers + transforms, less + without_code)
+        let without = |is_there: bool, bytes: u64| if is_there { 0 } else { bytes };
+        let local = (self.threads * (LOCAL[1] - LOCAL[0])).next_multiple_of(GRANULE);
+        let less = less
+            + without(0 < self.n_blas + self.n_solvers, CODE)
+            + without(self.has_code, CODE)
+            + without(LOCAL[1] <= self.local.map_or(0, |it| it.1), local);
+        let graphs = self.most_graphs.next_multiple_of(GRANULE);
+        (more + streams + solvers + transforms + graphs, less)
     }
 
     /// A kernel needs that much local memory.
@@ -268,13 +297,19 @@ mod tests {
         assert_eq!(resident.beside().0, 68 * MIB, "70 were measured");
     }
 
-    /// What a program takes on an H200 beside PyTorch's allocator, in MiB.
+    /// What a program takes on an H200 beside PyTorch's allocator after a kernel and what it `has`, in MiB.
     fn process(has: &[fn(&mut Resident, &mut Addresses)]) -> u64 {
         let mut space = Addresses::new(0x7000_0000_0000, TOP);
         let mut resident = Resident::new(&mut space);
+        assert_eq!(total(&resident), 518, "before the first kernel, on an H100 and an H200");
+        resident.kernel(&mut space, Room::Usual);
         for it in has {
             it(&mut resident, &mut space);
         }
+        total(&resident)
+    }
+
+    fn total(resident: &Resident) -> u64 {
         let (more, less) = resident.beside();
         760 + more / MIB - less / MIB
     }
@@ -283,9 +318,10 @@ mod tests {
     fn handles_are_those_of_the_card() {
         let mut space = Addresses::new(0x7000_0000_0000, TOP);
         let mut resident = Resident::new(&mut space);
-        resident.count(Handles { blas: 10 * MIB, dnn: 12 * MIB });
+        resident.count(Handles { blas: 10 * MIB, dnn: 12 * MIB }, 80 * 1536);
         resident.blas(&mut space);
-        assert_eq!(resident.beside(), (0, 10 * MIB + 24 * MIB));
+        // Of the two handles of cuBLAS one, of cuDNN's none, and no kernel yet.
+        assert_eq!(resident.beside(), (0, 10 * MIB + 24 * MIB + 2 * MIB + 38 * MIB));
     }
 
     #[test]
