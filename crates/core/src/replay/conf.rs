@@ -5,7 +5,7 @@
 
 use crate::{
     replay::{Config, Reserve, TorchVersion},
-    trace::Settings,
+    trace::{EventId, Settings, SettingsChange},
     units::Bytes,
 };
 
@@ -101,6 +101,42 @@ impl Config {
         let mut res = Config::of_torch(torch);
         read(text, &mut res)?;
         Ok(res)
+    }
+}
+
+impl Config {
+    /// These settings after the program passed `text` to PyTorch: of what `text` leaves out, PyTorch resets three settings and
+    /// keeps the others.
+    pub(super) fn changed_by(&self, text: &str) -> Config {
+        let mut res = Config {
+            max_split_size: None,
+            garbage_collection_threshold: 0.0,
+            roundup_power2_divisions: [0; 16],
+            ..self.clone()
+        };
+        read_known(text, &mut res);
+        res
+    }
+
+    /// These settings of the beginning after those of `changes` that came before `event`.
+    pub(super) fn at(&self, changes: &[SettingsChange], event: EventId) -> Config {
+        let before = changes.iter().take_while(|it| it.from <= event);
+        before.fold(self.clone(), |res, it| res.changed_by(&it.text))
+    }
+}
+
+impl Settings {
+    /// Those of a program that began with `text` in its environment.
+    pub fn of_text(text: &str) -> Settings {
+        let mut config = Config::of_torch(TorchVersion::NEWEST);
+        read_known(text, &mut config);
+        Settings {
+            text: text.to_owned(),
+            max_split_size: config.max_split_size,
+            garbage_collection_threshold: config.garbage_collection_threshold,
+            expandable_segments: config.expandable_segments,
+            roundup_power2_divisions: config.roundup_power2_divisions,
+        }
     }
 }
 

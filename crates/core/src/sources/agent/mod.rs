@@ -9,17 +9,18 @@ mod run_notes;
 use serde::Deserialize;
 
 use self::{
-    lines::{CodeText, PlaceKeys, clipped},
+    lines::{CodeText, PlaceKeys, clipped, or_default},
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
-        AlarmLine, BeginLine, EndLine, FirstStepLine, HostLine, MarkLine, OomLine, ReadLine,
-        RedoneLine, StatsLine, StepTimesLine, TensorsLine,
+        AlarmLine, BeginLine, EndLine, EngineLine, FirstStepLine, HostLine, MarkLine, OomLine,
+        ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine,
     },
 };
 use crate::{
     codes::RemarkCode,
     recording::{
-        AskedSize, MarkKind, Notes, PhantomReport, Remark, StacksNote, Unsupported,
+        AskedSize, EngineNote, MarkKind, Notes, PhantomReport, Remark, SettingsNote, StacksNote,
+        Unsupported,
         contract::{NoteKind, ProcessFile},
     },
     sources::{
@@ -35,6 +36,9 @@ const NEWEST: u64 = 1;
 
 /// Sentences that a recording has at most.
 const MOST_REMARKS: usize = 500;
+
+/// Changes of the allocator's settings that are followed at most.
+const MOST_CHANGES: usize = 10_000;
 
 /// Reads the agent's notes, and the phantom's report if the agent passed it on.
 pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<PhantomReport>) {
@@ -79,6 +83,19 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Stacks { kept, place } => {
                 notes.stacks.push(StacksNote { kept, place: place.into() });
             }
+            Line::Engine(it) => {
+                let it = EngineNote::from(*it);
+                notes.engine = Some(match notes.engine.take() {
+                    Some(before) => before.and(it),
+                    None => it,
+                });
+            }
+            // A program that changes them in each step says the same again and again.
+            Line::Settings { before, text, place } if notes.settings.len() < MOST_CHANGES => {
+                let (before, text) = (clipped(before), clipped(text));
+                notes.settings.push(SettingsNote { before, text, place: place.into() });
+            }
+            Line::Settings { .. } => {}
             Line::Phantom(it) => phantom = Some(it.into()),
             Line::FirstStep(it) => notes.first_steps.push(it.into()),
             Line::StepTimes(it) => notes.step_times = Some(it.into()),
@@ -156,6 +173,15 @@ enum Line {
     Tensors(TensorsLine),
     Stacks {
         kept: bool,
+        #[serde(flatten)]
+        place: PlaceKeys,
+    },
+    Engine(Box<EngineLine>),
+    Settings {
+        #[serde(default, deserialize_with = "or_default")]
+        before: String,
+        #[serde(default, deserialize_with = "or_default")]
+        text: String,
         #[serde(flatten)]
         place: PlaceKeys,
     },
