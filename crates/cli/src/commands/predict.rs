@@ -88,7 +88,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         Some(How::OfThisMachine(text) | How::Largest(text)) => Some(text.clone()),
         _ => None,
     };
-    let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
+    let is_refused = prediction.serving.as_ref().is_some_and(|it| it.refusal.is_some());
+    let failure = diagnosis::diagnose(&script.command, &ended, &recordings).filter(|_| !is_refused);
     let observed = Observed {
         interrupted: ended.interrupted.is_some(),
         unread,

@@ -61,6 +61,7 @@ pub(super) fn notes(
             Outcome::Fits if seen.steps == 0 && verdict::skipped(recordings) => {
                 res.push(Note::AllSkipped)
             }
+            Outcome::Fits if seen.steps == 0 && serves(recordings) => {}
             Outcome::Fits if seen.steps == 0 => res.push(Note::NoSteps),
             Outcome::Fits => {
                 res.extend(seen.missing().map(Note::NotSeen));
@@ -207,4 +208,9 @@ pub(super) fn about_categories(categories: &[CategoryShare], peak: Peaks) -> Opt
     let bytes = unknown.bytes;
     (MUCH_UNKNOWN <= bytes && 0.05 < bytes.share_of(peak.allocated))
         .then_some(Note::MuchUnknown { bytes })
+}
+
+/// Whether the script starts a serving engine.
+fn serves(recordings: &[Recording]) -> bool {
+    recordings.iter().any(|it| it.notes.engine.is_some())
 }

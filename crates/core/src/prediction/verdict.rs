@@ -35,6 +35,10 @@ pub(super) fn outcome(
         });
         return if is_why { Outcome::Grows } else { Outcome::OutOfMemory };
     }
+    // What an engine refuses in its own numbers is an answer, however the script goes on.
+    if recordings.iter().any(|it| it.notes.engine.as_ref().is_some_and(|it| it.refused.is_some())) {
+        return Outcome::OutOfMemory;
+    }
     // The agent ended it because it had seen enough; what the script makes of that is its affair.
     let seen_enough = recordings.iter().any(|it| {
         let end = it.notes.end.as_ref();

@@ -113,6 +113,15 @@ impl Report<'_> {
         let limits = p.seen.missing().map(|missing| (missing, p.seen.counted.limits()));
         let of_what = limits.map_or_else(String::new, |it| format!(" for the {}", it.1));
         match p.verdict() {
+            Verdict::Fits if p.serving.is_some() => {
+                let Some(serving) = &p.serving else { return Ok(()) };
+                let text = format!("{card}: {}", serving.taken());
+                self.said(f, styles.good, "FITS", &text)?;
+                for line in serving.lines() {
+                    self.wrapped(f, &line, 0, 2)?;
+                }
+                return Ok(());
+            }
             Verdict::Fits => {
                 let all = p.if_found().filter(|it| needs < *it);
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
@@ -161,6 +170,16 @@ impl Report<'_> {
                 return self.not_seen(f);
             }
             Verdict::DoesNotFit => {
+                if let Some((serving, refusal)) =
+                    p.serving.as_ref().and_then(|it| Some((it, it.refusal.as_ref()?)))
+                {
+                    let text = format!("{card}: {}", refusal.why);
+                    self.said(f, styles.bad, "DOES NOT FIT", &text)?;
+                    for remedy in &refusal.remedies {
+                        self.wrapped(f, remedy, 0, 2)?;
+                    }
+                    return self.wrapped(f, &serving.taken(), 0, 2);
+                }
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {
                     Some(oom) => self.ran_out(f, oom),
@@ -582,6 +601,9 @@ impl Display for When {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Moment { step, phase } = self.0;
         match step {
+            0 if self.1 == Counted::ForwardPasses => {
+                f.write_str("before the first forward pass")?
+            }
             0 => f.write_str("before training")?,
             _ => write!(f, "in {} {step}", self.1.one())?,
         }
