@@ -21,7 +21,7 @@ def test_the_card_is_the_one_of_the_catalogue(phantom):
 
 
 def test_the_context_grows_as_on_a_card(phantom):
-    """What an H200 has beside PyTorch's allocator, by NVML: `bench/results/raw/libraries/process.jsonl.gz`."""
+    """What an H200 has beside PyTorch's allocator, by NVML: `bench/results/raw/driver`."""
     ran = phantom(
         """
         import json, torch

@@ -25,7 +25,7 @@ MOST_BLOCKS = 1100
 """Of a launch: engines have a block for each request, and up to 1024 of these."""
 SECONDS = 60.0
 FILLS = (0, 0x2B)
-"""What unknown bytes read as: in the first run and in the second."""
+"""What unknown bytes read as: in the first run, and in the second, if there are any."""
 
 
 def install(torch: Torch) -> None:
@@ -73,7 +73,9 @@ class Interpreted:
         start = time.monotonic()
         self._busy = True
         try:
-            first, second = (_interpret(function, grid, args, kwargs, _Memory(self._known, fill)) for fill in FILLS)
+            first = second = _interpret(function, grid, args, kwargs, _Memory(self._known, FILLS[0]))
+            if first.met_unknown:
+                second = _interpret(function, grid, args, kwargs, _Memory(self._known, FILLS[1]))
         except Exception:
             # Whatever it was: nothing was computed, as for all kernels that nobody knows.
             self._unable.add(function)
@@ -81,12 +83,16 @@ class Interpreted:
         finally:
             self._busy = False
             self._spent += time.monotonic() - start
-        for address in first.keys() | second.keys():
-            one, other = first.get(address), second.get(address)
-            if one is not None and one == other:
-                self._computed(address, len(one), one)
-            else:
-                self._computed(address, len(one or other or b""), None)
+        self._take(first, second)
+
+    def _take(self, first: _Memory, second: _Memory) -> None:
+        """What both runs stored alike is known, what one stored otherwise is not."""
+        one, other = first.written(), second.written()
+        for address, value in one.items():
+            # Bytes that lie side by side are written together.
+            self._computed(address, len(value), value if other.get(address) == value else None)
+        for address in other.keys() - one.keys():
+            self._computed(address, len(other[address]), None)
 
     def _are_integers(self, values: list[Any]) -> bool:
         tensors = [it for it in values if isinstance(it, self._torch.Tensor)]
@@ -99,36 +105,61 @@ class _Memory:
 
     def __init__(self, known: Function, fill: int) -> None:
         self._known, self._fill = known, fill
-        self.stored: dict[int, bytes] = {}
+        self.met_unknown = False
+        self._stores: list[tuple[Any, Any]] = []
+        """Addresses and values, in order."""
 
     def load(self, pointers: Any, mask: Any, other: Any, dtype: Any) -> Any:
         import numpy as np
 
         dtype = np.dtype(dtype)
         result = np.array(np.broadcast_to(other, pointers.shape), dtype=dtype)
-        at, wanted, flat = pointers.reshape(-1), np.broadcast_to(mask, pointers.shape).reshape(-1), result.reshape(-1)
-        places = np.flatnonzero(wanted)
-        if not len(places):
-            return result
-        low, high = int(at[places].min()), int(at[places].max()) + dtype.itemsize
-        whole = self._bytes(low, high - low) if high - low <= 1 << 16 and not self.stored else None
-        for place in places:
-            address = int(at[place])
-            one = self.stored.get(address)
-            if one is None or len(one) != dtype.itemsize:
-                one = whole[address - low : address - low + dtype.itemsize] if whole is not None else self._bytes(address, dtype.itemsize)
-            if one is None:
-                one = bytes([self._fill]) * dtype.itemsize if dtype.itemsize > 1 else bytes([self._fill & 1])
-            flat[place] = np.frombuffer(one, dtype)[0]
+        wanted = np.broadcast_to(mask, pointers.shape).reshape(-1)
+        at, flat = pointers.reshape(-1)[wanted].astype(np.uint64), result.reshape(-1)
+        if len(at):
+            places, inverse = np.unique(at, return_inverse=True)
+            flat[wanted] = self._values(places, dtype)[inverse]
         return result
+
+    def _values(self, at: Any, dtype: Any) -> Any:
+        import numpy as np
+
+        low, size = int(at.min()), int(at.max() - at.min()) + dtype.itemsize
+        whole = self._bytes(low, size) if size <= 1 << 20 else None
+        if whole is not None and (size - dtype.itemsize) % dtype.itemsize == 0:
+            values = np.frombuffer(whole, dtype)[(at - np.uint64(low)) // np.uint64(dtype.itemsize)]
+        else:
+            filled = bytes([self._fill & 1 if dtype.itemsize == 1 else self._fill]) * dtype.itemsize
+            known = [self._bytes(int(it), dtype.itemsize) for it in at]
+            self.met_unknown |= None in known
+            values = np.frombuffer(b"".join(filled if it is None else it for it in known), dtype)
+        values = np.array(values)
+        for places, stored in self._stores:
+            if places.min() <= at.max() and at.min() <= places.max():
+                _, here, there = np.intersect1d(at, places, return_indices=True)
+                values[here] = stored[there].astype(dtype)
+        return values
 
     def store(self, pointers: Any, value: Any, mask: Any) -> None:
         import numpy as np
 
-        at = pointers.reshape(-1)
-        values = np.broadcast_to(value, pointers.shape).reshape(-1)
-        for place in np.flatnonzero(np.broadcast_to(mask, pointers.shape).reshape(-1)):
-            self.stored[int(at[place])] = values[place].tobytes()
+        wanted = np.broadcast_to(mask, pointers.shape).reshape(-1)
+        at = pointers.reshape(-1)[wanted].astype(np.uint64)
+        if len(at):
+            self._stores.append((at, np.broadcast_to(value, pointers.shape).reshape(-1)[wanted]))
+
+    def written(self) -> dict[int, bytes]:
+        """All that was stored, by address: each store whole where it is of neighbours, else element by element."""
+        import numpy as np
+
+        res: dict[int, bytes] = {}
+        for at, values in self._stores:
+            width = values.dtype.itemsize
+            if len(at) > 1 and np.array_equal(at, at[0] + np.arange(len(at), dtype=np.uint64) * np.uint64(width)):
+                res[int(at[0])] = values.tobytes()
+            else:
+                res.update((int(place), value.tobytes()) for place, value in zip(at, values))
+        return res
 
     def _bytes(self, address: int, size: int) -> bytes | None:
         out = ctypes.create_string_buffer(size)
@@ -138,8 +169,8 @@ class _Memory:
         raise _Unable(name)  # Atomics.
 
 
-def _interpret(function: Any, grid: Any, args: Any, kwargs: Any, memory: _Memory) -> dict[int, bytes]:
-    """What `function` stores, by address, if it is launched so."""
+def _interpret(function: Any, grid: Any, args: Any, kwargs: Any, memory: _Memory) -> _Memory:
+    """`memory` with what `function` stores, if it is launched so."""
     from triton.runtime import interpreter, jit
 
     class Executor(interpreter.GridExecutor):
@@ -169,4 +200,4 @@ def _interpret(function: Any, grid: Any, args: Any, kwargs: Any, memory: _Memory
     finally:
         for it in instead:
             it.undo()
-    return memory.stored
+    return memory

@@ -110,7 +110,8 @@ pub(super) fn notes(
         }
     }
     res.extend(sizes_unknown(recordings));
-    res.extend(unknown_reads(recordings));
+    // What an engine reads back are the tokens that it draws: its memory is planned before the first.
+    res.extend(unknown_reads(recordings).filter(|_| !serves(recordings)));
     for report in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
         for it in &report.not_imitated {
             let known = res.iter_mut().find_map(|note| match note {

@@ -51,7 +51,9 @@ pub(super) fn outcome(
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
     let over = runs.first().is_some_and(|it| card.total < it.peaks(card).device);
-    if over && !has_capacity {
+    // What the context has to have is refused nowhere: a handle of a library that the card has no memory for.
+    let lacks = runs.iter().filter_map(|it| it.phantom()).any(|it| it.lacked != Bytes::ZERO);
+    if over && !has_capacity || lacks {
         return Outcome::OutOfMemory;
     }
     if growth.is_some() { Outcome::Grows } else { Outcome::Fits }

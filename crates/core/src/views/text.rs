@@ -97,6 +97,12 @@ impl Report<'_> {
         writeln!(f, "\n{}", self.styles.faint.of(more))
     }
 
+    /// What its steps are; an engine has forward passes only, even before the first.
+    fn counted(self) -> Counted {
+        let p = self.prediction;
+        if p.serving.is_some() { Counted::ForwardPasses } else { p.seen.counted }
+    }
+
     fn is_full(self) -> bool {
         self.extent == Extent::Full
     }
@@ -291,7 +297,7 @@ impl Report<'_> {
 
     fn ran_out(self, f: &mut Formatter<'_>, oom: &OomPlace) -> fmt::Result {
         let moment = Moment { step: oom.step, phase: oom.phase };
-        write!(f, "runs out {}", When(moment, self.prediction.seen.counted))?;
+        write!(f, "runs out {}", When(moment, self.counted()))?;
         match &oom.at {
             Some(line) => {
                 writeln!(f, ", at {}", self.styles.heading.of(Line(line)))?;
@@ -346,7 +352,7 @@ impl Report<'_> {
 
     fn categories(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        let when = p.shown_moment.map(|it| When(it, p.seen.counted));
+        let when = p.shown_moment.map(|it| When(it, self.counted()));
         let when = when.map(|when| when.to_string());
         let when = when.map(|when| format!(" ({})", when.trim_start_matches("in ")));
         let when = when.unwrap_or_default();

@@ -62,7 +62,7 @@ pub struct Machine {
     /// Streams in a capture: stream to capture.
     capturing: BTreeMap<u64, u64>,
     graphs: BTreeMap<u64, u64>,
-    /// Graphs that can be launched: on which device, and what each takes there.
+    /// Graphs that can be launched: on which device, and how many nodes each has.
     executables: BTreeMap<u64, (usize, u64)>,
     /// Streams that were created, with their priorities.
     streams: BTreeMap<u64, i32>,
@@ -449,17 +449,16 @@ impl Machine {
     /// `cudaGraphInstantiate`: `graph` can be launched, for which the driver takes memory.
     pub fn instantiate(&mut self, graph: u64) -> u64 {
         let (nodes, device) = (self.graph_nodes(graph), self.current_index());
-        let mut bytes = 0;
-        self.devices[device].reside(|it, _| bytes = it.graph(nodes));
+        self.devices[device].reside(|it, _| it.graph(nodes));
         let executable = self.handle();
-        self.executables.insert(executable, (device, bytes));
+        self.executables.insert(executable, (device, nodes));
         executable
     }
 
     /// `cudaGraphExecDestroy`.
     pub fn destroy_executable(&mut self, executable: u64) {
-        if let Some((device, bytes)) = self.executables.remove(&executable) {
-            self.devices[device].reside(|it, _| it.drop_graph(bytes));
+        if let Some((device, nodes)) = self.executables.remove(&executable) {
+            self.devices[device].reside(|it, _| it.drop_graph(nodes));
         }
     }
 
@@ -509,6 +508,7 @@ impl Machine {
                 used: it.used(),
                 peak: it.peak(),
                 other_peak: it.other_peak(),
+                lacked: it.lacked(),
                 more_elsewhere: 0,
             })
             .collect()

@@ -33,6 +33,8 @@ pub struct DeviceMemory {
     ran_out: Vec<Holder>,
     used: u64,
     peak: u64,
+    /// How much the driver and libraries wanted at most that was not free: on a card the call that wanted it fails.
+    lacked: u64,
     /// The most that was taken beside the caching allocator, once that has said what it holds.
     other_peak: Option<u64>,
     /// What was taken beside it when it last said so, and what libraries have taken since.
@@ -72,6 +74,7 @@ impl DeviceMemory {
             ran_out: Vec::new(),
             used: 0,
             peak: 0,
+            lacked: 0,
             other_peak: None,
             other: 0,
             addresses,
@@ -191,6 +194,11 @@ impl DeviceMemory {
         (self.usual_context + more).saturating_sub(less)
     }
 
+    /// How much the driver and libraries wanted at most for themselves that was not free.
+    pub fn lacked(&self) -> u64 {
+        self.lacked
+    }
+
     /// Bytes that can still be taken.
     pub fn free(&self) -> u64 {
         self.free_alone().saturating_sub(together(&self.others()))
@@ -206,6 +214,7 @@ impl DeviceMemory {
     pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
         what(&mut self.resident, &mut self.addresses);
         self.begun = true;
+        self.lacked = self.lacked.max((self.context() + self.used).saturating_sub(self.total));
         self.tell();
     }
 
@@ -368,6 +377,9 @@ mod tests {
         assert_eq!((device.free(), device.context()), (34 * MIB, 584 * MIB));
         assert_eq!(device.allocate(36 * MIB), Err(Full));
         assert!(device.allocate(34 * MIB).is_ok());
+        assert_eq!((device.free(), device.lacked()), (0, 0));
+        device.reside(Resident::blas);
+        assert_eq!((device.free(), device.lacked()), (0, 64 * MIB), "it fails on a card");
     }
 
     #[test]
