@@ -35,7 +35,7 @@ class Memory:
     def __init__(self, torch: Torch, recording: Recording, asked: Settings) -> None:
         self._torch = torch
         self._c = torch._C
-        self._note, self._write = recording.note, recording.write
+        self._recording, self._note = recording, recording.note
         self._start_history = torch._C._cuda_record_memory_history
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
@@ -146,7 +146,7 @@ class Memory:
 
     @guarded
     def _note_settings(self, text: str) -> None:
-        self._write("settings", before=self._settings_before, text=text, **self.place().where())
+        self._recording.write("settings", before=self._settings_before, text=text, **self.place().where())
 
     @guarded
     def _remember_counters(self, device: int) -> None:

@@ -61,7 +61,8 @@ pub(super) fn notes(
             Outcome::Fits if seen.steps == 0 && verdict::skipped(recordings) => {
                 res.push(Note::AllSkipped)
             }
-            Outcome::Fits if seen.steps == 0 && serves(recordings) => {}
+            // Its memory does not follow from how many passes were seen.
+            Outcome::Fits if serves(recordings) => {}
             Outcome::Fits if seen.steps == 0 => res.push(Note::NoSteps),
             Outcome::Fits => {
                 res.extend(seen.missing().map(Note::NotSeen));

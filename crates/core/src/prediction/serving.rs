@@ -3,9 +3,7 @@
 
 use crate::{
     cards::{self, Card},
-    failures::Verdict,
     recording::{EngineNote, Recording},
-    sources::oom_text,
     units::Bytes,
 };
 
@@ -14,8 +12,6 @@ use crate::{
 pub struct Serving {
     /// Its own numbers.
     pub engine: EngineNote,
-    /// Why it refused, and what to change; none if it starts.
-    pub refusal: Option<Verdict>,
     /// Users at once that have so many tokens each.
     pub users: Vec<Users>,
     /// The smallest share of the card with which it would start, in hundredths, if it fits into the card at all.
@@ -49,9 +45,6 @@ impl Serving {
     pub(super) fn of(recordings: &[Recording], card: &Card) -> Option<Serving> {
         let notes = recordings.iter().filter_map(|it| it.notes.engine.clone());
         let engine = notes.reduce(EngineNote::and)?;
-        let refusal = engine.refused.as_deref().and_then(|text| {
-            oom_text::read(text).into_iter().next().map(|failure| failure.verdict())
-        });
         let available = engine.cache.or(engine.available).filter(|_| engine.refused.is_none());
         let users = |&(length, needs): &(u64, Bytes)| {
             let users = available?.0.checked_div(needs.0)?;
@@ -60,7 +53,7 @@ impl Serving {
         let users = engine.needs.iter().filter_map(users).collect();
         let elsewhere = elsewhere(&engine, card);
         let least_share = least_share(&engine);
-        Some(Serving { engine, refusal, users, least_share, elsewhere })
+        Some(Serving { engine, users, least_share, elsewhere })
     }
 }
 
@@ -121,6 +114,7 @@ fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::Refusal;
 
     const GIB: u64 = 1 << 30;
 
@@ -158,19 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_read_in_the_engines_own_numbers() {
-        let refused = "To serve at least one request with the model's max seq len (131072), (24.0 GiB KV cache is needed, which is larger than the \
-             available KV cache memory (8.83 GiB). Based on the available memory, the estimated maximum model length is 48192. Try increasing \
-             `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.";
-        let found =
-            serving(EngineNote { refused: Some(refused.to_owned()), cache: None, ..engine() });
-        let refusal = found.refusal.expect("read");
-        assert!(
-            refusal.why.contains("24.00 GiB") && refusal.why.contains("8.83 GiB"),
-            "{}",
-            refusal.why
-        );
-        assert!(refusal.remedies[0].contains("max_model_len=48192"), "{:?}", refusal.remedies);
-        assert!(found.users.is_empty());
+    fn an_engine_that_refuses_has_no_users() {
+        let refused = Some(Refusal::default());
+        assert!(serving(EngineNote { refused, cache: None, ..engine() }).users.is_empty());
     }
 }

@@ -21,8 +21,8 @@ pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception, FirstStep,
     HostNote, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Redone,
-    RedoneNote, RedoneWay, Remark, Role, SettingsNote, Spread, StacksNote, StepTimes, Tensors,
-    Unsupported,
+    RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote, Spread, StacksNote, StepTimes,
+    Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};

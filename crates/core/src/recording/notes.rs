@@ -506,8 +506,17 @@ pub struct EngineNote {
     pub cache: Option<Bytes>,
     /// The tokens that they hold.
     pub tokens: Option<u64>,
-    /// Why it refused to start, in its own words.
-    pub refused: Option<String>,
+    /// Why it refused to start, if it did.
+    pub refused: Option<Refusal>,
+}
+
+/// A refusal that an engine put into words, read as `explain` reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, with its numbers.
+    pub why: String,
+    /// What to change, the most promising first.
+    pub remedies: Vec<String>,
 }
 
 impl EngineNote {

@@ -177,7 +177,7 @@ impl Report<'_> {
             }
             Verdict::DoesNotFit => {
                 if let Some((serving, refusal)) =
-                    p.serving.as_ref().and_then(|it| Some((it, it.refusal.as_ref()?)))
+                    p.serving.as_ref().and_then(|it| Some((it, it.engine.refused.as_ref()?)))
                 {
                     let text = format!("{card}: {}", refusal.why);
                     self.said(f, styles.bad, "DOES NOT FIT", &text)?;

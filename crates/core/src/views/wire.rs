@@ -160,8 +160,8 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
         ServingWire {
             engine: &engine.name,
             starts: engine.refused.is_none(),
-            refusal: it.refusal.as_ref().map(|it| it.why.as_str()),
-            remedies: it.refusal.as_ref().map_or(&[], |it| &it.remedies),
+            refusal: engine.refused.as_ref().map(|it| it.why.as_str()),
+            remedies: engine.refused.as_ref().map_or(&[], |it| &it.remedies),
             weights_bytes: bytes(engine.weights),
             forward_bytes: bytes(engine.forward),
             graphs_bytes: bytes(engine.graphs),

@@ -281,8 +281,18 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
+    }
+
+    #[test]
+    fn an_engines_refusal_is_read_as_explain_reads_it() {
+        let line = r#"{"kind":"engine","name":"vllm","available":9481234567,"needs":[[1024,1],[131072,128]],"refused":"To serve at least one request with the model's max seq len (131072), (24.0 GiB KV cache is needed, which is larger than the available KV cache memory (8.83 GiB). Based on the available memory, the estimated maximum model length is 48192. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."}"#;
+        let engine = read(line.as_bytes(), &mut Vec::new()).0.engine.unwrap();
+        assert_eq!(engine.needs, [(1024, Bytes(1)), (131_072, Bytes(128))]);
+        let refused = engine.refused.unwrap();
+        assert!(refused.why.contains("24.00 GiB, and 8.83 GiB are free"), "{}", refused.why);
+        assert!(refused.remedies[0].contains("max_model_len=48192"), "{:?}", refused.remedies);
     }
 
     #[test]

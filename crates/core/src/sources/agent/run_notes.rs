@@ -5,12 +5,13 @@ use serde::Deserialize;
 use super::lines::{CodeText, PlaceKeys, clipped, or_default};
 use crate::{
     codes::AlarmCode,
+    failures::Verdict,
     recording::{
         Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
         FirstStep, HostNote, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Redone,
-        RedoneNote, RedoneWay, Role, Spread, StepTimes, Tensors,
+        RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Tensors,
     },
-    sources::json_lines::one_line,
+    sources::{json_lines::one_line, oom_text},
     units::Bytes,
 };
 
@@ -80,8 +81,16 @@ impl From<EngineLine> for EngineNote {
             blocks: it.blocks,
             cache: it.cache.map(Bytes),
             tokens: it.tokens,
-            refused: it.refused.map(clipped),
+            refused: it.refused.map(|text| refusal(clipped(text))),
         }
+    }
+}
+
+/// What an engine says when it does not start; its words, where they are not known.
+fn refusal(text: String) -> Refusal {
+    match oom_text::read(&text).into_iter().next().map(|it| it.verdict()) {
+        Some(Verdict { why, remedies, .. }) => Refusal { why, remedies },
+        None => Refusal { why: text, remedies: Vec::new() },
     }
 }
 
