@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 1100
 """Of a launch: engines have a block for each request, and up to 1024 of these."""
-SECONDS = 60.0
-FILLS = (0, 0x2B)
-"""What unknown bytes read as: in the first run, and in the second, if there are any."""
+SECONDS, SECONDS_EACH = 60.0, 5.0
+"""Of all launches together, and of one."""
+FILLS = (0, 1)
+"""What unknown numbers read as; small, because loops count by them: in the first run, and in the second, if there are any."""
 
 
 def install(torch: Torch) -> None:
@@ -56,8 +57,8 @@ class Interpreted:
         self._unable: set[Any] = set()
         self._busy = False
         library = ctypes.CDLL(None)
-        self._known = getattr(library, "plimsoll_phantom_known", None)
-        self._computed = getattr(library, "plimsoll_phantom_computed", None)
+        self._known: Any = getattr(library, "plimsoll_phantom_known", None)
+        self._computed: Any = getattr(library, "plimsoll_phantom_computed", None)
         if self._known is not None and self._computed is not None:
             self._known.argtypes, self._known.restype = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p], ctypes.c_int
             self._computed.argtypes, self._computed.restype = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p], None
@@ -106,12 +107,15 @@ class _Memory:
     def __init__(self, known: Function, fill: int) -> None:
         self._known, self._fill = known, fill
         self.met_unknown = False
+        self._end = time.monotonic() + SECONDS_EACH
         self._stores: list[tuple[Any, Any]] = []
         """Addresses and values, in order."""
 
     def load(self, pointers: Any, mask: Any, other: Any, dtype: Any) -> Any:
         import numpy as np
 
+        if self._end < time.monotonic():
+            raise _Unable("seconds")
         dtype = np.dtype(dtype)
         result = np.array(np.broadcast_to(other, pointers.shape), dtype=dtype)
         wanted = np.broadcast_to(mask, pointers.shape).reshape(-1)
@@ -129,7 +133,7 @@ class _Memory:
         if whole is not None and (size - dtype.itemsize) % dtype.itemsize == 0:
             values = np.frombuffer(whole, dtype)[(at - np.uint64(low)) // np.uint64(dtype.itemsize)]
         else:
-            filled = bytes([self._fill & 1 if dtype.itemsize == 1 else self._fill]) * dtype.itemsize
+            filled = np.array(self._fill, dtype).tobytes()
             known = [self._bytes(int(it), dtype.itemsize) for it in at]
             self.met_unknown |= None in known
             values = np.frombuffer(b"".join(filled if it is None else it for it in known), dtype)

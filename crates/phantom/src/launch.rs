@@ -36,8 +36,6 @@ struct Registered {
     /// Its mangled name, which is as long there as the stub is.
     name: &'static CStr,
     kernel: OnceLock<Arc<Kernel>>,
-    /// Whether another library than PyTorch's brings it.
-    is_foreign: bool,
 }
 
 /// `dim3`, passed by value.
@@ -70,9 +68,9 @@ pub(crate) fn configured() -> Option<Configuration> {
     Some(it)
 }
 
-/// A library registers the kernel of this mangled name, with its stub; one that `is_foreign` is not PyTorch's.
-pub(crate) fn register(stub: u64, name: &'static CStr, is_foreign: bool) {
-    let it = Registered { name, kernel: OnceLock::new(), is_foreign };
+/// A library registers the kernel of this mangled name, with its stub.
+pub(crate) fn register(stub: u64, name: &'static CStr) {
+    let it = Registered { name, kernel: OnceLock::new() };
     KERNELS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, it);
 }
 
@@ -80,7 +78,7 @@ pub(crate) fn register(stub: u64, name: &'static CStr, is_foreign: bool) {
 pub(crate) fn found(function: u64, name: &CStr) {
     // Thousands of others, of which none is followed.
     if let Some(name) = Kernel::of_a_module(name) {
-        register(function, name, false);
+        register(function, name);
     }
 }
 
@@ -116,13 +114,6 @@ pub(crate) unsafe fn launched(
 /// it as its threads allow.
 pub(crate) fn is_light(stub: u64) -> bool {
     kernel(stub).is_some_and(|it| it.is_light())
-}
-
-/// Whether the kernel at `stub` is in a library that is not PyTorch's: one of a serving engine, or of attention. Of modules that were made
-/// at run time none is.
-pub(crate) fn is_foreign(stub: u64) -> bool {
-    let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
-    kernels.get(&stub).is_some_and(|it| it.is_foreign)
 }
 
 /// Asks the guest, for this thread. Whoever needs the machine, too, locks that first.

@@ -183,10 +183,12 @@ impl<'a> Evidence<'a> {
         }
         let life = &self.replay.blocks[block.index()];
         let free = life.free.filter(|it| *it < self.over);
-        if let Some(found) = self.of_serving(life, free) {
+        let stage = self.timeline.stage(life.alloc);
+        // A training that ended in its first forward pass trained nothing, either.
+        let is_of_training = matches!(stage, Stage::Forward | Stage::Loss);
+        if let Some(found) = self.of_serving(life, free).filter(|_| !is_of_training) {
             return found;
         }
-        let stage = self.timeline.stage(life.alloc);
         let computes = matches!(
             stage,
             Stage::Forward

@@ -9,7 +9,12 @@ use crate::{
 /// Puts the noted changes into `trace`. Does nothing where the program changed none.
 pub(super) fn take_in(trace: &mut Trace, notes: &Notes) {
     let Some(first) = notes.settings.first() else { return };
-    trace.settings = Some(Settings::of_text(&first.before));
+    trace.settings = Some(Settings {
+        is_of_beginning: true,
+        expandable_segments: first.before.contains("expandable_segments:True"),
+        text: first.before.clone(),
+        ..Settings::default()
+    });
     for (index, device) in trace.devices.iter_mut().enumerate() {
         let counts = Counts::of(device, notes, index);
         let changes = notes.settings.iter();

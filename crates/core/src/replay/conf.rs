@@ -76,6 +76,9 @@ impl Config {
     pub fn of_recording(settings: &Settings, torch: TorchVersion) -> Config {
         let mut res = Config::of_torch(torch);
         read_known(&settings.text, &mut res);
+        if settings.is_of_beginning {
+            return res;
+        }
         res.max_split_size = settings.max_split_size;
         res.garbage_collection_threshold = settings.garbage_collection_threshold;
         res.expandable_segments = settings.expandable_segments;
@@ -122,21 +125,6 @@ impl Config {
     pub(super) fn at(&self, changes: &[SettingsChange], event: EventId) -> Config {
         let before = changes.iter().take_while(|it| it.from <= event);
         before.fold(self.clone(), |res, it| res.changed_by(&it.text))
-    }
-}
-
-impl Settings {
-    /// Those of a program that began with `text` in its environment.
-    pub fn of_text(text: &str) -> Settings {
-        let mut config = Config::of_torch(TorchVersion::NEWEST);
-        read_known(text, &mut config);
-        Settings {
-            text: text.to_owned(),
-            max_split_size: config.max_split_size,
-            garbage_collection_threshold: config.garbage_collection_threshold,
-            expandable_segments: config.expandable_segments,
-            roundup_power2_divisions: config.roundup_power2_divisions,
-        }
     }
 }
 

@@ -15,6 +15,8 @@ pub struct SettingsChange {
 /// no event. Where the agent noted changes, the settings of the beginning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
+    /// The text is that of the beginning, and all that is known of it; the program changed the settings later.
+    pub is_of_beginning: bool,
     /// The text of the variable. It alone has the settings that the recorder does not repeat:
     /// memory fraction, `max_non_split_rounding_mb`, `large_segment_size_mb`.
     pub text: String,

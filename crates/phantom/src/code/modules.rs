@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::code::fatbin::{self, Wrapper};
@@ -11,8 +12,8 @@ use crate::machine::card::Card;
 /// `PyTorch` is built for the same capabilities throughout.
 static MODULES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 const ENOUGH_MODULES: usize = 64;
-/// Those of libraries that are not PyTorch's.
-static FOREIGN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+/// Whether a library brings kernels that is not PyTorch's: one of a serving engine, or of attention.
+static HAS_FOREIGN: AtomicBool = AtomicBool::new(false);
 
 /// The capability (86 for 8.6) whose machine code the kernels of this program run with on `card`;
 /// `None` if they have none for it.
@@ -39,15 +40,15 @@ pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
     if modules.len() < ENOUGH_MODULES {
         modules.push(image as usize);
     }
-    if is_outside_of_pytorch(image) {
-        FOREIGN.lock().unwrap_or_else(PoisonError::into_inner).insert(image as usize);
+    if !HAS_FOREIGN.load(Ordering::Relaxed) && is_outside_of_pytorch(image) {
+        HAS_FOREIGN.store(true, Ordering::Relaxed);
     }
     image
 }
 
-/// Whether the module with this handle is of a library that is not PyTorch's.
-pub(crate) fn is_foreign(module: *mut c_void) -> bool {
-    FOREIGN.lock().unwrap_or_else(PoisonError::into_inner).contains(&(module as usize))
+/// Whether a library that is not PyTorch's has registered kernels.
+pub(crate) fn has_foreign() -> bool {
+    HAS_FOREIGN.load(Ordering::Relaxed)
 }
 
 /// Whether `address` lies in another library than PyTorch's. To be asked while that is loaded, because the loader's lock is taken.

@@ -102,7 +102,7 @@ pub struct Resident {
     nodes: u64,
     most_graphs: u64,
     most_nodes: u64,
-    /// A kernel of another library than PyTorch's was launched.
+    /// Another library than PyTorch's has kernels, and the program computes.
     has_foreign_code: bool,
 }
 
@@ -202,8 +202,9 @@ impl Resident {
         self.nodes -= nodes;
     }
 
-    /// A kernel is launched that a library brings which is not PyTorch's, such as that of a serving engine.
-    pub fn foreign_kernel(&mut self) {
+    /// Another library than PyTorch's brings kernels, and the program computes by now: those of vLLM had one range more of code when its
+    /// first pass was over, with each of nine models.
+    pub fn foreign_code(&mut self) {
         self.has_foreign_code = true;
     }
 

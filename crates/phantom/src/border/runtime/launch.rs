@@ -37,13 +37,7 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     if modules::code_for(machine.card).is_none() {
         return fail(NO_KERNEL_IMAGE);
     }
-    let is_foreign = launch::is_foreign(function);
-    machine.current().reside(|it, addresses| {
-        it.kernel(addresses, room);
-        if is_foreign {
-            it.foreign_kernel();
-        }
-    });
+    machine.current().reside(|it, addresses| it.kernel(addresses, room));
     machine.work(stream);
     SUCCESS
 }
@@ -79,7 +73,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaRegisterFunction(
-    module: *mut c_void,
+    _module: *mut c_void,
     stub: u64,
     _device_name: *const c_char,
     name: *const c_char,
@@ -92,7 +86,7 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
 ) {
     if !name.is_null() {
         // SAFETY: not null; the compiler registers terminated names, of the library that the stub is in.
-        launch::register(stub, unsafe { CStr::from_ptr(name) }, modules::is_foreign(module));
+        launch::register(stub, unsafe { CStr::from_ptr(name) });
     }
 }
 
