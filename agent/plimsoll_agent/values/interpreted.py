@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 1100
 """Of a launch: engines have a block for each request, and up to 1024 of these."""
-SECONDS, SECONDS_EACH = 60.0, 5.0
+SECONDS, SECONDS_EACH = 20.0, 2.0
 """Of all launches together, and of one."""
 FILLS = (0, 1)
 """What unknown numbers read as; small, because loops count by them: in the first run, and in the second, if there are any."""
