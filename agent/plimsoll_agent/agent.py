@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll_agent import outside, remedies, settings, torch_builds
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, first_step, guard, process
+from plimsoll_agent.run import ending, engines, first_step, guard, process
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.failures import Failures
@@ -37,7 +37,7 @@ from plimsoll_agent.run.training_calls import TrainingCalls
 from plimsoll_agent.run.training_steps import Steps, goal_of
 from plimsoll_agent.settings import Settings
 from plimsoll_agent.trials import autotune, batches
-from plimsoll_agent.values import descent, detectors, phantom
+from plimsoll_agent.values import descent, detectors, interpreted, phantom
 from plimsoll_agent.values.asked_size import AskedSize
 from plimsoll_agent.values.ghosts import Ghosts
 from plimsoll_agent.values.phantom import Phantom
@@ -86,7 +86,7 @@ class Agent:
         self._recording = recording = Recording(session)
         guard.report_to(recording.note)
         recording.seconds_imports = 0.0
-        self._memory = memory = Memory(torch, recording.note, asked.most_events)
+        self._memory = memory = Memory(torch, recording, asked)
         self._phases = phases = Phases(memory, recording)
         self._stopping = stopping = Stopping(self._finish, recording, asked.is_real)
         self._steps = steps = Steps(memory, phases, recording, stopping, goal_of(asked.stop, recording.note), asked.hopeless)
@@ -149,6 +149,8 @@ class Agent:
             later.install if later is not None else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
+            functools.partial(engines.install, recording) if is_imagined else None,
+            functools.partial(interpreted.install, torch) if is_imagined else None,
         ):
             try:
                 if part is not None:

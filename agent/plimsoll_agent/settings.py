@@ -42,6 +42,8 @@ class Settings:
     """Whether batches are not shared with other runs of a search."""
     most_reserved: int
     """Bytes that the allocator may reserve on each device; 0 for no limit."""
+    allocator: str
+    """What PyTorch's allocator was set to when the process began; empty for nothing."""
     most_events: int
     """How many of the last events of the allocator are stored."""
     folds: bool
@@ -76,6 +78,7 @@ def read() -> Settings:
         unhurried=bool(of("PLIMSOLL_UNHURRIED")),
         own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
         most_reserved=int(of("PLIMSOLL_LIMIT_RESERVED") or 0),
+        allocator=of("PYTORCH_ALLOC_CONF") or of("PYTORCH_CUDA_ALLOC_CONF", ""),
         most_events=int(of("PLIMSOLL_EVENTS") or sys.maxsize),
         folds=bool(of("PLIMSOLL_FOLDS")),
         stacks=of("PLIMSOLL_STACKS", ""),

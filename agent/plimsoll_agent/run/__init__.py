@@ -17,6 +17,7 @@
     trainers        makes trainers of libraries validate now
     training_calls  an optimizer's step, zero_grad and backward: where they begin and end
     compiled        stops watching calls of modules at the first torch.compile
+    engines         what a serving engine plans with its memory
     uncaught        an error that ends the program, a thread or a child of multiprocessing
     failures        ends what waits for ever after such an error, or after memory ran out
     process         how old this process is, and whether it is a child of multiprocessing

@@ -24,20 +24,22 @@ from plimsoll_agent import patch
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Arguments, Function, Note, Torch
+    from plimsoll_agent.kinds import Arguments, Function, Torch
+    from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.settings import Settings
 
 
 class Memory:
     """The allocator's history and counters in this process."""
 
-    def __init__(self, torch: Torch, note: Note, most_events: int) -> None:
+    def __init__(self, torch: Torch, recording: Recording, asked: Settings) -> None:
         self._torch = torch
         self._c = torch._C
-        self._note = note
+        self._recording, self._note = recording, recording.note
         self._start_history = torch._C._cuda_record_memory_history
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
-        self._most_events = most_events
+        self._most_events, self._settings_before = asked.most_events, asked.allocator
         self.started = False
         # Whether the history stays off until a recording is asked for; until then the script's own history stays unchanged.
         self.asleep = self._theirs = False
@@ -53,6 +55,9 @@ class Memory:
         patch.put(c, "_cuda_record_memory_history_legacy", self._asked_for_history)
         patch.put(c, "_cuda_resetAccumulatedMemoryStats", self._asked_to_reset_counters)
         patch.put(c, "_cuda_resetPeakMemoryStats", self._asked_to_reset_peaks)
+        for name in ("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings"):
+            if hasattr(c, name):
+                patch.put(c, name, self._noting_settings(getattr(c, name)))
 
     def start(self) -> None:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
@@ -128,6 +133,20 @@ class Memory:
     def _asked_to_reset_peaks(self, device: int) -> Any:
         self._remember_peaks(device)
         return self._reset_peaks(device)
+
+    def _noting_settings(self, real: Function) -> Function:
+        """`real` changes the allocator's settings; PyTorch's snapshot has only the last ones, so each change is written down."""
+
+        def call(text: str) -> Any:
+            result = real(text)
+            self._note_settings(text)
+            return result
+
+        return call
+
+    @guarded
+    def _note_settings(self, text: str) -> None:
+        self._recording.write("settings", before=self._settings_before, text=text, **self.place().where())
 
     @guarded
     def _remember_counters(self, device: int) -> None:

@@ -4,6 +4,7 @@
     lines       a number that a line reads from the device: set by the user, or as that line read it before
     sizes       which of these numbers become sizes, by the text of the script
     asked_size  records that a script asked for the size of the card
+    interpreted  what Triton's kernels compute of known integers
     ghosts      weights on the host that need no memory and no time
     draws       the state of a generator after many draws, stored from one run to the next
     detectors   the boxes of torchvision's detectors when all scores are unknown

@@ -88,7 +88,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         Some(How::OfThisMachine(text) | How::Largest(text)) => Some(text.clone()),
         _ => None,
     };
-    let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
+    let is_refused = prediction.serving.as_ref().is_some_and(|it| it.engine.refused.is_some());
+    let failure = diagnosis::diagnose(&script.command, &ended, &recordings).filter(|_| !is_refused);
     let observed = Observed {
         interrupted: ended.interrupted.is_some(),
         unread,
@@ -102,7 +103,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         cards: given,
     };
     let prediction = script.complete(Inquiry::new(prediction, observed), &told)?;
-    let next = shown_command::next(args, &prediction);
+    // What makes an engine start stands in its refusal.
+    let next = shown_command::next(args, &prediction).filter(|_| prediction.serving.is_none());
     let any_card = matches!(how, Some(How::Largest(_)));
     let answer =
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };

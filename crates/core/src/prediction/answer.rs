@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Writes},
+    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
     recording::{CodeLine, Exception, FirstStep, Phase, Reached},
     units::Bytes,
 };
@@ -141,6 +141,8 @@ pub struct Predicted {
     pub cards: Vec<CardFit>,
     /// One for each process that used a device, worst first; the numbers above are the first's.
     pub ranks: Vec<Rank>,
+    /// What a serving engine makes of the card, if the script starts one.
+    pub serving: Option<Serving>,
     /// What the reader has to know to trust the rest.
     pub notes: Vec<Note>,
     /// What the script wrote; unknown where a recording was read.
@@ -187,6 +189,10 @@ pub enum Category {
     Workspaces,
     /// Buffers of modules, such as running means and masks.
     Buffers,
+    /// Keys and values of attention, which a serving engine or a generation holds for its texts.
+    KeyValueCache,
+    /// Memory of CUDA graphs: what a captured pass computes in.
+    Graphs,
     /// Kept by the script from step to step: outputs, losses, caches, copies, data that it put there before.
     Retained,
     /// Allocated, and nothing that we know explains it.
@@ -211,6 +217,8 @@ impl Category {
             Category::Temporaries => "temporaries",
             Category::Workspaces => "workspaces",
             Category::Buffers => "buffers",
+            Category::KeyValueCache => "key-value cache",
+            Category::Graphs => "CUDA graphs",
             Category::Retained => "retained",
             Category::Unknown => "unknown",
             Category::Slack => "allocator slack",
@@ -219,8 +227,13 @@ impl Category {
         }
     }
 
+    /// Whether only programs that train nothing have it.
+    pub fn is_of_serving(self) -> bool {
+        matches!(self, Category::KeyValueCache | Category::Graphs)
+    }
+
     /// All of them, in the order of the manual.
-    pub const ALL: [Category; 13] = [
+    pub const ALL: [Category; 15] = [
         Category::Parameters,
         Category::Gradients,
         Category::OptimizerState,
@@ -229,6 +242,8 @@ impl Category {
         Category::Temporaries,
         Category::Workspaces,
         Category::Buffers,
+        Category::KeyValueCache,
+        Category::Graphs,
         Category::Retained,
         Category::Unknown,
         Category::Slack,

@@ -17,6 +17,8 @@
 //!    - evaluation: temporary, unless it outlives it; of the pass in which memory ran out, activation;
 //!    - setup: live when the first forward pass begins, and freed at the end of the first step at the
 //!      latest: input; freed before: temporary.
+//!    - anywhere, where nothing is trained: what never goes and was made by a function or file named after a key-value cache
+//!      or CUDA graphs is that.
 //! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
 //!    in the allocator, taken by an operation that cuDNN serves or by autograd, and there not of a
 //!    parameter's size (a gradient that is added to one which exists has the same lifetime).
@@ -182,6 +184,11 @@ impl<'a> Evidence<'a> {
         let life = &self.replay.blocks[block.index()];
         let free = life.free.filter(|it| *it < self.over);
         let stage = self.timeline.stage(life.alloc);
+        // A training that ended in its first forward pass trained nothing, either.
+        let is_of_training = matches!(stage, Stage::Forward | Stage::Loss);
+        if let Some(found) = self.of_serving(life, free).filter(|_| !is_of_training) {
+            return found;
+        }
         let computes = matches!(
             stage,
             Stage::Forward
@@ -214,6 +221,21 @@ impl<'a> Evidence<'a> {
         match found {
             Category::Unknown if self.stacks.user_frame(stack).is_some() => Category::Retained,
             found => found,
+        }
+    }
+
+    /// What stays allocated where nothing is trained, and whose maker's name says what it is for.
+    fn of_serving(&self, life: &BlockLife, free: Option<EventId>) -> Option<Category> {
+        if self.trains || free.is_some() {
+            return None;
+        }
+        let signs = self.signs(life.alloc);
+        if signs.has(Signs::CACHE) {
+            Some(Category::KeyValueCache)
+        } else if signs.has(Signs::GRAPH) {
+            Some(Category::Graphs)
+        } else {
+            None
         }
     }
 

@@ -16,6 +16,7 @@ mod other_end;
 mod reached;
 mod safe;
 mod seen;
+mod serving;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
@@ -35,6 +36,7 @@ pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Seen};
+pub use serving::{Elsewhere, Serving, Users};
 pub use tuning::{Tuned, Tuning, tunings};
 pub use writes::{Writes, WrittenFile};
 
@@ -130,6 +132,7 @@ impl<'a> Runs<'a> {
             oom,
             cards: Vec::new(),
             ranks,
+            serving: Serving::of(recordings, card),
             notes,
             writes: None,
             reached: None,

@@ -61,6 +61,8 @@ pub(super) fn notes(
             Outcome::Fits if seen.steps == 0 && verdict::skipped(recordings) => {
                 res.push(Note::AllSkipped)
             }
+            // Its memory does not follow from how many passes were seen.
+            Outcome::Fits if serves(recordings) => {}
             Outcome::Fits if seen.steps == 0 => res.push(Note::NoSteps),
             Outcome::Fits => {
                 res.extend(seen.missing().map(Note::NotSeen));
@@ -109,7 +111,8 @@ pub(super) fn notes(
         }
     }
     res.extend(sizes_unknown(recordings));
-    res.extend(unknown_reads(recordings));
+    // What an engine reads back are the tokens that it draws: its memory is planned before the first.
+    res.extend(unknown_reads(recordings).filter(|_| !serves(recordings)));
     for report in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
         for it in &report.not_imitated {
             let known = res.iter_mut().find_map(|note| match note {
@@ -207,4 +210,9 @@ pub(super) fn about_categories(categories: &[CategoryShare], peak: Peaks) -> Opt
     let bytes = unknown.bytes;
     (MUCH_UNKNOWN <= bytes && 0.05 < bytes.share_of(peak.allocated))
         .then_some(Note::MuchUnknown { bytes })
+}
+
+/// Whether the script starts a serving engine.
+fn serves(recordings: &[Recording]) -> bool {
+    recordings.iter().any(|it| it.notes.engine.is_some())
 }

@@ -47,8 +47,11 @@ impl Signs {
     /// Named after a cache of keys and values.
     pub(crate) const CACHE: Signs = Signs(1 << 15);
 
+    /// Named after CUDA graphs.
+    pub(crate) const GRAPH: Signs = Signs(1 << 16);
+
     /// What names say, each in lower case.
-    const WORDS: [(&str, Signs); 13] = [
+    const WORDS: [(&str, Signs); 15] = [
         ("loss", Signs::LOSS),
         ("cross_entropy", Signs::LOSS),
         ("log_softmax", Signs::SCORES),
@@ -62,6 +65,8 @@ impl Signs {
         ("past_key", Signs::CACHE),
         ("update_cache", Signs::CACHE),
         ("append_kv", Signs::CACHE),
+        ("cudagraph", Signs::GRAPH),
+        ("cuda_graph", Signs::GRAPH),
     ];
 
     /// The closure that `optimizer.step(closure)` calls.

@@ -35,6 +35,10 @@ pub(super) fn outcome(
         });
         return if is_why { Outcome::Grows } else { Outcome::OutOfMemory };
     }
+    // What an engine refuses in its own numbers is an answer, however the script goes on.
+    if recordings.iter().any(|it| it.notes.engine.as_ref().is_some_and(|it| it.refused.is_some())) {
+        return Outcome::OutOfMemory;
+    }
     // The agent ended it because it had seen enough; what the script makes of that is its affair.
     let seen_enough = recordings.iter().any(|it| {
         let end = it.notes.end.as_ref();
@@ -47,7 +51,9 @@ pub(super) fn outcome(
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
     let over = runs.first().is_some_and(|it| card.total < it.peaks(card).device);
-    if over && !has_capacity {
+    // What the context has to have is refused nowhere: a handle of a library that the card has no memory for.
+    let lacks = runs.iter().filter_map(|it| it.phantom()).any(|it| it.lacked != Bytes::ZERO);
+    if over && !has_capacity || lacks {
         return Outcome::OutOfMemory;
     }
     if growth.is_some() { Outcome::Grows } else { Outcome::Fits }

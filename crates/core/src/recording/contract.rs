@@ -95,6 +95,8 @@ note_kinds! {
     Keepers = "keepers",
     /// From here on events have stacks, or have none.
     Stacks = "stacks",
+    /// The program changed the allocator's settings.
+    Settings = "settings",
     /// A request failed.
     Oom = "oom",
     /// A step that ran out was done again, or why it was not.
@@ -103,6 +105,8 @@ note_kinds! {
     Read = "read",
     /// The program asked how large the card is.
     AskedSize = "asked_size",
+    /// What a serving engine reports of its memory.
+    Engine = "engine",
     /// A sentence for people.
     Note = "note",
     /// The environment cannot be predicted.

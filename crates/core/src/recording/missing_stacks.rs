@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    recording::{Mark, MarkKind, Notes, Place},
+    recording::{Mark, MarkKind, Notes, counts::Counts},
     trace::{Action, BlockState, DeviceTrace, Event, EventId, StackId, Trace},
 };
 
@@ -52,51 +52,6 @@ pub(super) fn fill_in(trace: &mut Trace, notes: &mut Notes) {
             lend_marks(notes, &counts, &spans, &loans);
         }
         fill_in_stacks(device, &spans, &loans);
-    }
-}
-
-/// Where the n-th allocation and the n-th free of the device are.
-struct Counts {
-    device: usize,
-    allocs: Vec<EventId>,
-    frees: Vec<EventId>,
-    /// How many of each the ring has lost.
-    lost: (u64, u64),
-}
-
-impl Counts {
-    fn of(device: &DeviceTrace, notes: &Notes, index: usize) -> Counts {
-        let all = |action: Action| -> Vec<EventId> {
-            let actions = (0..).map(EventId).zip(device.events.actions());
-            actions.filter(|(_, it)| **it == action).map(|(id, _)| id).collect()
-        };
-        let (allocs, frees) = (all(Action::Alloc), all(Action::FreeRequested));
-        let stats = notes.stats.iter().find(|it| it.device == index);
-        let lost = |total: u64, seen: usize| total.saturating_sub(seen as u64);
-        let lost =
-            stats.map_or((0, 0), |it| (lost(it.allocs, allocs.len()), lost(it.frees, frees.len())));
-        Counts { device: index, allocs, frees, lost }
-    }
-
-    /// The first event after `place`.
-    fn event(&self, place: &Place) -> EventId {
-        let after = |counts: &[u64], lost: u64, seen: &[EventId]| {
-            let n = counts.get(self.device).copied().unwrap_or(0).saturating_sub(lost);
-            let n = usize::try_from(n).unwrap_or(usize::MAX).min(seen.len());
-            n.checked_sub(1).map_or(0, |it| seen[it].0 + 1)
-        };
-        let alloc = after(&place.allocs, self.lost.0, &self.allocs);
-        EventId(alloc.max(after(&place.frees, self.lost.1, &self.frees)))
-    }
-
-    /// The place right before `event`.
-    fn place(&self, event: EventId) -> Place {
-        let count = |lost: u64, seen: &[EventId]| {
-            let mut res = vec![0; self.device + 1];
-            res[self.device] = lost + seen.partition_point(|it| *it < event) as u64;
-            res
-        };
-        Place { allocs: count(self.lost.0, &self.allocs), frees: count(self.lost.1, &self.frees) }
     }
 }
 
@@ -271,7 +226,7 @@ fn lend_marks(notes: &mut Notes, counts: &Counts, spans: &[Span], loans: &[Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::StacksNote;
+    use crate::recording::{Place, StacksNote};
     use crate::{recording::Phase, trace::Events, units::Bytes};
 
     /// A run as one letter for each event and spaces for the ends of steps: `a` asks for a block with stack 1, `b` with

@@ -3,6 +3,7 @@
 
 mod alarms;
 pub mod contract;
+mod counts;
 mod curve;
 mod host;
 mod missing_stacks;
@@ -10,6 +11,7 @@ mod notes;
 mod phantom;
 mod plan_notes;
 mod reached;
+mod settings_changes;
 mod sites;
 
 pub use alarms::{Alarm, AlarmNote};
@@ -17,10 +19,10 @@ pub use curve::{Curve, CurveDevice};
 
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
-    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, HostNote,
-    Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote,
-    Redone, RedoneNote, RedoneWay, Remark, Role, Spread, StacksNote, StepTimes, Tensors,
-    Unsupported,
+    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception, FirstStep,
+    HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place,
+    ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote, Spread,
+    StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};
@@ -43,9 +45,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Gives steps that were recorded without stacks those of a step that did the same.
-    pub fn fill_in_stacks(&mut self) {
+    /// Puts into the trace what only the notes say: the settings of each moment, and for steps that were recorded without stacks
+    /// those of a step that did the same.
+    pub fn complete_trace(&mut self) {
         if let Some(trace) = &mut self.trace {
+            settings_changes::take_in(trace, &self.notes);
             missing_stacks::fill_in(trace, &mut self.notes);
         }
     }

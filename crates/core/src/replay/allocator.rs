@@ -107,6 +107,13 @@ impl<D: Driver> Allocator<D> {
         Allocator { heap, stats, pending, ownerless, traits, ..new }
     }
 
+    /// The program changed the settings: these hold from here on.
+    pub(super) fn set(&mut self, config: Config) {
+        self.limit = config.limit().map(|it| it.0);
+        self.max_split = config.max_split_size.map_or(u64::MAX, |it| it.0);
+        self.config = config;
+    }
+
     /// The same state and settings, with what `change` makes of the driver.
     pub(super) fn with_driver<E>(self, change: impl FnOnce(D) -> E) -> Allocator<E> {
         let Allocator { config, heap, stats, driver, pending, ownerless, traits, .. } = self;

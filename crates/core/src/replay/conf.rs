@@ -5,7 +5,7 @@
 
 use crate::{
     replay::{Config, Reserve, TorchVersion},
-    trace::Settings,
+    trace::{EventId, Settings, SettingsChange},
     units::Bytes,
 };
 
@@ -76,6 +76,9 @@ impl Config {
     pub fn of_recording(settings: &Settings, torch: TorchVersion) -> Config {
         let mut res = Config::of_torch(torch);
         read_known(&settings.text, &mut res);
+        if settings.is_of_beginning {
+            return res;
+        }
         res.max_split_size = settings.max_split_size;
         res.garbage_collection_threshold = settings.garbage_collection_threshold;
         res.expandable_segments = settings.expandable_segments;
@@ -101,6 +104,27 @@ impl Config {
         let mut res = Config::of_torch(torch);
         read(text, &mut res)?;
         Ok(res)
+    }
+}
+
+impl Config {
+    /// These settings after the program passed `text` to PyTorch: of what `text` leaves out, PyTorch resets three settings and
+    /// keeps the others.
+    pub(super) fn changed_by(&self, text: &str) -> Config {
+        let mut res = Config {
+            max_split_size: None,
+            garbage_collection_threshold: 0.0,
+            roundup_power2_divisions: [0; 16],
+            ..self.clone()
+        };
+        read_known(text, &mut res);
+        res
+    }
+
+    /// These settings of the beginning after those of `changes` that came before `event`.
+    pub(super) fn at(&self, changes: &[SettingsChange], event: EventId) -> Config {
+        let before = changes.iter().take_while(|it| it.from <= event);
+        before.fold(self.clone(), |res, it| res.changed_by(&it.text))
     }
 }
 

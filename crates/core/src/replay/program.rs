@@ -3,7 +3,7 @@
 
 use crate::{
     replay::{Config, Replay, allocator::Traits, driver::DriverCall, initial::Initial},
-    trace::{EventId, PoolId, StreamId},
+    trace::{EventId, PoolId, SettingsChange, StreamId},
     units::Bytes,
 };
 
@@ -19,6 +19,8 @@ pub struct Program {
     pub(super) heap: Initial,
     /// The settings that [`Program::heap`] came about under.
     pub(super) recorded: Option<Config>,
+    /// How the program itself changes the settings while it runs, whichever it began with.
+    pub(super) changes: Vec<SettingsChange>,
     /// What was asked of the driver.
     pub(super) script: Vec<DriverCall>,
     /// How many handles there are.

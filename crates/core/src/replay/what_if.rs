@@ -100,7 +100,11 @@ pub fn what_if_seen(
     // The failure that ended the recorded run is its last request.
     let last =
         program.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. } | Op::Failed { .. }));
+    let mut changes = program.changes.iter().peekable();
     for (index, (op, event)) in program.ops.iter().zip(&program.events).enumerate() {
+        while let Some(change) = changes.next_if(|it| it.from <= *event) {
+            run.model.set(run.model.config.changed_by(&change.text));
+        }
         if run.res.ran_out.is_some() {
             break;
         }

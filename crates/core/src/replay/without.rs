@@ -64,8 +64,9 @@ impl Failure {
         let taken = stopped.model.heap.whole_segments();
         let mapped = stopped.model.reserved() - taken.values().sum::<u64>();
         let driver = FreeDriver::new(capacity.saturating_sub(mapped), &[], taken);
+        let changes = trace.devices.get(index).map_or(&[][..], |it| &it.settings_changes);
         Some(Failure {
-            model: stopped.model.on(config.clone(), driver),
+            model: stopped.model.on(config.at(changes, event), driver),
             request: stopped.request,
             live: stopped.live,
         })

@@ -81,7 +81,7 @@ fn category_group(category: Option<Category>) -> Group {
         Some(Category::OptimizerState) => "optimizer",
         Some(Category::Gradients) => "gradients",
         Some(Category::Inputs) => "inputs",
-        Some(Category::Retained) => "kept",
+        Some(Category::Retained | Category::KeyValueCache | Category::Graphs) => "kept",
         Some(Category::Activations) => "activations",
         Some(Category::Workspaces) => "workspaces",
         Some(Category::Temporaries) => "temporaries",

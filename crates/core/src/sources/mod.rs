@@ -66,6 +66,6 @@ pub fn read_process(files: ProcessFiles<'_>) -> Reading {
     // The agent asks the phantom at the end, so its line is newer than the phantom's own log.
     let phantom = agents_phantom.or(phantoms_own);
     let mut recording = Recording { pid: files.pid, trace, notes, phantom };
-    recording.fill_in_stacks();
+    recording.complete_trace();
     Reading { recording, warnings }
 }

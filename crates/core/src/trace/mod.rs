@@ -14,7 +14,7 @@ pub(crate) use ids::define_ids;
 pub use ids::{EventId, PoolId, StreamId, TextId};
 pub use interner::Interner;
 pub use portion::{Keeper, Portion};
-pub use settings::Settings;
+pub use settings::{Settings, SettingsChange};
 pub use stacks::{Frame, FrameId, StackId, StackTable};
 
 use std::ops::Range;
@@ -55,12 +55,18 @@ pub struct DeviceTrace {
     pub segments: Vec<Segment>,
     /// The blocks of [`DeviceTrace::segments`], in their order.
     pub blocks: Vec<Block>,
+    /// How the program changed the allocator's settings while it ran, in order.
+    pub settings_changes: Vec<SettingsChange>,
 }
 
 impl DeviceTrace {
     /// Nothing happened.
-    pub(crate) const NONE: DeviceTrace =
-        DeviceTrace { events: Events::NONE, segments: Vec::new(), blocks: Vec::new() };
+    pub(crate) const NONE: DeviceTrace = DeviceTrace {
+        events: Events::NONE,
+        segments: Vec::new(),
+        blocks: Vec::new(),
+        settings_changes: Vec::new(),
+    };
 }
 
 /// One contiguous piece of device memory that the allocator held from the driver in the end.

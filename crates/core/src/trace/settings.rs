@@ -1,11 +1,22 @@
-//! What `PYTORCH_CUDA_ALLOC_CONF` said, as the recording repeats it.
+//! What `PYTORCH_CUDA_ALLOC_CONF` said, as the recording repeats it, and what the program set later.
 
-use crate::units::Bytes;
+use crate::{trace::EventId, units::Bytes};
+
+/// The program changed the allocator's settings while it ran (`torch._C._accelerator_setAllocatorSettings`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsChange {
+    /// The first event under the new settings.
+    pub from: EventId,
+    /// What the program passed to PyTorch, in the words of the variable.
+    pub text: String,
+}
 
 /// The allocator's settings at the time the recording was written; a change during the run leaves
-/// no event.
+/// no event. Where the agent noted changes, the settings of the beginning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
+    /// The text is that of the beginning, and all that is known of it; the program changed the settings later.
+    pub is_of_beginning: bool,
     /// The text of the variable. It alone has the settings that the recorder does not repeat:
     /// memory fraction, `max_non_split_rounding_mb`, `large_segment_size_mb`.
     pub text: String,

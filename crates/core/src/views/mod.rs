@@ -16,6 +16,7 @@ pub mod ranks;
 pub mod replay;
 pub mod run;
 pub mod schedulers;
+mod serving;
 pub mod style;
 pub mod tables;
 pub mod text;

@@ -363,6 +363,8 @@ fn counter_name(category: Category) -> &'static str {
         Category::Temporaries => "for: temporaries",
         Category::Workspaces => "for: workspaces",
         Category::Buffers => "for: buffers",
+        Category::KeyValueCache => "for: key-value cache",
+        Category::Graphs => "for: CUDA graphs",
         Category::Retained => "for: kept",
         Category::Unknown => "for: unknown",
         // Never a block's.

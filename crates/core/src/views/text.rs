@@ -97,6 +97,12 @@ impl Report<'_> {
         writeln!(f, "\n{}", self.styles.faint.of(more))
     }
 
+    /// What its steps are; an engine has forward passes only, even before the first.
+    fn counted(self) -> Counted {
+        let p = self.prediction;
+        if p.serving.is_some() { Counted::ForwardPasses } else { p.seen.counted }
+    }
+
     fn is_full(self) -> bool {
         self.extent == Extent::Full
     }
@@ -113,6 +119,15 @@ impl Report<'_> {
         let limits = p.seen.missing().map(|missing| (missing, p.seen.counted.limits()));
         let of_what = limits.map_or_else(String::new, |it| format!(" for the {}", it.1));
         match p.verdict() {
+            Verdict::Fits if p.serving.is_some() => {
+                let Some(serving) = &p.serving else { return Ok(()) };
+                let text = format!("{card}: {}", serving.taken());
+                self.said(f, styles.good, "FITS", &text)?;
+                for line in serving.lines() {
+                    self.wrapped(f, &line, 0, 2)?;
+                }
+                return Ok(());
+            }
             Verdict::Fits => {
                 let all = p.if_found().filter(|it| needs < *it);
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
@@ -161,6 +176,16 @@ impl Report<'_> {
                 return self.not_seen(f);
             }
             Verdict::DoesNotFit => {
+                if let Some((serving, refusal)) =
+                    p.serving.as_ref().and_then(|it| Some((it, it.engine.refused.as_ref()?)))
+                {
+                    let text = format!("{card}: {}", refusal.why);
+                    self.said(f, styles.bad, "DOES NOT FIT", &text)?;
+                    for remedy in &refusal.remedies {
+                        self.wrapped(f, remedy, 0, 2)?;
+                    }
+                    return self.wrapped(f, &serving.taken(), 0, 2);
+                }
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {
                     Some(oom) => self.ran_out(f, oom),
@@ -277,7 +302,7 @@ impl Report<'_> {
 
     fn ran_out(self, f: &mut Formatter<'_>, oom: &OomPlace) -> fmt::Result {
         let moment = Moment { step: oom.step, phase: oom.phase };
-        write!(f, "runs out {}", When(moment, self.prediction.seen.counted))?;
+        write!(f, "runs out {}", When(moment, self.counted()))?;
         match &oom.at {
             Some(line) => {
                 writeln!(f, ", at {}", self.styles.heading.of(Line(line)))?;
@@ -332,7 +357,7 @@ impl Report<'_> {
 
     fn categories(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        let when = p.shown_moment.map(|it| When(it, p.seen.counted));
+        let when = p.shown_moment.map(|it| When(it, self.counted()));
         let when = when.map(|when| when.to_string());
         let when = when.map(|when| format!(" ({})", when.trim_start_matches("in ")));
         let when = when.unwrap_or_default();
@@ -587,6 +612,9 @@ impl Display for When {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Moment { step, phase } = self.0;
         match step {
+            0 if self.1 == Counted::ForwardPasses => {
+                f.write_str("before the first forward pass")?
+            }
             0 => f.write_str("before training")?,
             _ => write!(f, "in {} {step}", self.1.one())?,
         }

@@ -10,12 +10,13 @@ use serde::Serialize;
 use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
-        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, StepPeaks, Verdict, Writes,
+        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, Serving, StepPeaks, Verdict, Writes,
         WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
     trace::{Frame, StackId, Trace},
+    units::Bytes,
     views::{answer::Answer, explain_wire, replay::ReplayReport},
 };
 
@@ -91,6 +92,9 @@ struct PredictionWire<'a> {
     cards: Vec<CardWire>,
     process: ProcessWire<'a>,
     ranks: Vec<RankWire>,
+    /// What a serving engine makes of the card, if the script starts one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serving: Option<ServingWire<'a>>,
     /// As in `plimsoll explain --json`.
     findings: Vec<serde_json::Value>,
     notes: Vec<NoteWire<'a>>,
@@ -110,6 +114,76 @@ struct PeaksWire {
     allocated_bytes: u64,
     reserved_bytes: u64,
     device_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ServingWire<'a> {
+    engine: &'a str,
+    starts: bool,
+    /// Why not, and what to change.
+    refusal: Option<&'a str>,
+    remedies: &'a [String],
+    weights_bytes: Option<u64>,
+    forward_bytes: Option<u64>,
+    graphs_bytes: Option<u64>,
+    /// Outside PyTorch.
+    beside_bytes: Option<u64>,
+    cache_bytes: Option<u64>,
+    blocks: Option<u64>,
+    tokens: Option<u64>,
+    /// The share of the card that the engine may use, and the smallest with which it starts.
+    share: Option<f64>,
+    least_share: Option<f64>,
+    users: Vec<UsersWire>,
+    /// By arithmetic, not by a run.
+    other_cards: Vec<OtherCardWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct UsersWire {
+    tokens_each: u64,
+    users: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OtherCardWire<'a> {
+    gpu: &'a str,
+    starts: bool,
+    cache_bytes: Option<u64>,
+    tokens: u64,
+}
+
+impl<'a> From<&'a Serving> for ServingWire<'a> {
+    fn from(it: &'a Serving) -> ServingWire<'a> {
+        let engine = &it.engine;
+        let bytes = |it: Option<Bytes>| it.map(|it| it.0);
+        ServingWire {
+            engine: &engine.name,
+            starts: engine.refused.is_none(),
+            refusal: engine.refused.as_ref().map(|it| it.why.as_str()),
+            remedies: engine.refused.as_ref().map_or(&[], |it| &it.remedies),
+            weights_bytes: bytes(engine.weights),
+            forward_bytes: bytes(engine.forward),
+            graphs_bytes: bytes(engine.graphs),
+            beside_bytes: bytes(engine.beside),
+            cache_bytes: bytes(engine.cache.or(engine.available)),
+            blocks: engine.blocks,
+            tokens: engine.tokens,
+            share: engine.share,
+            least_share: it.least_share.map(|it| f64::from(it) / 100.0),
+            users: (it.users.iter())
+                .map(|it| UsersWire { tokens_each: it.length, users: it.users })
+                .collect(),
+            other_cards: (it.elsewhere.iter())
+                .map(|it| OtherCardWire {
+                    gpu: &it.card.id,
+                    starts: it.available.is_some(),
+                    cache_bytes: bytes(it.available),
+                    tokens: it.tokens,
+                })
+                .collect(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -308,8 +382,11 @@ impl<'a> From<&'a Writes> for WritesWire<'a> {
 impl<'a> From<Answer<'a>> for PredictionWire<'a> {
     fn from(answer: Answer<'a>) -> PredictionWire<'a> {
         let it = answer.prediction;
-        let mut categories: BTreeMap<&'static str, u64> =
-            Category::ALL.into_iter().map(|it| (category(it), 0)).collect();
+        let mut categories: BTreeMap<&'static str, u64> = Category::ALL
+            .into_iter()
+            .filter(|it| !it.is_of_serving())
+            .map(|it| (category(it), 0))
+            .collect();
         for share in &it.categories {
             *categories.entry(category(share.category)).or_default() += share.bytes.0;
         }
@@ -390,6 +467,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 exception: it.exception.as_ref().map(ExceptionWire::from),
             },
             ranks: ranks.iter().map(RankWire::from).collect(),
+            serving: it.serving.as_ref().map(ServingWire::from),
             findings: answer.findings.iter().map(explain_wire::finding).collect(),
             notes: it.notes.iter().map(NoteWire::from).collect(),
             next_command: answer.next,
@@ -521,6 +599,8 @@ fn category(category: Category) -> &'static str {
         Category::Temporaries => "temporaries",
         Category::Workspaces => "workspaces",
         Category::Buffers => "buffers",
+        Category::KeyValueCache => "kv_cache",
+        Category::Graphs => "graphs",
         Category::Retained => "kept",
         Category::Unknown => "unknown",
         Category::Slack => "slack",

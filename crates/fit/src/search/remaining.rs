@@ -71,7 +71,7 @@ fn against(category: Category) -> &'static [&'static str] {
         Category::Workspaces => &[remedies::MICRO_BATCHES, remedies::CHANNELS_LAST],
         Category::Retained => &[remedies::DETACH_LOSSES, remedies::NO_GRAD_EVALUATION],
         Category::Slack => &[remedies::ALLOCATOR, remedies::EMPTY_CACHE],
-        Category::Other | Category::Context => &[],
+        Category::KeyValueCache | Category::Graphs | Category::Other | Category::Context => &[],
     }
 }
 

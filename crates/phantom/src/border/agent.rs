@@ -87,3 +87,46 @@ pub extern "C" fn plimsoll_phantom_descends(width: c_int, still: c_int) {
     let width = usize::try_from(width).unwrap_or(0);
     launch::with_values(|it, thread| it.descends(thread, width, still != 0));
 }
+
+/// Copies the `size` bytes at `address` of a device, or of pinned host memory that a device reads, to `out`. 0 if not all of them
+/// are known.
+///
+/// # Safety
+///
+/// `out` must be valid for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_phantom_known(address: u64, size: usize, out: *mut u8) -> c_int {
+    let Some(machine) = machine::lock() else { return 0 };
+    if let Some((device, ..)) = machine.device_of(address) {
+        let Some(bytes) = machine.devices[device].contents.known(address, size) else { return 0 };
+        // SAFETY: as many bytes, which the caller vouches for.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out, size) };
+        return 1;
+    }
+    let end = u64::try_from(size).ok().and_then(|it| address.checked_add(it));
+    let range = machine::Machine::host_range(&machine.pinned, address);
+    let is_inside = range.zip(end).is_some_and(|((at, length), end)| end <= at + length);
+    if is_inside {
+        // SAFETY: inside memory that the program pinned and still has.
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, out, size) };
+    }
+    c_int::from(is_inside)
+}
+
+/// A kernel has computed the `size` bytes at `address`: those at `from`; null if they are unknown from now on.
+///
+/// # Safety
+///
+/// `from` must be null or valid for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_phantom_computed(address: u64, size: usize, from: *const u8) {
+    let Some(mut machine) = machine::lock() else { return };
+    let Some((device, ..)) = machine.device_of(address) else { return };
+    let contents = &mut machine.devices[device].contents;
+    if from.is_null() {
+        contents.forget(address, u64::try_from(size).unwrap_or(u64::MAX));
+    } else {
+        // SAFETY: as many bytes, which the caller vouches for.
+        contents.write(address, unsafe { std::slice::from_raw_parts(from, size) });
+    }
+}

@@ -10,8 +10,8 @@ use plimsoll_values::Matrix;
 
 use crate::border::installed;
 use crate::border::runtime::{SUCCESS, answer};
+use crate::code::modules;
 use crate::launch::with_values;
-use crate::machine::resident::Resident;
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const NOT_INITIALIZED: i32 = 1;
@@ -32,7 +32,12 @@ pub unsafe fn new_handle(out: *mut u64) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasCreate_v2(out: *mut u64) -> i32 {
     if let Some(mut machine) = crate::machine::lock() {
-        machine.current().reside(Resident::blas);
+        machine.current().reside(|it, addresses| {
+            it.blas(addresses);
+            if modules::has_foreign() {
+                it.foreign_code();
+            }
+        });
     }
     // SAFETY: the same contract.
     unsafe { new_handle(out) }
@@ -112,7 +117,7 @@ fn product(kind: c_int, rows: [c_int; 3]) -> i32 {
     const MISALIGNED: Duration = Duration::from_millis(10);
     if let Some(mut machine) = crate::machine::lock() {
         let misaligned = HALVES.contains(&kind) && rows.iter().any(|it| it % 8 != 0);
-        machine.spend(if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
+        machine.library_work(if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
     }
     SUCCESS
 }
@@ -340,6 +345,32 @@ pub unsafe extern "C" fn cublasSgemmStridedBatched(
     };
     // SAFETY: the caller's factors.
     unsafe { it.multiply() };
+    product(SINGLE[0], [step_a, step_b, step_c])
+}
+
+/// What the factors are is in descriptors.
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasLtMatmul(
+    _handle: u64,
+    _operation: u64,
+    _alpha: u64,
+    _a: u64,
+    _layout_a: u64,
+    _b: u64,
+    _layout_b: u64,
+    _beta: u64,
+    _c: u64,
+    _layout_c: u64,
+    _d: u64,
+    _layout_d: u64,
+    _algorithm: u64,
+    _workspace: u64,
+    _workspace_bytes: usize,
+    _stream: u64,
+) -> i32 {
+    if let Some(mut machine) = crate::machine::lock() {
+        machine.library_work(crate::machine::LAUNCH);
+    }
     SUCCESS
 }
 

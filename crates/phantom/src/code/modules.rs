@@ -1,7 +1,8 @@
 //! What programs register before they begin: the modules that their kernels are in, and variables.
 
 use std::collections::BTreeSet;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::code::fatbin::{self, Wrapper};
@@ -11,6 +12,8 @@ use crate::machine::card::Card;
 /// `PyTorch` is built for the same capabilities throughout.
 static MODULES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 const ENOUGH_MODULES: usize = 64;
+/// Whether a library brings kernels that is not PyTorch's: one of a serving engine, or of attention.
+static HAS_FOREIGN: AtomicBool = AtomicBool::new(false);
 
 /// The capability (86 for 8.6) whose machine code the kernels of this program run with on `card`;
 /// `None` if they have none for it.
@@ -37,7 +40,30 @@ pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
     if modules.len() < ENOUGH_MODULES {
         modules.push(image as usize);
     }
+    if !HAS_FOREIGN.load(Ordering::Relaxed) && is_outside_of_pytorch(image) {
+        HAS_FOREIGN.store(true, Ordering::Relaxed);
+    }
     image
+}
+
+/// Whether a library that is not PyTorch's has registered kernels.
+pub(crate) fn has_foreign() -> bool {
+    HAS_FOREIGN.load(Ordering::Relaxed)
+}
+
+/// Whether `address` lies in another library than PyTorch's. To be asked while that is loaded, because the loader's lock is taken.
+fn is_outside_of_pytorch(address: *const c_void) -> bool {
+    // SAFETY: all fields of the C structure may be zeros.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    let is_there = unsafe { libc::dladdr(address, &raw mut found) } != 0;
+    if !is_there || found.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: not null; the loader has a terminated name, for as long as the library is there.
+    let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes();
+    let name = path.rsplit(|it| *it == b'/').next().unwrap_or_default();
+    !name.starts_with(b"libtorch") && !name.starts_with(b"libc10")
 }
 
 #[unsafe(no_mangle)]

@@ -158,6 +158,13 @@ impl Card {
         }
     }
 
+    /// How many threads the whole chip keeps at once, those of switched-off multiprocessors included: of Hopper's 144
+    /// multiprocessors 132 are in use.
+    pub fn chip_threads(&self) -> u64 {
+        let multiprocessors = u64::try_from(self.sm_count).unwrap_or(0) * 12 / 11;
+        multiprocessors * u64::try_from(self.max_threads_per_sm).unwrap_or(0)
+    }
+
     /// `deviceVer` of cuDNN and `binaryVersion` of a kernel: 90 for compute capability 9.0.
     pub fn sm_version(&self) -> i32 {
         self.compute_capability.0 * 10 + self.compute_capability.1

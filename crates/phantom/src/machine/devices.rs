@@ -62,6 +62,8 @@ pub struct Machine {
     /// Streams in a capture: stream to capture.
     capturing: BTreeMap<u64, u64>,
     graphs: BTreeMap<u64, u64>,
+    /// Graphs that can be launched: on which device, and how many nodes each has.
+    executables: BTreeMap<u64, (usize, u64)>,
     /// Streams that were created, with their priorities.
     streams: BTreeMap<u64, i32>,
     completion: Completion,
@@ -201,8 +203,8 @@ impl Machine {
             .iter()
             .map(|_| {
                 let floor = reserve_addresses(space);
-                let limit = card.total_bytes.saturating_sub(card.context_bytes);
-                DeviceMemory::new(limit, floor, floor + space).with(card.handles)
+                DeviceMemory::new(card.total_bytes, card.context_bytes, floor, floor + space)
+                    .with(card.handles, card.chip_threads())
             })
             .collect();
         Machine {
@@ -217,6 +219,7 @@ impl Machine {
             captures: BTreeMap::new(),
             capturing: BTreeMap::new(),
             graphs: BTreeMap::new(),
+            executables: BTreeMap::new(),
             streams: BTreeMap::new(),
             completion: Completion::new(card.order),
             collectives: BTreeSet::new(),
@@ -232,7 +235,7 @@ impl Machine {
         self.table = Some((table, number));
         for (it, device) in self.visible.iter().zip(&mut self.devices) {
             if let Some(seat) = Seat::new(table, number, it.shared()) {
-                device.share(seat, self.card.context_bytes);
+                device.share(seat);
             }
         }
     }
@@ -247,9 +250,12 @@ impl Machine {
 
     /// The memory of the calling thread's device.
     pub fn current(&mut self) -> &mut DeviceMemory {
-        let last = self.devices.len() - 1;
-        let device = usize::try_from(current_device()).unwrap_or(0).min(last);
+        let device = self.current_index();
         &mut self.devices[device]
+    }
+
+    fn current_index(&self) -> usize {
+        usize::try_from(current_device()).unwrap_or(0).min(self.devices.len() - 1)
     }
 
     /// The device that `address` lies on, with the range around it.
@@ -440,6 +446,32 @@ impl Machine {
         self.graphs.get(&graph).copied().unwrap_or(0)
     }
 
+    /// `cudaGraphInstantiate`: `graph` can be launched, for which the driver takes memory.
+    pub fn instantiate(&mut self, graph: u64) -> u64 {
+        let (nodes, device) = (self.graph_nodes(graph), self.current_index());
+        self.devices[device].reside(|it, _| it.graph(nodes));
+        let executable = self.handle();
+        self.executables.insert(executable, (device, nodes));
+        executable
+    }
+
+    /// `cudaGraphExecDestroy`.
+    pub fn destroy_executable(&mut self, executable: u64) {
+        if let Some((device, nodes)) = self.executables.remove(&executable) {
+            self.devices[device].reside(|it, _| it.drop_graph(nodes));
+        }
+    }
+
+    /// A library queues work whose stream is unknown; if one capture is under way, it counts it.
+    pub fn library_work(&mut self, time: Duration) {
+        self.spend(time);
+        if self.captures.len() == 1
+            && let Some(capture) = self.captures.values_mut().next()
+        {
+            capture.nodes += 1;
+        }
+    }
+
     /// Work is queued on `stream`; a capture counts it.
     pub fn work(&mut self, stream: u64) {
         self.spend(LAUNCH);
@@ -472,10 +504,11 @@ impl Machine {
                 most_together: it.most_together(),
                 ran_out: it.ran_out().to_vec(),
                 total: self.card.total_bytes,
-                context: it.context(self.card.context_bytes),
+                context: it.context(),
                 used: it.used(),
                 peak: it.peak(),
                 other_peak: it.other_peak(),
+                lacked: it.lacked(),
                 more_elsewhere: 0,
             })
             .collect()

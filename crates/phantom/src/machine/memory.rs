@@ -20,10 +20,12 @@ pub struct Unknown;
 /// Memory of one device.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    /// What all allocations together may take: the card's total less the CUDA context.
-    limit: u64,
-    /// Where other processes on the same device are found, and what a context takes; `None` if there are no others.
-    shared: Option<(Seat, u64)>,
+    /// What the driver has of the card for all processes, contexts included.
+    total: u64,
+    /// What the context of most trainings takes of it.
+    usual_context: u64,
+    /// Where other processes on the same device are found; `None` if there are no others.
+    shared: Option<Seat>,
     /// Whether the process has a context on it, and what it was last said to hold.
     begun: bool,
     told: u64,
@@ -31,6 +33,8 @@ pub struct DeviceMemory {
     ran_out: Vec<Holder>,
     used: u64,
     peak: u64,
+    /// How much the driver and libraries wanted at most that was not free: on a card the call that wanted it fails.
+    lacked: u64,
     /// The most that was taken beside the caching allocator, once that has said what it holds.
     other_peak: Option<u64>,
     /// What was taken beside it when it last said so, and what libraries have taken since.
@@ -57,18 +61,20 @@ struct Physical {
 }
 
 impl DeviceMemory {
-    /// A device whose allocations may take `limit` bytes, at addresses in `floor..ceiling`.
-    pub fn new(limit: u64, floor: u64, ceiling: u64) -> DeviceMemory {
+    /// A device of `total` bytes, of which most trainings' contexts take `usual_context`; allocations lie at addresses in `floor..ceiling`.
+    pub fn new(total: u64, usual_context: u64, floor: u64, ceiling: u64) -> DeviceMemory {
         let mut addresses = Addresses::new(floor, ceiling);
         let resident = Resident::new(&mut addresses);
         DeviceMemory {
-            limit,
+            total,
+            usual_context,
             shared: None,
             begun: false,
             told: 0,
             ran_out: Vec::new(),
             used: 0,
             peak: 0,
+            lacked: 0,
             other_peak: None,
             other: 0,
             addresses,
@@ -81,16 +87,16 @@ impl DeviceMemory {
         }
     }
 
-    /// Counts what libraries take as this card has it.
+    /// Counts what libraries take as this card has it, whose chip keeps `threads` threads at once.
     #[must_use]
-    pub fn with(mut self, handles: Handles) -> DeviceMemory {
-        self.resident.count(handles);
+    pub fn with(mut self, handles: Handles, threads: u64) -> DeviceMemory {
+        self.resident.count(handles, threads);
         self
     }
 
-    /// Other processes use it, too; a context takes `context` bytes of it.
-    pub fn share(&mut self, seat: Seat, context: u64) {
-        self.shared = Some((seat, context));
+    /// Other processes use it, too.
+    pub fn share(&mut self, seat: Seat) {
+        self.shared = Some(seat);
     }
 
     /// The process has a context there from now on, as every call that asks the device for something makes one.
@@ -101,18 +107,17 @@ impl DeviceMemory {
 
     /// Who else holds something on it.
     pub fn others(&self) -> Vec<Holder> {
-        self.shared.as_ref().map(|it| it.0.others()).unwrap_or_default()
+        self.shared.as_ref().map(Seat::others).unwrap_or_default()
     }
 
-    /// What this process holds, as the others count it; zero if it has no context there.
+    /// What this process holds: its context and its allocations; zero if it has no context there.
     pub fn held(&self) -> u64 {
-        let context = self.shared.as_ref().map_or(0, |it| it.1);
-        if self.begun { context + self.resident.beside().0 + self.used } else { 0 }
+        if self.begun { self.context() + self.used } else { 0 }
     }
 
     /// The most that all processes held at once, context included; zero if there was never more than one.
     pub fn most_together(&self) -> u64 {
-        self.shared.as_ref().map_or(0, |it| it.0.most_together())
+        self.shared.as_ref().map_or(0, Seat::most_together)
     }
 
     /// Who else held something when it last ran out.
@@ -123,7 +128,7 @@ impl DeviceMemory {
     /// Says what this process holds, if that has changed.
     fn tell(&mut self) {
         let held = self.held();
-        if let Some((seat, _)) = &self.shared
+        if let Some(seat) = &self.shared
             && self.told != held
         {
             seat.hold(held);
@@ -135,7 +140,7 @@ impl DeviceMemory {
     fn take_room(&mut self, whole: u64) -> Result<(), Full> {
         self.begun = true;
         let alone = self.free_alone();
-        let Some((seat, context)) = &self.shared else {
+        let Some(seat) = &self.shared else {
             if alone < whole {
                 return Err(Full);
             }
@@ -145,7 +150,7 @@ impl DeviceMemory {
         let taken = if alone < whole {
             Err(seat.others())
         } else {
-            seat.take(self.held() + whole, self.limit + context)
+            seat.take(self.held() + whole, self.total)
         };
         match taken {
             Ok(()) => {
@@ -183,10 +188,15 @@ impl DeviceMemory {
         self.other_peak = Some(self.other_peak.unwrap_or(0).max(self.other));
     }
 
-    /// What the context takes of this program, where most take `usual` bytes.
-    pub fn context(&self, usual: u64) -> u64 {
+    /// What the context of this program takes now: it grows as the program uses kernels, streams and libraries.
+    pub fn context(&self) -> u64 {
         let (more, less) = self.resident.beside();
-        (usual + more).saturating_sub(less)
+        (self.usual_context + more).saturating_sub(less)
+    }
+
+    /// How much the driver and libraries wanted at most for themselves that was not free.
+    pub fn lacked(&self) -> u64 {
+        self.lacked
     }
 
     /// Bytes that can still be taken.
@@ -196,8 +206,7 @@ impl DeviceMemory {
 
     /// Likewise, if there were no other process.
     fn free_alone(&self) -> u64 {
-        let (more, _) = self.resident.beside();
-        (self.limit - self.used).saturating_sub(more)
+        self.total.saturating_sub(self.context() + self.used)
     }
 
     /// The driver or a library puts something on the device for itself: an address more is taken, and
@@ -205,6 +214,7 @@ impl DeviceMemory {
     pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
         what(&mut self.resident, &mut self.addresses);
         self.begun = true;
+        self.lacked = self.lacked.max((self.context() + self.used).saturating_sub(self.total));
         self.tell();
     }
 
@@ -336,10 +346,13 @@ impl DeviceMemory {
 mod tests {
     use super::*;
 
+    use plimsoll_values::Room;
+
     const MIB: u64 = 1 << 20;
+    const TOP: u64 = 0x7f00_0000_0000;
 
     fn device() -> DeviceMemory {
-        DeviceMemory::new(100 * MIB, 0x7000_0000_0000, 0x7f00_0000_0000)
+        DeviceMemory::new(618 * MIB, 760 * MIB, 0x7000_0000_0000, 0x7f00_0000_0000)
     }
 
     #[test]
@@ -357,15 +370,49 @@ mod tests {
     }
 
     #[test]
-    fn what_libraries_take_is_room_no_more() {
+    fn what_the_context_takes_cannot_be_allocated() {
         let mut device = device();
-        assert_eq!((device.free(), device.context(400 * MIB)), (100 * MIB, 250 * MIB));
-        for _ in 0..3 {
-            device.reside(Resident::blas);
+        assert_eq!((device.free(), device.context()), (100 * MIB, 518 * MIB));
+        device.reside(Resident::blas);
+        assert_eq!((device.free(), device.context()), (34 * MIB, 584 * MIB));
+        assert_eq!(device.allocate(36 * MIB), Err(Full));
+        assert!(device.allocate(34 * MIB).is_ok());
+        assert_eq!((device.free(), device.lacked()), (0, 0));
+        device.reside(Resident::blas);
+        assert_eq!((device.free(), device.lacked()), (0, 64 * MIB), "it fails on a card");
+    }
+
+    #[test]
+    fn what_a_program_reads_and_what_is_reported_are_the_same_bytes() {
+        type Use = fn(&mut Resident, &mut Addresses);
+        let uses: [Use; 7] = [
+            |it, addresses| it.kernel(addresses, Room::Less),
+            |it, addresses| it.kernel(addresses, Room::Asserting),
+            Resident::blas,
+            Resident::dnn,
+            Resident::solver,
+            Resident::stream,
+            Resident::transform,
+        ];
+        // Every order of three uses between allocations and frees, with and without the usual context's size being enough.
+        for usual in [760 * MIB, 148 * MIB, 0] {
+            for order in 0..uses.len().pow(3) {
+                let mut device = DeviceMemory::new(4 << 30, usual, 0x7000_0000_0000, TOP);
+                device.begin();
+                let mut context = device.context();
+                for i in 0..3 {
+                    let block = device.allocate(30 * MIB + 5).expect("4 GiB are enough");
+                    device.reside(uses[order / uses.len().pow(i) % uses.len()]);
+                    assert_eq!(device.free() + device.context() + device.used(), 4 << 30);
+                    assert_eq!(device.held(), (4 << 30) - device.free());
+                    assert!(context <= device.context(), "a context never shrinks");
+                    context = device.context();
+                    if i == 1 {
+                        device.release(block).expect("allocated");
+                    }
+                }
+            }
         }
-        assert_eq!((device.free(), device.context(400 * MIB)), (36 * MIB, 444 * MIB));
-        assert_eq!(device.allocate(38 * MIB), Err(Full));
-        assert!(device.allocate(36 * MIB).is_ok());
     }
 
     #[test]

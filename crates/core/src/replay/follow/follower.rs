@@ -49,6 +49,8 @@ pub(super) struct Follower<'a> {
     pub(super) frees: FreesRecorded,
     /// The event that comes next.
     pub(super) at: usize,
+    /// How many of the program's changes of the settings came before it.
+    pub(super) n_changes: usize,
     /// Whether all of the recording is there, and not only the events up to here.
     pub(super) is_whole: bool,
 }
@@ -218,6 +220,7 @@ impl<'a> Follower<'a> {
                 events: Vec::with_capacity(n_ops),
                 streams: known.streams.clone(),
                 recorded: Some(config),
+                changes: device.settings_changes.clone(),
                 ..Program::default()
             },
             totals: Totals {
@@ -237,6 +240,7 @@ impl<'a> Follower<'a> {
             frees: FreesRecorded::of(device),
             halt: Halt::default(),
             at: 0,
+            n_changes: 0,
             is_whole: true,
         };
         if before != Bytes::ZERO || res.pools.has_private {
@@ -264,6 +268,7 @@ impl<'a> Follower<'a> {
         let is_so = start(&self) == start(&ahead)
             && self.model.config == ahead.model.config
             && self.replay.reserved_before == Bytes::ZERO
+            && self.device.settings_changes.is_empty()
             && ahead.at <= self.device.events.len();
         if !is_so {
             return self;
@@ -279,7 +284,8 @@ impl<'a> Follower<'a> {
     /// The same over `device`, which begins with the events that were followed.
     pub(super) fn over(self, device: &DeviceTrace) -> Follower<'_> {
         let Follower { model, replay, program, totals, pools, limits, segments, doubt, .. } = self;
-        let Follower { halt, upcoming, frees_have_stacks, frees, at, is_whole, .. } = self;
+        let Follower { halt, upcoming, frees_have_stacks, frees, at, n_changes, is_whole, .. } =
+            self;
         let model = model.with_driver(|it| it.over(&device.events));
         Follower {
             device,
@@ -296,6 +302,7 @@ impl<'a> Follower<'a> {
             frees_have_stacks,
             frees,
             at,
+            n_changes,
             is_whole,
         }
     }

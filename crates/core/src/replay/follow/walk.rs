@@ -43,6 +43,7 @@ impl Follower<'_> {
         let FreesRecorded { requests, completions } = self.frees;
         while self.at < until && self.halt.reached.is_none() {
             let at = self.at;
+            self.change_settings(at);
             self.model.driver.blamed.clear();
             let event = events.get(at);
             let next = match event.action {
@@ -86,6 +87,15 @@ impl Follower<'_> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Takes over what the program set before event `at`.
+    fn change_settings(&mut self, at: usize) {
+        let changes = self.device.settings_changes.get(self.n_changes..).unwrap_or_default();
+        for change in changes.iter().take_while(|it| it.from.index() <= at) {
+            self.model.set(self.model.config.changed_by(&change.text));
+            self.n_changes += 1;
         }
     }
 

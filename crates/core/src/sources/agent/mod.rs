@@ -9,17 +9,18 @@ mod run_notes;
 use serde::Deserialize;
 
 use self::{
-    lines::{CodeText, PlaceKeys, clipped},
+    lines::{CodeText, PlaceKeys, clipped, or_default},
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
-        AlarmLine, BeginLine, EndLine, FirstStepLine, HostLine, KeepersLine, MarkLine, OomLine,
-        ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine,
+        AlarmLine, BeginLine, EndLine, EngineLine, FirstStepLine, HostLine, KeepersLine, MarkLine,
+        OomLine, ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine,
     },
 };
 use crate::{
     codes::RemarkCode,
     recording::{
-        AskedSize, MarkKind, Notes, PhantomReport, Remark, StacksNote, Unsupported,
+        AskedSize, EngineNote, MarkKind, Notes, PhantomReport, Remark, SettingsNote, StacksNote,
+        Unsupported,
         contract::{NoteKind, ProcessFile},
     },
     sources::{
@@ -35,6 +36,9 @@ const NEWEST: u64 = 1;
 
 /// Sentences that a recording has at most.
 const MOST_REMARKS: usize = 500;
+
+/// Changes of the allocator's settings that are followed at most.
+const MOST_CHANGES: usize = 10_000;
 
 /// Reads the agent's notes, and the phantom's report if the agent passed it on.
 pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<PhantomReport>) {
@@ -80,6 +84,19 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Stacks { kept, place } => {
                 notes.stacks.push(StacksNote { kept, place: place.into() });
             }
+            Line::Engine(it) => {
+                let it = EngineNote::from(*it);
+                notes.engine = Some(match notes.engine.take() {
+                    Some(before) => before.and(it),
+                    None => it,
+                });
+            }
+            // A program that changes them in each step says the same again and again.
+            Line::Settings { before, text, place } if notes.settings.len() < MOST_CHANGES => {
+                let (before, text) = (clipped(before), clipped(text));
+                notes.settings.push(SettingsNote { before, text, place: place.into() });
+            }
+            Line::Settings { .. } => {}
             Line::Phantom(it) => phantom = Some(it.into()),
             Line::FirstStep(it) => notes.first_steps.push(it.into()),
             Line::StepTimes(it) => notes.step_times = Some(it.into()),
@@ -162,6 +179,15 @@ enum Line {
     Keepers(KeepersLine),
     Stacks {
         kept: bool,
+        #[serde(flatten)]
+        place: PlaceKeys,
+    },
+    Engine(Box<EngineLine>),
+    Settings {
+        #[serde(default, deserialize_with = "or_default")]
+        before: String,
+        #[serde(default, deserialize_with = "or_default")]
+        text: String,
         #[serde(flatten)]
         place: PlaceKeys,
     },
@@ -262,8 +288,18 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
+    }
+
+    #[test]
+    fn an_engines_refusal_is_read_as_explain_reads_it() {
+        let line = r#"{"kind":"engine","name":"vllm","available":9481234567,"needs":[[1024,1],[131072,128]],"refused":"To serve at least one request with the model's max seq len (131072), (24.0 GiB KV cache is needed, which is larger than the available KV cache memory (8.83 GiB). Based on the available memory, the estimated maximum model length is 48192. Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."}"#;
+        let engine = read(line.as_bytes(), &mut Vec::new()).0.engine.unwrap();
+        assert_eq!(engine.needs, [(1024, Bytes(1)), (131_072, Bytes(128))]);
+        let refused = engine.refused.unwrap();
+        assert!(refused.why.contains("24.00 GiB, and 8.83 GiB are free"), "{}", refused.why);
+        assert!(refused.remedies[0].contains("max_model_len=48192"), "{:?}", refused.remedies);
     }
 
     #[test]

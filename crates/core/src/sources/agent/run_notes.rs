@@ -5,12 +5,13 @@ use serde::Deserialize;
 use super::lines::{CodeText, PlaceKeys, clipped, or_default};
 use crate::{
     codes::AlarmCode,
+    failures::Verdict,
     recording::{
-        Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep,
-        HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote,
-        Redone, RedoneNote, RedoneWay, Role, Spread, StepTimes, Tensors,
+        Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
+        FirstStep, HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, OomNote, Phase,
+        ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Tensors,
     },
-    sources::json_lines::one_line,
+    sources::{json_lines::one_line, oom_text},
     units::Bytes,
 };
 
@@ -32,6 +33,65 @@ pub(super) struct BeginLine {
     world_size: Option<u32>,
     #[serde(deserialize_with = "or_default")]
     child: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EngineLine {
+    #[serde(deserialize_with = "or_default")]
+    name: String,
+    total: Option<u64>,
+    share: Option<f64>,
+    weights: Option<i64>,
+    forward: Option<i64>,
+    beside: Option<i64>,
+    graphs: Option<i64>,
+    available: Option<i64>,
+    longest_asked: Option<u64>,
+    dtype: Option<String>,
+    batched_tokens: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    eager: bool,
+    #[serde(deserialize_with = "or_default")]
+    needs: Vec<(u64, u64)>,
+    blocks: Option<u64>,
+    cache: Option<u64>,
+    tokens: Option<u64>,
+    refused: Option<String>,
+}
+
+impl From<EngineLine> for EngineNote {
+    fn from(it: EngineLine) -> EngineNote {
+        // An engine may find less than nothing.
+        let size = |it: Option<i64>| it.map(|it| Bytes(u64::try_from(it).unwrap_or(0)));
+        EngineNote {
+            name: one_line(it.name),
+            total: it.total.map(Bytes),
+            share: it.share,
+            weights: size(it.weights),
+            forward: size(it.forward),
+            beside: size(it.beside),
+            graphs: size(it.graphs),
+            available: size(it.available),
+            longest_asked: it.longest_asked,
+            dtype: it.dtype.map(one_line),
+            batched_tokens: it.batched_tokens,
+            eager: it.eager,
+            needs: it.needs.into_iter().map(|(length, bytes)| (length, Bytes(bytes))).collect(),
+            blocks: it.blocks,
+            cache: it.cache.map(Bytes),
+            tokens: it.tokens,
+            refused: it.refused.map(|text| refusal(clipped(text))),
+        }
+    }
+}
+
+/// What an engine says when it does not start; its words, where they are not known.
+fn refusal(text: String) -> Refusal {
+    match oom_text::read(&text).into_iter().next().map(|it| it.verdict()) {
+        Some(Verdict { why, remedies, .. }) => Refusal { why, remedies },
+        None => Refusal { why: text, remedies: Vec::new() },
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -305,6 +305,7 @@ impl<'k> Decoder<'k> {
         let text = record.text(Word::AllocConf).map_or("", |it| self.texts.get(it)).to_owned();
         let divisions = record.object(Word::RoundupPower2Divisions).map(|it| self.close(it));
         self.settings = Some(Settings {
+            is_of_beginning: false,
             text,
             // -1 is the writer's word for unlimited.
             max_split_size: record.size(Word::MaxSplitSize).filter(|it| it.0 != 0),

@@ -144,6 +144,9 @@ pub extern "C" fn cudaGraphDestroy(graph: u64) -> i32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGraphExecDestroy(exec: u64) -> i32 {
+    if let Some(mut machine) = crate::machine::lock() {
+        machine.destroy_executable(exec);
+    }
     cudaGraphDestroy(exec)
 }
 

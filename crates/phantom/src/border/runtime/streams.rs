@@ -320,7 +320,7 @@ pub unsafe extern "C" fn cudaGraphCreate(graph: *mut u64, _flags: c_uint) -> i32
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphInstantiate(exec: *mut u64, graph: u64, _flags: u64) -> i32 {
-    let made = new_graph().unwrap_or(0);
+    let made = machine!().instantiate(graph);
     graph_objects::instantiated(made, graph);
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(exec, made) }

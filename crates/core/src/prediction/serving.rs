@@ -1,0 +1,159 @@
+//! What a serving engine makes of a card: what is free for keys and values, how many tokens and users that is, from which share of the
+//! card on it starts, and the same by arithmetic on cards of the same compute capability, where weights and passes are the same.
+
+use crate::{
+    cards::{self, Card},
+    recording::{EngineNote, Recording},
+    units::Bytes,
+};
+
+/// An engine that was started, or that refused to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serving {
+    /// Its own numbers.
+    pub engine: EngineNote,
+    /// Users at once that have so many tokens each.
+    pub users: Vec<Users>,
+    /// The smallest share of the card with which it would start, in hundredths, if it fits into the card at all.
+    pub least_share: Option<u32>,
+    /// The usual other cards of the same compute capability.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// How many requests of a length fit at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Users {
+    /// Tokens of each.
+    pub length: u64,
+    /// How many.
+    pub users: u64,
+}
+
+/// The same engine on another card, computed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elsewhere {
+    /// That card.
+    pub card: &'static Card,
+    /// What is free there for keys and values; none if it is less than the longest request needs.
+    pub available: Option<Bytes>,
+    /// The tokens that it holds.
+    pub tokens: u64,
+}
+
+impl Serving {
+    /// Of the engine that a run started on `card`.
+    pub(super) fn of(recordings: &[Recording], card: &Card) -> Option<Serving> {
+        let notes = recordings.iter().filter_map(|it| it.notes.engine.clone());
+        let engine = notes.reduce(EngineNote::and)?;
+        let available = engine.cache.or(engine.available).filter(|_| engine.refused.is_none());
+        let users = |&(length, needs): &(u64, Bytes)| {
+            let users = available?.0.checked_div(needs.0)?;
+            (users != 0).then_some(Users { length, users })
+        };
+        let users = engine.needs.iter().filter_map(users).collect();
+        let elsewhere = elsewhere(&engine, card);
+        let least_share = least_share(&engine);
+        Some(Serving { engine, users, least_share, elsewhere })
+    }
+}
+
+/// What the longest request needs.
+fn longest(engine: &EngineNote) -> Option<(u64, Bytes)> {
+    engine.needs.last().copied()
+}
+
+/// What everything but keys and values takes of the share that the engine may use.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of a count of bytes, as the engine computes it"
+)]
+fn share_of(total: Bytes, share: f64) -> Bytes {
+    Bytes((total.0 as f64 * share).ceil() as u64)
+}
+
+fn fixed(engine: &EngineNote) -> Option<Bytes> {
+    let may_use = share_of(engine.total?, engine.share?);
+    let parts = [engine.weights, engine.forward, engine.beside, engine.graphs];
+    let parts: Bytes = parts.into_iter().flatten().sum();
+    // Where nothing is available, the difference says nothing.
+    match engine.available {
+        Some(it) if it != Bytes::ZERO => Some(may_use.saturating_sub(it)),
+        _ => Some(parts).filter(|it| *it != Bytes::ZERO),
+    }
+}
+
+fn least_share(engine: &EngineNote) -> Option<u32> {
+    let (fixed, (_, needs), total) = (fixed(engine)?, longest(engine)?, engine.total?);
+    let hundredths = (100 * (fixed.0 + needs.0)).checked_div(total.0)? + 1;
+    u32::try_from(hundredths).ok().filter(|it| *it <= 100)
+}
+
+fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
+    let (Some(fixed), Some((length, needs)), Some(share)) =
+        (fixed(engine), longest(engine), engine.share)
+    else {
+        return Vec::new();
+    };
+    let others = cards::catalogue().iter().filter(|it| {
+        it.usual && it.id != card.id && it.compute_capability == card.compute_capability
+    });
+    others
+        .map(|other| {
+            let available = share_of(other.total, share).0.checked_sub(fixed.0).map(Bytes);
+            let available = available.filter(|it| needs <= *it);
+            let tokens =
+                |it: Bytes| (u128::from(it.0) * u128::from(length)) / u128::from(needs.0.max(1));
+            let tokens = available.map_or(0, |it| u64::try_from(tokens(it)).unwrap_or(u64::MAX));
+            Elsewhere { card: other, available, tokens }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Refusal;
+
+    const GIB: u64 = 1 << 30;
+
+    /// As vLLM 0.24 reported it of an 8 B model on an H100.
+    fn engine() -> EngineNote {
+        EngineNote {
+            name: "vllm".to_owned(),
+            total: Some(Bytes(85_017_493_504)),
+            share: Some(0.92),
+            weights: Some(Bytes(15 * GIB)),
+            forward: Some(Bytes(GIB)),
+            available: Some(Bytes(56 * GIB)),
+            cache: Some(Bytes(56 * GIB)),
+            needs: vec![(8192, Bytes(GIB)), (32_768, Bytes(4 * GIB)), (131_072, Bytes(16 * GIB))],
+            ..EngineNote::default()
+        }
+    }
+
+    fn serving(engine: EngineNote) -> Serving {
+        let mut recording = Recording::default();
+        recording.notes.engine = Some(engine);
+        Serving::of(&[recording], cards::find("h100-80g").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn users_and_other_cards_follow_from_one_run() {
+        let found = serving(engine());
+        let users: Vec<_> = found.users.iter().map(|it| (it.length, it.users)).collect();
+        assert_eq!(users, [(8192, 56), (32_768, 14), (131_072, 3)]);
+        // 16.84 GiB for all but keys and values, and 16 for one request: of 79.18.
+        assert_eq!(found.least_share, Some(42));
+        let h200 = found.elsewhere.iter().find(|it| it.card.id == "h200").unwrap();
+        assert_eq!(h200.available.map(|it| it.0 / GIB), Some(111));
+        assert!(found.elsewhere.iter().all(|it| it.card.compute_capability == (9, 0)));
+    }
+
+    #[test]
+    fn an_engine_that_refuses_has_no_users() {
+        let refused = Some(Refusal::default());
+        assert!(serving(EngineNote { refused, cache: None, ..engine() }).users.is_empty());
+    }
+}

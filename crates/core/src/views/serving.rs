@@ -1,0 +1,106 @@
+//! What a serving engine makes of the card, in lines for people: tokens and users, from which share on it starts, other cards, and what
+//! each setting would give.
+
+use crate::{
+    prediction::{Serving, Users},
+    units::Bytes,
+    views::style::grouped,
+};
+
+/// Lengths that are named: few, and the longest among them.
+const LENGTHS: usize = 4;
+
+impl Serving {
+    /// What is taken and what is free, behind the verdict.
+    pub(super) fn taken(&self) -> String {
+        let it = &self.engine;
+        let parts = [
+            ("weights", it.weights),
+            ("a forward pass", it.forward),
+            ("CUDA graphs", it.graphs),
+            ("the driver", it.beside),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter_map(|(name, bytes)| {
+                bytes.filter(|it| *it != Bytes::ZERO).map(|bytes| format!("{name} {bytes}"))
+            })
+            .collect();
+        let parts = parts.join(", ");
+        match it.cache.or(it.available) {
+            Some(free) => format!("{parts}; {free} for keys and values"),
+            None => parts,
+        }
+    }
+
+    /// What follows, a sentence each.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut res = Vec::new();
+        res.extend(self.tokens());
+        res.extend(self.starts());
+        res.extend(self.settings());
+        res.extend(self.other_cards());
+        res
+    }
+
+    /// `462,944 tokens of 128.00 KiB: 56 users of 8,192 tokens, 14 of 32,768`
+    fn tokens(&self) -> Option<String> {
+        let tokens = self.engine.tokens?;
+        let (length, needs) = self.engine.needs.last()?;
+        let each = Bytes(needs.0.checked_div(*length)?);
+        let skip = self.users.len().saturating_sub(LENGTHS);
+        let users: Vec<String> = (self.users.iter().skip(skip).enumerate())
+            .map(|(i, Users { length, users })| {
+                let (users, length) = (grouped(*users), grouped(*length));
+                if i == 0 {
+                    format!("{users} users of {length} tokens")
+                } else {
+                    format!("{users} of {length}")
+                }
+            })
+            .collect();
+        Some(format!("{} tokens of {each}: {}", grouped(tokens), users.join(", ")))
+    }
+
+    fn starts(&self) -> Option<String> {
+        let share = self.least_share?;
+        let now = self.engine.share.map_or_else(String::new, |it| format!(" (it is {it:.2} now)"));
+        Some(format!(
+            "starts from gpu_memory_utilization {}.{:02} on{now}",
+            share / 100,
+            share % 100
+        ))
+    }
+
+    /// What each setting would give, by arithmetic.
+    fn settings(&self) -> Option<String> {
+        let it = &self.engine;
+        let mut res = Vec::new();
+        if it.dtype.as_deref() == Some("auto") {
+            res.push("kv_cache_dtype=fp8 holds twice the tokens".to_owned());
+        }
+        if let Some(graphs) = it.graphs.filter(|graphs| !it.eager && *graphs != Bytes::ZERO) {
+            res.push(format!("enforce_eager=True gives {graphs} more and is slower"));
+        }
+        if let (Some(forward), Some(tokens @ 2..)) = (it.forward, it.batched_tokens) {
+            let half = Bytes(forward.0 / 2);
+            res.push(format!("max_num_batched_tokens={} gives up to {half} more", tokens / 2));
+        }
+        (!res.is_empty()).then(|| format!("by arithmetic: {}", res.join("; ")))
+    }
+
+    fn other_cards(&self) -> Option<String> {
+        let cards: Vec<String> = (self.elsewhere.iter())
+            .map(|it| match it.available {
+                Some(free) => format!("{} {free} for {} tokens", it.card.id, grouped(it.tokens)),
+                None => format!("{} does not start", it.card.id),
+            })
+            .collect();
+        (!cards.is_empty()).then(|| {
+            format!(
+                "the same on other cards of this architecture, by arithmetic: {}",
+                cards.join("; ")
+            )
+        })
+    }
+}
