@@ -34,6 +34,7 @@ class Settings:
     else when the weights on the host become many."""
     batch_length: str
     image_size: str
+    worst_sample: bool
     half: str
     unhurried: bool
     own_batches: bool
@@ -67,6 +68,7 @@ def read() -> Settings:
         ghost_weights=of("PLIMSOLL_GHOST_WEIGHTS", ""),
         batch_length=of("PLIMSOLL_BATCH_LENGTH", ""),
         image_size=of("PLIMSOLL_IMAGE_SIZE", ""),
+        worst_sample=bool(of("PLIMSOLL_WORST_SAMPLE")),
         half=of("PLIMSOLL_HALF", ""),
         unhurried=bool(of("PLIMSOLL_UNHURRIED")),
         own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
