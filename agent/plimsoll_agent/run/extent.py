@@ -42,8 +42,8 @@ class Loop:
 
 
 def of_this_step(steps: int) -> Named:
-    """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; and `steps` in all, of which so many are
-    done. What is not known is None."""
+    """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
+    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None."""
     loops: list[Loop] = []
     trainers: int | None = None
     frame: FrameType | None = sys._getframe(1)
@@ -56,11 +56,12 @@ def of_this_step(steps: int) -> Named:
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {"epochs": None, "steps": trainers}
+        return {"epochs": None, "steps": trainers, "turns": None}
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None}
-    return {"epochs": None, "steps": _steps_in_all(loops, steps) if loops else None}
+        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}
+    turns = loops[0].turns if 1 < len(loops) else None
+    return {"epochs": None, "steps": _steps_in_all(loops, steps) if loops else None, "turns": turns}
 
 
 def _product(loops: list[Loop]) -> int | None:

@@ -5,7 +5,7 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
     epoch   DataLoaders of training have no more, so what a script does after an epoch comes at once; a trainer of a library
             is asked to validate
     on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. It
-            may take as long again as the run took so far. Where the script seems to count steps, or the loader is a stream
+            may take as long again as the run took so far, or to the end of the innermost loop if that takes no minute. Where the script seems to count steps, or the loader is a stream
             that may be its only one, this part is the first
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there
 
@@ -50,6 +50,9 @@ LONGEST_EVALUATION = 30.0, 120.0
 """Seconds from steady memory on until no loader has more, so that an evaluation of an hour ends, too: twice the time so far,
 within these."""
 
+A_LITTLE_MORE = 1.5
+"""Steps get slower on a busy machine."""
+
 LEFT_BEHIND = 1 << 20
 """Bytes that stay after an evaluation, and are a reason to see another."""
 
@@ -74,6 +77,9 @@ class Later:
         self._allocations = 0
         self._steps_in_part = self._steps_after_cut = 0
         self._lives_before = 0
+        self._first_at = 0.0
+        self.steps_in_an_epoch: int | None = None
+        """Turns of the loop that the steps stand in, if another loop is around it."""
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
@@ -107,7 +113,7 @@ class Later:
         made, self._mode_changes_before = self._calls(), self._mode_changes
         self._phases.forget_calls()
         if not self._has_stepped:
-            self._has_stepped = True
+            self._has_stepped, self._first_at = True, time.monotonic()
             return  # What comes before the first step: a look whether the validation works at all.
         if self._usual is None:
             self._intervals.append(made)
@@ -157,12 +163,20 @@ class Later:
         self.before_cut(self._epochs.feeding())
         self._began, so_far = time.monotonic(), self._recording.seconds()
         is_worth_it = self._is_spoken_of and validates is None and not self._has_company()
-        self._limit = min(max(so_far, FEWEST_SECONDS), MOST_SECONDS) if is_worth_it else 0.0
+        self._limit = min(max(so_far, FEWEST_SECONDS, self._until_an_epoch_ends(steps)), MOST_SECONDS) if is_worth_it else 0.0
         self._allocations = sum(place.allocs)
         self._steps = steps
         least, most = LONGEST_EVALUATION
         longest = min(max(2 * so_far, least), most)
         threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
+
+    def _until_an_epoch_ends(self, steps: int) -> float:
+        """Seconds, with a little more; none where that is not known, or takes too long."""
+        if self.steps_in_an_epoch is None or steps < 2:
+            return 0.0
+        to_come = (self.steps_in_an_epoch - steps) * (time.monotonic() - self._first_at) / (steps - 1)
+        seconds = A_LITTLE_MORE * to_come
+        return seconds if seconds <= MOST_SECONDS else 0.0
 
     def _wait_for_another(self) -> None:
         self._just_evaluated = False

@@ -96,7 +96,7 @@ class Steps:
         self._kept_aside: dict[int, list[tuple[Place, float]]] = {id(self._by_backward): [], id(self._by_forward): []}
         self.why: str | None = None
         self._was_steady = False
-        self.ahead: Named = {"epochs": None, "steps": None}
+        self.ahead: Named = {"epochs": None, "steps": None, "turns": None}
         """What the script's own loops come to; see `extent`."""
 
     def forked(self) -> None:
@@ -328,6 +328,8 @@ class Steps:
         """Looks how far the script would go, while a step of it is on the stack."""
         if counted.steps == LOOKED_AT and counted is not self._by_forward:
             self.ahead = extent.of_this_step(counted.steps)
+            if self.later is not None:
+                self.later.steps_in_an_epoch = self.ahead["turns"]
 
     def _stop_if_enough(self, counted: Steadiness, steady_counts: bool) -> None:
         if self._stopping.requested or self.goal == "until-exit":

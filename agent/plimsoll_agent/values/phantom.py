@@ -123,7 +123,7 @@ class Phantom:
         if answer == SAID:
             return answer
         self._samples += 1
-        if size == 1 and not is_answer and answer == 0 and checks.wants_true(first):
+        if size == 1 and answer == 0 and checks.wants_true(first):
             ctypes.memset(at, 1, 1)
             self._checks += 1
             return SAID

@@ -238,7 +238,8 @@ impl Script<'_> {
         });
         let longer = args.worst_seq.map(WorstSequence::setting);
         let larger = args.worst_size.map(WorstSize::setting);
-        let settings: Vec<_> = longer.into_iter().chain(larger).collect();
+        let sample = args.worst_sample.then(|| (contract::WORST_SAMPLE, "1".into()));
+        let settings: Vec<_> = longer.into_iter().chain(larger).chain(sample).collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, told),

@@ -17,8 +17,8 @@ pub use curve::{Curve, CurveDevice};
 
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
-    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, HostNote, Later,
-    Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Redone, RedoneNote,
+    Ahead, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, HostNote,
+    Later, Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Redone, RedoneNote,
     RedoneWay, Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};

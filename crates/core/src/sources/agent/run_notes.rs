@@ -6,9 +6,9 @@ use super::lines::{CodeText, PlaceKeys, clipped, or_default};
 use crate::{
     codes::AlarmCode,
     recording::{
-        Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep,
-        HostNote, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Redone, RedoneNote,
-        RedoneWay, Role, Spread, StepTimes, Tensors,
+        Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, Exception,
+        FirstStep, HostNote, Later, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Redone,
+        RedoneNote, RedoneWay, Role, Spread, StepTimes, Tensors,
     },
     sources::json_lines::one_line,
     units::Bytes,
@@ -311,9 +311,20 @@ pub(super) struct EndLine {
     later: Option<LaterLine>,
     failed_later: Option<String>,
     #[serde(deserialize_with = "or_default")]
+    ahead: AheadLine,
+    #[serde(deserialize_with = "or_default")]
     seconds_imports: f64,
     #[serde(deserialize_with = "or_default")]
     seconds: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AheadLine {
+    batches: Option<u64>,
+    batches_an_epoch: Option<u64>,
+    epochs: Option<u64>,
+    steps: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -329,6 +340,8 @@ pub(super) struct LaterLine {
     epochs_cut: bool,
     #[serde(deserialize_with = "or_default")]
     spoken_of: bool,
+    #[serde(deserialize_with = "or_default")]
+    evaluated_at: Vec<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -523,8 +536,18 @@ impl From<EndLine> for End {
                 evaluation_cut: it.evaluation_cut,
                 epochs_cut: it.epochs_cut,
                 spoken_of: it.spoken_of,
+                evaluated_at: match it.evaluated_at[..] {
+                    [first, second] => Some((first, second)),
+                    _ => None,
+                },
             }),
             failed_later: it.failed_later.map(clipped),
+            ahead: Ahead {
+                batches: it.ahead.batches,
+                batches_an_epoch: it.ahead.batches_an_epoch,
+                epochs: it.ahead.epochs,
+                steps: it.ahead.steps,
+            },
             seconds_imports: it.seconds_imports,
             seconds: it.seconds,
         }
