@@ -17,6 +17,21 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a test with `matrix(n)` all cases but n are for `make soak`."""
+    matrices = {}
+    for item in items:
+        marker = item.get_closest_marker("matrix")
+        if marker and not item.get_closest_marker("soak"):
+            matrices.setdefault((item.path, item.originalname, *marker.args), []).append(item)
+    for (_, _, n), cases in matrices.items():
+        kept = {index * len(cases) // n for index in range(n)}
+        for index, case in enumerate(cases):
+            if index not in kept:
+                case.add_marker("soak")
+
+
 ALLOWED = {
     "no Prometheus here": "Debian's package of 100 MB would also start a server",
     "no promtool here": "it comes with Prometheus",

@@ -43,6 +43,8 @@ class Settings:
     """Bytes that the allocator may reserve on each device; 0 for no limit."""
     most_events: int
     """How many of the last events of the allocator are stored."""
+    folds: bool
+    """Whether Python prints an out-of-memory error that ends the script without its traceback, because a report follows that has the line."""
     stacks: str
     """In which steps stacks are taken: "all", "sampled", "none", or "asleep" until a recording is asked for."""
     watch: str
@@ -74,6 +76,7 @@ def read() -> Settings:
         own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
         most_reserved=int(of("PLIMSOLL_LIMIT_RESERVED") or 0),
         most_events=int(of("PLIMSOLL_EVENTS") or sys.maxsize),
+        folds=bool(of("PLIMSOLL_FOLDS")),
         stacks=of("PLIMSOLL_STACKS", ""),
         watch=of("PLIMSOLL_WATCH", ""),
         label=of("PLIMSOLL_LABEL"),

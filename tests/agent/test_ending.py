@@ -24,6 +24,7 @@ opt.step(closure)
 }
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("where", sorted(FAILING))
 def test_an_exception_prints_and_exits_as_without_us(run, where):
     script = run.file("fails.py", MODEL + FAILING[where])
@@ -183,6 +184,7 @@ train(100)
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("who", sorted(WAITING))
 def test_who_waits_for_the_end_is_not_waited_for(run, who):
     began = time.monotonic()
@@ -206,6 +208,7 @@ SUDDEN = {
 EVERY_DAY = ("os._exit", "a signal that nobody survives", "a timer")
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("how", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in sorted(SUDDEN)])
 def test_the_last_words_are_said_before_a_sudden_end(run, how):
     end, code, signal = SUDDEN[how]

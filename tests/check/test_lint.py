@@ -1,6 +1,7 @@
 """`plimsoll lint`: what it finds, in which forms it says so, and what a mistake costs on the phantom."""
 
 import json
+import subprocess
 import textwrap
 
 import pytest
@@ -40,6 +41,58 @@ def test_it_says_what_is_wrong_and_where(plimsoll):
     plimsoll.script(LEAK.replace("append(out)", "append(out)  # plimsoll: ignore[kept-results]"))
     ran = plimsoll.run("lint", "train.py")
     assert (ran.code, ran.stdout) == (0, "nothing found in 1 file\n"), ran
+
+
+EDITS = """\
+import torch
+
+class Meter:
+    def __init__(self):
+        self.total = [0.0, 0.0]
+
+    def update(self, values):
+        for i, value in enumerate(values):
+            self.total[i] += value
+
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+meter = Meter()
+total = 0.0
+losses, outputs, history = [], [], []
+for step in range(3):
+    opt.zero_grad()
+    out = net(torch.randn(8, 4))
+    a, b = out.abs().mean(), out.square().mean()
+    loss = a + b
+    loss.backward()
+    opt.step()
+    total += loss
+    total += a * 2 + b
+    losses.append(loss)
+    outputs.append(out if step else out * 2)
+    history.append({"loss": loss, "step": step})
+    meter.update([a, b])
+"""
+
+
+def test_what_it_proposes_runs(plimsoll, tmp_path):
+    plimsoll.script(EDITS)
+    found = json.loads(plimsoll.run("lint", "train.py", "--format", "json").stdout)["diagnoses"]
+    lines = EDITS.splitlines()
+    n_edits = 0
+    for it in sorted(found, key=lambda it: (it["line"], it["column"]), reverse=True):
+        proposed = it["message"].split("`")[-2]
+        assert it["line"] == it["end_line"], it
+        if proposed.startswith("."):
+            continue
+        line = lines[it["line"] - 1]
+        lines[it["line"] - 1] = line[: it["column"] - 1] + proposed + line[it["end_column"] - 1 :]
+        n_edits += 1
+    assert n_edits >= 4, found
+    edited = tmp_path / "edited.py"
+    edited.write_text("\n".join(lines) + "\n")
+    ran = subprocess.run([PYTHON, str(edited)], capture_output=True, text=True)
+    assert ran.returncode == 0, (ran.stderr, edited.read_text())
 
 
 def test_the_forms_for_programs(plimsoll):

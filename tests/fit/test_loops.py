@@ -138,6 +138,7 @@ LONG = ("time_first", "streamed_lm", "vit_ema_mixup", "captioner", "triplets", "
 EQUAL += [pytest.param(it, marks=pytest.mark.soak) for it in LONG]
 
 
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("name", EQUAL)
 def test_gradients_and_weights_are_the_same(trainer, name):
     plain = trainer.run(RUN, arguments=toy(name))
@@ -157,6 +158,7 @@ def test_a_queue_of_keys_is_not_filled_twice(trainer):
 LATE = pytest.param("labels[: size // 2, target // 2 :] = -100", marks=pytest.mark.soak)
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("masked", [LATE, "labels[: size // 2] = -100"])
 def test_labels_that_do_not_count_are_weighed_wherever_they_are(trainer, masked):
     """The first samples have half of their labels left, or none: a part of its own has then a loss of 0/0."""
@@ -220,6 +222,7 @@ result += [p.detach() for p in [*encoder.parameters(), *decoder.parameters()]]
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("alone", [False, True])
 def test_what_is_decided_by_chance_and_spectral_norms_are_as_in_one_call(trainer, alone):
     """A model behind another, which draws Python's random numbers to decide which layer runs."""
@@ -307,6 +310,7 @@ result += [p.detach() for p in model.parameters()]
 """
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("chain", [True, False])
 @pytest.mark.parametrize("others", [[], [PARTS]])
 def test_what_writes_into_its_input_never_runs_again_from_it(trainer, chain, others):

@@ -156,6 +156,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("id", EXACT)
 def test_the_same_with_dropout_and_batch_norm(trainer, id):
     arguments = {"dropout": 0.2, "norm": True, "scheduler": True, "optimizer": "AdamW"}
@@ -179,6 +180,7 @@ result = {"used": used, "after": [real.detach(), torch.view_as_real(weights.deta
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_an_optimizer_of_complex_numbers_is_not_fused(trainer, is_mixed):
     """It would raise in its first step, where a search ends most runs before it comes to one."""
@@ -188,6 +190,7 @@ def test_an_optimizer_of_complex_numbers_is_not_fused(trainer, is_mixed):
     assert worst(plain["after"], fused["after"]) < 1e-6
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("evaluates", [pytest.param("always", marks=pytest.mark.soak), "forgotten", "between"])
 def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
     """A script that forgets `model.train()`, or trains so on purpose; and an evaluation whose backward never comes."""
@@ -276,6 +279,7 @@ def test_training_in_evaluation_mode_is_not_taken_for_evaluation(trainer):
     assert "trains Linear in evaluation mode" in trainer.run(BACKBONE, "no-grad-evaluation", arguments={"all": True})
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("loss", ["mean", "sum", "pairs"])
 def test_micro_batches_are_the_whole_batch(trainer, loss):
     arguments = {"loss": loss, "clip": 0.3, "scheduler": True}
@@ -283,6 +287,7 @@ def test_micro_batches_are_the_whole_batch(trainer, loss):
     assert worst(plain, trainer.run(LOOP, remedy("micro-batches"), arguments=arguments)) < 1e-9
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("parts", [2, 3, *(pytest.param(it, marks=pytest.mark.soak) for it in (8, 50))])
 def test_a_loss_from_the_model_is_weighted_by_the_labels_that_count(trainer, parts):
     plain = trainer.run(LANGUAGE_MODEL)
@@ -433,6 +438,7 @@ def test_random_loops(trainer):
         assert worst(plain, trainer.run(LOOP, *plan, arguments=arguments)) < 1e-7, (arguments, plan)
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     "more",
     [
@@ -504,6 +510,7 @@ result += list(both.state_dict().values())
 """
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("more", ["parameter-offload", "parameter-offload checkpoint optimizer-offload", "checkpoint", "offload", "micro-batches"])
 def test_a_part_of_a_model_may_be_called_by_itself(trainer, more):
     """As a policy does that generates, before the whole of it is trained, and other models have it as a part."""
@@ -526,6 +533,7 @@ for trains in (True, False):
 """
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("kept", [{"id": "offload"}, {"id": "offload", "smallest": 0}, {"id": "parameter-offload"}, {"id": "checkpoint"}])
 def test_a_graph_without_a_backward_pass_goes(trainer, kept):
     assert trainer.run(NO_BACKWARD, kept) == [1, 1]

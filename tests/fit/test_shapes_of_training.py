@@ -108,6 +108,7 @@ def same(trainer, remedies, **arguments):
     return worst(plain, trainer.run(PROGRAM, *map(remedy, remedies), arguments=arguments)) < 1e-9
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("output", ["dict", "tuple"])
 @pytest.mark.parametrize("loss", ["model", "own", "weighted", "both", "outside"])
 def test_a_loss_of_the_scripts_own(trainer, loss, output):
@@ -115,6 +116,7 @@ def test_a_loss_of_the_scripts_own(trainer, loss, output):
     assert same(trainer, ["micro-batches"], loss=loss, output=output)
 
 
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("frozen, hook", [(False, False), (True, True), (True, False)])
 @pytest.mark.parametrize("loss", ["model", "outside"])
@@ -125,6 +127,7 @@ def test_checkpoints_of_the_scripts_own(trainer, remedies, loss, frozen, hook, r
     assert same(trainer, remedies, loss=loss, frozen=frozen, hook=hook, reentrant=reentrant)
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("loss", [pytest.param("model", marks=pytest.mark.soak), "outside", pytest.param("both", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("remedies", HELD)
@@ -135,6 +138,7 @@ def test_embeddings_from_outside(trainer, remedies, loss, frozen):
 SLOW = [pytest.param(*it, marks=pytest.mark.soak) for it in (("model", "outside"), ("in place", "model"))]
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("compiled, loss", [("blocks", "both"), ("forwards", "outside"), *SLOW])
 def test_compiled(trainer, loss, compiled):
     assert same(trainer, ["checkpoint", "micro-batches"], loss=loss, compiled=compiled)

@@ -72,6 +72,7 @@ if arguments.get("look"):
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("volume", [False, True])
 def test_channels_last_are_the_same_numbers_in_another_order(trainer, volume):
     arguments = {"volume": volume}
@@ -188,6 +189,7 @@ BERT = ATTENTION.format(
 )
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("program", [GPT2, LLAMA, BERT], ids=["gpt2", "llama", "bert"])
 def test_fused_attention_is_the_same(trainer, program):
     plain = trainer.run(program)

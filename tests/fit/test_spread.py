@@ -18,6 +18,7 @@ def spread(trainer, program, id, world=2, more=(), **options):
     return trainer.ranks(program + WHOLE, {"id": id, "gpus": world}, *more, world=world, **options)
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("id", SPREAD)
 @pytest.mark.parametrize("loss", ["mean", "pairs"])
 def test_the_same_losses_norms_and_weights(trainer, id, loss):
@@ -28,6 +29,7 @@ def test_the_same_losses_norms_and_weights(trainer, id, loss):
         assert worst(plain, one) < 1e-9
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.soak
 @pytest.mark.parametrize("id", SPREAD)
 def test_sums_accumulation_and_closures_in_three_processes(trainer, id):
@@ -41,6 +43,7 @@ def test_sums_accumulation_and_closures_in_three_processes(trainer, id):
             assert worst(plain, one) < 1e-9
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.soak
 @pytest.mark.parametrize("id", SPREAD)
 def test_a_loss_from_the_model_is_weighted_by_the_labels_that_count(trainer, id):
@@ -87,6 +90,7 @@ result += [p.detach().clone() for p in model.parameters()]
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("inside", [True, False])
 def test_an_output_that_is_a_dataclass(trainer, inside):
     """With the loss in it or without: its fields are put together, on one device and on several."""
@@ -133,6 +137,7 @@ result += [p.detach() for it in (encoder, decoder, critic, unused) for p in it.p
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("id", SPREAD)
 def test_a_program_that_is_more_than_one_model(trainer, id):
     arguments = {"penalty": id == "zero1"}  # FSDP bears no gradient of a gradient, and says so.
@@ -170,6 +175,7 @@ result += [p.detach() for p in model.parameters()]
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("id", SPREAD)
 def test_what_is_saved_is_whole_and_can_be_gone_on_from(trainer, tmp_path, id):
     plain = trainer.run(RESUMES, arguments={"folder": str(tmp_path)})
@@ -198,6 +204,7 @@ result = []
         assert "its ranks have different batches" in answer
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("id", SPREAD)
 def test_weights_of_numpys_numbers_become_the_same(trainer, id):
     program = """
@@ -215,6 +222,7 @@ result = [p.detach() for p in model.parameters()]
     assert worst(first, second) == 0
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("id", SPREAD)
 def test_each_keeps_a_share_of_the_state(trainer, id):
     program = """
@@ -231,6 +239,7 @@ result = [torch.tensor(sum(sizes))]
     assert sum(shares) == whole and max(shares) <= 0.6 * whole
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.soak
 @pytest.mark.parametrize("id", SPREAD)
 def test_shares_in_parts(trainer, id):

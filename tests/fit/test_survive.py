@@ -191,6 +191,7 @@ def largest_difference(result, other):
 RARER = ("accumulation", "two losses", "older checkpoints", "half precision", "layer by layer", "an input with a gradient")
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("name", [pytest.param(it, marks=pytest.mark.soak) if it in RARER else it for it in PROGRAMS])
 def test_the_numbers_are_those_of_an_undisturbed_run(trainer, name):
     alone = trained(trainer, name, survive=False)
@@ -215,6 +216,7 @@ def test_in_parts_they_are_the_same_up_to_rounding(trainer, kind, times):
         assert largest_difference(trained(trainer, "two models", True, at, kind, times), alone) < 1e-6
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(
     "name, kind, times",
     [("what a function draws", "forward", 3), ("what a function draws", "backward", 2), ("dropout", "forward", 3), ("dropout", "backward", 3)],
@@ -272,6 +274,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_would_change_the_numbers_is_not_done(trainer, why):
     name, at, kind, times = REFUSED[why]
@@ -292,6 +295,7 @@ loss = out.pow(2).mean() + gradient.pow(2).mean(); loss.backward()
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("what", ENDS)
 def test_what_cannot_be_done_again_ends_as_ever(trainer, what):
     arguments = {"make": TWO, "step": ENDS[what], "kind": "backward", "planted": {"at": "head", "backward": 1}}
@@ -302,6 +306,7 @@ def test_what_cannot_be_done_again_ends_as_ever(trainer, what):
     assert largest_difference(beside, alone) == 0
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("kind, times", [("forward", 1), ("forward", 2), ("backward", 1)])
 def test_a_loss_is_made_again_too(trainer, kind, times):
     """In forward and in backward, which then goes on through models that had let go of what they saved."""

@@ -48,6 +48,7 @@ PEAKS = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", LARGEST)
 def test_a_recurrent_network_asks_for_what_it_asked_on_an_h200(phantom, name):
     largest, calls = LARGEST[name]

@@ -82,6 +82,7 @@ EVERY_DAY = (
 )
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("who", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in HANGS])
 def test_memory_runs_out_and_somebody_waits(plimsoll, who):
     began = time.monotonic()
@@ -112,6 +113,20 @@ def test_a_script_that_lives_with_an_error_of_a_thread_goes_on(plimsoll):
     ran = plimsoll.predict(plimsoll.script(lives))
     assert (ran.code, ran.report["outcome"]) == (0, "fits"), ran
     assert "waited-in-vain" not in [it["code"] for it in ran.report["notes"]], ran
+
+
+def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
+    def ran(first, *options):
+        script = plimsoll.script(first + "import torch\n" + RUNS_OUT)
+        return plimsoll.predict(script, options=["--gpu", "b200", *options], environment=plimsoll.cold())
+
+    folded = ran("")
+    assert "OutOfMemoryError: CUDA out of memory" in folded.stderr and "Traceback" not in folded.stderr, folded
+    assert " at train.py:2" in folded.stdout, folded
+    whole = ran("", "--traceback")
+    assert "Traceback" in whole.stderr and 'train.py", line 2' in whole.stderr, whole
+    hooked = ran("import sys\nsys.excepthook = lambda *_: print('my own words')\n")
+    assert "my own words" in hooked.stdout, hooked
 
 
 def test_what_a_script_does_at_its_end_has_time(plimsoll):

@@ -25,6 +25,7 @@ def notes(ran):
     return {it["code"] for it in ran.report["notes"]}
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", ["classifier.py", "gan.py", "lightning_autoencoder.py", "notebook.py", "trainer.py"])
 def test_runs_as_it_is(plimsoll, name):
     ran = predict(plimsoll, name)

@@ -103,6 +103,7 @@ COMMANDS = {
 SHORT = ("doctor", "predict", "lint", "config")
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("name", [pytest.param(it, marks=[] if it in SHORT else [pytest.mark.soak]) for it in COMMANDS])
 def test_no_module_of_the_folder_is_imported(folder, cache, name):
     code, words = COMMANDS[name]

@@ -38,9 +38,11 @@ class Failures:
         ending: Ending,
         sudden_end: SuddenEnd,
         stopping: Stopping,
+        folds: bool,
     ) -> None:
         self._torch, self._memory, self._recording, self._phases = torch, memory, recording, phases
         self._oom, self._ending, self._sudden_end, self._stopping = oom, ending, sudden_end, stopping
+        self._folds = folds
 
     def watch(self) -> None:
         """From now on: in the program, in its threads, in its children."""
@@ -75,6 +77,8 @@ class Failures:
         # From here on a request to end finds the last words.
         self._sudden_end.terminated_by_its_parent()
         self._stopping.after_a_failure()
+        if self._folds and isinstance(error, self._torch.OutOfMemoryError) and sys.excepthook is sys.__excepthook__:
+            sys.tracebacklimit = 0
 
     @guarded
     def _of_child(self, error: BaseException) -> None:

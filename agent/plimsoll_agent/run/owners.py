@@ -43,19 +43,32 @@ class Owners:
         """`child` became `parent.name`."""
         if child is None or child is parent:
             return
+        if _is_list(parent) and self._parent(parent) is None and self._parent(child) is not None:
+            return  # A slice, as `for layer in self.layers[:n]` makes one: the child is still called by its model.
+        self._belongs(parent, name, child)
+        if _is_list(child):  # They may have had another model until now.
+            for inner, module in child._modules.items():
+                if module is not None:
+                    self._belongs(child, inner, module)
+
+    def _belongs(self, parent: Module, name: str, child: Module) -> None:
         key = id(child)
         reference = weakref.ref(child, lambda _: self._parents.pop(key, None))
         self._parents[key] = (reference, weakref.ref(parent), name)
         # A path found before is no longer the whole path.
         self._paths.pop(key, None)
 
+    def _parent(self, module: Module) -> Module | None:
+        entry = self._parents.get(id(module))
+        parent = entry[1]() if entry is not None and entry[0]() is module else None
+        # A parent may have dropped the child since.
+        return parent if entry is not None and parent is not None and _child(parent, entry[2]) is module else None
+
     def outermost(self, module: Module) -> Module:
         """The module that `module` is finally a part of; itself if nothing owns it."""
         for _ in range(_DEEPEST):
-            entry = self._parents.get(id(module))
-            parent = entry[1]() if entry is not None and entry[0]() is module else None
-            # A parent may have dropped the child since.
-            if entry is None or parent is None or _child(parent, entry[2]) is not module:
+            parent = self._parent(module)
+            if parent is None:
                 return module
             module = parent
         return module
@@ -128,6 +141,11 @@ def _child(module: Module, name: str) -> Module | None:
     # TorchScript's modules keep theirs in a mapping that has no `get`.
     children = module._modules
     return children[name] if name in children else None  # noqa: SIM401
+
+
+def _is_list(module: Module) -> bool:
+    """A ModuleList or ModuleDict, a list of modules that nobody calls."""
+    return getattr(getattr(type(module), "forward", None), "__name__", "") == "_forward_unimplemented"
 
 
 def _unwrapped(root: Module) -> Module:

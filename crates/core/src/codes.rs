@@ -168,6 +168,7 @@ words! {
         LevelsGrow = "levels/grow",
         RanOut = "allocator/ran-out",
         CardFull = "card/full",
+        RanksOnOneCard = "processes/ranks-on-one-card",
         SeveralProcesses = "processes/several",
         HiddenProcesses = "processes/hidden",
         ShmFull = "host/shm-full",

@@ -27,6 +27,39 @@ fn each_is_told_as_it_was_written_down() {
     assert!(unlike.is_empty(), "{}", unlike.join("\n"));
 }
 
+/// What people reported: how the report has to begin, what it has to have, and what it may never.
+#[test]
+fn each_report_begins_with_what_is_true() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/reported");
+    let expected = fs::read_to_string(folder.join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let mut unlike = Vec::new();
+    for (name, expected) in expected.as_object().unwrap() {
+        let text = fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap();
+        let failures = oom_text::read(&text);
+        let printed = printed_text::read(&text, &failures);
+        let found = [explanation::of_text("log", failures, printed)];
+        let report = explain_text::explanations(&found, None, Styles::default(), 80).to_string();
+        let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = |key: &str| -> Vec<String> {
+            let all = expected[key].as_array().unwrap().iter();
+            all.map(|it| it.as_str().unwrap().to_owned()).collect()
+        };
+        let has = |it: &String| report.to_lowercase().contains(&it.to_lowercase());
+        let first = expected["first"].as_str().unwrap();
+        if !report.starts_with(first) {
+            unlike.push(format!("{name}: begins {:?}", &report[..report.len().min(60)]));
+        }
+        unlike.extend(
+            words("words").iter().filter(|it| !has(it)).map(|it| format!("{name}: no {it:?}")),
+        );
+        let never = words("never");
+        let too_much = never.iter().filter(|it| report.contains(it.as_str()));
+        unlike.extend(too_much.map(|it| format!("{name}: has {it:?}")));
+    }
+    assert!(unlike.is_empty(), "{}", unlike.join("\n"));
+}
+
 /// What ends in the middle of anything is read as far as it goes.
 #[test]
 fn no_end_is_a_surprise() {

@@ -25,7 +25,7 @@ use crate::{
 };
 pub use crate::{
     numbers::{WholeNumber, whole_numbers},
-    rules::{RULES, Rule, rule},
+    rules::{RULES, Rule, Weight, rule},
     text::Place,
 };
 
@@ -125,7 +125,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// The mistakes in a file, in the order of the text.
+/// The mistakes in a file: what costs most first, and then in the order of the text.
 pub fn lint(text: &str, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut> {
     of_text(text, Mode::Module, selection)
 }
@@ -215,7 +215,8 @@ fn read(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosis>,
             mend: changes(text, &lines, &found.mend),
         });
     }
-    res.sort_by(|a, b| (a.start, a.rule.code).cmp(&(b.start, b.rule.code)));
+    let place = |it: &Diagnosis| (it.rule.weight, it.start, it.rule.code);
+    res.sort_by_key(place);
     res.dedup_by(|a, b| a.start == b.start && a.rule == b.rule);
     Ok(res)
 }

@@ -51,7 +51,7 @@ fn what_is_mended_has_the_mistake_no_more_and_marks_change_nothing() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/programs/lint");
     let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
     let mut n_mended = 0;
-    for file in ["planted-1.txt", "planted-2.txt"] {
+    for file in ["planted-1.txt", "planted-2.txt", "planted-3.txt"] {
         let text = fs::read_to_string(folder.join(file)).unwrap();
         for (name, script) in cases(&text) {
             let found = lint(script, &all).unwrap();
@@ -79,4 +79,41 @@ fn what_is_mended_has_the_mistake_no_more_and_marks_change_nothing() {
         }
     }
     assert!(40 < n_mended, "{n_mended}");
+}
+
+/// The code that a message proposes is Python, and no method of a tensor is called on a list or a dictionary.
+#[test]
+fn what_is_proposed_is_code_that_runs() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/programs/lint");
+    let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
+    let scripts: Vec<String> = ["planted-1.txt", "planted-2.txt", "planted-3.txt"]
+        .iter()
+        .map(|file| fs::read_to_string(folder.join(file)).unwrap())
+        .flat_map(|text| cases(&text).map(|it| it.1.to_owned()).collect::<Vec<_>>())
+        .collect();
+    let mut n_proposed = 0;
+    for found in scripts.iter().flat_map(|it| lint(it, &all).unwrap()) {
+        let pieces = found.message.split('`').skip(1).step_by(2);
+        for piece in pieces.filter(|it| {
+            it.ends_with("item()") || it.ends_with("cpu()") || it.ends_with("detach()")
+        }) {
+            let code = if piece.starts_with('.') { format!("x{piece}") } else { piece.to_owned() };
+            assert!(lint(&format!("y = {code}\n"), &all).is_ok(), "{}: {piece}", found.message);
+            assert!(
+                !piece.contains("])") && !piece.contains("})") && !piece.contains("..."),
+                "{piece}"
+            );
+            n_proposed += 1;
+        }
+    }
+    assert!(30 < n_proposed, "{n_proposed}");
+}
+
+/// What costs more with every step stands before what costs once.
+#[test]
+fn what_costs_most_stands_first() {
+    let script = "import torch\ntorch.cuda.empty_cache()\ndef train(model, opt, loader):\n    total = 0\n    for x, y in loader:\n        torch.cuda.empty_cache()\n        opt.zero_grad()\n        loss = torch.nn.functional.mse_loss(model(x), y)\n        loss.backward()\n        opt.step()\n        total += loss\n";
+    let found = lint(script, &Selection::default()).unwrap();
+    let codes: Vec<&str> = found.iter().map(|it| it.rule.code).collect();
+    assert_eq!(codes, ["PLM101", "PLM501"]);
 }

@@ -240,20 +240,20 @@ impl Layers {
             }
             Way::Mounts => {
                 World::make(folder.path(), in_memory, seen_again, through, &self.terms(None))
-                    .and_then(|it| {
-                        let beside = self.guard(&it).map_err(|error| error.to_string())?;
-                        Ok(Keeper::World(it, beside))
+                    .and_then(|world| {
+                        let beside = self.guard(&world).map_err(|error| error.to_string())?;
+                        Ok(Keeper::World(world, beside))
                     })
             }
             Way::UserNamespace => {
                 let user = Some(self.user.get().cloned());
                 let terms = self.terms(user);
-                World::make(folder.path(), in_memory, seen_again, through, &terms).map(|it| {
-                    if let Some(user) = it.user() {
+                World::make(folder.path(), in_memory, seen_again, through, &terms).map(|world| {
+                    if let Some(user) = world.user() {
                         self.user.get_or_init(|| Arc::clone(user));
                     }
                     let program = self.ask.tracer.clone();
-                    Keeper::World(it, Beside::Renames { program, helper: OnceLock::new() })
+                    Keeper::World(world, Beside::Renames { program, helper: OnceLock::new() })
                 })
             }
         };
@@ -305,10 +305,10 @@ impl Layers {
 fn shared_with_others(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(LOOKED_AT);
     let mut all = entries.map(|it| it.path());
-    all.find(|it| {
-        let meta = fs::symlink_metadata(it);
+    all.find(|path| {
+        let meta = fs::symlink_metadata(path);
         meta.is_ok_and(|it| is_foreign(&it) && !it.is_symlink())
-            && access(it, AccessFlags::W_OK).is_ok()
+            && access(path, AccessFlags::W_OK).is_ok()
     })
 }
 

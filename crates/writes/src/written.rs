@@ -67,9 +67,9 @@ pub(crate) fn of_world(world: &World) -> Vec<Written> {
         walk_upper(place, upper, false, &mut res);
     }
     // Folders that were made so that something could be mounted in them.
-    res.retain(|it| {
-        it.kind != Kind::Created
-            || !world.covered.iter().any(|cover| cover.place.starts_with(&it.path))
+    res.retain(|entry| {
+        entry.kind != Kind::Created
+            || !world.covered.iter().any(|cover| cover.place.starts_with(&entry.path))
     });
     for Rebuilt { place, copy } in &world.rebuilt {
         walk_copy(place, copy, &mut res);
@@ -181,8 +181,8 @@ fn is_whiteout(meta: &fs::Metadata) -> bool {
 
 /// What overlayfs noted of a folder; in a user namespace it does so where users may.
 fn mark(path: &Path, name: &str) -> Option<Vec<u8>> {
-    ["trusted", "user"].iter().find_map(|it| {
-        let name = format!("{it}.overlay.{name}");
+    ["trusted", "user"].iter().find_map(|space| {
+        let name = format!("{space}.overlay.{name}");
         sys::attribute(path.as_os_str().as_bytes(), &name)
     })
 }

@@ -66,13 +66,13 @@ fn is_meant_for_us(name: &str, value: Option<&str>, text: Option<&str>) -> bool 
     };
     let underscored = name.replace('-', "_");
     // As argparse, click, fire, and the fields of a dataclass spell it; or a script that takes its words apart itself.
-    let spelled = [name, &underscored].into_iter().any(|it| {
+    let spelled = [name, &underscored].into_iter().any(|spelling| {
         [
-            format!("--{it}"),
-            format!("\"{it}\""),
-            format!("'{it}'"),
-            format!("{it}:"),
-            format!("{it}="),
+            format!("--{spelling}"),
+            format!("\"{spelling}\""),
+            format!("'{spelling}'"),
+            format!("{spelling}:"),
+            format!("{spelling}="),
         ]
         .iter()
         .any(|it| text.contains(it.as_str()))

@@ -34,20 +34,20 @@ pub(crate) fn document(rules: &[Rule<'_>], results: &[Result]) -> String {
         .collect();
     let results: Vec<Value> = results
         .iter()
-        .map(|it| {
-            let locations = it.file.as_ref().map(|file| {
+        .map(|annotation| {
+            let locations = annotation.file.as_ref().map(|file| {
                 json!([{ "physicalLocation": {
                     "artifactLocation": { "uri": uri(file) },
                     "region": {
-                        "startLine": it.region[0], "startColumn": it.region[1],
-                        "endLine": it.region[2], "endColumn": it.region[3],
+                        "startLine": annotation.region[0], "startColumn": annotation.region[1],
+                        "endLine": annotation.region[2], "endColumn": annotation.region[3],
                     },
                 } }])
             });
             json!({
-                "ruleId": it.rule,
-                "level": it.level,
-                "message": { "text": message(&it.message) },
+                "ruleId": annotation.rule,
+                "level": annotation.level,
+                "message": { "text": message(&annotation.message) },
                 "locations": locations.unwrap_or_else(|| json!([])),
             })
         })

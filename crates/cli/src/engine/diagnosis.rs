@@ -139,9 +139,10 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         return Some(format!("the script exited with code {code} {}", after(steps)));
     }
     if recordings.iter().all(|it| it.trace.is_none()) {
-        let used_it = recordings.iter().any(|it| {
-            let phantom = it.phantom.as_ref();
-            phantom.is_some_and(|it| 0 < it.launches) || it.notes.end.is_none() && phantom.is_some()
+        let used_it = recordings.iter().any(|recording| {
+            let phantom = recording.phantom.as_ref();
+            phantom.is_some_and(|it| 0 < it.launches)
+                || recording.notes.end.is_none() && phantom.is_some()
         });
         return Some(match &steps.cut {
             Some(_) => format!(
@@ -313,8 +314,8 @@ fn an_answer_of_ours(recording: &Recording) -> Option<String> {
     let approximated = recording.phantom.iter().flat_map(|it| &it.approximated);
     let answers: Vec<&str> = approximated
         .map(|it| it.what.as_str())
-        .filter(|it| {
-            ["assume", "answered", "random on a phantom"].iter().any(|word| it.contains(word))
+        .filter(|value| {
+            ["assume", "answered", "random on a phantom"].iter().any(|word| value.contains(word))
         })
         .collect();
     (!answers.is_empty())
@@ -329,8 +330,8 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
             return launch::no_such_script(script);
         }
         // `-I`, `-E` and `-S`, alone or in a group such as `-uE`.
-        let shuts_out = options.iter().find(|it| {
-            let text = it.to_string_lossy();
+        let shuts_out = options.iter().find(|option| {
+            let text = option.to_string_lossy();
             let is_group = text.starts_with('-') && !text.starts_with("--");
             is_group
                 && !text.starts_with("-c")
@@ -401,8 +402,8 @@ fn too_few_devices(recording: &Recording, message: &str) -> Option<String> {
     // What PyTorch looks at before it asks CUDA.
     let by_torch = ["invalid device ordinal", "Invalid device id", "on CUDA device "];
     by_torch.iter().any(|it| message.contains(it)).then_some(())?;
-    let named = message.split_once("on CUDA device ").and_then(|it| {
-        let digits = it.1.split(|it: char| !it.is_ascii_digit()).next()?;
+    let named = message.split_once("on CUDA device ").and_then(|halves| {
+        let digits = halves.1.split(|it: char| !it.is_ascii_digit()).next()?;
         Some(digits.parse::<u64>().ok()? + 1)
     });
     let seen = u64::try_from(phantom.devices.len().max(1)).unwrap_or(1);

@@ -121,10 +121,10 @@ impl AtomicOutput {
             fs::rename(&self.target, old.path()).map_err(|it| self.error(&it))?;
         }
         let made = folder.keep();
-        fs::rename(&made, &self.target).map_err(|it| {
+        fs::rename(&made, &self.target).map_err(|error| {
             let _ = fs::remove_dir_all(&made);
             let _ = fs::rename(old.path(), &self.target);
-            self.error(&it)
+            self.error(&error)
         })
     }
 

@@ -25,8 +25,8 @@ pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         "{} has more than {MOST} files: name the folder that has only the ranks",
         folder.display()
     );
-    res.sort_by_cached_key(|it| {
-        let own = it.strip_prefix(folder).unwrap_or(it);
+    res.sort_by_cached_key(|path| {
+        let own = path.strip_prefix(folder).unwrap_or(path);
         (of_path(own).unwrap_or(u32::MAX), natural(&own.to_string_lossy()))
     });
     Ok(res)

@@ -65,19 +65,19 @@ pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
                 "{shown}: no process of this recording used a GPU"
             );
             let several = 1 < readings.len();
-            let processes = readings.into_iter().map(|it| {
-                let begin = it.recording.notes.begin.as_ref();
+            let processes = readings.into_iter().map(|reading| {
+                let begin = reading.recording.notes.begin.as_ref();
                 let rank = begin.and_then(|it| it.rank);
-                let pid = it.recording.pid;
+                let pid = reading.recording.pid;
                 let name = match rank {
                     Some(rank) if several => format!("{name}, rank {rank}"),
                     _ if several => format!("{name}, process {pid}"),
                     _ => name.clone(),
                 };
                 let rank = rank.or_else(|| ranks::of_path(path).filter(|_| !several));
-                let is_damaged = it.warnings.iter().any(sources::Warning::is_damage);
-                let warnings = it.warnings.iter().map(ToString::to_string).collect();
-                Process { name, rank, recording: it.recording, warnings, is_damaged }
+                let is_damaged = reading.warnings.iter().any(sources::Warning::is_damage);
+                let warnings = reading.warnings.iter().map(ToString::to_string).collect();
+                Process { name, rank, recording: reading.recording, warnings, is_damaged }
             });
             Ok(processes.collect())
         }
@@ -159,10 +159,10 @@ pub(crate) fn file_name(path: &Path) -> String {
 
 /// The failures that the messages of a recording tell of.
 pub(crate) fn messages(recording: &Recording) -> Vec<Failure> {
-    let texts = recording.notes.ooms.iter().flat_map(|it| {
-        let mut found = oom_text::read(&it.message);
+    let texts = recording.notes.ooms.iter().flat_map(|oom| {
+        let mut found = oom_text::read(&oom.message);
         for failure in &mut found {
-            failure.device = failure.device.or(u32::try_from(it.device).ok());
+            failure.device = failure.device.or(u32::try_from(oom.device).ok());
         }
         found
     });

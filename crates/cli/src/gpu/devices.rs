@@ -177,9 +177,9 @@ impl Usage {
 impl OfDevice {
     fn before(nth: usize) -> OfDevice {
         let now = self::nth(nth).ok();
-        let before = now.map(|it| {
-            let pids = it.processes.iter().map(|it| it.0).collect();
-            (pids, it.total.saturating_sub(it.free))
+        let before = now.map(|device| {
+            let pids = device.processes.iter().map(|it| it.0).collect();
+            (pids, device.total.saturating_sub(device.free))
         });
         OfDevice { nth, before, most: [Bytes::ZERO; 3] }
     }

@@ -244,6 +244,11 @@ pub(crate) struct PredictArgs {
     #[arg(long, conflicts_with = "until")]
     pub(crate) until_exit: bool,
 
+    /// Print the script's traceback when memory runs out. By default the report names the line, and Python prints only
+    /// the error.
+    #[arg(long)]
+    pub(crate) traceback: bool,
+
     /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case.
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,

@@ -30,9 +30,10 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Option<(PathBuf, Vec<Set>)>>
             if !path.is_file() {
                 continue;
             }
-            let text = bounded_file::text(&path, bounded_file::WRITTEN_BY_HAND).map_err(|it| {
-                anyhow!("cannot read the settings in {}: {}", path.display(), reason(&it))
-            })?;
+            let text =
+                bounded_file::text(&path, bounded_file::WRITTEN_BY_HAND).map_err(|error| {
+                    anyhow!("cannot read the settings in {}: {}", path.display(), reason(&error))
+                })?;
             let file = File { path: &path, text: &text };
             if name == OWN {
                 return Ok(Some((path.clone(), file.own()?)));

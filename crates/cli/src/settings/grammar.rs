@@ -27,9 +27,9 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     tell(&given, &settings);
     let mut whole = Cli::command();
     let command = given.subcommand_name().unwrap_or_default();
-    whole = whole.mut_subcommand(command, |it| {
-        settings.iter().fold(it, |it, set| {
-            it.mut_arg(id(set.row.option()), |arg| arg.default_values(set.value.words()))
+    whole = whole.mut_subcommand(command, |given| {
+        settings.iter().fold(given, |given, set| {
+            given.mut_arg(id(set.row.option()), |arg| arg.default_values(set.value.words()))
         })
     });
     let matches = whole.clone().try_get_matches().unwrap_or_else(|it| refused(&it, whole.clone()));

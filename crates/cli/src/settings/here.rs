@@ -69,10 +69,10 @@ mod tests {
     fn shown(it: &Settings) -> Vec<String> {
         ROWS.iter()
             .filter_map(|row| it.of_row(row))
-            .map(|it| {
-                let origin = it.origin.shown();
+            .map(|found| {
+                let origin = found.origin.shown();
                 let origin = origin.rsplit_once('/').map_or(origin.as_str(), |it| it.1);
-                format!("{} = {} ({origin})", it.row.key, it.value)
+                format!("{} = {} ({origin})", found.row.key, found.value)
             })
             .collect()
     }

@@ -281,11 +281,13 @@ pub fn of_text(name: &str, failures: Vec<Failure>, text: PrintedText) -> Explana
             res.others.push(failure);
         }
     }
+    went_on(&mut res.ooms, &text.printed);
     // What ended the run first.
     res.ooms.sort_by_key(|it| it.facts.kind == failures::Kind::Caught);
     res.says = printed::statements(&text.printed);
     for oom in &mut res.ooms {
         grew(oom, &text, &res.says);
+        over_time(oom, &text.printed);
     }
     res.command = next::command_of(&res.ooms, &text);
     res.next = next::of_text(&res.ooms, &text, &res.says);
@@ -326,6 +328,7 @@ fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
     let is_much = it.bytes.zip(facts.allocated).is_some_and(|(rise, all)| all.0 / 4 <= rise.0);
     if is_much {
         oom.cause = failures::Cause::Leak;
+        oom.may_have_grown = false;
         oom.shape = Shape::OverTime;
         oom.why.clone_from(&it.text);
         oom.root = RootCause {
@@ -336,6 +339,96 @@ fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
             ..oom.root.clone()
         };
     }
+}
+
+/// What one program printed of its own memory: (line, level) of equal words, the device's counters left out.
+fn levels_of(facts: &Failure, printed: &[Printed]) -> Vec<(usize, Bytes)> {
+    let own = printed.iter().filter(|it| {
+        !it.kind.is_of_device() && (&it.writer, it.rank) == (&facts.writer, facts.rank)
+    });
+    let levels = own.flat_map(|it| &it.levels);
+    let label = levels.clone().next().map(|it| it.label.clone()).unwrap_or_default();
+    let mut res: Vec<(usize, Bytes)> = levels
+        .filter(|it| it.label == label)
+        .filter_map(|it| Some((it.line, it.level()?)))
+        .collect();
+    res.sort_unstable();
+    res
+}
+
+/// Errors after which the program printed its memory as before them: it caught them. Levels that are higher after them than before are
+/// what it retains of the failed steps.
+fn went_on(ooms: &mut [Oom], printed: &[Printed]) {
+    let of_device = |it: &Oom| it.facts.backend != failures::Backend::Host;
+    for n in 0..ooms.len() {
+        let oom = &ooms[n];
+        if oom.facts.kind != failures::Kind::OutOfMemory || !of_device(oom) {
+            continue;
+        }
+        let levels = levels_of(&oom.facts, printed);
+        let before = levels.iter().filter(|it| it.0 < oom.facts.began).count();
+        let is_caught = 2 <= before && levels.last().is_some_and(|it| oom.facts.at < it.0);
+        // The same line of the script runs out again under the same `except`, also at the end of the text.
+        let is_again = ooms[..n].iter().any(|it| {
+            let is_same = it.at.is_some() && it.at == oom.at && it.facts.rank == oom.facts.rank;
+            is_same && it.facts.kind == failures::Kind::Caught && 2 <= before
+        });
+        if is_caught || is_again {
+            let mut facts = ooms[n].facts.clone();
+            facts.kind = failures::Kind::Caught;
+            ooms[n] = Oom::of_failure(&facts);
+        }
+    }
+    let Some(first) = ooms.iter().position(|it| it.facts.kind == failures::Kind::Caught) else {
+        return;
+    };
+    let (began, n_caught) = (ooms[first].facts.began, ooms.len() - first);
+    let levels = levels_of(&ooms[first].facts, printed);
+    let before = levels.iter().rfind(|it| it.0 < began).map(|it| it.1);
+    let after = levels.iter().rfind(|it| ooms[first].facts.at < it.0).map(|it| it.1);
+    let Some((before, after)) = before.zip(after) else { return };
+    let kept = after.saturating_sub(before);
+    let is_much = ooms[first].facts.capacity.is_some_and(|it| it.0 / 4 <= kept.0);
+    if !is_much {
+        return;
+    }
+    let errors = if n_caught == 1 { "error".to_owned() } else { format!("{n_caught} errors") };
+    let oom = &mut ooms[first];
+    oom.cause = failures::Cause::Leak;
+    oom.may_have_grown = false;
+    oom.why = format!(
+        "memory stays allocated after each caught error: {before} before the first and {after} after the {errors}. Whoever keeps the exception keeps its traceback, and the traceback keeps the tensors of the failed step"
+    );
+    oom.remedies = vec![
+        "leave the `except` block before the next step: set a flag in it, and retry or skip after it; do not store the exception".to_owned(),
+        "after it, `del` the outputs and the loss, `optimizer.zero_grad(set_to_none=True)`, then `torch.cuda.empty_cache()`".to_owned(),
+        "limit the longest inputs, so that the first error does not happen".to_owned(),
+    ];
+    oom.root = RootCause {
+        code: ProblemCode::TracebackKept,
+        bytes: kept,
+        text: oom.why.clone(),
+        is_sure: false,
+        ..oom.root.clone()
+    };
+}
+
+/// What the text shows of the time before the error, or that it does not.
+fn over_time(oom: &mut Oom, printed: &[Printed]) {
+    if !oom.may_have_grown || oom.facts.kind == failures::Kind::Caught {
+        return;
+    }
+    let mut levels = levels_of(&oom.facts, printed);
+    levels.retain(|it| it.0 < oom.facts.at);
+    let more = match levels[..] {
+        [(_, first), .., (_, last)] => format!(
+            "Before the error, the program printed its memory {} times: {first} first, {last} last",
+            levels.len()
+        ),
+        _ => "The text does not show whether memory grew over time".to_owned(),
+    };
+    oom.why = format!("{}. {more}", oom.why);
+    oom.root.text.clone_from(&oom.why);
 }
 
 /// A curve without blocks.

@@ -4,7 +4,7 @@ use crate::{
     cards::{self, Card},
     codes::StatementCode,
     explanation::Oom,
-    failures::{Backend, Cause},
+    failures::{Backend, Cause, HostMemory},
     printed::{Command, Kind, Printed, PrintedText, Statement},
     units::Bytes,
 };
@@ -33,8 +33,10 @@ pub struct Next {
 pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> Option<Next> {
     let oom = ooms.first();
     match oom {
+        Some(oom) if oom.facts.is_no_size => None,
         Some(oom) if oom.cause == Cause::Host || oom.facts.backend == Backend::Host => {
-            Some(host(oom, text))
+            let is_ram = matches!(oom.facts.host_memory(), HostMemory::Ram | HostMemory::Pinned);
+            (is_ram && !oom.facts.is_windows()).then(|| host(oom, text))
         }
         Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => Some(fit(oom, text)),
         Some(oom) if oom.facts.backend == Backend::Vllm => None,

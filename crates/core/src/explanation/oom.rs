@@ -43,6 +43,8 @@ pub struct Oom {
     pub shape: Shape,
     /// The sentences that lead to the cause.
     pub why: String,
+    /// Whether something may have grown, of which the cause says nothing.
+    pub may_have_grown: bool,
     /// What to try, in order.
     pub remedies: Vec<String>,
     /// What others had.
@@ -77,6 +79,7 @@ impl Oom {
             shape,
             why: verdict.why,
             remedies: verdict.remedies,
+            may_have_grown: verdict.may_have_grown,
             others: failure.others(),
             at: failure.user_frame.clone().or_else(|| {
                 // Of a process that was killed, only those that waited for it have a traceback.

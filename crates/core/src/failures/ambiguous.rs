@@ -24,10 +24,17 @@ impl Failure {
                     "check that this torch supports this GPU: `torch.cuda.get_arch_list()`",
                 ],
             ),
-            Backend::Cusolver | Backend::Cusparse | Backend::Hip => (
+            Backend::Hip => (
+                "hipBLAS or rocBLAS could not start or got no workspace memory, mostly because PyTorch's cache or another process holds all memory",
+                &[
+                    "check with `rocm-smi --showpids`, while it fails, whether the card is full",
+                    "try a smaller batch",
+                ],
+            ),
+            Backend::Cusolver | Backend::Cusparse => (
                 "the library could not start or got no workspace memory, mostly because PyTorch's cache or another process holds all memory",
                 &[
-                    "check with `nvidia-smi` (`rocm-smi`), while it fails, whether the card is full",
+                    "check with `nvidia-smi`, while it fails, whether the card is full",
                     "call `torch.cuda.empty_cache()` before the first use of the library, or use the library once at the program's start",
                     "try a smaller batch, or fewer matrices at a time",
                 ],
@@ -46,12 +53,13 @@ impl Failure {
                     "try a smaller batch; lengths that are a power of two need less",
                 ],
             ),
-            Backend::Host => (
-                "signal 9 ended a process. Mostly the kernel or a container sends it, because the host's memory (RAM) ran out; a batch system's time limit and `kill -9` look the same. A full GPU raises an error instead",
+            Backend::Host => return self.host_perhaps(),
+            Backend::Xpu if self.text.contains("DEVICE_LOST") => (
+                "the driver lost the device. Intel's driver does so where memory runs out; a kernel that hangs or a fault of the driver gives the same error",
                 &[
-                    "to see who sent it: `dmesg -T | grep -i killed`, `kubectl describe pod`, `sacct -j JOB --format=State,MaxRSS`",
-                    "if memory was the cause: use fewer DataLoader workers, a smaller `prefetch_factor`, and load weights with `torch.load(..., mmap=True)` or from safetensors",
-                    "raise the memory limit of the container or of the batch system",
+                    "check with `xpu-smi ps`, while it fails, whether the card is full",
+                    "try a smaller batch: if it helps, memory was the cause",
+                    "if it fails at any size, install a newer driver",
                 ],
             ),
             Backend::TensorFlow => (

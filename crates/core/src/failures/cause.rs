@@ -4,6 +4,7 @@
 use crate::{
     failures::{
         Backend, Failure, Kind,
+        host::PINNED,
         verdict::{Cause, Verdict, verdict},
     },
     replay::{Config, TorchVersion, rounding},
@@ -20,100 +21,76 @@ pub(crate) const SMALLER: [&str; 2] = [
     "use bf16 autocast, activation checkpointing, or an optimizer with less state",
 ];
 
-/// What helps where memory of the host cannot be pinned.
-const PINNED: &[&str] = &[
-    "set `pin_memory=False` in the DataLoader, or prefetch less: `num_workers` times `prefetch_factor` batches wait",
-    "in a container: `docker run --ulimit memlock=-1`. WSL and Windows can pin only a part of the RAM",
-    "offloaded weights and activations are pinned too: `pin_memory: false` in DeepSpeed's `offload_param` and `offload_optimizer`",
-];
+/// Where `torch.load` itself ran out.
+const MAP_LOCATION: &str = "load to the host first: `torch.load(path, map_location=\"cpu\")`. Without it, `torch.load` puts each tensor onto the GPU that it was saved from, mostly GPU 0, and every rank does so";
 
 impl Failure {
     /// The cause, as far as the numbers say.
     pub fn verdict(&self) -> Verdict {
         match self.kind {
             Kind::HostOutOfMemory => self.host(),
-            Kind::Warning => verdict(
-                Cause::Unknown,
-                "nothing failed: the library requested scratch memory, did not get it, and went on with less",
-                &["do nothing, unless an error follows"],
-            ),
+            Kind::Warning => self.warning(),
             Kind::Caught => self.caught(),
-            Kind::NotMemory if self.backend == Backend::Host => verdict(
-                Cause::Unknown,
-                "the process has too many open files; memory did not run out. Each tensor from a DataLoader worker keeps a file open until the tensor is freed",
-                &[
-                    "run `ulimit -n 65536` before the program starts",
-                    "call `torch.multiprocessing.set_sharing_strategy('file_system')` at the program's start",
-                    "do not store batches that workers made; store copies (`copy.deepcopy(batch)`)",
-                ],
-            ),
-            Kind::NotMemory => verdict(
-                Cause::Unknown,
-                "a kernel needs more shared memory than a multiprocessor has. That is fast memory inside the chip, not GPU memory; a smaller batch does not help",
-                &[
-                    "use smaller block sizes or fewer `num_stages` in the kernel",
-                    "install a newer version of the library that owns the kernel: its defaults suit another GPU",
-                ],
-            ),
+            Kind::NotMemory(instead) => instead.verdict(),
             Kind::MaybeOutOfMemory => self.ambiguous(),
-            Kind::OutOfMemory => self.device(),
+            Kind::OutOfMemory => {
+                let mut res = self.device();
+                if self.is_in_load() {
+                    res.remedies.insert(0, MAP_LOCATION.to_owned());
+                }
+                res
+            }
         }
+    }
+
+    /// Whether it was reading a checkpoint.
+    fn is_in_load(&self) -> bool {
+        let innermost = self.innermost.as_ref();
+        innermost.is_some_and(|it| it.file.replace('\\', "/").ends_with("torch/serialization.py"))
+    }
+
+    fn warning(&self) -> Verdict {
+        if self.text.contains("offloaded to the") {
+            return verdict(
+                Cause::Unknown,
+                "the weights did not fit the GPU, so Accelerate put the rest into the host's memory or onto the disk. The program runs, but slowly: these weights are copied to the GPU for every forward pass",
+                &[
+                    "load the model in a smaller type or quantized (4 or 8 bits), or use more or larger GPUs",
+                    "free the GPU first: `nvidia-smi` shows who else has its memory",
+                ],
+            );
+        }
+        verdict(
+            Cause::Unknown,
+            "nothing failed: the library requested scratch memory, did not get it, and went on with less",
+            &["do nothing, unless an error follows"],
+        )
     }
 
     /// The cause is that of the error that was caught.
     fn caught(&self) -> Verdict {
         let device = self.device();
-        verdict(
-            device.cause,
-            format!("{}. The log shows that the program caught the error and went on", device.why),
-            &[
-                "if it happens often, use a smaller batch or limit the longest inputs: the model does not train on skipped batches",
-            ],
-        )
-    }
-
-    fn host(&self) -> Verdict {
-        if self.text.contains("shared memory") || self.text.contains("to file </torch_") {
-            return verdict(
-                Cause::Host,
-                "the host's shared memory (`/dev/shm`) is full; DataLoader workers pass batches through it. The GPU is not involved",
-                &[
-                    "in a container: `docker run --shm-size=8g`, or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` at /dev/shm",
-                    "use fewer DataLoader workers, or a smaller `prefetch_factor`",
-                    "if you cannot enlarge it: `torch.multiprocessing.set_sharing_strategy('file_system')`",
-                ],
-            );
-        }
-        if self.text.to_ascii_lowercase().contains("cudahostalloc") {
-            return verdict(
-                Cause::Host,
-                "the host's pinned memory ran out (RAM that cannot be swapped out, from which the GPU copies); the GPU's own memory is not involved",
-                PINNED,
-            );
-        }
-        let asked = self.requested.map_or(String::new(), |it| format!(" at a request for {it}"));
-        let held = match (self.allocated, self.limit) {
-            (Some(had), Some(limit)) => {
-                format!(": the process used {had}, with a limit of {limit}")
-            }
-            (None, Some(limit)) => format!(": the limit is {limit}"),
-            _ => String::new(),
+        let is_bare = self.requested.is_none() && self.capacity.is_none();
+        let why = if is_bare { "memory ran out" } else { device.why.as_str() };
+        let remedy = if self.text.to_ascii_lowercase().contains("skip") {
+            "if it happens often, use a smaller batch or limit the longest inputs: the model does not train on skipped batches"
+        } else {
+            "if it happens often, use a smaller batch, image or input: the way around it is slower"
         };
         verdict(
-            Cause::Host,
-            format!("the host's memory (RAM) ran out{asked}{held}; the GPU is not involved"),
-            &[
-                "use fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
-                "load weights with `torch.load(..., mmap=True)` or from safetensors, directly onto the device (`map_location`)",
-                "raise the container's memory limit, or look for another process with `free -h` and `top`",
-            ],
+            device.cause,
+            format!("{why}. The log shows that the program caught the error and went on"),
+            &[remedy],
         )
     }
 
     fn device(&self) -> Verdict {
+        if self.is_no_size {
+            return no_size();
+        }
         let Some(requested) = self.requested else { return self.without_request() };
-        if let Some(capacity) = self.capacity.filter(|it| *it < requested) {
-            return self.larger_than(requested, capacity, "the whole card has");
+        if let Some(too_large) = self.more_than_any(requested) {
+            return too_large;
         }
         if let Some(limit) = self.limit {
             if limit < requested {
@@ -181,10 +158,7 @@ impl Failure {
                     "a request for {requested} failed although the device reports {free} free. Either a process freed memory between the failure and the message, or the driver refused for another reason (another process at the same moment, a memory limit of the batch system, WSL or Windows, an old driver)"
                 ),
                 &[
-                    &format!(
-                        "run `{}` at the same time, to see other processes",
-                        self.backend.monitor()
-                    ),
+                    &format!("run `{}` at the same time, to see other processes", self.monitor()),
                     "on Windows and WSL: reboot, and enlarge the page file; in a container: check `ulimit -v` and the memory limit",
                 ],
             );
@@ -193,6 +167,48 @@ impl Failure {
             return self.only_request(requested);
         }
         self.too_much(requested, free)
+    }
+
+    /// More than this card can ever give, however much of it is free.
+    fn more_than_any(&self, requested: Bytes) -> Option<Verdict> {
+        let used = self.allocated.max(self.reserved).unwrap_or_default();
+        if let Some(capacity) = self.capacity.filter(|it| *it + Bytes::mib(64) < used) {
+            return Some(self.beyond_the_card(requested, used, capacity));
+        }
+        if self.text.contains("larger than 4GB") {
+            return Some(verdict(
+                Cause::Size,
+                format!(
+                    "one block of {requested} is more than Intel's runtime gives in one piece (4 GiB on this platform), however much of the card is free"
+                ),
+                &[
+                    "compute the result in parts, or in a smaller type, so that no tensor is larger than 4 GiB",
+                    "a newer torch and driver allow larger blocks; on some platforms UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1 does",
+                ],
+            ));
+        }
+        let capacity = self.capacity.filter(|it| *it < requested)?;
+        if self.text.contains("in memory space") {
+            let why =
+                format!("the compiled program needs {requested}, and the device has {capacity}");
+            return Some(verdict(Cause::Size, why, &[]).or_offered(self.offers()));
+        }
+        Some(self.larger_than(requested, capacity, "the whole card has"))
+    }
+
+    /// More in use than the card has: only Windows' driver does that.
+    fn beyond_the_card(&self, requested: Bytes, used: Bytes, capacity: Bytes) -> Verdict {
+        verdict(
+            Cause::Size,
+            format!(
+                "the program already used {used}, and the card has {capacity}: under Windows and WSL the driver lends a program the host's memory instead of refusing, so the run was slow before it failed at a request for {requested}"
+            ),
+            &[
+                SMALLER[0],
+                SMALLER[1],
+                "to fail at once instead of running slowly: NVIDIA Control Panel, Manage 3D settings, \"CUDA - Sysmem Fallback Policy\": Prefer No Sysmem Fallback",
+            ],
+        )
     }
 
     /// What the device is asked for: PyTorch's small requests take a segment of it, which is larger.
@@ -242,7 +258,7 @@ impl Failure {
                 "or make the run fit the limit: a smaller batch, activation checkpointing, a smaller type",
             ],
         )
-        .or_offered(self.backend)
+        .or_offered(self.offers())
     }
 
     fn others_have(&self, others: Bytes) -> Verdict {
@@ -270,7 +286,7 @@ impl Failure {
             &[
                 &format!(
                     "find them with `{}`, and end those that you do not need: a notebook or a dead run often still holds memory",
-                    self.backend.monitor()
+                    self.monitor()
                 ),
                 &format!("choose another card: {}=1", self.backend.visible_devices()),
                 "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates",
@@ -341,10 +357,11 @@ impl Failure {
         verdict(
             Cause::Size,
             format!(
-                "tensors use {allocated}{capacity}, and the program requested {requested} more: {how_much}. The text does not show whether memory grew over time"
+                "tensors use {allocated}{capacity}, and the program requested {requested} more: {how_much}"
             ),
             &remedies,
         )
+        .over_time()
     }
 
     /// vLLM says how long a sequence may be for the keys and values that it has room for.
@@ -376,16 +393,22 @@ impl Failure {
         };
         let monitor = format!(
             "run `{}` at the same time, to see whether this process holds it",
-            self.backend.monitor()
+            self.monitor()
         );
         verdict(
             Cause::Unknown,
-            format!(
-                "a request for {requested} failed{free}{outside}; the text does not show who holds the rest"
-            ),
+            if self.text.contains("capacity of 0 bytes") {
+                format!(
+                    "a request for {requested} failed, and the driver gave PyTorch no numbers of the card (0 bytes): a driver that was updated while the program ran, a card that is lost, or a container or MIG slice without access"
+                )
+            } else {
+                format!(
+                    "a request for {requested} failed{free}{outside}; the text does not show who holds the rest"
+                )
+            },
             &[&monitor],
         )
-        .or_offered(self.backend)
+        .or_offered(self.offers())
     }
 
     fn without_request(&self) -> Verdict {
@@ -418,6 +441,21 @@ impl Failure {
             Backend::CudaRuntime if self.text.contains("THCStorage") => {
                 "the CUDA runtime refused a request of PyTorch; versions before 1.0 print no numbers"
             }
+            Backend::Hip => {
+                "the HIP runtime refused a call outside PyTorch's allocator, so there are no numbers. Often it is a process's first call on a card that other processes fill"
+            }
+            Backend::CudaRuntime if self.text.to_ascii_lowercase().contains("nvmap") => {
+                "the Jetson's memory ran out. CPU and GPU share it, so other programs and the desktop use it too"
+            }
+            Backend::Bitsandbytes if self.text.contains("dispatched on the CPU") => {
+                return dispatched();
+            }
+            Backend::Tgi => {
+                "the server's warm-up found too little free memory for the tokens that its settings allow at a time"
+            }
+            Backend::Other if self.text.contains("No executable batch size") => {
+                "every batch size failed, down to batch size 1: Accelerate halves it at each out-of-memory error. At batch size 1, the model, the optimizer or one long sample is too large; or memory of the failed tries stays allocated"
+            }
             Backend::CudaRuntime | Backend::Bitsandbytes => {
                 "the CUDA runtime refused a call outside PyTorch's allocator, so there are no numbers. Often it is a process's first call on a card that other processes fill, or a library that needs memory which PyTorch's cache holds"
             }
@@ -429,11 +467,11 @@ impl Failure {
         };
         let monitor = format!(
             "check with `{}` whether the card is full before this program starts",
-            self.backend.monitor()
+            self.monitor()
         );
         let res = verdict(Cause::Unknown, why, &[&monitor]);
-        if !self.backend.offers().is_empty() {
-            return res.or_offered(self.backend);
+        if !self.offers().is_empty() {
+            return res.or_offered(self.offers());
         }
         let smaller =
             "try a smaller batch or input: if it helps, this program's own memory was the cause";
@@ -441,6 +479,31 @@ impl Failure {
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
     }
+}
+
+/// A size that no memory has.
+fn no_size() -> Verdict {
+    verdict(
+        Cause::Size,
+        "the requested size is below zero, or more than 64 bits can count: a size was computed wrongly. The card is not full, and more memory does not help",
+        &[
+            "check the shapes at that line: a negative or overflowing dimension, a product of sizes in 32 bits, an uninitialized length",
+            "if it is a convolution in torch 1.4 or older, install a newer torch: its cuDNN workspace size overflowed",
+        ],
+    )
+}
+
+/// A quantized model that did not fit where it was to be.
+fn dispatched() -> Verdict {
+    verdict(
+        Cause::Size,
+        "the quantized model does not fit the free memory of the GPUs: `device_map=\"auto\"` put a part of it onto the CPU or the disk, where bitsandbytes cannot quantize",
+        &[
+            "free the GPU first (`nvidia-smi` shows who has its memory; in a notebook restart the kernel), or use a larger GPU or several",
+            "load in 4 bits instead of 8, or a smaller model",
+            "`llm_int8_enable_fp32_cpu_offload=True` with a `device_map` of your own runs, but the modules on the CPU stay in 32 bits and are slow",
+        ],
+    )
 }
 
 #[cfg(test)]

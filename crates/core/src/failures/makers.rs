@@ -1,11 +1,53 @@
 //! What differs from maker to maker: the command that shows who has a device's memory, the variables that
 //! choose devices and set up PyTorch's allocator, and what a library offers against its own failures.
 
-use crate::failures::Backend;
+use crate::failures::{Backend, Failure};
+
+impl Failure {
+    /// The command that shows who has the device's memory; a library of several makers' devices names them in its message.
+    pub fn monitor(&self) -> &'static str {
+        let lower = self.text.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|it| lower.contains(it));
+        if has(&["rocm", "hip_error", "hip error", "hiperror", "hipmalloc"]) {
+            Backend::Hip.monitor()
+        } else if has(&["ggml_metal", "kiogpu"]) {
+            Backend::Mps.monitor()
+        } else if self.is_tpu() {
+            "tpu-info"
+        } else if has(&["nvmap"]) {
+            "tegrastats"
+        } else {
+            self.backend.monitor()
+        }
+    }
+
+    /// What the library that failed offers itself.
+    pub(super) fn offers(&self) -> &'static [&'static str] {
+        match self.backend {
+            _ if self.is_tpu() => TPU,
+            Backend::Mps if self.text.contains("ggml") => Backend::Ggml.offers(),
+            it => it.offers(),
+        }
+    }
+
+    fn is_tpu(&self) -> bool {
+        let lower = self.text.to_ascii_lowercase();
+        self.backend == Backend::Xla
+            && ["xla:tpu", "memory space hbm", "bottom of memory"]
+                .iter()
+                .any(|it| lower.contains(it))
+    }
+}
+
+const TPU: &[&str] = &[
+    "use a smaller batch, `jax.checkpoint`, or `donate_argnums` for arguments that a step replaces",
+    "spread the model over more chips: shard parameters and optimizer state",
+    "free the chip of earlier programs: restart the notebook or the process that uses it",
+];
 
 impl Backend {
     /// The command that shows who has the device's memory.
-    pub fn monitor(self) -> &'static str {
+    fn monitor(self) -> &'static str {
         match self {
             Backend::Hip => "rocm-smi --showpids",
             Backend::Xpu => "xpu-smi ps",
@@ -46,7 +88,7 @@ impl Backend {
     }
 
     /// What it offers itself.
-    pub(super) fn offers(self) -> &'static [&'static str] {
+    fn offers(self) -> &'static [&'static str] {
         match self {
             Backend::Xla => &[
                 "use a smaller batch, `jax.checkpoint`, or `donate_argnums` for arguments that a step replaces",
@@ -75,6 +117,10 @@ impl Backend {
             Backend::Sglang => &[
                 "another `--mem-fraction-static`: higher for weights and cache, lower for a forward pass",
                 "a smaller `--chunked-prefill-size`, `--cuda-graph-max-bs` or `--max-running-requests`",
+            ],
+            Backend::Tgi => &[
+                "a smaller `--max-batch-prefill-tokens`, then a smaller `--max-input-tokens` and `--max-total-tokens`",
+                "a quantized model (`--quantize`), or more GPUs (`--num-shard`)",
             ],
             Backend::Cupy => &[
                 "smaller arrays at a time; `cupy.get_default_memory_pool().free_all_blocks()` between phases",

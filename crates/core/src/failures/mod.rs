@@ -5,10 +5,14 @@
 
 mod ambiguous;
 mod cause;
+mod host;
+mod instead;
 mod makers;
 mod verdict;
 
 pub(crate) use cause::{GROWS, SHAPES, SMALLER};
+pub use host::HostMemory;
+pub use instead::Instead;
 pub use verdict::{Cause, Verdict};
 
 use crate::{
@@ -72,6 +76,8 @@ pub enum Backend {
     Mxnet,
     /// RAPIDS' memory manager.
     Rmm,
+    /// Text Generation Inference's own accounting.
+    Tgi,
     /// `SGLang`'s own accounting.
     Sglang,
     /// Triton.
@@ -96,8 +102,8 @@ pub enum Kind {
     Caught,
     /// A line that says itself that it is no failure.
     Warning,
-    /// Something else ran out: a kernel's shared memory.
-    NotMemory,
+    /// It was not memory.
+    NotMemory(Instead),
 }
 
 /// One failure, as a text tells it. A number that does not stand there is none.
@@ -153,6 +159,10 @@ pub struct Failure {
     pub user_frame: Option<CodeLine>,
     /// The innermost line of the traceback.
     pub innermost: Option<CodeLine>,
+    /// It was a compiler that was ended, while something was built.
+    pub is_build: bool,
+    /// The size that was requested is below zero, or more than 64 bits can say.
+    pub is_no_size: bool,
     /// What the traceback says it was doing.
     pub phase: Option<Phase>,
     /// How far the run was, in the log's own words (`450/1000`).
@@ -189,6 +199,7 @@ impl Backend {
             Backend::TensorRt => "tensorrt",
             Backend::Mxnet => "mxnet",
             Backend::Rmm => "rmm",
+            Backend::Tgi => "tgi",
             Backend::Sglang => "sglang",
             Backend::Triton => "triton",
             Backend::Host => "host",
@@ -225,6 +236,7 @@ impl Backend {
             Backend::TensorRt => "TensorRT",
             Backend::Mxnet => "MXNet",
             Backend::Rmm => "RAPIDS (RMM)",
+            Backend::Tgi => "Text Generation Inference",
             Backend::Sglang => "SGLang",
             Backend::Triton => "Triton",
             Backend::Host => "the host",
@@ -242,7 +254,7 @@ impl Kind {
             Kind::MaybeOutOfMemory => "perhaps_out_of_memory",
             Kind::Caught => "caught",
             Kind::Warning => "warning",
-            Kind::NotMemory => "not_device_memory",
+            Kind::NotMemory(_) => "not_device_memory",
         }
     }
 

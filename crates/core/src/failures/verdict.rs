@@ -1,7 +1,5 @@
 //! A cause, and the sentences that lead to it and away from it.
 
-use crate::failures::Backend;
-
 /// Why it did not fit, as far as it can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -48,17 +46,24 @@ pub struct Verdict {
     pub why: String,
     /// What to try, the most promising first.
     pub remedies: Vec<String>,
+    /// Whether it may have been too much only because something grew.
+    pub may_have_grown: bool,
 }
 
 impl Verdict {
-    /// With what `backend` offers itself.
-    pub(super) fn or_offered(mut self, backend: Backend) -> Verdict {
-        self.remedies.extend(backend.offers().iter().map(|it| (*it).to_owned()));
+    /// Whether something grew decides, and numbers of one moment do not say so.
+    pub(super) fn over_time(self) -> Verdict {
+        Verdict { may_have_grown: true, ..self }
+    }
+
+    /// With what the library that failed offers itself.
+    pub(super) fn or_offered(mut self, offers: &[&str]) -> Verdict {
+        self.remedies.extend(offers.iter().map(|it| (*it).to_owned()));
         self
     }
 }
 
 pub(super) fn verdict(cause: Cause, why: impl Into<String>, remedies: &[&str]) -> Verdict {
     let remedies = remedies.iter().map(|it| (*it).to_owned()).collect();
-    Verdict { cause, why: why.into(), remedies }
+    Verdict { cause, why: why.into(), remedies, may_have_grown: false }
 }

@@ -43,10 +43,10 @@ impl Plan {
         let remedies: Vec<serde_json::Value> = self
             .remedies
             .iter()
-            .map(|it| {
+            .map(|change| {
                 let mut res = serde_json::Map::new();
-                res.insert("id".to_owned(), json!(it.id));
-                for parameter in &it.parameters {
+                res.insert("id".to_owned(), json!(change.id));
+                for parameter in &change.parameters {
                     let value = match parameter.value() {
                         Value::Number(n) => json!(n),
                         Value::Numbers(all) => json!(all),

@@ -42,7 +42,11 @@ pub fn statements(printed: &[Printed]) -> Vec<Statement> {
         of_one.all();
         res.append(&mut of_one.found);
     }
-    res.extend(uneven(printed));
+    let ranks = ranks_on_one(printed);
+    if ranks.is_none() {
+        res.extend(uneven(printed));
+    }
+    res.extend(ranks);
     res.sort_by_key(|it| (it.code.rank(), it.of));
     res
 }
@@ -121,7 +125,7 @@ impl Of<'_> {
         self.processes();
         let Some(last) = self.it.last().cloned() else { return };
         self.card(&last);
-        let is_trend = self.trend() || self.falls();
+        let is_trend = self.trend() || self.falls() || self.share_grows();
         self.cache(&last);
         if !is_trend || last.peak_allocated.is_some() {
             self.peak(&last);
@@ -364,6 +368,25 @@ impl Of<'_> {
         true
     }
 
+    /// Whether the share of the card that is used grows each time, where nothing but the share is printed.
+    fn share_grows(&mut self) -> bool {
+        let all: Vec<u32> = self.it.levels.iter().filter_map(|it| it.used_percent).collect();
+        let (Some(first), Some(last)) = (all.first().copied(), all.last().copied()) else {
+            return false;
+        };
+        let is_rise = all.is_sorted_by(|a, b| a < b);
+        if self.it.kind.is_of_device() || all.len() < TIMES || !is_rise || last < first + 3 {
+            return false;
+        }
+        let text = format!(
+            "the used share of the card grows each time: from {first} % to {last} % in {} prints. The program retains memory that the next step does not need, or a cache still fills",
+            all.len()
+        );
+        let line = self.it.last().map_or(self.it.line, |it| it.line);
+        self.say(StatementCode::LevelsGrow, true, line, None, text);
+        true
+    }
+
     fn what(&self) -> &'static str {
         let last = self.it.last();
         if last.is_some_and(|it| it.allocated.is_some()) {
@@ -385,9 +408,9 @@ impl Of<'_> {
         }
         let pieces = last.pieces.filter(|it| unused.0 / 4 <= it.0);
         let pieces = pieces
-            .map(|it| {
+            .map(|pieces| {
                 format!(
-                    "; {it} of that are in pieces between tensors, which PyTorch cannot give back"
+                    "; {pieces} of that are in pieces between tensors, which PyTorch cannot give back"
                 )
             })
             .unwrap_or_default();
@@ -424,6 +447,50 @@ fn until_full(left: Bytes, each: Bytes) -> String {
         0 => ", and the next one does not fit".to_owned(),
         n => format!(", and the card is full after {n} more"),
     }
+}
+
+/// Processes that compute on cards of their own, and have a little of one more card.
+fn ranks_on_one(printed: &[Printed]) -> Option<Statement> {
+    let sized = |it: &Printed| -> Vec<(u32, Bytes)> {
+        it.processes
+            .iter()
+            .filter(|it| !it.is_graphics)
+            .filter_map(|it| Some((it.pid?, it.bytes?)))
+            .collect()
+    };
+    let of_cards: Vec<(usize, Vec<(u32, Bytes)>)> = printed
+        .iter()
+        .enumerate()
+        .filter(|(_, it)| it.kind.is_of_device() && it.levels.len() <= 1)
+        .map(|(n, it)| (n, sized(it)))
+        .collect();
+    // The card with most guests: processes that have more of another card.
+    let guests = |of: usize, own: &[(u32, Bytes)]| -> Vec<(u32, Bytes)> {
+        let has_more = |pid: u32, bytes: Bytes| {
+            of_cards
+                .iter()
+                .filter(|(n, _)| *n != of)
+                .any(|(_, it)| it.iter().any(|(other, more)| *other == pid && bytes < *more))
+        };
+        own.iter().copied().filter(|(pid, bytes)| has_more(*pid, *bytes)).collect()
+    };
+    let all = of_cards.iter().map(|(n, own)| (*n, guests(*n, own)));
+    let (of, guests) = all.max_by_key(|it| it.1.len()).filter(|it| !it.1.is_empty())?;
+    let bytes: Bytes = guests.iter().map(|it| it.1).sum();
+    let pids: Vec<String> = guests.iter().take(8).map(|it| it.0.to_string()).collect();
+    let plural = if guests.len() == 1 { "process" } else { "processes" };
+    Some(Statement {
+        code: StatementCode::RanksOnOneCard,
+        text: format!(
+            "{}: {plural} {} of other cards also use this one, together {bytes}: ranks that open a second card. Call `torch.cuda.set_device(local_rank)` before anything else uses CUDA, and load checkpoints with `torch.load(path, map_location=\"cpu\")`",
+            printed[of].subject(),
+            pids.join(", ")
+        ),
+        is_inferred: false,
+        line: printed[of].line,
+        bytes: Some(bytes),
+        of,
+    })
 }
 
 fn uneven(printed: &[Printed]) -> Option<Statement> {

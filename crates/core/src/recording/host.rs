@@ -73,9 +73,9 @@ impl Notes {
 /// What the recording of a step's events takes.
 fn of_recording(ends: &[&Mark]) -> Bytes {
     let events = |it: &Mark| it.place.allocs.iter().chain(&it.place.frees).sum::<u64>();
-    let most = ends.windows(2).map(|it| {
-        let steps = u64::from(it[1].step.saturating_sub(it[0].step)).max(1);
-        events(it[1]).saturating_sub(events(it[0])) / steps
+    let most = ends.windows(2).map(|pair| {
+        let steps = u64::from(pair[1].step.saturating_sub(pair[0].step)).max(1);
+        events(pair[1]).saturating_sub(events(pair[0])) / steps
     });
     Bytes(most.max().unwrap_or(0) * OF_AN_EVENT.0)
 }

@@ -52,9 +52,9 @@ impl<D: Driver> Allocator<D> {
         }
         if self.config.throw_on_cudamalloc_oom
             && self.config.fraction.is_some()
-            && self.config.capacity.is_some_and(|it| {
+            && self.config.capacity.is_some_and(|capacity| {
                 let share = self.config.fraction.unwrap_or(1.0);
-                Bytes(self.reserved() + params.alloc_size).share_of(it) > share
+                Bytes(self.reserved() + params.alloc_size).share_of(capacity) > share
             })
         {
             self.stats.num_oom_rejections += 1;

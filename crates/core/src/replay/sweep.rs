@@ -26,8 +26,8 @@ pub fn candidates(program: &Program, on: &Config) -> Vec<Candidate> {
         let config = Config { capacity, card, fraction, known_limit, ..config };
         res.push(Candidate { outcome: what_if(program, &config), alloc_conf });
     }
-    res.sort_by_key(|it| {
-        let WhatIf { ran_out, peak_reserved, stats, .. } = &it.outcome;
+    res.sort_by_key(|variant| {
+        let WhatIf { ran_out, peak_reserved, stats, .. } = &variant.outcome;
         let ran_out_at = ran_out.map(|it| Reverse(it.event));
         (ran_out_at, peak_reserved.bytes, stats.num_alloc_retries)
     });

@@ -67,11 +67,11 @@ pub fn what_if_seen(
 ) -> WhatIf {
     let capacity = config.capacity.map_or(u64::MAX, |it| it.0);
     // Where the allocator would have laid things out otherwise, what was there before is asked for anew.
-    let same_layout = program.recorded.as_ref().is_some_and(|it| {
-        it.expandable_segments == config.expandable_segments
-            && it.large_segment_size == config.large_segment_size
-            && it.roundup_power2_divisions == config.roundup_power2_divisions
-            && it.max_split_size == config.max_split_size
+    let same_layout = program.recorded.as_ref().is_some_and(|recorded| {
+        recorded.expandable_segments == config.expandable_segments
+            && recorded.large_segment_size == config.large_segment_size
+            && recorded.roundup_power2_divisions == config.roundup_power2_divisions
+            && recorded.max_split_size == config.max_split_size
     });
     let heap = program.heap.clone();
     let (taken, mapped) =

@@ -26,8 +26,8 @@ pub(super) fn size_at(text: &str) -> Option<(Bytes, usize)> {
         return None;
     }
     // numpy writes a whole number with a point: `184. MiB`.
-    let is_pointed = text[at..].strip_prefix(". ").is_some_and(|it| {
-        let unit: String = it.chars().take_while(char::is_ascii_alphabetic).take(4).collect();
+    let is_pointed = text[at..].strip_prefix(". ").is_some_and(|rest| {
+        let unit: String = rest.chars().take_while(char::is_ascii_alphabetic).take(4).collect();
         ["kib", "mib", "gib", "tib"].contains(&unit.to_ascii_lowercase().as_str())
     });
     at += usize::from(is_pointed);

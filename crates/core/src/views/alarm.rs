@@ -253,8 +253,8 @@ mod tests {
             user: Some("ann".to_owned()),
             ..hidden.clone()
         };
-        let told = [shown, hidden].map(|it| {
-            let found = Found { neighbour: Some(it), ..Found::default() };
+        let told = [shown, hidden].map(|neighbour| {
+            let found = Found { neighbour: Some(neighbour), ..Found::default() };
             let json = json(&note, &found, Whose { pid: 7, rank: None, label: "night" });
             assert_eq!(json["neighbour"]["held_bytes"], 1 << 30);
             json["text"].as_str().unwrap().to_owned()

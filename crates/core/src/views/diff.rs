@@ -147,14 +147,14 @@ fn value(difference: &Difference) -> Value {
     let names: Vec<Value> = difference
         .names
         .iter()
-        .map(|it| {
+        .map(|line| {
             json!({
-                "name": it.name,
-                "before_bytes": it.before.0.0,
-                "before_blocks": it.before.1,
-                "after_bytes": it.after.0.0,
-                "after_blocks": it.after.1,
-                "change_bytes": number(change(it)),
+                "name": line.name,
+                "before_bytes": line.before.0.0,
+                "before_blocks": line.before.1,
+                "after_bytes": line.after.0.0,
+                "after_blocks": line.after.1,
+                "change_bytes": number(change(line)),
             })
         })
         .collect();

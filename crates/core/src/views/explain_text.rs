@@ -8,7 +8,7 @@ use std::{
 use crate::{
     codes::{Family, ProblemCode, StatementCode},
     explanation::{Comparison, Explanation, Kind, Next, Oom, Shape},
-    failures::{self, Backend, Failure},
+    failures::{self, Backend, Failure, HostMemory},
     findings::{Finding, Weight},
     printed::{Printed, Statement, limits},
     recording::{CodeLine, Phase},
@@ -333,16 +333,18 @@ impl Report {
         for (n, remedy) in oom.remedies.iter().take(6).enumerate() {
             self.said(f, &format!("  {}. ", n + 1), remedy, 5)?;
         }
-        if oom.line().is_some() {
-            self.heading(f, "What a text does not show")?;
+        if oom.line().is_some() && !oom.facts.is_no_size {
             if oom.facts.backend == Backend::Host {
-                let text = "which process took the host's memory, and whether it grew. To see the peak of the whole run:";
-                self.said(f, "  ", text, 2)?;
-                writeln!(f, "    /usr/bin/time -v {command}")?;
-                writeln!(f, "    (\"Maximum resident set size\")")?;
-            } else if oom.facts.backend.may_be_torch_on_cuda() {
-                let text =
-                    "what the memory was used for, and whether it grew. A recording shows both:";
+                return self.host_unknown(f, oom, command);
+            }
+            self.heading(f, "What a text does not show")?;
+            if oom.facts.backend.may_be_torch_on_cuda() {
+                // Where it grew, the text shows that.
+                let text = if oom.cause == failures::Cause::Leak {
+                    "what the memory was used for. A recording shows it:"
+                } else {
+                    "what the memory was used for, and whether it grew. A recording shows both:"
+                };
                 self.said(f, "  ", text, 2)?;
                 // Whole, so that it can be copied.
                 writeln!(f, "    plimsoll predict --record run.zip --until-exit -- {command}")?;
@@ -362,6 +364,23 @@ impl Report {
             }
         }
         Ok(())
+    }
+
+    /// What a text does not show of the host's memory, where that helps.
+    fn host_unknown(self, f: &mut Formatter<'_>, oom: &Oom, command: &str) -> fmt::Result {
+        let is_ram = matches!(oom.facts.host_memory(), HostMemory::Ram | HostMemory::Pinned);
+        if !is_ram {
+            return Ok(());
+        }
+        self.heading(f, "What a text does not show")?;
+        if oom.facts.is_windows() {
+            let text = "which process took the host's memory, and whether it grew. Task Manager's details show each process: columns \"Commit size\" and \"Peak working set\".";
+            return self.said(f, "  ", text, 2);
+        }
+        let text = "which process took the host's memory, and whether it grew. To see the peak of the whole run:";
+        self.said(f, "  ", text, 2)?;
+        writeln!(f, "    /usr/bin/time -v {command}")?;
+        writeln!(f, "    (\"Maximum resident set size\")")
     }
 
     fn numbers(self, f: &mut Formatter<'_>, oom: &Oom) -> fmt::Result {
@@ -500,7 +519,9 @@ fn told_as(code: StatementCode) -> &'static str {
         StatementCode::LevelsGrow => "GROWS:",
         StatementCode::CardFull => "FULL:",
         StatementCode::VllmNoRoom => "TOO SMALL:",
-        StatementCode::SeveralProcesses | StatementCode::HiddenProcesses => "SHARED:",
+        StatementCode::RanksOnOneCard
+        | StatementCode::SeveralProcesses
+        | StatementCode::HiddenProcesses => "SHARED:",
         StatementCode::LevelsSteady => "STEADY:",
         StatementCode::RanOut => "RAN OUT:",
         _ => "READ:",
@@ -513,6 +534,7 @@ fn inferred(it: &Statement) -> &'static str {
 
 fn out_of_memory(oom: &Oom) -> &'static str {
     match oom.cause {
+        _ if oom.facts.is_no_size => "NOT OUT OF MEMORY",
         failures::Cause::Host => "HOST OUT OF MEMORY",
         _ if oom.facts.kind == failures::Kind::Caught => "OUT OF MEMORY, CAUGHT",
         _ if oom.is_sure => "OUT OF MEMORY",
@@ -562,7 +584,10 @@ fn word(code: ProblemCode) -> &'static str {
 
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
-    let first = chars.next().map(|it| it.to_uppercase().to_string()).unwrap_or_default();
+    // Names keep their letters: vLLM, cuBLAS.
+    let is_name = text.split(' ').next().is_some_and(|it| it.contains(char::is_uppercase));
+    let first = chars.next().filter(|_| !is_name).map(|it| it.to_uppercase().to_string());
+    let first = first.or_else(|| text.chars().next().map(String::from)).unwrap_or_default();
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("{first}{}{end}", chars.as_str())
 }

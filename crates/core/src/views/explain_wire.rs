@@ -25,13 +25,13 @@ pub fn explanations(explanations: &[Explanation], comparison: Option<&Comparison
     res["version"] = json!(VERSION);
     if 1 < inputs.len() {
         res["inputs"] = Value::Array(inputs);
-        res["comparison"] = comparison.map_or(Value::Null, |it| {
+        res["comparison"] = comparison.map_or(Value::Null, |comparison| {
             json!({
-                "leading": it.leading,
-                "smallest_peak_bytes": it.smallest.0,
-                "largest_peak_bytes": it.largest.0,
-                "sentences": it.sentences,
-                "ranks": ranks::value(&it.table),
+                "leading": comparison.leading,
+                "smallest_peak_bytes": comparison.smallest.0,
+                "largest_peak_bytes": comparison.largest.0,
+                "sentences": comparison.sentences,
+                "ranks": ranks::value(&comparison.table),
             })
         });
     }

@@ -152,6 +152,11 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
         "The GPU memory that PyTorch's allocator holds: that of tensors (allocated), and free memory for later tensors. nvidia-smi shows this and the CUDA context.",
     ),
     (
+        "safe size",
+        &["safe", "safe_bytes", "to be safe"],
+        "The GPU memory to request from a scheduler. It is what the job needs, and a reserve for what a phantom cannot know exactly: the size of the CUDA context, the order in which threads free memory.",
+    ),
+    (
         "shared memory",
         &["/dev/shm", "shm"],
         "A part of the host's RAM through which DataLoader workers pass batches. Containers have 64 MiB by default (--shm-size sets more).",
@@ -175,6 +180,11 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
         "temporaries",
         &["temporary"],
         "Allocated and freed within one forward or backward pass: intermediate sums, copies in another type.",
+    ),
+    (
+        "tight",
+        &[],
+        "A card that fits the tensors, but not all the memory that PyTorch reserved for them. The job may run there, because PyTorch gives free memory back to the driver when the card is full. `plimsoll predict --gpu CARD` runs the script with that limit.",
     ),
     (
         "unknown",
@@ -222,7 +232,8 @@ pub fn text<'a>(
 /// The line for the end of a report: those of its words that not everybody knows; none if it has none.
 pub fn line_of(report: &str) -> Option<String> {
     const WIDTH: usize = 78;
-    const HARD: [&str; 11] = [
+    const HARD: [&str; 12] = [
+        "tight",
         "activations",
         "graph",
         "slack",
@@ -273,6 +284,7 @@ mod tests {
         assert_eq!(find("turtle"), None);
         let line = line_of("FITS\n 3 GiB of activations, allocator slack").unwrap();
         assert_eq!(line, "Glossary: plimsoll glossary activations (also slack)");
+        assert_eq!(line_of("  tight  a100-40g").unwrap(), "Glossary: plimsoll glossary tight");
         assert_eq!(line_of("nothing here"), None);
     }
 }

@@ -66,8 +66,15 @@ pub fn run(it: &LiveRun, from: usize) -> String {
         .points
         .iter()
         .skip(from)
-        .map(|it| {
-            json!([it.pid, it.seconds, it.step, it.phase.map(phase), it.allocated.0, it.reserved.0])
+        .map(|sample| {
+            json!([
+                sample.pid,
+                sample.seconds,
+                sample.step,
+                sample.phase.map(phase),
+                sample.allocated.0,
+                sample.reserved.0
+            ])
         })
         .collect();
     let named: Vec<Value> = it.named.iter().map(|it| json!([it.0, it.1.0])).collect();

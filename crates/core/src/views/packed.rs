@@ -135,9 +135,9 @@ impl Body {
 
     fn rising(&mut self, name: &str, column: impl IntoIterator<Item = u64>) {
         let mut before = 0;
-        let steps = column.into_iter().map(|it| {
-            let step = it.saturating_sub(before);
-            before = it;
+        let steps = column.into_iter().map(|value| {
+            let step = value.saturating_sub(before);
+            before = value;
             step
         });
         self.put(name, "rising", steps.collect::<Vec<_>>());

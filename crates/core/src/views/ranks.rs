@@ -87,28 +87,28 @@ pub(super) fn value(table: &RankTable) -> Value {
     let rows: Vec<Value> = table
         .rows
         .iter()
-        .map(|it| {
+        .map(|rank| {
             json!({
-                "name": it.name,
-                "rank": it.rank,
-                "device": it.device,
-                "peak_allocated_bytes": it.peak_allocated.0,
-                "peak_reserved_bytes": it.peak_reserved.0,
-                "steps": it.steps,
-                "torch_version": it.torch_version,
-                "ran_out": it.ran_out_micros.is_some(),
-                "ran_out_us": it.ran_out_micros.filter(|it| *it != 0),
+                "name": rank.name,
+                "rank": rank.rank,
+                "device": rank.device,
+                "peak_allocated_bytes": rank.peak_allocated.0,
+                "peak_reserved_bytes": rank.peak_reserved.0,
+                "steps": rank.steps,
+                "torch_version": rank.torch_version,
+                "ran_out": rank.ran_out_micros.is_some(),
+                "ran_out_us": rank.ran_out_micros.filter(|it| *it != 0),
             })
         })
         .collect();
     let lines: Vec<Value> = table
         .lines
         .iter()
-        .map(|it| {
+        .map(|moment| {
             json!({
-                "at": it.at,
-                "least": { "row": it.least.0, "bytes": it.least.1.0 },
-                "most": { "row": it.most.0, "bytes": it.most.1.0 },
+                "at": moment.at,
+                "least": { "row": moment.least.0, "bytes": moment.least.1.0 },
+                "most": { "row": moment.most.0, "bytes": moment.most.1.0 },
             })
         })
         .collect();

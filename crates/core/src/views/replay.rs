@@ -178,8 +178,13 @@ fn where_it_ran_out(
     // The innermost line that is the user's own, or else the innermost of all.
     let is_own = |it: &&Frame| is_users_code(report.trace.text(it.file), it.line);
     let frame = frames.iter().find(is_own).or(frames.first());
-    let who = frame.map_or_else(String::new, |it| {
-        format!(", {}:{} ({})", report.trace.text(it.file), it.line, report.trace.text(it.function))
+    let who = frame.map_or_else(String::new, |frame| {
+        format!(
+            ", {}:{} ({})",
+            report.trace.text(frame.file),
+            frame.line,
+            report.trace.text(frame.function)
+        )
     });
     writeln!(f, "  at event {} of {}{who}", event.0, report.n_events())?;
     writeln!(

@@ -189,11 +189,11 @@ fn requests(verified: &Verified) -> Value {
 fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
     let of_rank = |it: &OfRank| {
         let mut res = compared(&it.verified, with_lines);
-        let other_way = it.other_way.as_ref().map(|it| {
+        let other_way = it.other_way.as_ref().map(|other| {
             json!({
-                "end": in_words(it.end).0, "shown": !it.is_the_end,
-                "allocated_bytes": it.side.allocated.0, "reserved_bytes": it.side.reserved.0,
-                "process_bytes": it.side.process.map(|it| it.0),
+                "end": in_words(other.end).0, "shown": !other.is_the_end,
+                "allocated_bytes": other.side.allocated.0, "reserved_bytes": other.side.reserved.0,
+                "process_bytes": other.side.process.map(|it| it.0),
             })
         });
         res["other_way"] = other_way.into();
@@ -218,12 +218,12 @@ fn compared(verified: &Verified, with_lines: bool) -> Value {
             "process_bytes": it.process.map(|it| it.0), "requests": it.requests, "torch": it.torch,
         })
     };
-    let parting = verified.parting.as_ref().map(|it| {
-        let sizes = |side: usize| it.asked[side].iter().map(|it| it.0).collect::<Vec<_>>();
-        let at = it.at.as_ref().filter(|_| with_lines);
+    let parting = verified.parting.as_ref().map(|parting| {
+        let sizes = |side: usize| parting.asked[side].iter().map(|it| it.0).collect::<Vec<_>>();
+        let at = parting.at.as_ref().filter(|_| with_lines);
         json!({
-            "request": it.number, "cause": it.cause.word(), "real_bytes": sizes(0), "phantom_bytes": sizes(1),
-            "step": it.moment.map(|it| it.step),
+            "request": parting.number, "cause": parting.cause.word(), "real_bytes": sizes(0), "phantom_bytes": sizes(1),
+            "step": parting.moment.map(|it| it.step),
             "file": at.map(|it| &it.file), "line": at.map(|it| it.line),
         })
     });

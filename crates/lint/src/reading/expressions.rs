@@ -192,7 +192,11 @@ impl<'a> Walker<'_, 'a> {
                 if [&one, &other].iter().any(|it| it.is(&Kind::Autocast)) {
                     return Value::of(Kind::Autocast);
                 }
-                one.or(&other)
+                match self.always(&it.test) {
+                    Some(true) => one,
+                    Some(false) => other,
+                    None => one.or(&other),
+                }
             }
             Expr::Compare(it) => {
                 self.eval(&it.left);
@@ -276,14 +280,42 @@ impl<'a> Walker<'_, 'a> {
 
     fn several(&mut self, elements: &'a [Expr], kind: Kind) -> Value {
         let mut res = Value { tick: self.tick, ..Value::of(kind) };
+        let mut on_host = true;
         for it in elements {
             let one = self.eval(it);
             if one.is_module() && res.is(&Kind::Unknown) {
                 res.kind = Kind::List;
             }
+            on_host &= one.on_host;
             res = res.with(&one);
         }
-        res
+        Value { on_host: on_host && !elements.is_empty(), ..res }
+    }
+
+    /// Whether a parameter that stands alone as a condition is true in all calls that this file has.
+    fn always(&self, test: &Expr) -> Option<bool> {
+        let name = dotted(test)?;
+        let function = &self.file.functions[self.function];
+        if !function.parameters().contains(&name.as_str()) {
+            return None;
+        }
+        let given = |value: &str| self.file.text.contains(&format!("{name}={value}"));
+        match (given("True"), given("False")) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            // The default is one of both; what the calls say instead, counts.
+            (true, true) => {
+                let default = |value: &str| {
+                    self.file.text_at(function.at).contains(&format!("{name}={value}"))
+                };
+                match (default("True"), default("False")) {
+                    (true, false) => Some(false),
+                    (false, true) => Some(true),
+                    _ => None,
+                }
+            }
+            (false, false) => None,
+        }
     }
 
     fn comprehension(

@@ -4,7 +4,7 @@
 use crate::reading::{file::File, value::Kind};
 
 /// Names of models, whole or as the last word of a name.
-const MODELS: [&str; 26] = [
+const MODELS: [&str; 28] = [
     "model",
     "net",
     "network",
@@ -31,6 +31,8 @@ const MODELS: [&str; 26] = [
     "bert",
     "gpt",
     "lstm",
+    "rnn",
+    "gru",
 ];
 const CRITERIA: [&str; 9] = [
     "criterion",
@@ -43,6 +45,12 @@ const CRITERIA: [&str; 9] = [
     "loss_module",
     "criterions",
 ];
+
+/// Whether it is called a loss, which is one number.
+pub(crate) fn is_loss(name: &str) -> bool {
+    let is_name = name.chars().all(|it| it.is_alphanumeric() || "_.".contains(it));
+    is_name && has_word(&last(name), &["loss"])
+}
 
 fn last(name: &str) -> String {
     let name = name.trim_end_matches("[]");

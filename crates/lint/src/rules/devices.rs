@@ -18,6 +18,7 @@ const MANY_WORKERS: u64 = 17;
 
 pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     loads(story, acc);
+    kept_on_device(story, acc);
     no_set_device(story, acc);
     in_workers(story, acc);
     // Where nothing goes through the model in a loop, or in another file, nothing is gathered.
@@ -67,6 +68,68 @@ fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             });
         }
     }
+}
+
+/// `torch.load(path, map_location="cuda")`, of which the file keeps a name while it trains.
+fn kept_on_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let text = story.file.text;
+    for event in &story.events {
+        let What::Library { path, call } = &event.what else { continue };
+        let place = call.arguments.find_argument("map_location", 1).map(|it| it.value());
+        let Some(place) = place.filter(|_| path == "torch.load") else { continue };
+        let Some(name) = assigned(story, event.statement) else { continue };
+        let is_weights = weights_go_into_a_model(story, event.at, event.function, event.statement);
+        if !is_weights || !is_gpu(story, place) {
+            continue;
+        }
+        // What follows reads the whole text.
+        story.file.steps.take_text(text.len());
+        let function = &story.file.functions[event.function];
+        let body = if event.function == 0 { text } else { story.file.text_at(function.at) };
+        let is_dropped = body.lines().map(str::trim).any(|it| {
+            let of_none = it.ends_with("= None") && it.split('=').any(|it| it.trim() == name);
+            of_none || it.strip_prefix("del ").is_some_and(|it| names(it).any(|it| it == name))
+        });
+        // It lives while steps run: those of this function, or those of whoever gets it.
+        let after = |index: &usize| {
+            let it = &story.loops[*index];
+            it.function == event.function && event.at.end() < it.at.start()
+        };
+        let trains_after = story.step_loops().iter().any(after);
+        let is_returned = story.in_function(event.function).any(|it| {
+            matches!(it.what, What::Return { .. })
+                && names(story.file.text_at(it.at)).any(|it| it == name)
+        });
+        if is_dropped || !(trains_after || is_returned || name.starts_with("self.")) {
+            continue;
+        }
+        acc.push(Found {
+            code: "PLM401",
+            at: event.at,
+            statement: event.statement,
+            message: format!("the checkpoint stays on the GPU beside the model and the optimizer's state for as long as `{name}` is there: pass `map_location=\"cpu\"`, or `del {name}` after it was loaded"),
+            mend: vec![Mend::Replace(place.range(), "\"cpu\"".to_owned())],
+        });
+    }
+}
+
+/// The bare names in a list of values: `state` of `return epoch, state`, not that of `return state["epoch"]`.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let values = text.trim_start().strip_prefix("return").unwrap_or(text);
+    values.split(',').map(|it| it.trim_matches(|it: char| it.is_whitespace() || "()".contains(it)))
+}
+
+/// Whether a place is a GPU: `"cuda:0"`, `torch.device("cuda")`, a name that was set to one.
+fn is_gpu(story: &Story<'_, '_>, place: &Expr) -> bool {
+    let text = story.file.text_at(place.range());
+    if text.contains("cuda") {
+        return true;
+    }
+    let Some(name) = dotted(place) else { return false };
+    story.file.text.lines().any(|line| {
+        let set = line.trim_start().strip_prefix(name.as_str());
+        set.is_some_and(|it| it.trim_start().starts_with('=') && it.contains("cuda"))
+    })
 }
 
 /// Whether what is loaded here goes into `load_state_dict`.

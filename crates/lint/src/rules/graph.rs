@@ -16,7 +16,7 @@ use crate::{
         story::Story,
         value::{Kind, Value},
     },
-    rules::found::{Found, Mend, clipped, wrapped},
+    rules::found::{Found, Mend, wrapped},
 };
 
 pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
@@ -112,25 +112,25 @@ fn kept(
             How::Sum => (
                 "PLM101",
                 format!(
-                    "`{bare}` keeps the autograd graph of every iteration: add `{}` instead",
+                    "`{bare}` keeps the autograd graph of every iteration: add {} instead",
                     number_of(text, value)
                 ),
             ),
             How::Append | How::Cat => (
                 "PLM102",
                 format!(
-                    "`{bare}` keeps the autograd graph of every iteration: append `{}` instead",
-                    if value.is_scalar {
+                    "`{bare}` keeps the autograd graph of every iteration: append {} instead",
+                    if value.is_scalar || is_many(value) {
                         number_of(text, value)
                     } else {
-                        format!("{}.detach().cpu()", short(text))
+                        with(text, "detach().cpu()")
                     }
                 ),
             ),
             How::Meter => (
                 "PLM102",
                 format!(
-                    "`{bare}` keeps each tensor, and its autograd graph, in its sum: pass `{}` instead",
+                    "`{bare}` keeps each tensor, and its autograd graph, in its sum: pass {} instead",
                     number_of(text, value)
                 ),
             ),
@@ -143,7 +143,8 @@ fn kept(
         return;
     }
     // Detached, and still on the device.
-    let is_on_device = value.is_output && !value.is_scalar && !value.on_host && !value.attached;
+    let is_scalar = value.is_scalar || guess::is_loss(text);
+    let is_on_device = value.is_output && !is_scalar && !value.on_host && !value.attached;
     if is_on_device && matches!(how, How::Append | How::Sum) && story.uses_gpu() && !of_meter {
         if *how == How::Sum {
             return;
@@ -153,10 +154,14 @@ fn kept(
             at: *arg,
             statement: event.statement,
             message: format!(
-                "`{bare}` keeps the outputs of all batches on the device: append `{}.cpu()` instead",
-                short(text)
+                "`{bare}` keeps the outputs of all batches on the device: append {} instead",
+                if is_many(value) {
+                    "tensors that are moved with `.cpu()`".to_owned()
+                } else {
+                    with(text, "cpu()")
+                }
             ),
-            mend: wrapped(story, *arg, "(", ").cpu()"),
+            mend: if is_many(value) { Vec::new() } else { wrapped(story, *arg, "(", ").cpu()") },
         });
     }
 }
@@ -167,15 +172,27 @@ fn is_bounded(story: &Story<'_, '_>, innermost: usize, target: &str) -> bool {
     story.file.says(story.loops[innermost].at, &words.each_ref().map(String::as_str))
 }
 
-fn short(text: &str) -> String {
-    let is_simple =
-        text.len() < 40 && text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it));
-    if is_simple { text.to_owned() } else { format!("({})", clipped(text)) }
+/// A list or a dictionary: it has no methods of a tensor.
+fn is_many(value: &Value) -> bool {
+    matches!(value.kind, Kind::List | Kind::Dict)
+}
+
+/// `text` with a method behind it, as code that runs; of long or broken text, the method alone.
+fn with(text: &str, method: &str) -> String {
+    let is_name =
+        text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it)) && text.len() < 40;
+    match text {
+        _ if is_name => format!("`{text}.{method}`"),
+        _ if text.len() < 60 && !text.contains('\n') => format!("`({text}).{method}`"),
+        _ => format!("`.{method}` of it"),
+    }
 }
 
 fn number_of(text: &str, value: &Value) -> String {
-    let method = if value.is_scalar { "item" } else { "detach" };
-    format!("{}.{method}()", short(text))
+    if is_many(value) {
+        return "values that are `.detach()`ed first, or numbers (`.item()`)".to_owned();
+    }
+    with(text, if value.is_scalar { "item()" } else { "detach()" })
 }
 
 /// `retain_graph=True` in the last pass over a graph, and `create_graph=True`.
@@ -406,6 +423,23 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             });
         }
         let Some(hook) = call.arguments.args.first() else { continue };
+        if let Expr::Lambda(it) = hook {
+            let names: Vec<&str> = it
+                .parameters
+                .iter()
+                .flat_map(|it| it.iter_non_variadic_params())
+                .map(|it| it.parameter.name.as_str())
+                .collect();
+            let outputs = names.get(names.len().saturating_sub(2)..).unwrap_or_default();
+            story.file.steps.take_text(story.file.text.len());
+            if let Some((at, target)) = collected(&it.body, outputs)
+                && !is_emptied(story, &target)
+                && (target.contains('.') || lives_on(story, event.function, &step_loops))
+            {
+                acc.push(hook_keeps(story, at, event.statement, &target));
+            }
+            continue;
+        }
         let name = match hook {
             // `register_forward_hook(make(name))`
             Expr::Call(it) => dotted(&it.func),
@@ -433,36 +467,58 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             let mut seen = Collected { outputs: &outputs, found: Vec::new() };
             seen.visit_body(function.body);
             for (at, statement, target) in seen.found {
-                let bare = target.trim_end_matches("[]").to_owned();
-                let cleared = [
-                    format!("{bare}.clear("),
-                    format!("{bare} = [] "),
-                    format!("del {bare}"),
-                    format!("{bare}.pop"),
-                ];
-                let cleared = cleared.each_ref().map(String::as_str);
                 story.file.steps.take_text(story.file.text.len());
                 story.file.steps.take(acc.len());
-                let n_made = story.file.text.matches(&format!("{bare} = [")).count()
-                    + story.file.text.matches(&format!("{bare} = {{")).count();
-                if story.file.says_anywhere(&cleared)
-                    || n_made > 1
-                    || acc.iter().any(|it| it.at == at)
-                {
-                    continue;
+                let bare = target.trim_end_matches("[]");
+                if !is_emptied(story, bare) && !acc.iter().any(|it| it.at == at) {
+                    acc.push(hook_keeps(story, at, statement, bare));
                 }
-                // A list that is made in a function goes with its call, unless that function has steps.
-                let text = clipped(story.file.text_at(at));
-                acc.push(Found {
-                    code: "PLM109",
-                    at,
-                    statement,
-                    message: format!("the hook appends every output, with its autograd graph, to `{bare}`, and the script never clears it: store `{text}.detach()`, and clear `{bare}` after each step"),
-                    mend: wrapped(story, at, "(", ").detach().cpu()"),
-                });
             }
         }
     }
+}
+
+/// Whether what a function makes outlives a step: a list that is made in a function goes with its call, unless that has steps.
+fn lives_on(story: &Story<'_, '_>, function: usize, step_loops: &BTreeSet<usize>) -> bool {
+    function == 0 || step_loops.iter().any(|it| story.loops[*it].function == function)
+}
+
+/// What is said of a list that a hook fills.
+fn hook_keeps(story: &Story<'_, '_>, at: TextRange, statement: TextRange, target: &str) -> Found {
+    let text = with(story.file.text_at(at), "detach()");
+    Found {
+        code: "PLM109",
+        at,
+        statement,
+        message: format!(
+            "the hook appends every output, with its autograd graph, to `{target}`, and the script never clears it: store {text}, and clear `{target}` after each step"
+        ),
+        mend: wrapped(story, at, "(", ").detach().cpu()"),
+    }
+}
+
+/// Whether the file empties a list, or makes it anew; what is an attribute here may be reached by other names elsewhere.
+fn is_emptied(story: &Story<'_, '_>, target: &str) -> bool {
+    let attribute = target.rsplit_once('.').map(|(_, it)| format!(".{it}"));
+    let name = attribute.as_deref().unwrap_or(target);
+    let emptied = [".clear(", ".pop", "[:] = "].map(|it| format!("{name}{it}"));
+    let deleted = story.file.text.lines().any(|line| {
+        let line = line.trim_start();
+        line.starts_with("del ") && line.contains(name)
+    });
+    let is_emptied = emptied.iter().any(|it| story.file.text.contains(it.as_str()));
+    let n_made =
+        [" = [", " = {"].iter().map(|it| story.file.text.matches(&format!("{name}{it}")).count());
+    deleted || is_emptied || 1 < n_made.sum::<usize>()
+}
+
+/// What `list.append(output)` puts where.
+fn collected(expr: &Expr, outputs: &[&str]) -> Option<(TextRange, String)> {
+    let Expr::Call(call) = expr else { return None };
+    let Expr::Attribute(func) = &*call.func else { return None };
+    let arg = call.arguments.args.first()?;
+    let is_append = func.attr.as_str() == "append" && is_one_of(arg, outputs);
+    is_append.then(|| Some((arg.range(), dotted(&func.value)?))).flatten()
 }
 
 struct Collected<'n> {
@@ -473,14 +529,9 @@ struct Collected<'n> {
 impl<'a> Visitor<'a> for Collected<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if let Stmt::Expr(it) = stmt
-            && let Expr::Call(call) = &*it.value
-            && let Expr::Attribute(func) = &*call.func
-            && func.attr.as_str() == "append"
-            && let Some(arg) = call.arguments.args.first()
-            && is_one_of(arg, self.outputs)
-            && let Some(target) = dotted(&func.value)
+            && let Some((at, target)) = collected(&it.value, self.outputs)
         {
-            self.found.push((arg.range(), it.range, target));
+            self.found.push((at, it.range, target));
         }
         visitor::walk_stmt(self, stmt);
     }
@@ -588,7 +639,8 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 held.is_some_and(|it| it.attached && it.of.is_some() && it.is(&Kind::Tensor))
             };
             let cut = text.contains(".data") || text.contains("detach") || text.contains(".item");
-            if !off && !cut && names.iter().any(|it| is_weight(it) && *it != target) {
+            let is_asked = text.contains(".get_parameter(");
+            if !off && !cut && (is_asked || names.iter().any(|it| is_weight(it) && *it != target)) {
                 acc.push(Found {
                     code: "PLM110",
                     at: statement,

@@ -2,28 +2,40 @@
 
 mod sources;
 
+use std::{num::NonZero, thread};
+
 use plimsoll_lint::{Selection, lint, lint_notebook};
-use sources::{Then, sources};
+use sources::{Source, Then, sources};
 
 #[test]
 fn each_is_read_or_left_out() {
-    let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
-    let mut wrong = Vec::new();
     let sources = sources();
     assert!(90 < sources.len());
-    for (name, text, then) in sources {
-        let read = if name.ends_with(".ipynb") { lint_notebook } else { lint };
-        let found = read(&text, &all).map(|_| ()).map_err(|it| it.to_string());
-        let is_right = match (&found, then) {
-            (Ok(()), Then::Read) => true,
-            (Err(why), Then::LeftOut(expected)) => why.contains(expected) && why.len() < 300,
-            _ => false,
-        };
-        if !is_right {
-            wrong.push(format!("{name}: {found:?}, expected {then:?}"));
-        }
-    }
+    // Some take seconds without optimization.
+    let n_threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let wrong: Vec<String> = thread::scope(|scope| {
+        let started: Vec<_> = (0..n_threads)
+            .map(|first| {
+                let mine = sources.iter().skip(first).step_by(n_threads);
+                scope.spawn(move || mine.filter_map(wrong).collect::<Vec<_>>())
+            })
+            .collect();
+        started.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with the answer to a source.
+fn wrong((name, text, then): &Source) -> Option<String> {
+    let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
+    let read = if name.ends_with(".ipynb") { lint_notebook } else { lint };
+    let found = read(text, &all).map(|_| ()).map_err(|error| error.to_string());
+    let is_right = match (&found, then) {
+        (Ok(()), Then::Read) => true,
+        (Err(why), Then::LeftOut(expected)) => why.contains(expected) && why.len() < 300,
+        _ => false,
+    };
+    (!is_right).then(|| format!("{name}: {found:?}, expected {then:?}"))
 }
 
 /// What is long is told in short.

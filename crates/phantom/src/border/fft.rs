@@ -90,9 +90,9 @@ fn largest_prime_factor(mut number: u64) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cufftCreate(plan: *mut c_int) -> i32 {
-    let handle = crate::machine::lock().map_or(0, |mut it| {
-        it.current().reside(Resident::transform);
-        it.handle() & 0x7fff_ffff
+    let handle = crate::machine::lock().map_or(0, |mut machine| {
+        machine.current().reside(Resident::transform);
+        machine.handle() & 0x7fff_ffff
     });
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(plan, c_int::try_from(handle).unwrap_or(1)) }

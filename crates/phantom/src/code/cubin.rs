@@ -50,9 +50,9 @@ pub fn kernels(image: &[u8]) -> Vec<Kernel> {
     };
     sections
         .iter()
-        .filter_map(|it| {
-            let name = String::from_utf8_lossy(it.name.strip_prefix(b".text.")?).into_owned();
-            let symbol = it.info & 0x00ff_ffff;
+        .filter_map(|section| {
+            let name = String::from_utf8_lossy(section.name.strip_prefix(b".text.")?).into_owned();
+            let symbol = section.info & 0x00ff_ffff;
             let registers = of(symbol, REGISTERS)?;
             Some(Kernel { name, registers, local: of(symbol, FRAME_SIZE).unwrap_or(0) })
         })

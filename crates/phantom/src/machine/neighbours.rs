@@ -94,9 +94,9 @@ impl Table {
             let owner = &self.0[HEAD + number * SEAT];
             owner.compare_exchange(from, own.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
-        (0..SEATS).find(|&it| {
-            let owner = self.0[HEAD + it * SEAT].load(Ordering::SeqCst);
-            (owner == 0 || !Process(owner).is_alive()) && take(it, owner)
+        (0..SEATS).find(|&seat| {
+            let owner = self.0[HEAD + seat * SEAT].load(Ordering::SeqCst);
+            (owner == 0 || !Process(owner).is_alive()) && take(seat, owner)
         })
     }
 

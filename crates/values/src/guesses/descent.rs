@@ -120,8 +120,8 @@ impl Kernel {
 impl Descent {
     /// Whether a number that nobody computed is so to `scalar`.
     fn compares(self, order: Order, scalar: f64) -> bool {
-        let is_loss = (0..self.read.min(3)).any(|it| {
-            let loss = loss_after(self.read - it);
+        let is_loss = (0..self.read.min(3)).any(|back| {
+            let loss = loss_after(self.read - back);
             (loss - scalar).abs() <= loss * f64::from(f32::EPSILON)
         });
         // A number beside the loss is what the loss should have come down to: it is above it.

@@ -239,9 +239,9 @@ impl Planes {
     ) -> impl Iterator<Item = (usize, i64)> {
         let places = (top..bottom)
             .flat_map(move |row| (left..right).map(move |column| row * self.width + column));
-        places.map(move |it| {
-            let at = (plane * self.height * self.width + it) * self.element.width();
-            (it, self.element.read(&self.bytes[at..]))
+        places.map(move |place| {
+            let at = (plane * self.height * self.width + place) * self.element.width();
+            (place, self.element.read(&self.bytes[at..]))
         })
     }
 }

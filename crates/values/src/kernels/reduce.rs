@@ -174,8 +174,8 @@ impl Summary {
             let mut results = [Runs::default(), Runs::default()];
             for [to, first, ..] in layout.output.walk(outputs, number)? {
                 let first = usize::try_from(first).ok()?;
-                let numbers = places.iter().map(|it| {
-                    let number = self.element.read(&span[first + it..]);
+                let numbers = places.iter().map(|place| {
+                    let number = self.element.read(&span[first + place..]);
                     match self.sum {
                         ScalarType::Bool if self.element.is_whole() => i64::from(number != 0),
                         ScalarType::Bool => self.element.into(ScalarType::Bool, number),

@@ -166,9 +166,9 @@ pub fn refuse_namespaces() -> std::io::Result<()> {
     for number in [libc::SYS_unshare, libc::SYS_mount, libc::SYS_setns, libc::SYS_pivot_root] {
         it.if_equal(low(number), refused);
     }
-    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |it| {
+    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |call| {
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
-        it.if_any_of(spaces.unsigned_abs(), refused);
+        call.if_any_of(spaces.unsigned_abs(), refused);
     });
     it.if_equal(low(libc::SYS_landlock_create_ruleset), refused);
     it.if_equal(low(libc::SYS_clone3), libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
@@ -207,26 +207,26 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     }
     it.stop_what_reaches_others();
     it.stop_what_changes_our_memory(refused);
-    it.with_argument((low(libc::SYS_ioctl), 1), libc::SECCOMP_RET_ALLOW, |it| {
+    it.with_argument((low(libc::SYS_ioctl), 1), libc::SECCOMP_RET_ALLOW, |call| {
         for command in REFUSED_IOCTLS {
-            it.if_equal(command, refused);
+            call.if_equal(command, refused);
         }
         for command in HARMLESS_IOCTLS {
-            it.if_equal(command, libc::SECCOMP_RET_ALLOW);
+            call.if_equal(command, libc::SECCOMP_RET_ALLOW);
         }
         // linux/ioctl.h: two bits say in which direction data goes, and bits 8 to 15 are the letter.
-        it.compute(libc::BPF_AND, 3 << 30);
-        it.if_equal(2 << 30, libc::SECCOMP_RET_ALLOW);
-        it.load(argument(1));
-        it.compute(libc::BPF_RSH, 8);
-        it.compute(libc::BPF_AND, 0xFF);
+        call.compute(libc::BPF_AND, 3 << 30);
+        call.if_equal(2 << 30, libc::SECCOMP_RET_ALLOW);
+        call.load(argument(1));
+        call.compute(libc::BPF_RSH, 8);
+        call.compute(libc::BPF_AND, 0xFF);
         for letter in OF_FILE_SYSTEMS {
-            it.if_equal(letter, refused);
+            call.if_equal(letter, refused);
         }
     });
-    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |it| {
+    it.with_argument((low(libc::SYS_clone), 0), libc::SECCOMP_RET_ALLOW, |call| {
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWUSER;
-        it.if_any_of(spaces.unsigned_abs(), refused);
+        call.if_any_of(spaces.unsigned_abs(), refused);
     });
     it.end(libc::SECCOMP_RET_ALLOW)
 }
@@ -286,8 +286,8 @@ impl Program {
     fn stop_what_reaches_others(&mut self) {
         for number in REACHING {
             if MEANS_ITSELF_BY_0.contains(&number) {
-                self.with_argument((low(number), 0), libc::SECCOMP_RET_TRACE, |it| {
-                    it.if_equal(0, libc::SECCOMP_RET_ALLOW);
+                self.with_argument((low(number), 0), libc::SECCOMP_RET_TRACE, |call| {
+                    call.if_equal(0, libc::SECCOMP_RET_ALLOW);
                 });
             } else {
                 self.if_equal(low(number), libc::SECCOMP_RET_TRACE);
@@ -320,12 +320,12 @@ impl Program {
             inner.if_at_least(1, libc::SECCOMP_RET_TRACE);
             self.of_call(low(number), inner, libc::SECCOMP_RET_ALLOW);
         }
-        self.with_argument((low(libc::SYS_shmat), 2), libc::SECCOMP_RET_ALLOW, |it| {
-            it.if_any_of(libc::SHM_REMAP.unsigned_abs(), refused);
+        self.with_argument((low(libc::SYS_shmat), 2), libc::SECCOMP_RET_ALLOW, |call| {
+            call.if_any_of(libc::SHM_REMAP.unsigned_abs(), refused);
         });
         // As root it can shrink what is not the heap.
-        self.with_argument((low(libc::SYS_prctl), 0), libc::SECCOMP_RET_ALLOW, |it| {
-            it.if_equal(libc::PR_SET_MM.unsigned_abs(), refused);
+        self.with_argument((low(libc::SYS_prctl), 0), libc::SECCOMP_RET_ALLOW, |call| {
+            call.if_equal(libc::PR_SET_MM.unsigned_abs(), refused);
         });
     }
 
@@ -360,9 +360,9 @@ impl Program {
         {
             calls.if_equal(low(number), libc::SECCOMP_RET_ALLOW);
         }
-        calls.with_argument((low(libc::SYS_openat), 2), libc::SECCOMP_RET_ALLOW, |it| {
+        calls.with_argument((low(libc::SYS_openat), 2), libc::SECCOMP_RET_ALLOW, |call| {
             let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
-            it.if_any_of(writing.unsigned_abs(), libc::SECCOMP_RET_TRACE);
+            call.if_any_of(writing.unsigned_abs(), libc::SECCOMP_RET_TRACE);
         });
         for (offset, value) in [(INSTRUCTION + 4, half(from >> 32)), (INSTRUCTION, half(from))] {
             let mut rest = Program::default();

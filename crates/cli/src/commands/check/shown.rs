@@ -144,17 +144,17 @@ fn json(checked: &[Checked]) -> String {
     };
     let scripts: Vec<Value> = checked
         .iter()
-        .map(|it| {
-            let mut res = json!({ "name": it.name, "gpu": it.gpu });
-            if let Some(is) = &it.is {
+        .map(|script| {
+            let mut res = json!({ "name": script.name, "gpu": script.gpu });
+            if let Some(is) = &script.is {
                 res["bytes"] = is
                     .totals
                     .iter()
-                    .map(|(name, it)| (name.clone(), json!(it.0)))
+                    .map(|(name, script)| (name.clone(), json!(script.0)))
                     .collect::<serde_json::Map<_, _>>()
                     .into();
             }
-            match &it.verdict {
+            match &script.verdict {
                 Verdict::AsItWas => res["verdict"] = json!("as_it_was"),
                 Verdict::CouldNotTell(why) => {
                     res["verdict"] = json!("could_not_tell");
@@ -334,8 +334,14 @@ fn sarif(checked: &[Checked]) -> String {
                 region: [1, 1, 1, 1],
             }),
             Verdict::Changed { totals, lines, .. } => {
-                let whole = totals.iter().map(|it| {
-                    format!("{} {} -> {} ({})", it.what, it.was, it.is, percent(it.was, it.is))
+                let whole = totals.iter().map(|total| {
+                    format!(
+                        "{} {} -> {} ({})",
+                        total.what,
+                        total.was,
+                        total.is,
+                        percent(total.was, total.is)
+                    )
                 });
                 let whole = whole.collect::<Vec<_>>().join(", ");
                 // Beside the line that changed most.

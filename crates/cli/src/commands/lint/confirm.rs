@@ -129,8 +129,8 @@ impl Confirmation<'_> {
     /// What cannot be taken away by itself: what the line holds at the peak.
     fn by_line(&self, base: &Prediction, file: &Linted, line: usize) -> String {
         let path = file.path.as_deref().and_then(|it| it.canonicalize().ok());
-        let share = base.top_lines.iter().find(|it| {
-            let at = match &it.at {
+        let share = base.top_lines.iter().find(|entry| {
+            let at = match &entry.at {
                 prediction::Origin::Line(at) | prediction::Origin::BackwardOf(at) => at,
                 _ => return false,
             };

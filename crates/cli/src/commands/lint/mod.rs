@@ -29,9 +29,9 @@ pub(crate) fn run(args: &LintArgs, out: &mut Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Fits);
     }
     if args.list {
-        let lines = RULES.iter().map(|it| {
-            let off = if it.on { "" } else { "  (only with --select)" };
-            format!("{}  {:<26} {}{off}\n", it.code, it.name, it.title)
+        let lines = RULES.iter().map(|rule| {
+            let off = if rule.on { "" } else { "  (only with --select)" };
+            format!("{}  {:<26} {}{off}\n", rule.code, rule.name, rule.title)
         });
         out.text(&lines.collect::<String>())?;
         return Ok(Exit::Fits);

@@ -21,7 +21,14 @@ fn all(linted: &[Linted]) -> impl Iterator<Item = (usize, usize, &Linted, &Diagn
 
 pub(super) fn text(linted: &[Linted], costs: &[Cost], styles: Styles) -> String {
     let mut res = String::new();
-    for (k, n, file, it) in all(linted) {
+    let mut all: Vec<_> = all(linted).collect();
+    // What was measured counts more than what a mistake usually costs.
+    all.sort_by_cached_key(|(k, n, ..)| {
+        let saved = cost_of(costs, *k, *n).and_then(|it| it.bytes);
+        let saved = saved.map(|it| (it.per_step, it.allocated)).unwrap_or_default();
+        (*k, std::cmp::Reverse(saved))
+    });
+    for (k, n, file, it) in all {
         let _ = writeln!(
             res,
             "{} {} {}",
@@ -43,7 +50,7 @@ pub(super) fn text(linted: &[Linted], costs: &[Cost], styles: Styles) -> String 
     if n_unread != 0 {
         let _ = write!(files, "; {n_unread} could not be read");
     }
-    let first = linted.iter().flat_map(|it| &it.found).next();
+    let first = linted.iter().flat_map(|it| &it.found).min_by_key(|it| it.rule.weight);
     match (n_found, first) {
         (0, _) | (_, None) => {
             let _ = writeln!(res, "{} in {files}", styles.good.of("nothing found"));

@@ -320,22 +320,22 @@ fn category(row: &Row<'_>, name: &str) -> Option<String> {
 const COLUMNS: &[Column] = &[
     column("GPU", 4, 0, Some(Sort::Gpu), |it| it.device.map(Device::number)),
     column("PID", 7, 0, Some(Sort::Pid), |it| Some(it.process.pid.to_string())),
-    column("USER", 8, 72, Some(Sort::User), |it| {
-        it.process.person.as_ref().map(|it| cut(&it.user, 8))
+    column("USER", 8, 72, Some(Sort::User), |row| {
+        row.process.person.as_ref().map(|it| cut(&it.user, 8))
     }),
     column("HELD", 6, 0, Some(Sort::Held), |it| it.held.map(words::size)),
-    column("ALLOC", 6, 0, Some(Sort::Allocated), |it| {
-        it.counters.map(|it| words::size(it.allocated))
+    column("ALLOC", 6, 0, Some(Sort::Allocated), |row| {
+        row.counters.map(|it| words::size(it.allocated))
     }),
-    column("RESERV", 6, 60, Some(Sort::Reserved), |it| {
-        it.counters.map(|it| words::size(it.reserved))
+    column("RESERV", 6, 60, Some(Sort::Reserved), |row| {
+        row.counters.map(|it| words::size(it.reserved))
     }),
     column("PARAMS", 6, 130, None, |it| category(it, "parameters")),
     column("GRADS", 6, 130, None, |it| category(it, "gradients")),
     column("OPTIM", 6, 130, None, |it| category(it, "optimizer")),
     column("OTHER", 6, 130, None, |it| category(it, "other")),
-    column("STEP", 7, 80, Some(Sort::Step), |it| {
-        it.process.status.as_ref()?.step.map(|it| it.to_string())
+    column("STEP", 7, 80, Some(Sort::Step), |row| {
+        row.process.status.as_ref()?.step.map(|it| it.to_string())
     }),
     column("GROWTH", 7, 66, Some(Sort::Growth), |it| it.counters?.growth.map(words::change)),
     column("ROOM", 6, 100, None, |it| it.room().map(words::size)),
@@ -473,8 +473,8 @@ fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
             None,
         ));
         let mut parts: Vec<_> = it.categories.iter().collect();
-        parts.sort_by_key(|it| {
-            CATEGORIES.iter().position(|name| name == it.0).unwrap_or(usize::MAX)
+        parts.sort_by_key(|share| {
+            CATEGORIES.iter().position(|name| name == share.0).unwrap_or(usize::MAX)
         });
         let parts: Vec<String> =
             parts.into_iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();

@@ -111,8 +111,8 @@ pub(crate) fn largest() -> &'static Card {
 pub(crate) fn largest_for(torch: Option<&python::Torch>) -> &'static Card {
     const FIRST_WITH_BLACKWELL: (u32, u32) = (12, 8);
     const BLACKWELL: u32 = 10;
-    let cuda = torch.and_then(|it| {
-        let (major, minor) = it.cuda.as_deref()?.split_once('.')?;
+    let cuda = torch.and_then(|version| {
+        let (major, minor) = version.cuda.as_deref()?.split_once('.')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     });
     if cuda.is_none_or(|it: (u32, u32)| FIRST_WITH_BLACKWELL <= it) {

@@ -77,8 +77,8 @@ fn listed(list: &Path) -> Vec<Gpu> {
     let Ok(entries) = fs::read_dir(list) else { return Vec::new() };
     let mut folders: Vec<_> = entries.flatten().map(|it| it.path()).collect();
     folders.sort();
-    let texts = folders.iter().filter_map(|it| {
-        bounded_file::text(&it.join("information"), bounded_file::WRITTEN_BY_HAND).ok()
+    let texts = folders.iter().filter_map(|folder| {
+        bounded_file::text(&folder.join("information"), bounded_file::WRITTEN_BY_HAND).ok()
     });
     texts.filter_map(|it| gpu(&it)).collect()
 }

@@ -237,9 +237,9 @@ impl Snapshot {
     pub(crate) fn neighbour(&self, uuid: &str, pid: u32) -> Option<Neighbour> {
         let place = self.devices.iter().position(|it| bare(&it.uuid) == bare(uuid))?;
         let on_it = |it: &&(usize, Option<Bytes>)| it.0 == place;
-        let others = self.processes.iter().filter(|it| it.pid != pid).filter_map(|it| {
-            let held = it.on.iter().find(on_it)?.1?;
-            Some((held, it))
+        let others = self.processes.iter().filter(|it| it.pid != pid).filter_map(|process| {
+            let held = process.on.iter().find(on_it)?.1?;
+            Some((held, process))
         });
         let (held, process) = others.max_by_key(|it| it.0)?;
         let person = process.person.as_ref();

@@ -80,8 +80,8 @@ impl Follower<'_> {
         let first = self.model.driver.mismatches.first.first();
         let culprit = losses.iter().filter(|it| first.is_some_and(|(at, _)| at.index() == it.0));
         let mut res: Vec<Vec<usize>> = culprit.map(|it| vec![it.1]).collect();
-        let breaks = (1..losses.len()).filter(|it| {
-            let (before, after) = (losses[it - 1].0, losses[*it].0);
+        let breaks = (1..losses.len()).filter(|at| {
+            let (before, after) = (losses[at - 1].0, losses[*at].0);
             is_small(before) != is_small(after) || key(after) < key(before)
         });
         for at in breaks.take(MOST_BREAKS) {

@@ -254,8 +254,8 @@ impl Follower<'_> {
                 let class = if size == 2 << 20 { SizeClass::Small } else { SizeClass::Large };
                 let arena = self.model.heap.arena(pool, class, stream);
                 let is_map = event.action == Action::SegmentMap;
-                let inside = self.model.heap.find(address).filter(|it| {
-                    let block = self.model.heap.block(*it);
+                let inside = self.model.heap.find(address).filter(|slot| {
+                    let block = self.model.heap.block(*slot);
                     is_map && block.state == State::Unmapped && size <= block.end() - address
                 });
                 if let Some(unmapped) = inside {
@@ -268,8 +268,8 @@ impl Follower<'_> {
             }
             _ => {
                 let end = address.saturating_add(size);
-                let found = self.model.heap.find(address).filter(|it| {
-                    let block = self.model.heap.block(*it);
+                let found = self.model.heap.find(address).filter(|slot| {
+                    let block = self.model.heap.block(*slot);
                     block.state == State::Free && end <= block.end()
                 });
                 let Some(slot) = found else {

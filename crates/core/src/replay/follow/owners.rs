@@ -69,12 +69,12 @@ impl Follower<'_> {
         let pool = match gains.next() {
             None => self.pool_at(address),
             // A range grows where its unmapped addresses begin; anywhere else a new one begins.
-            Some(gain) => self.model.heap.find(gain.address).and_then(|it| {
-                let block = self.model.heap.block(it);
+            Some(gain) => self.model.heap.find(gain.address).and_then(|slot| {
+                let block = self.model.heap.block(slot);
                 let grows = block.state == State::Unmapped
                     && block.address == gain.address
                     && gain.action == Action::SegmentMap;
-                grows.then(|| self.model.heap.arena_of(it).pool)
+                grows.then(|| self.model.heap.arena_of(slot).pool)
             }),
         };
         pool.unwrap_or_default()

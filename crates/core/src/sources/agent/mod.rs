@@ -124,8 +124,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
 pub fn only(notes: &[u8], kinds: &[NoteKind]) -> Vec<u8> {
     let is_wanted = |line: &&[u8]| {
         let kind = line.strip_prefix(br#"{"kind":""#).unwrap_or_default();
-        kinds.iter().any(|it| {
-            kind.strip_prefix(it.word().as_bytes()).is_some_and(|it| it.first() == Some(&b'"'))
+        kinds.iter().any(|known| {
+            kind.strip_prefix(known.word().as_bytes()).is_some_and(|it| it.first() == Some(&b'"'))
         })
     };
     notes.split_inclusive(|it| *it == b'\n').filter(is_wanted).flatten().copied().collect()

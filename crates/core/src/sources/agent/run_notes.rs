@@ -417,8 +417,8 @@ impl From<BeginLine> for Begin {
 
 impl From<TensorsLine> for Tensors {
     fn from(it: TensorsLine) -> Tensors {
-        let entries = it.entries.into_iter().filter_map(|it| {
-            let role = match it.role.as_str() {
+        let entries = it.entries.into_iter().filter_map(|entry| {
+            let role = match entry.role.as_str() {
                 "parameter" => Role::Parameter,
                 "gradient" => Role::Gradient,
                 "buffer" => Role::Buffer,
@@ -426,7 +426,7 @@ impl From<TensorsLine> for Tensors {
                 "input" => Role::Input,
                 _ => return None,
             };
-            let TensorLine { name, address, bytes, model, .. } = it;
+            let TensorLine { name, address, bytes, model, .. } = entry;
             let [name, model] = [name, model.unwrap_or_default()].map(one_line);
             Some(NamedTensor { name, role, address, size: Bytes(bytes), model })
         });

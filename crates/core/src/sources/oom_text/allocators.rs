@@ -2,24 +2,35 @@
 //! the card's memory themselves.
 
 use Backend::{
-    Cuda, CudaMallocAsync, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Rmm, Sglang,
-    TensorFlow, TensorRt, Triton, Vllm, Xpu,
+    Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Rmm,
+    Sglang, TensorFlow, TensorRt, Tgi, Triton, Vllm, Xpu,
 };
-use Kind::{MaybeOutOfMemory, NotMemory, Warning};
+use Kind::{Caught, MaybeOutOfMemory, NotMemory, Warning};
 use Number::{Allocated, Capacity, Device, Free, Limit, Requested, RequestedBefore};
 
 use crate::{
-    failures::{Backend, Kind},
+    failures::{Backend, Instead, Kind},
     sources::oom_text::{
-        form::{Form, Number, device, form},
+        form::{Form, Number, Place, device, form},
         readers,
     },
 };
 
 /// Looked for before all others.
 pub(super) const FORMS: &[Form] = &[
+    // An assertion decides: whatever else fails after it, fails because of it.
+    form(NotMemory(Instead::Index), CudaRuntime, &["assertion `"], &[])
+        .also(&[": block: ["])
+        .if_holds(is_failed_assertion),
+    form(NotMemory(Instead::Index), CudaRuntime, &["device-side assert triggered"], &[]),
     form(
-        NotMemory,
+        NotMemory(Instead::LaunchResources),
+        CudaRuntime,
+        &["too many resources requested for launch"],
+        &[],
+    ),
+    form(
+        NotMemory(Instead::KernelSharedMemory),
         Triton,
         &["out of resource: ", "outofresources"],
         &[(Requested, "required"), (Limit, "hardware limit")],
@@ -36,6 +47,11 @@ pub(super) const FORMS: &[Form] = &[
     )
     .also(&["out of memory", "failed to cuda malloc", "failed to cuda calloc"])
     .long(),
+    device(
+        CudaRuntime,
+        &["nvmapmemallocinternaltagged", "nvmapmemhandlealloc", "nvmapmemalloc"],
+        &[],
+    ),
     device(Rmm, &["rmm failure at", "/rmm/mr/"], &[(Requested, "failed to allocate")]),
     device(Mxnet, &["cudamalloc retry failed: out of memory", "pooled_storage_manager.h"], &[])
         .also(&["cudamalloc"]),
@@ -90,6 +106,7 @@ pub(super) const FORMS: &[Form] = &[
         &[],
     )
     .plain(),
+    device(Tgi, &["not enough memory to handle"], &[]).also(&["tokens"]).plain(),
     device(Other, &["no executable batch size found"], &[]),
     device(
         Cupy,
@@ -113,6 +130,9 @@ pub(super) const FORMS: &[Form] = &[
     .plain()
     .read(readers::mps),
     device(Mps, &["invalid buffer size:"], &[(Requested, "invalid buffer size")]),
+    device(Mps, &["command buffer"], &[])
+        .also(&["kiogpucommandbuffercallbackerroroutofmemory"])
+        .long(),
     device(Mps, &["kiogpucommandbuffercallbackerroroutofmemory"], &[]),
     device(
         Mps,
@@ -150,7 +170,9 @@ pub(super) const FORMS: &[Form] = &[
             (Capacity, "total:"),
         ],
     ),
-    form(Warning, Other, &["ran out of memory when regular"], &[]).also(&["retrying"]),
+    form(Caught, Other, &["ran out of memory when regular"], &[]).also(&["retrying"]).plain(),
+    form(Caught, Other, &["to cpu due to cuda oom"], &[]).plain(),
+    form(Warning, Other, &["because they were offloaded to the"], &[]),
     form(
         Warning,
         TensorFlow,
@@ -175,7 +197,12 @@ pub(super) const FORMS: &[Form] = &[
     form(
         MaybeOutOfMemory,
         Xpu,
-        &["ur_result_error_out_of_resources", "pi_error_out_of_resources"],
+        &[
+            "ur_result_error_out_of_resources",
+            "pi_error_out_of_resources",
+            "ur_result_error_device_lost",
+            "pi_error_device_lost",
+        ],
         &[],
     ),
     form(MaybeOutOfMemory, Other, &["status_error_out_of_resources", "cl_out_of_resources"], &[]),
@@ -208,3 +235,8 @@ pub(super) const FORMS: &[Form] = &[
         ],
     ),
 ];
+
+/// `Indexing.cu:1292: ... block: [212,0,0], thread: [64,0,0] Assertion `srcIndex < srcSelectDimSize` failed.`
+fn is_failed_assertion(place: &Place<'_>) -> bool {
+    place.lower.get(place.end..place.first).is_some_and(|it| it.contains("` failed"))
+}

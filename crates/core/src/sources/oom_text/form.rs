@@ -239,6 +239,11 @@ pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
         let lower = it.to_ascii_lowercase();
         [
             "skipping batch",
+            "skip batch",
+            "skip this batch",
+            "skipping step",
+            "skipping this step",
+            "skipping update",
             "skipping this batch",
             "skipping the batch",
             "batch removed",

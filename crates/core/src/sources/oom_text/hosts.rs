@@ -5,7 +5,7 @@ use Kind::{HostOutOfMemory, MaybeOutOfMemory, NotMemory};
 use Number::{Allocated, Free, Limit, Requested};
 
 use crate::{
-    failures::{Backend, Kind},
+    failures::{Backend, Instead, Kind},
     sources::oom_text::{
         form::{Form, Number, Place, form, host, is_class},
         readers,
@@ -57,12 +57,47 @@ pub(super) const CLEAR: &[Form] = &[
     ),
     // Not memory: each tensor on its way between processes keeps a file open.
     form(
-        NotMemory,
+        NotMemory(Instead::OpenFiles),
         Host,
         &["unable to open shared memory object", "received 0 items of ancdata"],
         &[],
     )
     .if_holds(is_open_files),
+    host(&["unable to open shared memory object"], &[]).also(&["no space left", "memory (12)"]),
+    form(MaybeOutOfMemory, Host, &["unable to open shared memory object"], &[]),
+    host(
+        &["creating shared memory segment /dev/shm/nccl", "failed to extend /dev/shm/nccl"],
+        &[(Requested, "(size"), (Requested, " to ")],
+    ),
+    form(
+        MaybeOutOfMemory,
+        Host,
+        &[
+            "signal 7 (sigbus)",
+            "caught signal 7 (bus error",
+            "bus error (core dumped)",
+            "exitcode: -7",
+            "exitcode : -7",
+            "exit code 135",
+            "exit code: 135",
+        ],
+        &[],
+    )
+    .long()
+    .read(readers::ended),
+    // Not memory either: where the loader puts a library's variables, and how many threads may run.
+    form(NotMemory(Instead::StaticTls), Host, &["static tls block"], &[]),
+    form(
+        NotMemory(Instead::Threads),
+        Host,
+        &[
+            "pthread_create failed",
+            "pthread_create: resource temporarily",
+            "can't start new thread",
+            "thread creation failed: resource temporarily",
+        ],
+        &[],
+    ),
     host(&["unable to write to file </torch_", "unable to mmap"], &[(Requested, "unable to mmap")]),
     host(
         &["out of memory: killed process", "out of memory: kill process"],
@@ -80,7 +115,7 @@ pub(super) const CLEAR: &[Form] = &[
         .also(&["out_of_me+", "slurm", "state"]),
     host(
         &["exceeded its memory limit", "exceeded memory limit", "memory limit exceeded"],
-        &[(Limit, "limit of")],
+        &[(Limit, "limit of"), (Limit, "limit exceeded (")],
     ),
     host(
         &[
@@ -90,6 +125,8 @@ pub(super) const CLEAR: &[Form] = &[
         ],
         &[],
     ),
+    host(&["% memory budget"], &[]).also(&["worker"]),
+    host(&["killed signal terminated program", "killed (program cc1"], &[]),
     host(&["out of memory"], &[]).also(&["srun: error", "slurmstepd", "c error: out of memory"]),
 ];
 
@@ -101,7 +138,8 @@ pub(super) const SHARED: &[Form] = &[
         .also(&["failed to map", "failed to allocate"]),
     host(&["cannot allocate memory"], &[]).also(&["error", "errno 12"]),
     // Their words follow the system's language; their numbers do not.
-    host(&["[errno 12]", "(os error 12)", "[winerror 1455]", "[winerror 8]"], &[]),
+    host(&["[errno 12]", "(os error 12)"], &[]),
+    host(&["[winerror 1455]", "(os error 1455)", "[winerror 8]"], &[]),
     host(&["the paging file is too small"], &[]),
     host(&["memory allocation of"], &[(Requested, "allocation of")]).also(&["bytes failed"]),
     host(&["std::bad_alloc"], &[]),

@@ -32,6 +32,13 @@ pub(super) const FORMS: &[Form] = &[
     device(Xla, &["ran out of memory in memory space"], &[]).long().read(readers::xla_space),
     device(
         Xla,
+        &["attempting to reserve"],
+        &[(Requested, "attempting to reserve"), (FreeBefore, " free")],
+    )
+    .also(&["resource_exhausted", "bottom of memory"])
+    .long(),
+    device(
+        Xla,
         &["error allocating device buffer"],
         &[(Requested, "attempting to allocate"), (FreeBefore, " free")],
     ),
@@ -55,6 +62,8 @@ pub(super) const FORMS: &[Form] = &[
             "failed to allocate memory from device",
             "ran out of memory trying to allocate",
             "from device: cuda_error_out_of_memory",
+            "from device: hip_error_outofmemory",
+            "from device: hiperror_t(1002)",
         ],
         &[
             (Requested, "(rounded to"),
@@ -163,6 +172,7 @@ pub(super) const FORMS: &[Form] = &[
         .also(&["out of memory"])
         .long(),
     device(Bitsandbytes, &["error out of memory at line"], &[]),
+    device(Bitsandbytes, &["modules are dispatched on the cpu or the disk"], &[]).plain(),
     // FAISS; its own words, which say more than the runtime's.
     device(
         CudaRuntime,
@@ -187,7 +197,19 @@ pub(super) const FORMS: &[Form] = &[
         &["there is not enough gpu video memory available"],
         &[(Requested, "could not allocate tensor with")],
     ),
-    // The CUDA runtime and driver, whoever called them.
+    // The runtimes and drivers, whoever called them.
+    device(
+        Hip,
+        &[
+            "hip error: out of memory",
+            "hiperroroutofmemory",
+            "hip_error_outofmemory",
+            "triton error [hip]: out of memory",
+        ],
+        &[(Device, "current device:")],
+    ),
+    device(Hip, &["failed: out of memory", "failed with error: out of memory"], &[])
+        .also(&["hipmalloc"]),
     device(
         CudaRuntime,
         &[
@@ -195,10 +217,8 @@ pub(super) const FORMS: &[Form] = &[
             "cuda: out of memory",
             "[cuda] out of memory",
             "cuda driver error: out of memory",
-            "hip error: out of memory",
             "gpuassert: out of memory",
             "cumemalloc failed: out of memory",
-            "hiperroroutofmemory",
             "cuda runtime error (2) : out of memory",
             "cuda runtime error (2): out of memory",
             "error=2 : out of memory",
@@ -224,16 +244,12 @@ pub(super) const FORMS: &[Form] = &[
     )
     .also(&["out of memory", "memoryallocation"]),
     device(CudaRuntime, &["failed: out of memory", "failed with error: out of memory"], &[])
-        .also(&["cudamalloc", "cuda", "hipmalloc"]),
+        .also(&["cudamalloc", "cuda"]),
     device(CudaRuntime, &["curesult error result=2 "], &[]),
     // Triton as it loads a kernel; OpenCV.
     device(
         CudaRuntime,
-        &[
-            "triton error [cuda]: out of memory",
-            "triton error [hip]: out of memory",
-            "gpu api call) out of memory",
-        ],
+        &["triton error [cuda]: out of memory", "gpu api call) out of memory"],
         &[],
     ),
     // NVIDIA Warp, MLX.

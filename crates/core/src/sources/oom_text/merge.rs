@@ -2,7 +2,7 @@
 //! and its message, by the process that died and by the one that waited for it.
 
 use crate::{
-    failures::{Backend, Failure, Kind},
+    failures::{Backend, Failure, Instead, Kind},
     sources::lines::MESSAGE_LINES,
 };
 
@@ -58,6 +58,9 @@ fn announces(old: &Failure, new: &Failure) -> bool {
 }
 
 fn is_same(Located { failure: old, last }: &Located, new: &Failure) -> bool {
+    if old.rank == new.rank && is_followed(old, *last, new) {
+        return true;
+    }
     let near = new.at.saturating_sub(*last) <= NEAR;
     let hosts = [old.backend, new.backend] == [Backend::Host; 2];
     if old.rank != new.rank {
@@ -92,6 +95,17 @@ fn is_same(Located { failure: old, last }: &Located, new: &Failure) -> bool {
     old.kind == new.kind && (is_equal || near && is_bare(new) && is_runtimes)
 }
 
+/// Whether `new` fails only because `old` did: every call of CUDA after an assertion of a kernel, and the allocator that asks why the
+/// driver refused.
+fn is_followed(old: &Failure, last: usize, new: &Failure) -> bool {
+    let is_perhaps = new.kind == Kind::MaybeOutOfMemory && new.backend != Backend::Host;
+    if old.kind == Kind::NotMemory(Instead::Index) {
+        return is_perhaps || new.kind == old.kind;
+    }
+    let is_sure = old.kind == Kind::OutOfMemory && old.requested.is_none();
+    is_sure && is_perhaps && is_of_traceback(last, new)
+}
+
 /// Whether what was logged at line `at` stands right before the traceback that ends in `new`.
 fn is_of_traceback(at: usize, new: &Failure) -> bool {
     at < new.began && new.began < new.at && new.began - at <= BEFORE_TRACEBACK
@@ -104,7 +118,10 @@ fn is_bare(it: &Failure) -> bool {
 fn absorb(old: &mut Failure, new: Failure) {
     old.times += 1;
     // A shell says only that it was killed; who says why, knows more.
-    old.kind = old.kind.min(new.kind);
+    if !matches!(old.kind, Kind::NotMemory(_)) {
+        old.kind = old.kind.min(new.kind);
+    }
+    old.is_build |= new.is_build;
     if old.backend == Backend::Other {
         old.backend = new.backend;
     }

@@ -201,6 +201,13 @@ fn finish(failure: &mut Failure, form: &Form) {
         it.numbers.push(("this process, as the driver reports it".to_owned(), Bytes::ZERO));
         it.process = None;
     }
+    // A card of 0 bytes is one that the driver gave no numbers of.
+    if it.capacity == Some(Bytes::ZERO) {
+        for number in [&mut it.capacity, &mut it.free, &mut it.allocated, &mut it.reserved] {
+            *number = number.filter(|it| Bytes::ZERO < *it);
+        }
+        it.slack = it.slack.filter(|it| Bytes::ZERO < *it);
+    }
     if form.is_torch() && it.text.len() < 1_200 {
         let whole =
             ["expandable_segments", "max_split_size_mb", "cached)", "by pytorch)", "empty_cache"];

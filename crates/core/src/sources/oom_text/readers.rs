@@ -13,6 +13,10 @@ use crate::{
 pub(super) fn torch(it: &mut Failure, lower: &str, _: &str) {
     it.backend = backend(lower);
     it.requested = after(lower, "tried to allocate");
+    // 2^64 bytes, and a little less: what a size below zero looks like.
+    it.is_no_size = ["17179869183.", "17179869184."]
+        .iter()
+        .any(|it| lower.contains(&format!("tried to allocate {it}")));
     it.device = ["(gpu ", " gpu ", "(npu ", " npu ", "(mlu ", "(musa ", "gpu "]
         .iter()
         .find_map(|word| device_after(lower, word));
@@ -94,7 +98,7 @@ fn backend(lower: &str) -> Backend {
 pub(super) fn exabyte(it: &mut Failure, lower: &str, _: &str) {
     it.backend = backend(lower);
     it.requested = Some(Bytes(1 << 60));
-    it.capacity = Some(Bytes::gib(1 << 20));
+    it.is_no_size = true;
 }
 
 pub(super) fn mps(it: &mut Failure, _: &str, tail: &str) {

@@ -1,5 +1,5 @@
-//! What stands near the end of a process that the host killed: limits that a container, a job or the kernel names, and how much
-//! it had. They are lines of their own, before the words that tell of the end or behind them.
+//! What stands near the end of a process that the host killed: whether it was a compiler, limits that a container, a job or the
+//! kernel names, and how much it had. They are lines of their own, before the words that tell of the end or behind them.
 
 use crate::{
     failures::{Backend, Failure, Kind},
@@ -20,6 +20,7 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
         return;
     }
     let near = &lines[at.saturating_sub(NEAR)..lines.len().min(at + NEAR)];
+    failure.is_build = is_build(failure, near);
     if failure.limit.is_none() {
         failure.limit = limit(near);
     }
@@ -27,6 +28,19 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
         failure.allocated = failure.allocated.or(most);
         failure.limit = failure.limit.or(wanted);
     }
+}
+
+/// Whether compilers ran there, and nothing of Python's fails.
+fn is_build(failure: &Failure, near: &[Line<'_>]) -> bool {
+    const WORDS: [&str; 5] = [
+        "terminated program cc1",
+        "program cc1plus",
+        "ninja: build stopped",
+        "/bin/nvcc ",
+        "compilation terminated",
+    ];
+    failure.innermost.is_none()
+        && near.iter().any(|it| WORDS.iter().any(|word| it.text.contains(word)))
 }
 
 fn limit(lines: &[Line<'_>]) -> Option<Bytes> {

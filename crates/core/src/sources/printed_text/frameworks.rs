@@ -149,10 +149,11 @@ pub(super) fn vllm(lines: &[Line<'_>]) -> Taken {
     Some((vec![it], 1))
 }
 
-/// Ultralytics' column `GPU_mem`: what PyTorch holds.
+/// The column `GPU_mem` of YOLO's versions, `gpu_mem` in older ones: what PyTorch holds.
 pub(super) fn yolo(lines: &[Line<'_>]) -> Taken {
     let header: Vec<&str> = lines.first()?.text.split_whitespace().collect();
-    let at = header.iter().position(|it| *it == "GPU_mem")?;
+    let is_column = |it: &&str| it.eq_ignore_ascii_case("gpu_mem");
+    let at = header.iter().position(is_column)?;
     let mut it = Printed::new(Kind::Program, lines[0].number);
     let mut n = 1;
     let mut epoch = "";
@@ -170,7 +171,7 @@ pub(super) fn yolo(lines: &[Line<'_>]) -> Taken {
             let reserved = Some(bytes).filter(|it| Bytes::mib(1) <= *it);
             it.levels.push(Levels { reserved, ..at_line(&lines[n]) });
         } else if !words.is_empty()
-            && !words.contains(&"GPU_mem")
+            && !words.iter().any(is_column)
             && !lines[n].text.starts_with(' ')
         {
             break;

@@ -29,7 +29,7 @@ enum Level {
 use Level::{Allocated, Free, PeakAllocated, PeakReserved, Reserved, Total, Used};
 
 /// Words, the longer before those that they contain. Of a weak one, another has to be near.
-const WORDS: [(&str, Level, bool); 47] = [
+const WORDS: [(&str, Level, bool); 48] = [
     ("max_memory_allocated", PeakAllocated, false),
     ("max memory allocated", PeakAllocated, false),
     ("max allocated memory", PeakAllocated, false),
@@ -61,6 +61,7 @@ const WORDS: [(&str, Level, bool); 47] = [
     ("occupied memory", Allocated, false),
     ("allocated", Allocated, false),
     ("mem alloc", Allocated, false),
+    ("current memory", Allocated, false),
     ("memory_reserved", Reserved, false),
     ("memory reserved", Reserved, false),
     ("reserved memory", Reserved, false),
@@ -138,6 +139,10 @@ impl Series {
             return;
         }
         self.asked = Some((asked(&lower), self.n)).filter(|it| !it.0.is_empty());
+        if let Some(percent) = percent(&lower) {
+            self.put_percent(percent, line, &lower);
+            return;
+        }
         let found = levels(&lower, is_open);
         if found.is_empty() || is_near_error && !lower.contains([':', '=']) {
             return;
@@ -179,6 +184,13 @@ impl Series {
         *slot(&mut open.levels, level) = Some(bytes);
     }
 
+    fn put_percent(&mut self, percent: u32, line: &Line<'_>, lower: &str) {
+        self.flush();
+        let used_percent = Some(percent);
+        let levels = Levels { label: label(lower), used_percent, ..at_line(line) };
+        self.done.push((None, levels));
+    }
+
     fn flush(&mut self) {
         if let Some(it) = self.open.take() {
             self.done.push((it.device, it.levels));
@@ -196,6 +208,7 @@ impl Series {
                 && !is_left
                 && levels.peak_allocated.is_none()
                 && levels.peak_reserved.is_none()
+                && levels.used_percent.is_none()
             {
                 continue;
             }
@@ -259,6 +272,17 @@ fn label(lower: &str) -> String {
     let end = WORDS.iter().filter_map(|it| lower.find(it.0)).min().unwrap_or(lower.len());
     let letters = lower[..end].chars().filter(|it| it.is_alphabetic());
     letters.take(40).collect()
+}
+
+/// The share of a card's memory that is used, in whole percent: `gpu memory 41.2%`, `vram: 41 %`.
+fn percent(lower: &str) -> Option<u32> {
+    const NAMES: [&str; 4] = ["gpu memory usage", "gpu memory", "gpu mem", "vram"];
+    let tail = NAMES.iter().find_map(|it| Some(lower.split_once(it)?.1))?;
+    let tail = tail.strip_prefix(" used").unwrap_or(tail).trim_start_matches([' ', ':', '=', '|']);
+    let len = tail.find(|it: char| !it.is_ascii_digit() && it != '.')?;
+    let is_share = tail[len..].trim_start().starts_with('%');
+    let whole = tail[..len].split('.').next()?.parse().ok()?;
+    (is_share && whole <= 100).then_some(whole)
 }
 
 /// Every level that stands in `lower`.
@@ -394,6 +418,8 @@ fn behind_word(word: &str, tail: &str, shift: Option<u32>) -> Option<Bytes> {
             size_at(&format!("{} {}", digits.trim(), if shift == 30 { "gib" } else { "mib" }))
                 .map(|it| it.0)
         }
+        // So many digits count nothing but bytes.
+        None if 8 <= digits.len() && digits.bytes().all(|it| it.is_ascii_digit()) => Some(size),
         None => Some(size).filter(|it| is_exact && (*it == Bytes::ZERO || Bytes::mib(1) <= *it)),
     }
 }

@@ -167,9 +167,9 @@ pub extern "C" fn ncclGroupStart() -> i32 {
 /// A broadcast from every rank in turn is a gathering, as `PyTorch` 2.15 writes it: the others send what we do.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupEnd() -> i32 {
-    let broadcasts = GROUP.with_borrow_mut(|it| {
-        it.depth = it.depth.saturating_sub(1);
-        if it.depth == 0 { std::mem::take(&mut it.broadcasts) } else { Vec::new() }
+    let broadcasts = GROUP.with_borrow_mut(|group| {
+        group.depth = group.depth.saturating_sub(1);
+        if group.depth == 0 { std::mem::take(&mut group.broadcasts) } else { Vec::new() }
     });
     let own = broadcasts.iter().find_map(|&(from, _, size)| Some((from?, size)));
     let Some((from, size)) = own else { return SUCCESS };

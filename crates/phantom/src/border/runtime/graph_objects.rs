@@ -59,13 +59,13 @@ fn destroy(object: Option<Object>) {
 
 /// What `graph` holds, `exec` holds, too.
 pub(super) fn instantiated(exec: u64, graph: u64) {
-    with(|it| {
-        let held = it.held.get(&graph).cloned().unwrap_or_default();
+    with(|objects| {
+        let held = objects.held.get(&graph).cloned().unwrap_or_default();
         for (&object, &count) in &held {
-            it.retain(object, count);
+            objects.retain(object, count);
         }
         if !held.is_empty() {
-            it.held.insert(exec, held);
+            objects.held.insert(exec, held);
         }
     });
 }
@@ -106,10 +106,10 @@ pub extern "C" fn cudaGraphRetainUserObject(
     flags: c_uint,
 ) -> i32 {
     let count = u64::from(count);
-    let is_alive = with(|it| {
-        let is_alive = it.retain(object, if flags & MOVE == 0 { count } else { 0 });
+    let is_alive = with(|objects| {
+        let is_alive = objects.retain(object, if flags & MOVE == 0 { count } else { 0 });
         if is_alive {
-            *it.held.entry(graph).or_default().entry(object).or_default() += count;
+            *objects.held.entry(graph).or_default().entry(object).or_default() += count;
         }
         is_alive
     });
@@ -119,14 +119,14 @@ pub extern "C" fn cudaGraphRetainUserObject(
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGraphReleaseUserObject(graph: u64, object: u64, count: c_uint) -> i32 {
     let count = u64::from(count);
-    let last = with(|it| {
-        let held = it.held.get_mut(&graph).and_then(|it| it.get_mut(&object));
-        let released = held.map_or(0, |it| {
-            let released = count.min(*it);
-            *it -= released;
+    let last = with(|objects| {
+        let held = objects.held.get_mut(&graph).and_then(|it| it.get_mut(&object));
+        let released = held.map_or(0, |held| {
+            let released = count.min(*held);
+            *held -= released;
             released
         });
-        it.release(object, released)
+        objects.release(object, released)
     });
     destroy(last);
     SUCCESS
@@ -134,9 +134,9 @@ pub extern "C" fn cudaGraphReleaseUserObject(graph: u64, object: u64, count: c_u
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGraphDestroy(graph: u64) -> i32 {
-    let last: Vec<_> = with(|it| {
-        let held = it.held.remove(&graph).unwrap_or_default();
-        held.into_iter().map(|(object, count)| it.release(object, count)).collect()
+    let last: Vec<_> = with(|objects| {
+        let held = objects.held.remove(&graph).unwrap_or_default();
+        held.into_iter().map(|(object, count)| objects.release(object, count)).collect()
     });
     last.into_iter().for_each(destroy);
     SUCCESS
