@@ -56,6 +56,9 @@ A_LITTLE_MORE = 1.5
 LEFT_BEHIND = 1 << 20
 """Bytes that stay after an evaluation, and are a reason to see another."""
 
+FIRST_KNOWN = 2
+"""The first step before which it is known what was called: what comes before the first of all is another thing."""
+
 LAST_SECONDS = 10.0
 """After that, until the run is ended wherever it is."""
 
@@ -119,6 +122,23 @@ class Later:
             self._intervals.append(made)
         elif _is_more(made, self._usual):
             self.evaluated = self._just_evaluated = True
+
+    def saw_each_leave_as_much(self, rises: Sequence[int], left: Sequence[int]) -> bool:
+        """Whether memory rose after the first two of these steps because of an evaluation before each, which left so many bytes. Then epochs are
+        so short that memory is never steady, and no more have to be seen."""
+        first, second = rises if len(rises) == 2 else (0, 0)
+        if self._part is not None or first < FIRST_KNOWN or min(left) < LEFT_BEHIND:
+            return False
+        self._usual = tuple(min(calls) for calls in zip(*self._intervals))
+        has_evaluated = [_is_more(calls, self._usual) for calls in self._intervals]
+        seen = has_evaluated[first - FIRST_KNOWN], has_evaluated[second - FIRST_KNOWN]
+        if not all(seen) or any(has_evaluated[first - FIRST_KNOWN + 1 : second - FIRST_KNOWN]):
+            self._usual = None
+            return False
+        self._part, self._steps, self.evaluated = "end", second, True
+        self._evaluated_at = [first, second]
+        self._is_spoken_of = True
+        return True
 
     def goes_on(self, place: Place, steps: int) -> bool:
         """Memory is steady, or will not be, after so many steps. Whether the run goes on all the same."""

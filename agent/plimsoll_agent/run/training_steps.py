@@ -331,6 +331,11 @@ class Steps:
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
 
+    @staticmethod
+    def _each_evaluation_leaves_as_much(counted: Steadiness, later: Later) -> bool:
+        rises = counted.rises_rarely()
+        return bool(rises) and later.saw_each_leave_as_much(rises, [counted.left_by(step) for step in rises])
+
     def _stop_if_enough(self, counted: Steadiness, steady_counts: bool) -> None:
         if self._stopping.requested or self.goal == "until-exit":
             return
@@ -348,6 +353,8 @@ class Steps:
         elif counted.steady and steady_counts and counted.has_settled(after_a_look=later is not None and self.goal != "one-validation"):
             self.why = "steady"
             self._was_steady = True
+        elif later is not None and self._each_evaluation_leaves_as_much(counted, later):
+            self.why, later = "steps", None
         elif counted.gave_up():
             self.why = "steps"
             if counted.rises:

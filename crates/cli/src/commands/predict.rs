@@ -240,7 +240,8 @@ impl Script<'_> {
         let larger = args.worst_size.map(WorstSize::setting);
         let sample = args.worst_sample.then(|| (contract::WORST_SAMPLE, "1".into()));
         let folds = (!args.traceback && !args.quiet).then(|| (contract::FOLDS, "1".into()));
-        let settings: Vec<_> = longer.into_iter().chain(larger).chain(sample).chain(folds).collect();
+        let settings: Vec<_> =
+            longer.into_iter().chain(larger).chain(sample).chain(folds).collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, told),

@@ -54,12 +54,16 @@ fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Ste
         return None;
     }
     let steps: Vec<StepPeaks> = curve.steps.iter().filter(|it| !it.unfinished).copied().collect();
-    let needs = needs(run, &steps);
+    // What was collected may be joined: then it is there twice.
+    let most = |step: u32| steps.iter().find(|it| it.step == step).map(|it| it.allocated);
+    let (first_most, second_most) = (most(first)?, most(second)?);
+    let taken = again.max(second_most.saturating_sub(first_most));
+    let needs = needs(run, &steps).max(second_most);
     let room = card.total.saturating_sub(run.context(card) + run.other() + beside);
-    let more = room.saturating_sub(needs).0.checked_div(again.0)?;
+    let more = room.saturating_sub(needs).0.checked_div(taken.0)?;
     Some(StepGrowth {
         per_step: again,
-        taken: again,
+        taken,
         at: line_of_what_is_left(run, first),
         seen: 2,
         needs,
@@ -104,8 +108,10 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let left = Remains::of(run, half, after.len());
     let grown = after.last()?.saturating_sub(after[half]);
     let is_left = grown / 2 <= left.bytes.0;
-    let is_joined =
-        || left.largest.is_some_and(|it| is_joined(run, it, half..after.len(), Bytes(grown)));
+    let is_joined = || {
+        left.largest
+            .is_some_and(|it| is_joined(run, (it, &left.newest), half..after.len(), Bytes(grown)))
+    };
     if !(is_left || is_joined()) {
         return None;
     }
@@ -225,22 +231,41 @@ fn has_not_stopped(after: &[u64]) -> bool {
     after.len() - 1 - last <= 2 * longest
 }
 
-/// Whether what grew by `grown` in these steps is what the line of `largest` makes anew, larger each time: a tensor that is joined
-/// with more and more. Batches that are sorted by their length make everything larger, and what a step makes first; of such a
+/// Whether what grew by `grown` in these steps is what the line of `largest`, and perhaps those of others that are `there`, make anew, larger each time:
+/// a tensor that is joined with more and more. Batches that are sorted by their length make everything larger, and what a step makes first; of such a
 /// step the first part is as ever.
-fn is_joined(run: &DeviceRun<'_>, largest: BlockId, steps: Range<usize>, grown: Bytes) -> bool {
+fn is_joined(
+    run: &DeviceRun<'_>,
+    (largest, there): (BlockId, &[BlockId]),
+    steps: Range<usize>,
+    grown: Bytes,
+) -> bool {
     /// The last steps are looked at: a validation stands at the beginning of one.
     const LAST: usize = 4;
     let stack = |life: &BlockLife| run.device.events.stack(life.alloc.index());
-    let of_largest = stack(&run.replay.blocks[largest.index()]);
-    let made = |step: usize| made_in(run, step).filter(|it| stack(it) == of_largest);
-    // A line may be one of several layers: what it makes in a step counts. A step may not reach it.
-    let sizes: Vec<Bytes> =
-        steps.clone().map(|step| made(step).map(|it| it.requested).sum()).collect();
-    let sizes: Vec<Bytes> = sizes.into_iter().filter(|it| *it != Bytes::ZERO).collect();
-    let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else { return false };
-    let rises = 1 + sizes.windows(2).filter(|it| it[0] < it[1]).count();
-    if 5 * rises < 4 * sizes.len() || last.saturating_sub(*first) < Bytes(grown.0 / 2) {
+    let stack_of = |block: BlockId| stack(&run.replay.blocks[block.index()]);
+    // By how much what a stack makes in a step rises. A line may be one of several layers: what it makes in a step counts. A
+    // step may not reach it.
+    let mut made: BTreeMap<StackId, Vec<Bytes>> =
+        there.iter().map(|block| (stack_of(*block), Vec::new())).collect();
+    for step in steps.clone() {
+        let mut now: BTreeMap<StackId, Bytes> = BTreeMap::new();
+        for life in made_in(run, step).filter(|it| made.contains_key(&stack(it))) {
+            *now.entry(stack(life)).or_default() += life.requested;
+        }
+        for (stack, size) in now {
+            made.entry(stack).or_default().push(size);
+        }
+    }
+    let rise = |sizes: &Vec<Bytes>| {
+        let rises = 1 + sizes.windows(2).filter(|it| it[0] < it[1]).count();
+        let more = sizes.last()?.saturating_sub(*sizes.first()?);
+        (4 * sizes.len() <= 5 * rises).then_some(more)
+    };
+    let of_largest = stack_of(largest);
+    let is_larger_each_time = made.get(&of_largest).and_then(rise).is_some();
+    let risen: Bytes = made.values().filter_map(rise).sum();
+    if !is_larger_each_time || risen < Bytes(grown.0 / 2) {
         return false;
     }
     let of = |step: usize| -> Vec<Bytes> {
@@ -251,7 +276,7 @@ fn is_joined(run: &DeviceRun<'_>, largest: BlockId, steps: Range<usize>, grown: 
     steps.rev().take(LAST).any(|step| {
         let now = of(step);
         let same = before.iter().zip(&now).take_while(|it| it.0 == it.1).count();
-        3 <= same && before.len() <= 8 * same
+        same == before.len() && same != 0 || 3 <= same && before.len() <= 8 * same
     })
 }
 
@@ -306,6 +331,8 @@ struct Remains {
     at: Option<CodeLine>,
     /// That tensor: of the newest steps.
     largest: Option<BlockId>,
+    /// All that the newest steps left.
+    newest: Vec<BlockId>,
 }
 
 impl Remains {
@@ -315,14 +342,14 @@ impl Remains {
         let (Some(first), Some(last)) =
             (half.checked_sub(1).and_then(|it| ends.get(it)), ends.last())
         else {
-            return Remains { bytes: Bytes::ZERO, at: None, largest: None };
+            return Remains { bytes: Bytes::ZERO, at: None, largest: None, newest: Vec::new() };
         };
         let newest = ends.len().checked_sub(3).and_then(|it| ends.get(it)).copied();
         let newest = newest.unwrap_or(EventId(0));
         let origins =
             Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
         let mut lines: BTreeMap<Option<CodeLine>, Surviving> = BTreeMap::new();
-        let (mut bytes, mut largest) = (Bytes::ZERO, None);
+        let (mut bytes, mut largest, mut left_by_newest) = (Bytes::ZERO, None, Vec::new());
         for (block, life) in (0..).map(BlockId).zip(&run.replay.blocks) {
             let is_there = life.alloc < *last && life.free.is_none_or(|free| *last <= free);
             if !is_there || life.alloc < *first {
@@ -330,6 +357,7 @@ impl Remains {
             }
             if newest <= life.alloc {
                 largest = largest.max(Some((life.size, block)));
+                left_by_newest.push(block);
                 continue;
             }
             bytes += life.size;
@@ -349,7 +377,7 @@ impl Remains {
             let stack = origins.stack_of(block);
             origins::line_outside(run.trace, &run.stacks, stack)
         });
-        Remains { bytes, at, largest: largest.map(|(_, block)| block) }
+        Remains { bytes, at, largest: largest.map(|(_, block)| block), newest: left_by_newest }
     }
 }
 
