@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import outside, remedies, settings, torch_builds
+from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, engines, first_step, guard, process
+from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.failures import Failures
@@ -37,7 +38,7 @@ from plimsoll_agent.run.training_calls import TrainingCalls
 from plimsoll_agent.run.training_steps import Steps, goal_of
 from plimsoll_agent.settings import Settings
 from plimsoll_agent.trials import autotune, batches
-from plimsoll_agent.values import descent, detectors, interpreted, phantom
+from plimsoll_agent.values import descent, detectors, interpreted, phantom, solvers
 from plimsoll_agent.values.asked_size import AskedSize
 from plimsoll_agent.values.ghosts import Ghosts
 from plimsoll_agent.values.phantom import Phantom
@@ -105,7 +106,7 @@ class Agent:
         self.calls.around_step, self.calls.before_backward = descent.stepped, self._backward_begins
         self._compiled = Compiled(torch, self._modules, recording, self._is_live)
         self.failures = Failures(torch, memory, recording, phases, oom, self._ending, self._sudden_end, stopping, asked.folds)
-        self.watching = Watching(torch, recording, memory, phases, steps, self._sampling, self._ending.last_steps, asked.is_real)
+        self.watching = Watching(torch, recording, memory, phases, steps, self._sampling, self._modules, self._ending.last_steps, asked.is_real)
         self._meter = Meter(torch, recording) if asked.meter else None
         self._stopwatch = Stopwatch(torch, recording) if asked.measure else None
         if self._meter is not None:
@@ -113,6 +114,10 @@ class Agent:
         if steps.goal in ("validation", "one-validation"):
             has_company = functools.partial(ranks.has_company, torch)
             steps.later = Later(Epochs(), recording, stopping, phases, self._modules, has_company)
+        # Who searches runs a script many times: one look is enough.
+        self._samples = Samples(torch, recording) if asked.worst_sample or steps.goal == "validation" and not asked.is_real else None
+        if self._samples is not None and steps.later is not None:
+            steps.later.before_cut = self._samples.look
         steps.after_step, steps.before_stop = self._after_step, self._before_stop
         self._before_end: list[Callable[[], object]] = []
         self.watching.is_asked_for(asked.watch, asked.label, asked.expected)
@@ -147,10 +152,13 @@ class Agent:
             functools.partial(ranks.install, torch, recording, self._phantom) if is_imagined else None,
             self._ghosts.install,
             later.install if later is not None else None,
+            functools.partial(self._samples.install, asked.worst_sample) if self._samples is not None else None,
+            functools.partial(preparing.install, self._phases) if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
             functools.partial(engines.install, recording) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
+            functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):
             try:
                 if part is not None:

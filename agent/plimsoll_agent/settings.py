@@ -34,6 +34,7 @@ class Settings:
     else when the weights on the host become many."""
     batch_length: str
     image_size: str
+    worst_sample: bool
     half: str
     worst_batches: bool
     """Whether loaders begin with the worst batches of their data."""
@@ -73,6 +74,7 @@ def read() -> Settings:
         ghost_weights=of("PLIMSOLL_GHOST_WEIGHTS", ""),
         batch_length=of("PLIMSOLL_BATCH_LENGTH", ""),
         image_size=of("PLIMSOLL_IMAGE_SIZE", ""),
+        worst_sample=bool(of("PLIMSOLL_WORST_SAMPLE")),
         half=of("PLIMSOLL_HALF", ""),
         worst_batches=bool(of("PLIMSOLL_WORST_BATCHES")),
         unhurried=bool(of("PLIMSOLL_UNHURRIED")),

@@ -216,7 +216,7 @@ def judge(script, code, report, text, seconds):
     if code != EXIT_CODES[outcome]:
         found.append(f"ends with {code}, not {EXIT_CODES[outcome]}")
     if outcome != allowed:
-        if not re.search(r"for the training steps|training steps only", verdict_lines(text)):
+        if not re.search(r"for the [\d,]+ [\w ]+ seen", " ".join(verdict_lines(text).split())):
             found.append("does not say first that only the training steps were seen")
     elif outcome == "grows":
         found += check_growth(script, report, text)

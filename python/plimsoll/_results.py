@@ -42,15 +42,17 @@ class OutOfMemory:
 
 @dataclass(frozen=True)
 class Growth:
-    """Memory that grows with the steps."""
+    """Memory that grows with the steps, or with the evaluations."""
 
     per_step: Size
-    """By how much each step makes it larger."""
+    """By how much each of them makes it larger."""
     runs_out_at_step: int
-    """The step in which the card runs out, from 1."""
+    """The one in which the card runs out, from 1."""
     file: str | None
     """The line that allocates it."""
     line: int | None
+    each: str = "step"
+    """`step`, or `evaluation`."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,8 @@ class Prediction:
         if self.growth is not None:
             grows = self.growth
             where = f" at {printable(grows.file)}:{grows.line}" if grows.file else ""
-            when = f"runs out near step {grows.runs_out_at_step:,} of {self.gpu_name} ({self.total})"
-            return f"grows by {grows.per_step} a step{where}: {when}"
+            when = f"runs out near {grows.each} {grows.runs_out_at_step:,} of {self.gpu_name} ({self.total})"
+            return f"grows by {grows.per_step} {'a' if grows.each == 'step' else 'an'} {grows.each}{where}: {when}"
         if self.out_of_memory is not None:
             at = self.out_of_memory
             where = f" at {printable(at.file)}:{at.line}" if at.file else ""
@@ -130,8 +132,10 @@ class Prediction:
             most = Size(found["device_bytes"]) if found else "more than it has"
             return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks select nothing, {most} if they select everything"
         verb = "fits" if self.fits else "is over the limit on"
+        covers = (self.report.get("seen") or {}).get("covers")
+        of_what = f" for {covers['words']}" if covers else ""
         safe = "" if self.safe is None else f", request {self.safe} to be safe"
-        return f"{verb} {self.gpu_name} ({self.total}): needs {self.peak}{safe}"
+        return f"{verb} {self.gpu_name} ({self.total}){of_what}: needs {self.peak}{safe}"
 
 
 def prediction(report: dict[str, Any], findings: list[Finding], output: str) -> Prediction:
@@ -173,11 +177,12 @@ def _size(bytes_: int | None) -> Size | None:
 
 
 def _growth(report: Mapping[str, Any]) -> Growth | None:
-    per_step = report.get("growth_bytes_per_step")
-    if per_step is None:
-        return None
     at = report.get("growth_at") or {}
-    return Growth(Size(per_step), report["runs_out_at_step"], at.get("file"), at.get("line"))
+    for each in ("step", "evaluation"):
+        amount = report.get(f"growth_bytes_per_{each}")
+        if amount is not None:
+            return Growth(Size(amount), report[f"runs_out_at_{each}"], at.get("file"), at.get("line"), each)
+    return None
 
 
 def _oom(it: dict[str, Any] | None) -> OutOfMemory | None:

@@ -9,6 +9,7 @@ AGENT = ROOT / "agent"
 
 SETS_ATTRIBUTES = {
     "plimsoll_agent/patch.py": "the door",
+    "plimsoll_agent/inputs/samples.py": "in a child of its own, which ends there",
     "plimsoll_agent/ranks/imagined.py": "fills a class of its own",
     "plimsoll_agent/remedies/support/split.py": "settings of PyTorch's backends, which have values and no code",
     "plimsoll_agent/watch/trackers.py": "a mark on its own function",

@@ -254,3 +254,82 @@ def test_an_evaluation_that_takes_long_is_cut_short(run, evaluates, printed):
     assert (r.returncode, r.stdout.split("\n")[:-1], r.stderr) == (0, printed, "")
     later = r.process.end["later"]
     assert (r.process.end["why"], later["evaluation"], later["evaluation_cut"]) == ("steady", True, True)
+
+
+NEVER_EVALUATES = {
+    "a penalty in each step": """
+for _ in range(100_000):
+    x, y = batch(); x.requires_grad_()
+    opt.zero_grad()
+    out = net(x)
+    slope = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+    ((slope.norm(dim=1) - 1).pow(2).mean() + F.cross_entropy(out, y)).backward(); opt.step()
+""",
+    "a penalty every fourth step": """
+for number in range(100_000):
+    x, y = batch(); x.requires_grad_()
+    opt.zero_grad()
+    if number % 4 == 3:
+        slope = torch.autograd.grad(net(x).sum(), x, create_graph=True)[0]
+        slope.pow(2).sum().backward()
+    F.cross_entropy(net(x), y).backward(); opt.step()
+""",
+    "two losses of one call, backward through each": """
+for _ in range(100_000):
+    x, y = batch()
+    opt.zero_grad()
+    out = net(x)
+    F.cross_entropy(out, y).backward(retain_graph=True); out.pow(2).mean().backward(); opt.step()
+""",
+    "a Hessian's product in each step": """
+for _ in range(100_000):
+    x, y = batch()
+    opt.zero_grad()
+    loss = F.cross_entropy(net(x), y)
+    first = torch.autograd.grad(loss, list(net.parameters()), create_graph=True)
+    sum(it.pow(2).sum() for it in first).backward(); opt.step()
+""",
+}
+
+
+@pytest.mark.parametrize("what", sorted(NEVER_EVALUATES))
+def test_a_call_that_a_backward_pass_goes_through_is_no_evaluation(run, what):
+    r = run(TRAINS.partition("def evaluate")[0] + NEVER_EVALUATES[what], stop="validation")
+    assert (r.returncode, r.stderr) == (0, "")
+    end = r.process.end
+    assert (end["why"], end["later"]["evaluation"]) == ("steady", False)
+
+
+def test_a_penalty_does_not_hide_an_evaluation_with_gradients_of_one_batch(run):
+    r = run(
+        TRAINS.partition("def evaluate")[0]
+        + """
+for epoch in range(50):
+    for x, y in loader(16_000):
+        x = x.cuda().requires_grad_()
+        opt.zero_grad()
+        out = net(x)
+        slope = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+        (slope.pow(2).mean() + out.mean()).backward(); opt.step()
+    print("score", net(torch.randn(1024, 64, device="cuda")).mean().item())
+""",
+        stop="validation",
+    )
+    assert (r.returncode, r.stderr) == (0, "")
+    assert r.process.end["later"]["evaluation"]
+
+
+def test_a_model_on_the_host_is_not_evaluated_on_the_device(run):
+    r = run(
+        TRAINS.partition("def evaluate")[0]
+        + """
+small = nn.Linear(8, 8).eval()
+for number in range(100_000):
+    step(*batch())
+    if number % 5 == 4:
+        with torch.no_grad(): small(torch.randn(4, 8))
+""",
+        stop="validation",
+    )
+    assert (r.returncode, r.stderr) == (0, "")
+    assert not r.process.end["later"]["evaluation"]

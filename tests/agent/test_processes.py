@@ -179,11 +179,38 @@ print("not reached")
     assert "transformer.h.0.attn.c_attn.weight.exp_avg" in r.process.names("optimizer_state")
 
 
-def test_torch_compile_is_noted(run):
-    r = run(MODEL + "torch.compile(net)\nprint(nn.Module.__call__.__qualname__)")
-    assert r.stdout == "Module._wrapped_call_impl\n"
-    # Torch 2.8 starts a process that will compile.
+CALLS = {
+    "a model": ("compiled = torch.compile(net, backend='eager')", "compiled(batch()[0])"),
+    "a model in place": ("net.compile(backend='eager')", "net(batch()[0])"),
+    "a function": ("compiled = torch.compile(lambda x: net(x) + 1, backend='eager')", "compiled(batch()[0])"),
+    "a decorated function": ("@torch.compile(backend='eager')\ndef compiled(x):\n    return net(x) + 1", "compiled(batch()[0])"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(CALLS))
+def test_torch_compile_is_noted_once_something_compiled_is_called(run, what):
+    made, called = CALLS[what]
+    r = run(MODEL + made + "\nprint(nn.Module.__call__.__qualname__)\n" + called + "\nprint(nn.Module.__call__.__qualname__)", stop="until-exit")
+    assert r.returncode == 0, r.stderr
+    assert r.stdout.split()[1] == "Module._wrapped_call_impl"
     assert any("torch-compile" in it.notes for it in r.processes)
+
+
+def test_what_is_compiled_and_never_called_changes_nothing(run):
+    """bitsandbytes decorates functions of its own when it is imported."""
+    training = """
+opt = torch.optim.AdamW(net.parameters())
+for i in range(3):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+net.eval()
+with torch.no_grad(): net(batch()[0])
+"""
+    plain = run(MODEL + training, stop="until-exit").process
+    decorated = run(MODEL + "@torch.compile\ndef never(x): return x + 1\ntorch.compile(net)\n" + training, stop="until-exit")
+    (process,) = [it for it in decorated.processes if it.all("mark")]
+    assert process.phases == plain.phases and "forward" in plain.phases and "evaluation" in plain.phases
+    assert process.notes == [] and not process.all("compiles")
 
 
 def test_unknown_reads_are_counted_by_the_users_line(run):

@@ -361,3 +361,51 @@ print("joined")
     )
     assert (r.returncode, r.stdout, r.stderr) == (0, "joined\n", "")
     assert (r.process.end["why"], r.process.end["steps"]) == ("steady", 3)
+
+
+ON_THE_HOST = """
+small = nn.Linear(8, 8)
+on_host = torch.optim.Adam(small.parameters())
+def on_the_host(n):
+    for _ in range(n):
+        on_host.zero_grad(); small(torch.randn(4, 8)).pow(2).mean().backward(); on_host.step()
+"""
+
+
+def test_a_step_on_the_host_is_no_step(run):
+    r = run(
+        "import torch, torch.nn as nn, torch.nn.functional as F"
+        + ON_THE_HOST
+        + "on_the_host(200)\n"
+        + MODEL
+        + """
+opt = torch.optim.AdamW(net.parameters())
+on_the_host(2)
+for i in range(100):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    )
+    assert (r.returncode, r.stderr) == (0, "")
+    p = r.process
+    assert [m["step"] for m in p.steps] == [1, 2, 3]
+    assert all(sum(m["allocs"]) for m in p.steps)
+    assert (p.end["why"], p.end["steps"]) == ("steady", 3)
+
+
+def test_a_step_that_makes_states_for_a_checkpoint_is_no_step(run):
+    r = run(
+        MODEL
+        + """
+from torch.distributed.checkpoint.state_dict import get_state_dict
+opt = torch.optim.AdamW(net.parameters())
+get_state_dict(net, opt)
+print("states", len(opt.state))
+for i in range(2):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+""",
+        stop="until-exit",
+    )
+    assert (r.returncode, r.stdout, r.stderr) == (0, "states 4\n", "")
+    assert r.process.end["steps"] == 2 and [m["step"] for m in r.process.steps] == [1, 2]

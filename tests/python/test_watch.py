@@ -37,6 +37,17 @@ for step in range(1, steps + 1):
             torch.zeros(300 << 18, device="cuda")
         except torch.OutOfMemoryError:
             pass
+    if what == "a bank that the loss looks at":
+        # What is joined needs several times as much in each step as stays of it.
+        z = model(torch.randn(256, 256, device="cuda"))
+        bank = torch.cat([bank, z.detach()]) if step > 1 else z.detach()
+        (z @ torch.cat([z, bank, bank]).t()).logsumexp(1).mean().backward()
+        optimizer.zero_grad()
+        del z
+    if what == "batches from short to long":
+        out = model(torch.randn(250 * step, 256, device="cuda"))
+        out.logsumexp(1).exp().square().mean().backward()
+        optimizer.zero_grad()
     if what in ("slow", "neighbour", "in pieces"):
         time.sleep(0.05)
 print("trained")
@@ -73,6 +84,17 @@ def test_a_leak_is_told_once_with_its_line_and_when_it_runs_out(watch, stacks):
     assert 800 < alarm["runs_out_at_step"] < 1000
     at = f" at {alarm['at']['file']}:{LINE}:" if stacks != "none" else " (line unknown):"
     assert f"memory grows by 1.00 MiB a step{at}" in alarm["text"].replace("1.0 MiB", "1.00 MiB"), alarm
+
+
+def test_a_tensor_that_is_joined_with_more_and_more_is_a_leak_whatever_the_loss_makes_of_it(watch):
+    ran, alarms = watch(400, "a bank that the loss looks at")
+    assert [it["code"] for it in alarms] == ["watch/growth"], ran
+    assert 0.9 * (256 << 10) < alarms[0]["bytes_per_step"] < 1.1 * (256 << 10)
+
+
+def test_batches_that_grow_are_no_leak(watch):
+    ran, alarms = watch(300, "batches from short to long")
+    assert "watch/growth" not in [it["code"] for it in alarms], ran
 
 
 def test_a_loop_without_an_optimizer_is_watched_by_its_passes(watch, program):

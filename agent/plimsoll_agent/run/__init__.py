@@ -13,10 +13,12 @@
     steady          has memory stopped changing?
     epochs          ends epochs early
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
+    extent          how many steps the script's own loops come to
+    preparing       what libraries run to prepare something: neither training nor an evaluation
     hints           whether the text of the script mentions an evaluation or a checkpoint
     trainers        makes trainers of libraries validate now
     training_calls  an optimizer's step, zero_grad and backward: where they begin and end
-    compiled        stops watching calls of modules at the first torch.compile
+    compiled        stops watching calls of modules at the first call of what torch.compile made
     engines         what a serving engine plans with its memory
     uncaught        an error that ends the program, a thread or a child of multiprocessing
     failures        ends what waits for ever after such an error, or after memory ran out

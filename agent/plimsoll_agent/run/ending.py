@@ -19,7 +19,7 @@ from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
 
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Described, OfPhantom, Torch
+    from plimsoll_agent.kinds import Described, Named, OfPhantom, Torch
     from plimsoll_agent.run.keepers import Keepers
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.oom import OutOfMemory
@@ -186,11 +186,24 @@ class Ending:
             exception=_described(error),
             later=later.told() if later is not None else None,
             failed_later=failed_later,
+            ahead=_ahead(steps),
             used_cuda=self._memory.started,
             seconds_imports=self._recording.seconds_imports,
             seconds_ending=round(time.time() - began, 6),
             seconds=self._recording.seconds(),
         )
+
+
+def _ahead(steps: Steps) -> Named:
+    """How far the script would have gone, as far as that is known: batches that training took, how many of them an epoch has, and all
+    epochs; steps in all."""
+    batches, in_an_epoch = steps.later.batches() if steps.later is not None else (0, None)
+    return {
+        "batches": batches or None,
+        "batches_an_epoch": in_an_epoch,
+        "epochs": steps.ahead["epochs"],
+        "steps": steps.ahead["steps"],
+    }
 
 
 def _die_of_the_interrupt_after_all() -> None:

@@ -6,6 +6,7 @@ is to end.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Any
 
@@ -30,6 +31,11 @@ class Epochs:
         """Set by any thread that has waited for too long: then loaders yield no more batches, also those of an evaluation."""
         self.cut_training = self.cut_evaluation = False
         """Whether one was ended by that."""
+        self.batches = 0
+        """How many batches training took from loaders."""
+        self._taken: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.in_an_epoch: int | None = None
+        """How many one of its loaders gives in an epoch, if it has a length."""
 
     def install(self) -> None:
         """Takes its place in PyTorch's loader."""
@@ -62,6 +68,8 @@ class Epochs:
         else:
             self.cut_evaluation = self.cut_evaluation or is_over
         if not is_over:
+            self._taken[iterator] = self._taken.get(iterator, 0) + 1
+            self.batches += iterator in self._training
             self._recent.add(iterator)
         return is_over
 
@@ -70,6 +78,7 @@ class Epochs:
         """Workers that live on: the same iterator, for the next epoch."""
         for known in (self._training, self._recent, self._over):
             known.discard(iterator)
+        self._taken.pop(iterator, None)
 
     def end_this_one(self) -> None:
         """The loaders that feed training now have no more; those of the next epoch have."""
@@ -80,6 +89,10 @@ class Epochs:
         """Whether training takes its batches from a loader that is still there."""
         return bool(self._training)
 
+    def feeding(self) -> list[Any]:
+        """The iterators of the loaders from which training takes its batches."""
+        return list(self._training)
+
     @property
     def are_streams(self) -> bool:
         """Whether those batches come from something without a length, which may have no end."""
@@ -87,5 +100,11 @@ class Epochs:
 
     def step_ended(self) -> None:
         """What was taken since the last step was for training."""
+        # Those of an evaluation have ended, and are not there any more.
+        new = [it for it in self._recent if it not in self._training]
         self._training |= self._recent
         self._recent.clear()
+        self.batches += sum(self._taken.get(it, 0) for it in new)
+        if new and self.in_an_epoch is None and not self.are_streams:
+            with contextlib.suppress(TypeError, NotImplementedError):  # A sampler need not have a length.
+                self.in_an_epoch = max(len(it) for it in new)

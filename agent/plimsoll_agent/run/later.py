@@ -5,11 +5,12 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
     epoch   DataLoaders of training have no more, so what a script does after an epoch comes at once; a trainer of a library
             is asked to validate
     on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. It
-            may take as long again as the run took so far. Where the script seems to count steps, or the loader is a stream
+            may take as long again as the run took so far, or to the end of the innermost loop if that takes no minute. Where the script seems to count steps, or the loader is a stream
             that may be its only one, this part is the first
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there
 
-The run ends with the first training step after an evaluation. An evaluation is whatever calls models more often without a
+The run ends with the first training step after an evaluation; where that left something behind, after a second one, which shows whether
+each leaves as much. An evaluation is whatever calls models more often without a
 backward pass than a usual step does: a teacher that is called in each step is none.
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import trainers
 from plimsoll_agent.run.hints import Hints
@@ -49,6 +50,15 @@ LONGEST_EVALUATION = 30.0, 120.0
 """Seconds from steady memory on until no loader has more, so that an evaluation of an hour ends, too: twice the time so far,
 within these."""
 
+A_LITTLE_MORE = 1.5
+"""Steps get slower on a busy machine."""
+
+LEFT_BEHIND = 1 << 20
+"""Bytes that stay after an evaluation, and are a reason to see another."""
+
+FIRST_KNOWN = 2
+"""The first step before which it is known what was called: what comes before the first of all is another thing."""
+
 LAST_SECONDS = 10.0
 """After that, until the run is ended wherever it is."""
 
@@ -62,15 +72,24 @@ class Later:
         """`has_company()`: whether other processes train together with this one, and would go on for another time."""
         self._epochs, self._recording, self._stopping = epochs, recording, stopping
         self._phases, self._modules, self._has_company = phases, modules, has_company
-        self._last: tuple[int, ...] | None = None
+        self._has_stepped = False
         self._intervals: list[tuple[int, ...]] = []
         self._usual: tuple[int, ...] | None = None
         self._part: str | None = None
         self._began = self._limit = 0.0
         self._allocations = 0
         self._steps_in_part = self._steps_after_cut = 0
-        self._steps = self._mode_changes = 0
+        self._lives_before = 0
+        self._first_at = 0.0
+        self.steps_in_an_epoch: int | None = None
+        """Turns of the loop that the steps stand in, if another loop is around it."""
+        self._evaluated_at: list[int] = []
+        self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
+        self._is_by_steps = False
+
+        self.before_cut: Callable[[list[Any]], object] = lambda iterators: None
+        """Called once memory is steady, with the iterators of the loaders that feed training."""
 
     def install(self) -> None:
         """Takes its places in PyTorch."""
@@ -81,9 +100,9 @@ class Later:
         self._mode_changes += 1
 
     def _calls(self) -> tuple[int, ...]:
-        """How often so far models were called otherwise than for a training step."""
+        """How often models were called since the last step otherwise than for a training step."""
         # What torch.compile made is called past us; that a model goes into evaluation mode is seen.
-        changes = self._mode_changes if self._modules.has_stepped_aside else 0
+        changes = self._mode_changes - self._mode_changes_before if self._modules.has_stepped_aside else 0
         return (*self._phases.calls_beside_training(), changes)
 
     @property
@@ -94,15 +113,32 @@ class Later:
     def step_ended(self) -> None:
         """A training step is over."""
         self._epochs.step_ended()
-        calls = self._calls()
-        made = tuple(now - before for now, before in zip(calls, self._last)) if self._last else None
-        self._last = calls
-        if made is None:
+        made, self._mode_changes_before = self._calls(), self._mode_changes
+        self._phases.forget_calls()
+        if not self._has_stepped:
+            self._has_stepped, self._first_at = True, time.monotonic()
             return  # What comes before the first step: a look whether the validation works at all.
         if self._usual is None:
             self._intervals.append(made)
         elif _is_more(made, self._usual):
             self.evaluated = self._just_evaluated = True
+
+    def saw_each_leave_as_much(self, rises: Sequence[int], left: Sequence[int]) -> bool:
+        """Whether memory rose after the first two of these steps because of an evaluation before each, which left so many bytes. Then epochs are
+        so short that memory is never steady, and no more have to be seen."""
+        first, second = rises if len(rises) == 2 else (0, 0)
+        if self._part is not None or first < FIRST_KNOWN or min(left) < LEFT_BEHIND:
+            return False
+        self._usual = tuple(min(calls) for calls in zip(*self._intervals))
+        has_evaluated = [_is_more(calls, self._usual) for calls in self._intervals]
+        seen = has_evaluated[first - FIRST_KNOWN], has_evaluated[second - FIRST_KNOWN]
+        if not all(seen) or any(has_evaluated[first - FIRST_KNOWN + 1 : second - FIRST_KNOWN]):
+            self._usual = None
+            return False
+        self._part, self._steps, self.evaluated = "end", second, True
+        self._evaluated_at = [first, second]
+        self._is_spoken_of = True
+        return True
 
     def goes_on(self, place: Place, steps: int) -> bool:
         """Memory is steady, or will not be, after so many steps. Whether the run goes on all the same."""
@@ -112,19 +148,25 @@ class Later:
         else:
             self._steps_in_part += 1
             self._steps_after_cut += epochs.cut_training
+        lives, before = sum(place.allocated), self._lives_before
+        self._lives_before = lives
         if self._just_evaluated:
-            return False
+            self._evaluated_at.append(steps)
+            if self._asked or 2 <= len(self._evaluated_at) or lives < before + LEFT_BEHIND:
+                return False
+            self._wait_for_another()
         is_over = self._steps_after_cut == AFTER_A_CUT or self._steps_in_part == MORE_STEPS
         if self._part == "epoch" and is_over:
             self._part = "on"
-        if self._part == "on" and (self.evaluated or not self._has_time(place)):
+        has_enough = self.evaluated and not self._evaluated_at
+        if self._part == "on" and (has_enough or not self._has_time(place)):
             epochs.end_early = True
             self._part, self._steps_in_part = "end", 0
         return self._part != "end" or self._steps_in_part < MORE_STEPS and epochs.feed_training
 
     def _begin(self, place: Place, steps: int) -> None:
         before = self._intervals[-2:]
-        self._usual = tuple(max(it) for it in zip(*before)) if before else (0,) * len(self._calls())
+        self._usual = tuple(max(it) for it in zip(*before)) if before else (0,) * 4
         # The first steps may have had one: `if step % 100 == 0`.
         self.evaluated = any(_is_more(it, self._usual) for it in self._intervals)
         hints = Hints()
@@ -133,19 +175,37 @@ class Later:
         self._asked = bool(validates)
         counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
         if validates is None and (counts_steps or not self._epochs.feed_training):
-            self._part = "on"
+            self._part, self._is_by_steps = "on", counts_steps
         else:
             self._part = "epoch"
             if not validates:
                 self._epochs.end_this_one()
+        self.before_cut(self._epochs.feeding())
         self._began, so_far = time.monotonic(), self._recording.seconds()
         is_worth_it = self._is_spoken_of and validates is None and not self._has_company()
-        self._limit = min(max(so_far, FEWEST_SECONDS), MOST_SECONDS) if is_worth_it else 0.0
+        self._limit = min(max(so_far, FEWEST_SECONDS, self._until_an_epoch_ends(steps)), MOST_SECONDS) if is_worth_it else 0.0
         self._allocations = sum(place.allocs)
         self._steps = steps
         least, most = LONGEST_EVALUATION
         longest = min(max(2 * so_far, least), most)
         threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
+
+    def _until_an_epoch_ends(self, steps: int) -> float:
+        """Seconds, with a little more; none where that is not known, or takes too long."""
+        if self.steps_in_an_epoch is None or steps < 2:
+            return 0.0
+        to_come = (self.steps_in_an_epoch - steps) * (time.monotonic() - self._first_at) / (steps - 1)
+        seconds = A_LITTLE_MORE * to_come
+        return seconds if seconds <= MOST_SECONDS else 0.0
+
+    def _wait_for_another(self) -> None:
+        self._just_evaluated = False
+        self._steps_in_part = self._steps_after_cut = 0
+        self._began, self._limit = time.monotonic(), max(self._limit, FEWEST_SECONDS)
+        self._part = "epoch" if self._epochs.feed_training and not self._is_by_steps else "on"
+        if self._part == "epoch":
+            self._epochs.end_early = False
+            self._epochs.end_this_one()
 
     def _has_time(self, place: Place) -> bool:
         is_late = self._limit <= time.monotonic() - self._began
@@ -162,16 +222,20 @@ class Later:
         """For the end of the recording; None if the run did not go on."""
         if self._part is None or self._usual is None:
             return None
-        calls = self._calls()
-        if self._last and _is_more([now - before for now, before in zip(calls, self._last)], self._usual):
+        if self._has_stepped and _is_more(self._calls(), self._usual):
             self.evaluated = True  # After the last step.
         return {
             "steps_before": self._steps,
             "evaluation": self.evaluated,
+            "evaluated_at": self._evaluated_at,
             "spoken_of": self._is_spoken_of,
             "evaluation_cut": self._epochs.cut_evaluation or self._was_ended,
             "epochs_cut": self._epochs.cut_training or self._asked,
         }
+
+    def batches(self) -> tuple[int, int | None]:
+        """How many training took from data loaders, and how many these give in an epoch, if that is known."""
+        return self._epochs.batches, self._epochs.in_an_epoch
 
 
 def _is_more(calls: Sequence[int], usual: Sequence[int]) -> bool:

@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import frames
+from plimsoll_agent.run import frames, nested
 from plimsoll_agent.run.gradients import Gradients
 from plimsoll_agent.run.guard import failed, guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD
@@ -63,6 +63,8 @@ class Modules:
         self._ours: patch.Replacement | None = None
         self._stepped_aside, self._watching = False, True
         self._checkpoints_in_vain = False
+        self.given: int | None = None
+        """Bytes of the tensors that top-level calls with gradients were given, if anybody counts them."""
         self.call_ended: Callable[[], object] | None = None
         self.around_call: Callable[[Module], Callable[[], object] | None] | None = None
 
@@ -135,6 +137,11 @@ class Modules:
                 self._ours.undo()
 
     @property
+    def is_watching(self) -> bool:
+        """Whether calls of modules are seen now."""
+        return self._watching and not self._stepped_aside and self._ours is not None
+
+    @property
     def has_stepped_aside(self) -> bool:
         """Whether calls of modules are not seen any more."""
         return self._stepped_aside
@@ -176,6 +183,8 @@ class Modules:
         if not self._phases.begin(phase, mode):
             return None
         self._tensors.inputs(args, kwargs)
+        if self.given is not None and phase == FORWARD:
+            self.given += sum(it.numel() * it.element_size() for it in nested.tensors_in(self._torch, (args, kwargs)))
         return phase
 
     def _leave(self, before: tuple[str, str | None], error: BaseException | None) -> None:

@@ -38,7 +38,14 @@ class Phases:
         self._thread: int | None = None
         self._written = 0
         self._trained = False
-        self.evaluations = self.forwards = self.forwards_in_evaluation = self.backwards = 0
+        # How often models were called since the last step without gradients, and in evaluation mode; and how many calls with
+        # gradients waited for a backward pass, now and at most.
+        self._evaluations = self._in_evaluation_mode = self._waiting = self._most_waiting = 0
+        self.is_set_aside = False
+        """Whether what runs prepares something for a library, and is no part of training or of an evaluation."""
+        self.went_back_on_device = False
+        """Whether a backward pass allocated on a device since this was last set to False."""
+        self._allocs_at_begin: int | None = None
         self.step = 0
 
     @property
@@ -64,6 +71,8 @@ class Phases:
         `mode` is the mode of a model in a forward phase: in evaluation mode it is training only if backward comes,
         which the reader of the recording knows.
         """
+        if self.is_set_aside:
+            return False
         thread = threading.get_ident()
         if self._open and (self._thread != thread or self._open[-1] != OPTIMIZER or phase == OPTIMIZER):
             return False
@@ -76,27 +85,38 @@ class Phases:
         if phase == FORWARD and not self._trained:
             self._trained = True
             self._mark("training_begin", None)
-        self._mark("phase_begin", phase, mode)
+        place = self._mark("phase_begin", phase, mode)
+        self._allocs_at_begin = sum(place.allocs) if place is not None else None
         return True
 
     def _count(self, phase: str, mode: str | None) -> None:
-        self.evaluations += phase == EVALUATION
-        self.forwards += phase == FORWARD
-        self.forwards_in_evaluation += phase == FORWARD and mode == EVALUATION
-        self.backwards += phase == BACKWARD
+        self._evaluations += phase == EVALUATION
+        self._in_evaluation_mode += phase == FORWARD and mode == EVALUATION
+        # A backward pass may go through all that was called before it. A penalty has several in a step, and one call.
+        self._waiting = 0 if phase == BACKWARD else self._waiting + (phase == FORWARD)
+        self._most_waiting = max(self._most_waiting, self._waiting)
 
     def calls_beside_training(self) -> tuple[int, int, int]:
-        """How often so far models were called without a backward pass: (without gradients, in evaluation mode, at all).
-        Of the last two, those with a backward pass are the same number in each step."""
-        return self.evaluations, self.forwards_in_evaluation, self.forwards - self.backwards
+        """How often models were called since `forget_calls`: (without gradients, in evaluation mode, before any backward pass
+        came, at most). With a backward pass they are the same numbers in each step, and no larger in a part of one."""
+        return self._evaluations, self._in_evaluation_mode, self._most_waiting
+
+    def forget_calls(self) -> None:
+        """The next step begins."""
+        self._evaluations = self._in_evaluation_mode = self._waiting = self._most_waiting = 0
 
     @guarded
     def end(self, phase: str) -> None:
         """Marks the end of `phase`, which `begin` answered True for."""
         if self._open and self._open[-1] == phase:
             self._open.pop()
-            if self._marked.pop():
-                self._mark("phase_end", phase)
+            place = self._mark("phase_end", phase) if self._marked.pop() else None
+            before = self._allocs_at_begin
+            is_of_device = place is None or before is None or before != sum(place.allocs)
+            if phase == BACKWARD:
+                self.went_back_on_device |= is_of_device and self._memory.started
+            elif phase == EVALUATION and not is_of_device:
+                self._evaluations -= 1  # Of a model on the CPU.
 
     def end_of_step(self, step: int, place: Place, seconds: float) -> None:
         """A step is over; `place` may lie a little back in time."""
@@ -105,17 +125,19 @@ class Phases:
             of_host = place.host or host.at_step(step)
             self._write("step_end", None, step, place, seconds, **of_host)
 
-    def _mark(self, what: str, phase: str | None, mode: str | None = None) -> None:
+    def _mark(self, what: str, phase: str | None, mode: str | None = None) -> Place | None:
         self._written += 1
         if self._written > MOST_MARKS:
             if self._written == MOST_MARKS + 1:
                 self._recording.note(
                     "many-phases", "after %d phase marks plimsoll recorded only the ends of steps" % MOST_MARKS
                 )
-            return
-        if self._memory.started:
-            place, seconds = self._memory.place(), self._recording.seconds()
-            self._write(what, phase, self.step, place, seconds, **({"mode": mode} if mode else {}))
+            return None
+        if not self._memory.started:
+            return None
+        place, seconds = self._memory.place(), self._recording.seconds()
+        self._write(what, phase, self.step, place, seconds, **({"mode": mode} if mode else {}))
+        return place
 
     def _write(self, what: str, phase: str | None, step: int, place: Place, seconds: float, **more: Any) -> None:
         self._recording.write("mark", what=what, step=step, phase=phase, t=seconds, **place.fields(), **more)

@@ -97,6 +97,17 @@ class Steadiness:
             return quiet >= max(QUIET, 2 * (self._rises[-1] - self._rises[0])) or not self._may_go_on()
         return not after_a_look or quiet >= A_LOOK or self.seconds_since_third_step() >= SECONDS_OF_A_LOOK
 
+    def rises_rarely(self) -> list[int]:
+        """The last two steps after which more lived than ever before, if there are many between them, so that a run with short epochs has
+        seen two. Else none."""
+        rises = self._rises
+        is_rare = len(rises) == 2 and FEWEST_STEPS < rises[0] and QUIET <= rises[1] - rises[0] and MOST_STEPS <= self.steps
+        return rises if is_rare else []
+
+    def left_by(self, step: int) -> int:
+        """By how many bytes more lived after a step than before it."""
+        return self._lived[step - 1] - self._lived[step - 2]
+
     def _may_go_on(self) -> bool:
         self._rising_since = self._rising_since or time.monotonic()
         return (

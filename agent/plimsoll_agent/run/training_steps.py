@@ -17,14 +17,14 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
-from plimsoll_agent.run import host
+from plimsoll_agent.run import extent, host
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Note, Optimizer
+    from plimsoll_agent.kinds import Named, Note, Optimizer
     from plimsoll_agent.run.later import Later
     from plimsoll_agent.run.memory import Memory, Place
     from plimsoll_agent.run.phases import Phases
@@ -37,8 +37,14 @@ PATIENCE = 16
 PATIENCE_WITHOUT_STEP = 64
 """How many backward passes may go by while an optimizer exists that never steps."""
 
+LOOKED_AT = 3
+"""The step at whose end the loops around it are looked at."""
+
 ENOUGH_BACKWARDS = 12
 """How many backward passes show that a program without an optimizer will not make one."""
+
+SECONDS_ON_HOST = 20.0
+"""How long a program may train on the CPU before it is ended: it may use the GPU afterwards."""
 
 ENOUGH_FORWARDS = 200
 """How many forward passes show that a program never trains: it may evaluate before it does."""
@@ -84,11 +90,14 @@ class Steps:
 
     def _begin_counting(self) -> None:
         self._by_optimizer = Steadiness()
+        self._by_host = Steadiness()
         self._by_backward = Steadiness()
         self._by_forward = Steadiness()
         self._kept_aside: dict[int, list[tuple[Place, float]]] = {id(self._by_backward): [], id(self._by_forward): []}
         self.why: str | None = None
         self._was_steady = False
+        self.ahead: Named = {"epochs": None, "steps": None, "turns": None}
+        """What the script's own loops come to; see `extent`."""
 
     def forked(self) -> None:
         """In a forked child: its steps are its own."""
@@ -102,6 +111,8 @@ class Steps:
 
     @property
     def _counted(self) -> Steadiness:
+        if self._by_host.steps and not self._memory.started:
+            return self._by_host
         # With an optimizer a backward pass is not a step yet: it may have run out before the first.
         awaited = self._made_one and self._by_backward.steps < PATIENCE_WITHOUT_STEP
         if self._by_optimizer.steps or awaited:
@@ -155,6 +166,12 @@ class Steps:
     def optimizer_stepped(self, optimizer: Optimizer, outermost: bool) -> None:
         """An optimizer's `step` returned."""
         self.optimizer_made(optimizer)
+        if self._phases.is_set_aside:
+            return
+        if self._is_of_host(optimizer):
+            self._given_up_on.add(id(optimizer))
+            self._host_step_ended()
+            return
         again = id(optimizer) in self._stepped
         self._stepped.setdefault(id(optimizer), len(self._stepped))
         if not outermost:
@@ -174,6 +191,20 @@ class Steps:
         place = place or self._memory.place()
         self._stepped.clear()
         self._optimizer_step_ended(place, seconds)
+
+    def _is_of_host(self, optimizer: Optimizer) -> bool:
+        """Whether it trains a model on the CPU: no parameter of it is on a device, and no backward pass ran there. One whose parameters
+        are offloaded steps for a backward pass on the device."""
+        if self._memory.started and self._phases.went_back_on_device:
+            return False
+        return not any(p.device.type != "cpu" for group in optimizer.param_groups for p in group["params"])
+
+    def _host_step_ended(self) -> None:
+        """A program that trains on the CPU first, or only."""
+        counted = self._by_host
+        counted.step_ended(self._memory.place())
+        if isinstance(self.goal, int) or counted.seconds_since_third_step() >= SECONDS_ON_HOST:
+            self._stop_if_enough(counted, True)
 
     def _missing(self) -> list[int]:
         """The optimizers that have not stepped since the last step ended, and have something to do."""
@@ -215,6 +246,7 @@ class Steps:
     def _optimizer_step_ended(self, place: Place, seconds: float, stop: bool = True) -> None:
         counted = self._by_optimizer
         counted.step_ended(place)
+        self._phases.went_back_on_device = False
         self._phases.end_of_step(counted.steps, place, seconds)
         if self.later is not None:
             self.later.step_ended()
@@ -284,16 +316,30 @@ class Steps:
         counted = self._counted
         for step, (place, seconds) in enumerate(self._kept_aside.get(id(counted), []), start=1):
             self._phases.end_of_step(step, place, seconds)
-        if counted.steps and counted is not self._by_optimizer:
+        if counted.steps and counted not in (self._by_optimizer, self._by_host):
             what = "backward" if counted is self._by_backward else "forward"
             self._recording.note(
                 "steps-by-%s" % what, "no optimizer stepped; plimsoll counted each %s pass as a step" % what
             )
         self._kept_aside.clear()
 
+    @guarded
+    def _find_the_end(self, counted: Steadiness) -> None:
+        """Looks how far the script would go, while a step of it is on the stack."""
+        if counted.steps == LOOKED_AT and counted is not self._by_forward:
+            self.ahead = extent.of_this_step(counted.steps)
+            if self.later is not None:
+                self.later.steps_in_an_epoch = self.ahead["turns"]
+
+    @staticmethod
+    def _each_evaluation_leaves_as_much(counted: Steadiness, later: Later) -> bool:
+        rises = counted.rises_rarely()
+        return bool(rises) and later.saw_each_leave_as_much(rises, [counted.left_by(step) for step in rises])
+
     def _stop_if_enough(self, counted: Steadiness, steady_counts: bool) -> None:
         if self._stopping.requested or self.goal == "until-exit":
             return
+        self._find_the_end(counted)
         if counted.steady and steady_counts:
             self._stopping.soon_after_the_script()
         # A program without a backward pass has shown what it does.
@@ -307,6 +353,8 @@ class Steps:
         elif counted.steady and steady_counts and counted.has_settled(after_a_look=later is not None and self.goal != "one-validation"):
             self.why = "steady"
             self._was_steady = True
+        elif later is not None and self._each_evaluation_leaves_as_much(counted, later):
+            self.why, later = "steps", None
         elif counted.gave_up():
             self.why = "steps"
             if counted.rises:

@@ -8,5 +8,7 @@
     ghosts      weights on the host that need no memory and no time
     draws       the state of a generator after many draws, stored from one run to the next
     detectors   the boxes of torchvision's detectors when all scores are unknown
+    checks      truth values by which a program checks itself
+    solvers     the steps of a solver that chooses them by errors
     descent     the iterations of an optimizer that solves inside its step
 """

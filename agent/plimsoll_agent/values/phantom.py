@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll_agent import settings
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.values import checks
 from plimsoll_agent.values.lines import AS_BEFORE, SAID, Lines
 from plimsoll_agent.values.sizes import becomes_size
 
@@ -50,7 +51,7 @@ class Phantom:
         self._recording = recording
         self._library = _library()
         self._reads: dict[Any, Any] = {}
-        self._samples = 0
+        self._samples = self._checks = 0
         self._lines: Any = None
         self._as_before: dict[Any, Any] = {}
         self._has_trained = False
@@ -122,6 +123,10 @@ class Phantom:
         if answer == SAID:
             return answer
         self._samples += 1
+        if size == 1 and answer == 0 and checks.wants_true(first):
+            ctypes.memset(at, 1, 1)
+            self._checks += 1
+            return SAID
         kept = self._as_before if answer == AS_BEFORE else self._reads
         count, total, sizes = kept.get(key, (0, 0, 0))
         kept[key] = (count + 1, total + unknown, sizes + (size == 8 and not is_answer))
@@ -134,6 +139,9 @@ class Phantom:
             frame = frames.with_text({"file": file, "line": line, "function": function})
             decides = becomes_size(file, line) or False
             self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
+        if self._checks:
+            text = "%d times the script checked a truth value that a phantom does not compute (`assert`, `if not ...: raise`); plimsoll assumed that the check holds"
+            self._recording.note("checks-hold", text % self._checks)
         for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
             place = "%s:%d" % (os.path.basename(file), line)
             text = "%d times %s read a number that was not computed, and got the number that it had read before; --assume %s=NUMBER sets another"

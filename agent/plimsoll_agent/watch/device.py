@@ -22,7 +22,7 @@ NEARLY_ALL = 0.85
 """The share of the available memory that steps need before an alarm says that they need more and more."""
 
 NEEDS_MORE = 2.5
-"""If the most that a step takes rises by so many times what stays of it, then its batches grow."""
+"""If the most that a step takes rises by so many times what stays of it, then its batches may grow."""
 
 MORE, SLACK = 1.02, 40 << 20
 """What may be reserved over what is expected: as with the first step of a plan."""
@@ -89,12 +89,16 @@ class Device:
         return is_time
 
     def growth(self) -> Rise | None:
-        """The rise of what lives, if it is one that goes on; None."""
+        """The rise of what lives, if it is one that goes on; None. One that larger batches may explain is marked so: a tensor that
+        is joined with more and more needs more in each step, too."""
         found = self.lives.rise(lambda peak: BLOCKS_GROW * max(self.room - peak, 0), self.room)
-        if found is None or NEEDS_MORE * found.amount < found.needed:
+        if found is None:
             return None
-        if found.blocks <= 0:
-            return self.lives.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
+        may_be_batches = NEEDS_MORE * found.amount < found.needed
+        if found.blocks <= 0 or may_be_batches:
+            found = self.lives.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
+        if found is not None:
+            found.may_be_batches = may_be_batches
         return found
 
     def pace(self) -> int | None:

@@ -38,7 +38,7 @@ SLOWS_DOWN = 0.95
 class Rise:
     """What rises since `first`, a step: `amount` bytes by now, `per_step` of them in each."""
 
-    __slots__ = ("first", "steps", "amount", "per_step", "blocks", "needed", "floor", "to_come")
+    __slots__ = ("first", "steps", "amount", "per_step", "blocks", "needed", "floor", "to_come", "may_be_batches")
 
     def __init__(self, first: int, steps: int, per_step: float, blocks: int, needed: int, floor: int, to_come: float) -> None:
         self.first, self.steps, self.per_step = first, steps, per_step
@@ -46,6 +46,8 @@ class Rise:
         # How many blocks more there are, and by how much the most that a step took rose meanwhile.
         self.blocks, self.needed = blocks, needed
         self.floor = floor
+        # Whether batches that grow would look the same.
+        self.may_be_batches = False
         # What it will come to, if it slows down; else more than anybody has.
         self.to_come = to_come
 

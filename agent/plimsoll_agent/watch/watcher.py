@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from plimsoll_agent.kinds import Named, Optimizer, Tensor, Torch
     from plimsoll_agent.run.memory import Place
+    from plimsoll_agent.run.modules import Modules
     from plimsoll_agent.run.recording import Recording
     from plimsoll_agent.run.sampling import Sampling
     from plimsoll_agent.watch.trend import Rise
@@ -52,7 +53,7 @@ class Watcher:
     """Watches one process."""
 
     def __init__(
-        self, torch: Torch, recording: Recording, sampling: Sampling, optimizers: Callable[[], list[Optimizer]], leave: Callable[[str], bool], label: str | None = None, expected: int | None = None, is_quiet: bool = False
+        self, torch: Torch, recording: Recording, sampling: Sampling, modules: Modules, optimizers: Callable[[], list[Optimizer]], leave: Callable[[str], bool], label: str | None = None, expected: int | None = None, is_quiet: bool = False
     ) -> None:
         """`leave(folder)` leaves a recording of the last steps there. `expected`: bytes that are reserved at most. A quiet one
         only leaves the file by which others see the run."""
@@ -60,6 +61,7 @@ class Watcher:
         self._torch = torch
         self._recording = recording
         self._sampling = sampling
+        self._modules = modules
         self._optimizers = optimizers
         self._leave = leave
         self._label = label
@@ -81,6 +83,9 @@ class Watcher:
         self._ended_at: float | None = None
         self._looked_at = 0.0
         self._grows: tuple[Device, Rise, int, float] | None = None
+        # What models were given in each step of a look, and the step before which none is worth it.
+        self._given: list[int]
+        self._given, self._not_before = [], 0
         self._to_come: int | None
         self._to_come, self._filling_until = None, 0
         self._categories: dict[int, dict[str, int]] = {}
@@ -153,7 +158,7 @@ class Watcher:
             self._trackers.tell(self._step, self._devices, self._told)
 
     def _look_for_growth(self, device: Device) -> None:
-        if ("watch/growth", device.index) in self._said:
+        if ("watch/growth", device.index) in self._said or self._step < self._not_before:
             return
         rise = device.growth()
         if rise is None:
@@ -163,6 +168,7 @@ class Watcher:
             return
         steps = min(max(FEWEST_SEEN, 3 * device.lives.between_rises), MOST_SEEN, max(left // 4, 3))
         self._grows = (device, rise, self._step + steps, time.perf_counter() + SECONDS_SEEN)
+        self._given, self._modules.given = [], 0
         self._sampling.insist(True)
 
     def _look_for_drift(self, device: Device) -> None:
@@ -201,9 +207,16 @@ class Watcher:
         if self._grows is None:
             return
         device, rise, until, latest = self._grows
+        self._given.append(self._modules.given or 0)
+        self._modules.given = 0
         if self._step < until and now < latest:
             return
-        self._grows = None
+        self._grows = self._modules.given = None
+        # The first of these steps had begun when the look did.
+        if rise.may_be_batches and (len(set(self._given[1:])) != 1 or not self._given[-1]):
+            self._not_before = 2 * self._step
+            self._sampling.insist(False)
+            return
         name = "look-%d-%d" % (os.getpid(), self._step)
         began = time.perf_counter()
         try:

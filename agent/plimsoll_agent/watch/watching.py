@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from plimsoll_agent.kinds import Torch
     from plimsoll_agent.run.memory import Memory
+    from plimsoll_agent.run.modules import Modules
     from plimsoll_agent.run.phases import Phases
     from plimsoll_agent.run.recording import Recording
     from plimsoll_agent.run.sampling import Sampling
@@ -30,11 +31,13 @@ class Watching:
         phases: Phases,
         steps: Steps,
         sampling: Sampling,
+        modules: Modules,
         last_steps: Callable[[str], bool],
         is_real: bool,
     ) -> None:
         self._torch, self._recording, self._memory, self._phases = torch, recording, memory, phases
         self._steps, self._sampling, self._last_steps, self._is_real = steps, sampling, last_steps, is_real
+        self._modules = modules
         self._watcher: Watcher | None = None
         self._is_always_seen = False
         self._label: str | None = None
@@ -59,7 +62,7 @@ class Watching:
         if self._watcher is None and self._is_real:
             from plimsoll_agent.watch import watcher
 
-            parts = (self._torch, self._recording, self._sampling, self._steps.optimizers, self._last_steps)
+            parts = (self._torch, self._recording, self._sampling, self._modules, self._steps.optimizers, self._last_steps)
             self._watcher = watcher.Watcher(*parts, label=label, expected=expected, is_quiet=is_quiet)
             self._steps.watching = self._watcher.step_ended
             if self._memory.started:

@@ -45,6 +45,8 @@ pub(crate) const PLAN: &str = "PLIMSOLL_PLAN";
 pub(crate) const BATCH_LENGTH: &str = "PLIMSOLL_BATCH_LENGTH";
 /// How high and wide every image is made: `800x1333`.
 pub(crate) const IMAGE_SIZE: &str = "PLIMSOLL_IMAGE_SIZE";
+/// `1`: every batch has the largest sample of the data set.
+pub(crate) const WORST_SAMPLE: &str = "PLIMSOLL_WORST_SAMPLE";
 /// What of every batch is made half: `samples`, or `size` of images.
 pub(crate) const HALF: &str = "PLIMSOLL_HALF";
 /// `1`: loaders whose batches differ in size begin with the worst ones. The agent reads it.

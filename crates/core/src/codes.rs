@@ -248,6 +248,7 @@ open_words! {
     /// What a sentence of the agent is about. Those that something depends on have a name.
     RemarkCode {
         KeptOff = "kept-off",
+        LargerSample = "larger-sample",
         SampledStacks = "sampled-stacks",
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",

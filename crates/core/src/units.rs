@@ -171,6 +171,19 @@ pub fn percent(share: f64) -> String {
     if 0.0 < share && share < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
 }
 
+/// A number as people read it: 2,850.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut res = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at != 0 && (digits.len() - at).is_multiple_of(3) {
+            res.push(',');
+        }
+        res.push(digit);
+    }
+    res
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

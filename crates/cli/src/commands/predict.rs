@@ -240,8 +240,10 @@ impl Script<'_> {
         });
         let longer = args.worst_seq.map(WorstSequence::setting);
         let larger = args.worst_size.map(WorstSize::setting);
+        let sample = args.worst_sample.then(|| (contract::WORST_SAMPLE, "1".into()));
         let folds = (!args.traceback && !args.quiet).then(|| (contract::FOLDS, "1".into()));
-        let settings: Vec<_> = longer.into_iter().chain(larger).chain(folds).collect();
+        let settings: Vec<_> =
+            longer.into_iter().chain(larger).chain(sample).chain(folds).collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, told),

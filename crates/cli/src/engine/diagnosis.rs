@@ -289,7 +289,14 @@ fn a_zero_of_ours(
     Some(read_as_zero(read))
 }
 
-fn read_as_zero(ReadNote { at, .. }: &ReadNote) -> String {
+fn read_as_zero(ReadNote { at, count, bytes, .. }: &ReadNote) -> String {
+    // The same truth value in each turn of a loop would let it turn for ever.
+    if bytes.0 == *count {
+        return format!(
+            "; on a phantom, values that the GPU computes are zero, and the script read a truth value at {}:{}. If that caused the exception, run fewer steps with `--steps N`",
+            at.file, at.line
+        );
+    }
     format!(
         "; on a phantom, values that the GPU computes are zero, and the script read one at {}:{}. If that caused the exception, give the value with `--assume {at}=NUMBER`, the share that masks or unique() find with `--assume nonzero=SHARE` or `unique=SHARE`, or stop earlier with `--steps N`",
         at.file, at.line

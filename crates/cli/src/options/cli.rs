@@ -258,6 +258,11 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
+    /// Put the sample of the data set that is far larger than most into every batch of a DataLoader, to predict the
+    /// worst case.
+    #[arg(long)]
+    pub(crate) worst_sample: bool,
+
     /// Assume a result that a phantom cannot compute. `nonzero=0.1`: the share of elements that boolean
     /// masks, `nonzero` and `masked_select` select (default 0). `unique=0.1`: the share that `unique` returns
     /// (default 1). `overflow=1`: the number of first steps that a gradient scaler skips (default: both 0 and

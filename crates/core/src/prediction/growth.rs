@@ -5,12 +5,15 @@
 //! to rise from part to part, at about one pace. What makes it rise has to be what earlier steps left; or one tensor that
 //! is made anew, larger in each step. Batches of different sizes show neither.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use crate::{
     cards::Card,
     prediction::{
-        DeviceRun, StepGrowth, StepPeaks,
+        Counted, DeviceRun, StepGrowth, StepPeaks,
         origins::{self, Origins},
         steps,
         timeline::Places,
@@ -31,6 +34,61 @@ const LEAST_PER_STEP: Bytes = Bytes::kib(16);
 /// How the run of one device grows, of which other processes hold `beside`; none if it does not, or if its script came to its end by itself: then all of it was
 /// seen.
 pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
+    of_steps(run, card, beside).or_else(|| of_evaluations(run, card, beside))
+}
+
+/// What each evaluation leaves, if two of them left about as much, and the steps between them gave nothing back.
+fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
+    const LEAST: Bytes = Bytes::mib(1);
+    let later = run.recording.notes.end.as_ref()?.later?;
+    let (first, second) = later.evaluated_at?;
+    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let after = |step: u32| {
+        curve.steps.iter().find(|it| it.step == step && !it.unfinished).map(|it| it.allocated_after)
+    };
+    let (before, left) = (after(first.checked_sub(1)?)?, after(first)?);
+    let (between, now) = (after(second.checked_sub(1)?)?, after(second)?);
+    let (once, again) = (left.saturating_sub(before), now.saturating_sub(between));
+    let is_as_much = LEAST <= again && once.0 / 2 <= again.0 && again.0 / 2 <= once.0;
+    if !is_as_much || between + Bytes(once.0 / 4) < left {
+        return None;
+    }
+    let steps: Vec<StepPeaks> = curve.steps.iter().filter(|it| !it.unfinished).copied().collect();
+    // What was collected may be joined: then it is there twice.
+    let most = |step: u32| steps.iter().find(|it| it.step == step).map(|it| it.allocated);
+    let (first_most, second_most) = (most(first)?, most(second)?);
+    let taken = again.max(second_most.saturating_sub(first_most));
+    let needs = needs(run, &steps).max(second_most);
+    let room = card.total.saturating_sub(run.context(card) + run.other() + beside);
+    let more = room.saturating_sub(needs).0.checked_div(taken.0)?;
+    Some(StepGrowth {
+        per_step: again,
+        taken,
+        at: line_of_what_is_left(run, first),
+        seen: 2,
+        needs,
+        grown: once + again,
+        runs_out_at: 2 + more + 1,
+        has_run_out: false,
+        counted: Counted::Evaluations,
+    })
+}
+
+/// The line that made most of what is still there of the step `step`, from 1, and of the evaluation before it.
+fn line_of_what_is_left(run: &DeviceRun<'_>, step: u32) -> Option<CodeLine> {
+    let step = usize::try_from(step).ok()?.checked_sub(1)?;
+    let origins = Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
+    let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+    for life in made_in(run, step).filter(|it| it.free.is_none()) {
+        let stack = origins.stack_at(life.alloc);
+        if let Some(line) = origins::line_outside(run.trace, &run.stacks, stack) {
+            *lines.entry(line).or_default() += life.size;
+        }
+    }
+    lines.into_iter().max_by_key(|it| it.1).map(|it| it.0)
+}
+
+fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
     let end = run.recording.notes.end.as_ref();
     // Where epochs were ended early, a list that each of them clears was cleared too soon: what came before counts.
     let cut = end.and_then(|it| it.later).filter(|it| it.epochs_cut);
@@ -49,11 +107,10 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
     }
     let left = Remains::of(run, half, after.len());
     let grown = after.last()?.saturating_sub(after[half]);
-    let is_larger_each_time = 4 * (after.len() - half) <= 5 * rises(&after[half..]);
     let is_left = grown / 2 <= left.bytes.0;
     let is_joined = || {
-        is_larger_each_time
-            && left.largest.is_some_and(|it| makes_as_much(run, it, half, after.len()))
+        left.largest
+            .is_some_and(|it| is_joined(run, (it, &left.newest), half..after.len(), Bytes(grown)))
     };
     if !(is_left || is_joined()) {
         return None;
@@ -70,7 +127,8 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
         at: left.at,
         seen: last.step,
         needs: now,
-        grown: Bytes(after.last()?.saturating_sub(after[..half].iter().copied().min()?)),
+        grown: Bytes(after.last()?.saturating_sub(after[..half].iter().copied().min()?))
+            .max(Bytes(taken.saturating_mul(last.step.into()))),
         runs_out_at: u64::from(last.step) + more + 1,
         has_run_out: false,
         counted: run.counted(),
@@ -94,9 +152,16 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
 }
 
 impl StepGrowth {
-    /// Whether any training is long enough to run out of it.
-    pub(super) fn matters(&self) -> bool {
-        LEAST_PER_STEP <= self.per_step
+    /// Whether a training is long enough to run out of it: this one, if the number of its steps is known, or any.
+    pub(super) fn matters(&self, steps_in_all: Option<u64>) -> bool {
+        let steps_in_all = steps_in_all.filter(|_| self.counted != Counted::Evaluations);
+        LEAST_PER_STEP <= self.per_step || steps_in_all.is_some_and(|it| self.runs_out_at <= it)
+    }
+
+    /// What the steps that were not seen leave, of so many in all.
+    pub(super) fn still_to_come(&self, steps_in_all: u64) -> Bytes {
+        let steps = steps_in_all.saturating_sub(self.seen.into());
+        Bytes(self.taken.0.saturating_mul(steps)).round_up_to(Bytes::mib(2))
     }
 
     /// The step at which it runs out where so much can be reserved.
@@ -166,24 +231,63 @@ fn has_not_stopped(after: &[u64]) -> bool {
     after.len() - 1 - last <= 2 * longest
 }
 
-/// After how many of these steps more lived than after the one before.
-fn rises(after: &[u64]) -> usize {
-    1 + after.windows(2).filter(|it| it[0] < it[1]).count()
+/// Whether what grew by `grown` in these steps is what the line of `largest`, and perhaps those of others that are `there`, make anew, larger each time:
+/// a tensor that is joined with more and more. Batches that are sorted by their length make everything larger, and what a step makes first; of such a
+/// step the first part is as ever.
+fn is_joined(
+    run: &DeviceRun<'_>,
+    (largest, there): (BlockId, &[BlockId]),
+    steps: Range<usize>,
+    grown: Bytes,
+) -> bool {
+    /// The last steps are looked at: a validation stands at the beginning of one.
+    const LAST: usize = 4;
+    let stack = |life: &BlockLife| run.device.events.stack(life.alloc.index());
+    let stack_of = |block: BlockId| stack(&run.replay.blocks[block.index()]);
+    // By how much what a stack makes in a step rises. A line may be one of several layers: what it makes in a step counts. A
+    // step may not reach it.
+    let mut made: BTreeMap<StackId, Vec<Bytes>> =
+        there.iter().map(|block| (stack_of(*block), Vec::new())).collect();
+    for step in steps.clone() {
+        let mut now: BTreeMap<StackId, Bytes> = BTreeMap::new();
+        for life in made_in(run, step).filter(|it| made.contains_key(&stack(it))) {
+            *now.entry(stack(life)).or_default() += life.requested;
+        }
+        for (stack, size) in now {
+            made.entry(stack).or_default().push(size);
+        }
+    }
+    let rise = |sizes: &Vec<Bytes>| {
+        let rises = 1 + sizes.windows(2).filter(|it| it[0] < it[1]).count();
+        let more = sizes.last()?.saturating_sub(*sizes.first()?);
+        (4 * sizes.len() <= 5 * rises).then_some(more)
+    };
+    let of_largest = stack_of(largest);
+    let is_larger_each_time = made.get(&of_largest).and_then(rise).is_some();
+    let risen: Bytes = made.values().filter_map(rise).sum();
+    if !is_larger_each_time || risen < Bytes(grown.0 / 2) {
+        return false;
+    }
+    let of = |step: usize| -> Vec<Bytes> {
+        let others = made_in(run, step).filter(|it| stack(it) != of_largest);
+        others.map(|it| it.requested).collect()
+    };
+    let before = of(steps.start);
+    steps.rev().take(LAST).any(|step| {
+        let now = of(step);
+        let same = before.iter().zip(&now).take_while(|it| it.0 == it.1).count();
+        same == before.len() && same != 0 || 3 <= same && before.len() <= 8 * same
+    })
 }
 
-/// Whether step `n` makes about as much as step `half` did, but for what `largest` is one of. Batches that are sorted by
-/// their length make everything larger; a tensor that is joined with more and more is the only one.
-fn makes_as_much(run: &DeviceRun<'_>, largest: BlockId, half: usize, n: usize) -> bool {
-    let stack = |life: &BlockLife| run.device.events.stack(life.alloc.index());
-    let of_largest = stack(&run.replay.blocks[largest.index()]);
+/// The blocks that a step made, from 0, in their order.
+fn made_in<'a>(run: &'a DeviceRun<'_>, step: usize) -> impl Iterator<Item = &'a BlockLife> {
     let ends = &run.timeline.step_ends;
-    let made = |step: usize| -> Bytes {
-        let begin = step.checked_sub(1).and_then(|it| ends.get(it)).copied().unwrap_or(EventId(0));
-        let end = ends.get(step).copied().unwrap_or(EventId(u32::MAX));
-        let made = run.replay.blocks.iter().filter(|it| begin <= it.alloc && it.alloc < end);
-        made.filter(|it| stack(it) != of_largest).map(|it| it.size).sum()
-    };
-    made(n - 1).0 <= made(half).0 / 4 * 5
+    let begin = step.checked_sub(1).and_then(|it| ends.get(it)).copied().unwrap_or(EventId(0));
+    let end = ends.get(step).copied().unwrap_or(EventId(u32::MAX));
+    let blocks = &run.replay.blocks;
+    let at = |event: EventId| blocks.partition_point(|it| it.alloc < event);
+    blocks[at(begin)..at(end)].iter()
 }
 
 /// What one step adds: what most of them add, or the slope of the line that lies nearest.
@@ -227,6 +331,8 @@ struct Remains {
     at: Option<CodeLine>,
     /// That tensor: of the newest steps.
     largest: Option<BlockId>,
+    /// All that the newest steps left.
+    newest: Vec<BlockId>,
 }
 
 impl Remains {
@@ -236,14 +342,14 @@ impl Remains {
         let (Some(first), Some(last)) =
             (half.checked_sub(1).and_then(|it| ends.get(it)), ends.last())
         else {
-            return Remains { bytes: Bytes::ZERO, at: None, largest: None };
+            return Remains { bytes: Bytes::ZERO, at: None, largest: None, newest: Vec::new() };
         };
         let newest = ends.len().checked_sub(3).and_then(|it| ends.get(it)).copied();
         let newest = newest.unwrap_or(EventId(0));
         let origins =
             Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
         let mut lines: BTreeMap<Option<CodeLine>, Surviving> = BTreeMap::new();
-        let (mut bytes, mut largest) = (Bytes::ZERO, None);
+        let (mut bytes, mut largest, mut left_by_newest) = (Bytes::ZERO, None, Vec::new());
         for (block, life) in (0..).map(BlockId).zip(&run.replay.blocks) {
             let is_there = life.alloc < *last && life.free.is_none_or(|free| *last <= free);
             if !is_there || life.alloc < *first {
@@ -251,6 +357,7 @@ impl Remains {
             }
             if newest <= life.alloc {
                 largest = largest.max(Some((life.size, block)));
+                left_by_newest.push(block);
                 continue;
             }
             bytes += life.size;
@@ -270,7 +377,7 @@ impl Remains {
             let stack = origins.stack_of(block);
             origins::line_outside(run.trace, &run.stacks, stack)
         });
-        Remains { bytes, at, largest: largest.map(|(_, block)| block) }
+        Remains { bytes, at, largest: largest.map(|(_, block)| block), newest: left_by_newest }
     }
 }
 

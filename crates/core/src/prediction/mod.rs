@@ -35,7 +35,7 @@ pub use inquiry::{Inquiry, Interrupted, Observed, Wanted};
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
-pub use seen::{Counted, Seen};
+pub use seen::{Counted, Covers, Seen};
 pub use serving::{Elsewhere, Serving, Users};
 pub use tuning::{Tuned, Tuning, tunings};
 pub use writes::{Writes, WrittenFile};
@@ -76,7 +76,9 @@ impl<'a> Runs<'a> {
         let Runs { recordings, runs, card } = self;
         let growths =
             || runs.iter().filter_map(|it| growth::of(it, card, it.beside(recordings, card)));
-        let mut growth = growths().find(StepGrowth::matters);
+        let in_all = runs.first().and_then(|it| verdict::seen(recordings, it).steps_in_all());
+        let matters = |it: &StepGrowth| it.matters(in_all);
+        let mut growth = growths().find(matters);
         let oom = verdict::oom(recordings, runs);
         let outcome =
             verdict::outcome(recordings, runs, (growth.as_ref(), oom.as_ref()), card, &facts);
@@ -86,10 +88,15 @@ impl<'a> Runs<'a> {
             (it.runs_out_at, it.has_run_out) = (u64::from(step), true);
         }
         let growth = growth.filter(|_| outcome == Outcome::Grows);
-        let slow = growths().find(|it| !it.matters()).filter(|_| outcome == Outcome::Fits);
+        let slow = growths().find(|it| !matters(it)).filter(|_| outcome == Outcome::Fits);
+        let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
         let ranks = runs.iter().map(|it| it.rank(card)).collect();
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
-        notes.extend(slow.map(|it| Note::GrowsSlowly { per_step: it.per_step, at: it.at }));
+        notes.extend(slow.map(|it| Note::GrowsSlowly {
+            per_step: it.per_step,
+            at: it.at,
+            of: in_all.zip(still_to_come),
+        }));
         let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
         let end = |it: &Recording| it.notes.end.clone().unwrap_or_default();
         let nothing = Peaks { device: card.context, ..Peaks::default() };
@@ -150,7 +157,8 @@ impl<'a> Runs<'a> {
         let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
         // What other processes hold of the device meanwhile.
         let beside = run.beside(recordings, card);
-        let with_allowance = safe_bytes(peak, &unknowns) + beside;
+        let with_allowance =
+            safe_bytes(peak, &unknowns) + beside + still_to_come.unwrap_or_default();
         let with_card = |it: steps::Highest| Peaks {
             allocated: it.allocated,
             reserved: it.reserved,

@@ -7,7 +7,7 @@ use crate::{
     codes::{NoteCode, RemarkCode},
     prediction::{Counted, OtherEnd, ScriptExit, Seen},
     recording::{CodeLine, Exception, Holder, Remark},
-    units::Bytes,
+    units::{Bytes, grouped},
 };
 
 /// How many processes a note names.
@@ -55,6 +55,8 @@ pub enum Note {
         per_step: Bytes,
         /// The line that made it.
         at: Option<CodeLine>,
+        /// How many steps the script comes to, if that is known, and what they leave in all: the safe size has it.
+        of: Option<(u64, Bytes)>,
     },
     /// A run at another end of what the run depends on did not get as far as this one.
     OtherEndUnseen {
@@ -324,12 +326,21 @@ impl fmt::Display for Note {
                 "the script has an optimizer and ended without a training step, after {} without gradients: it caught an error, or there was nothing to train. Its output shows which",
                 Counted::ForwardPasses.times(u32::try_from(*evaluations).unwrap_or(u32::MAX)),
             ),
-            Note::GrowsSlowly { per_step, at } => {
-                let many = Bytes(per_step.0.saturating_mul(10_000));
-                write!(f, "{per_step} more stay allocated after each step, {many} in 10,000 steps")?;
-                match at {
-                    Some(at) => write!(f, " ({at})"),
-                    None => Ok(()),
+            Note::GrowsSlowly { per_step, at, of } => {
+                write!(f, "{per_step} more stay allocated after each step")?;
+                if let Some(at) = at {
+                    write!(f, " ({at})")?;
+                }
+                match of {
+                    Some((steps, bytes)) => write!(
+                        f,
+                        ": {bytes} in the {} steps of the script, which the safe size includes",
+                        grouped(*steps)
+                    ),
+                    None => {
+                        let many = Bytes(per_step.0.saturating_mul(10_000));
+                        write!(f, ": {many} in 10,000 steps, which the safe size does not include")
+                    }
                 }
             }
             Note::OtherEndUnseen { end } => write!(
@@ -510,8 +521,10 @@ fn sizes_unknown(
 fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
     let times = seen.counted.times(seen.steps);
     let whole = if seen.whole { "the script ran to its end:" } else { "seen:" };
+    let of = seen.steps_in_all().filter(|it| !seen.whole && u64::from(seen.steps) < *it);
+    let times = of.map_or_else(|| times.clone(), |of| format!("{times} of {}", grouped(of)));
     match (seen.steps, seen.counted) {
-        (1, Counted::Steps) if !seen.whole => {
+        (1, Counted::Steps) if !seen.whole && !seen.ended => {
             return f.write_str(
                 "only 1 training step was seen: later steps often need more (optimizer state)",
             );

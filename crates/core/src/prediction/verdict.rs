@@ -8,7 +8,7 @@ use crate::{
         CardFit, Carries, DeviceRun, Moment, OomPlace, Outcome, Peaks, RunFacts, ScriptExit, Seen,
         StepGrowth, origins, steps,
     },
-    recording::{End, EndReason, Later, MarkKind, Phase, Recording},
+    recording::{End, EndReason, Later, Mark, MarkKind, Phase, Recording},
     replay::Levels,
     units::Bytes,
 };
@@ -85,10 +85,16 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
         })
     };
     let steps = run.steps_seen();
-    // A teacher is called in each step.
-    let with_one: BTreeSet<u32> = (run.recording.notes.marks.iter())
-        .filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation))
-        .map(|it| it.step)
+    // A teacher is called in each step. One that allocates nothing is of a model on the CPU.
+    let marks = &run.recording.notes.marks;
+    let is_of_device = |at: usize, begin: &Mark| {
+        let end = marks[at..].iter().find(|it| it.kind == MarkKind::End(Phase::Evaluation));
+        end.is_none_or(|it| it.place.allocs != begin.place.allocs)
+    };
+    let with_one: BTreeSet<u32> = (marks.iter().enumerate())
+        .filter(|(_, it)| it.kind == MarkKind::Begin(Phase::Evaluation))
+        .filter(|(at, it)| is_of_device(*at, it))
+        .map(|(_, it)| it.step)
         .collect();
     let n = u32::try_from(with_one.len()).unwrap_or(u32::MAX);
     let evaluation = 0 < n && n <= steps / 2 + 1;
@@ -97,14 +103,18 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
     // A run that went on to see one knows.
     let later = run.recording.notes.end.as_ref().and_then(|it| it.later);
     let is_awaited = |it: Later| it.epochs_cut && it.spoken_of && !it.evaluation;
+    let was_cut = |it: Later| it.epochs_cut || it.evaluation_cut;
+    let end = run.recording.notes.end.as_ref();
     Seen {
         steps,
         counted: run.counted(),
-        whole: whole && !later.is_some_and(is_awaited),
+        whole: whole && !later.is_some_and(was_cut),
+        ended: whole && !later.is_some_and(is_awaited),
         evaluation: later.map_or(evaluation, |it| it.evaluation),
         went_on: later.is_some(),
         evaluation_cut: later.is_some_and(|it| it.evaluation_cut),
         epochs_cut: later.is_some_and(|it| it.epochs_cut),
+        ahead: end.map(|it| it.ahead).unwrap_or_default(),
     }
 }
 

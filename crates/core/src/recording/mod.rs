@@ -19,10 +19,10 @@ pub use curve::{Curve, CurveDevice};
 
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
-    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception, FirstStep,
-    HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place,
-    ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote, Spread,
-    StacksNote, StepTimes, Tensors, Unsupported,
+    Ahead, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
+    FirstStep, HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, Notes, OomNote,
+    Phase, Place, ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote,
+    Spread, StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};

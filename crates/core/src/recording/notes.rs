@@ -433,6 +433,8 @@ pub struct End {
     pub later: Option<Later>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
     pub failed_later: Option<String>,
+    /// How far the script would have gone.
+    pub ahead: Ahead,
     /// Seconds that went into imports.
     pub seconds_imports: f64,
     /// Seconds in all.
@@ -452,6 +454,21 @@ pub struct Later {
     pub epochs_cut: bool,
     /// The script's text speaks of an evaluation or a checkpoint.
     pub spoken_of: bool,
+    /// The first steps after two evaluations: the first of these left something behind.
+    pub evaluated_at: Option<(u32, u32)>,
+}
+
+/// How far a script would have gone, as far as its own loops and data loaders say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// Batches that its training took from data loaders; none if it took none.
+    pub batches: Option<u64>,
+    /// How many one of these gives in an epoch.
+    pub batches_an_epoch: Option<u64>,
+    /// How many epochs there are.
+    pub epochs: Option<u64>,
+    /// How many steps there are in all, where they take no data loader.
+    pub steps: Option<u64>,
 }
 
 /// Why a process ended.

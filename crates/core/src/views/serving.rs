@@ -3,8 +3,7 @@
 
 use crate::{
     prediction::{Serving, Users},
-    units::Bytes,
-    views::style::grouped,
+    units::{Bytes, grouped},
 };
 
 /// Lengths that are named: few, and the longest among them.

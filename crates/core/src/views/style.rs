@@ -43,16 +43,3 @@ impl Style {
         fmt::from_fn(move |f| write!(f, "{}{text}{}", self.on, self.off))
     }
 }
-
-/// A number as people read it: 2,850.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut res = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at != 0 && (digits.len() - at).is_multiple_of(3) {
-            res.push(',');
-        }
-        res.push(digit);
-    }
-    res
-}

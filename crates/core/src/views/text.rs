@@ -12,10 +12,10 @@ use crate::{
         Origin, Outcome, Peaks, Prediction, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
-    units::{Bytes, percent},
+    units::{Bytes, grouped, percent},
     views::{
         answer::Answer,
-        by_rank, explain_text, style,
+        by_rank, explain_text,
         wrap::{self, clipped},
     },
 };
@@ -73,7 +73,7 @@ impl Report<'_> {
     fn write(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
         self.verdict(f)?;
-        self.sizes_unknown(f)?;
+        self.decided_elsewhere(f)?;
         self.next(f)?;
         if p.outcome != Outcome::ScriptFailed {
             self.findings(f)?;
@@ -116,8 +116,7 @@ impl Report<'_> {
         let Report { prediction: p, styles, .. } = self;
         let card = format!("{} ({})", p.card.id, p.card.total);
         let needs = p.needs();
-        let limits = p.seen.missing().map(|missing| (missing, p.seen.counted.limits()));
-        let of_what = limits.map_or_else(String::new, |it| format!(" for the {}", it.1));
+        let of_what = p.seen.covers().map_or_else(String::new, |it| format!(" for {}", it.words()));
         match p.verdict() {
             Verdict::Fits if p.serving.is_some() => {
                 let Some(serving) = &p.serving else { return Ok(()) };
@@ -247,9 +246,10 @@ impl Report<'_> {
         let is_it = |it: &&Finding| made.is_some() && it.made_at.as_ref().map(line) == made;
         let at = self.findings.iter().find(is_it).map_or(at, |it| &it.at);
         let place = at.as_ref().map_or_else(String::new, |it| format!(" at {}", Line(it)));
-        let (one, step) = (counted.one(), style::grouped(*runs_out_at));
+        let (one, step) = (counted.one(), grouped(*runs_out_at));
         let when = if *has_run_out { "ran out in" } else { "runs out near" };
-        let text = format!("{per_step} a {one}{place}: {when} {one} {step} of {card}");
+        let a = if one.starts_with('e') { "an" } else { "a" };
+        let text = format!("{per_step} {a} {one}{place}: {when} {one} {step} of {card}");
         self.said(f, self.styles.bad, "GROWS", &text)?;
         if let Some(line) = at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&line.text, self.width - 4))?;
@@ -262,15 +262,30 @@ impl Report<'_> {
         } else {
             format!(
                 "seen: {}; after each of the later ones that much more stayed allocated. A buffer that stops growing only \
-                 after more {} looks the same. No size is safe",
+                 after more {} looks the same{}. No size is safe",
                 counted.times(*seen),
                 counted.limits(),
+                self.ends_before(*runs_out_at),
             )
         };
         self.wrapped(f, &text, 0, 0)?;
         match &self.prediction.oom {
             Some(oom) => self.ran_out(f, oom),
             None => Ok(()),
+        }
+    }
+
+    /// Where the script's own loops end before a card runs out.
+    fn ends_before(self, runs_out_at: u64) -> String {
+        let seen = self.prediction.seen;
+        let is_of_steps =
+            self.prediction.growth.as_ref().is_some_and(|it| it.counted == seen.counted);
+        match seen.steps_in_all().filter(|it| is_of_steps && *it < runs_out_at) {
+            Some(all) => {
+                let what = seen.counted.several();
+                format!(", and the script's own loops end after {} {what}", grouped(all))
+            }
+            None => String::new(),
         }
     }
 
@@ -512,11 +527,16 @@ impl Report<'_> {
             return Ok(());
         }
         let grows = cards.iter().any(|it| it.carries == Carries::Grows);
-        let title = if grows { "Cards, and the step in which each runs out" } else { "Cards" };
-        self.heading(f, title)?;
+        let one = self.prediction.growth.as_ref().map_or("step", |it| it.counted.one());
+        let title = if grows {
+            format!("Cards, and the {one} in which each runs out")
+        } else {
+            "Cards".to_owned()
+        };
+        self.heading(f, &title)?;
         for (carries, title, style) in groups {
             let told = |it: &CardFit| match it.runs_out_at {
-                Some(step) => format!("{} at {}", it.card.id, style::grouped(step)),
+                Some(step) => format!("{} at {}", it.card.id, grouped(step)),
                 None => it.card.id.clone(),
             };
             let of_kind: Vec<&CardFit> = cards.iter().filter(|it| it.carries == carries).collect();
@@ -539,15 +559,17 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// What decides the answer and nobody computed it is said beside the answer.
-    fn sizes_unknown(self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// What may decide otherwise is said beside the answer: what nobody computed, a sample that no batch had.
+    fn decided_elsewhere(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        let note = p.notes.iter().find(|it| matches!(it, Note::SizesUnknown { .. }));
-        let Some(note) = note.filter(|_| p.verdict() != Verdict::CouldNotTell) else {
+        if p.verdict() == Verdict::CouldNotTell {
             return Ok(());
-        };
-        write!(f, "{} ", self.styles.warn.of("!"))?;
-        self.wrapped(f, &note.to_string(), 2, 2)
+        }
+        for note in p.notes.iter().filter(|it| stands_above(it)) {
+            write!(f, "{} ", self.styles.warn.of("!"))?;
+            self.wrapped(f, &note.to_string(), 2, 2)?;
+        }
+        Ok(())
     }
 
     fn notes(self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -557,7 +579,7 @@ impl Report<'_> {
         let notes: Vec<&Note> = notes
             .iter()
             .skip(told)
-            .filter(|note| !matches!(note, Note::NotSeen(_) | Note::SizesUnknown { .. }))
+            .filter(|note| !matches!(note, Note::NotSeen(_)) && !stands_above(note))
             .filter(|note| self.is_full() || !is_detail(note))
             .collect();
         if notes.is_empty() {
@@ -593,6 +615,15 @@ impl Report<'_> {
         indent: usize,
     ) -> fmt::Result {
         wrap::wrapped(f, text, self.width, start, indent)
+    }
+}
+
+/// Whether a note is said beside the answer.
+fn stands_above(note: &Note) -> bool {
+    match note {
+        Note::SizesUnknown { .. } => true,
+        Note::Remark(remark) => remark.code == RemarkCode::LargerSample,
+        _ => false,
     }
 }
 

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{
     prediction::{
-        CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
-        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, Serving, StepPeaks, Verdict, Writes,
-        WrittenFile,
+        CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
+        OomPlace, Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, Serving, StepPeaks, Verdict,
+        Writes, WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
@@ -50,8 +50,11 @@ struct PredictionWire<'a> {
     steady: bool,
     /// Of a script that grows: what each step leaves, the line that made it, and the step in which the card runs out.
     growth_bytes_per_step: Option<u64>,
+    /// Where it is an evaluation that leaves something: the same, of each.
+    growth_bytes_per_evaluation: Option<u64>,
     growth_at: Option<CodeWire<'a>>,
     runs_out_at_step: Option<u64>,
+    runs_out_at_evaluation: Option<u64>,
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     peak_device_bytes: u64,
@@ -188,11 +191,42 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
 
 #[derive(Debug, Serialize)]
 struct SeenWire {
-    /// The script came to its end by itself.
+    /// The script came to its end by itself, and nothing of it was cut.
     whole: bool,
     evaluation: bool,
     /// In words.
     missing: Option<&'static str>,
+    /// What the numbers are about, if that is not all of the script.
+    covers: Option<CoversWire>,
+}
+
+#[derive(Debug, Serialize)]
+struct CoversWire {
+    /// `batches`, or what `counted` says.
+    what: &'static str,
+    seen: u64,
+    /// Null where it is not known.
+    of: Option<u64>,
+    /// `of` is one epoch's, and the number of epochs is unknown.
+    an_epoch: bool,
+    /// "the 21 batches seen of 800".
+    words: String,
+}
+
+impl From<Covers> for CoversWire {
+    fn from(it: Covers) -> CoversWire {
+        let what = if it.are_batches { "batches" } else { counted(it.counted) };
+        CoversWire { what, seen: it.seen, of: it.of, an_epoch: it.an_epoch, words: it.words() }
+    }
+}
+
+fn counted(it: Counted) -> &'static str {
+    match it {
+        Counted::Steps => "steps",
+        Counted::BackwardPasses => "backward_passes",
+        Counted::ForwardPasses => "forward_passes",
+        Counted::Evaluations => "evaluations",
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -396,6 +430,10 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             let peaks = it.others.iter().find(|it| it.0 == end)?.1;
             Some(PeaksWire::from(peaks))
         };
+        let (of_evaluations, of_steps) = match &it.growth {
+            Some(growth) if growth.counted == Counted::Evaluations => (Some(growth), None),
+            growth => (None, growth.as_ref()),
+        };
         PredictionWire {
             version: VERSION,
             outcome: match it.outcome {
@@ -417,20 +455,19 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             gpu_total_bytes: it.card.total.0,
             max_bytes: it.max.map(|it| it.0),
             steps_seen: it.seen.steps,
-            counted: match it.seen.counted {
-                Counted::Steps => "steps",
-                Counted::BackwardPasses => "backward_passes",
-                Counted::ForwardPasses => "forward_passes",
-            },
+            counted: counted(it.seen.counted),
             seen: SeenWire {
                 whole: it.seen.whole,
                 evaluation: it.seen.evaluation,
                 missing: it.seen.missing(),
+                covers: it.seen.covers().map(CoversWire::from),
             },
             steady: it.steady,
-            growth_bytes_per_step: it.growth.as_ref().map(|it| it.per_step.0),
+            growth_bytes_per_step: of_steps.map(|it| it.per_step.0),
+            growth_bytes_per_evaluation: of_evaluations.map(|it| it.per_step.0),
             growth_at: it.growth.as_ref().and_then(|it| it.at.as_ref()).map(CodeWire::from),
-            runs_out_at_step: it.growth.as_ref().map(|it| it.runs_out_at),
+            runs_out_at_step: of_steps.map(|it| it.runs_out_at),
+            runs_out_at_evaluation: of_evaluations.map(|it| it.runs_out_at),
             peak_allocated_bytes: it.peak.allocated.0,
             peak_reserved_bytes: it.peak.reserved.0,
             peak_device_bytes: it.peak.device.0,

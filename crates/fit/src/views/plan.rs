@@ -8,8 +8,8 @@ use plimsoll_core::{
     plan::{Remedy, find, remedies},
     prediction::{Category, LineShare},
     recording::{Framework, Reached, SiteKind},
-    units::Bytes,
-    views::{explain_wire, style, wire},
+    units::{Bytes, grouped},
+    views::{explain_wire, wire},
 };
 use serde_json::json;
 
@@ -265,7 +265,7 @@ fn report(it: &Proposal) -> String {
             res,
             "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
              no plan helps. Change the script so that it frees this memory, then run fit again; `plimsoll predict` with the same command shows what grows\nseen: {}\n{}",
-            style::grouped(*runs_out_at),
+            grouped(*runs_out_at),
             growth.counted.times(growth.seen),
             effort(it.beside.runs, it.beside.seconds),
         );

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::numbers::arithmetic::BEYOND_ALL;
+
 /// The experts of a router, and the classes of a small problem, are no more than these.
 pub(crate) const FEW: u64 = 256;
 
@@ -26,8 +28,12 @@ impl Choices {
     /// Which of `size` are the best, in so many slices. New routers choose so (of 20 over normalised inputs on an H200, 12 spread
     /// their tokens as draws do): no two experts have the same number. Ranks of a job tell each other how many, and each is
     /// imagined to get what it sends: there the same number goes to all. Indices of 64 bits; none if there is nothing to
-    /// choose, or too much.
-    pub(crate) fn choose(&mut self, size: u64, chosen: u64, slices: u64) -> Option<Vec<u8>> {
+    /// choose, or too much. Of each slice the places that are `out` come last: they are chosen where the others are too few.
+    pub(crate) fn choose(
+        &mut self,
+        (size, chosen, slices): (u64, u64, u64),
+        out: &[BTreeSet<u64>],
+    ) -> Option<Vec<u8>> {
         let bytes = slices.saturating_mul(chosen).saturating_mul(8);
         if size == 0 || size < chosen || MOST < bytes {
             return None;
@@ -37,8 +43,10 @@ impl Choices {
         // A vocabulary of which nearly everything is chosen is none.
         if FEW < size && chosen <= size / 8 {
             let vocabularies = vocabularies(size);
-            for _ in 0..slices {
-                let mut taken = BTreeSet::new();
+            for slice in 0..usize::try_from(slices).ok()? {
+                let out = out.get(slice);
+                let mut taken =
+                    out.filter(|it| has_room(it, size, chosen)).cloned().unwrap_or_default();
                 for _ in 0..chosen {
                     let it = word(&mut random, size, &vocabularies, &taken);
                     if 1 < chosen {
@@ -51,13 +59,21 @@ impl Choices {
         }
         let mut left: Vec<u64> = (0..size).collect();
         for slice in 0..slices {
+            let out = usize::try_from(slice).ok().and_then(|it| out.get(it));
+            let mut open = size;
+            if let Some(out) = out {
+                left.sort_by_key(|it| out.contains(it));
+                let first = left.partition_point(|it| !out.contains(it));
+                open = u64::try_from(first).unwrap_or(size);
+            }
             for i in 0..chosen {
-                if self.has_ranks {
+                if self.has_ranks && out.is_none() {
                     values.extend(((slice + i) % size).to_le_bytes());
                     continue;
                 }
                 // The first `i` are taken.
-                let at = usize::try_from(i + draw(&mut random) % (size - i)).unwrap_or(0);
+                let end = if i < open { open } else { size };
+                let at = usize::try_from(i + draw(&mut random) % (end - i)).unwrap_or(0);
                 left.swap(usize::try_from(i).unwrap_or(0), at);
                 values.extend(left[usize::try_from(i).unwrap_or(0)].to_le_bytes());
             }
@@ -65,28 +81,22 @@ impl Choices {
         Some(values)
     }
 
-    /// Likewise, of slices where only these places may be among the best; others are taken where they are too few.
-    pub(crate) fn choose_of(&mut self, open: Vec<Vec<u64>>, size: u64, chosen: u64) -> Vec<u8> {
-        let mut random = self.another();
-        let chosen = usize::try_from(chosen).unwrap_or(usize::MAX);
-        let mut values = Vec::new();
-        for mut left in open {
-            let rest: Vec<u64> = (0..size).filter(|it| !left.contains(it)).collect();
-            for i in 0..left.len().min(chosen) {
-                let others = u64::try_from(left.len() - i).unwrap_or(1);
-                left.swap(i, i + usize::try_from(draw(&mut random) % others).unwrap_or(0));
-            }
-            let places = left.into_iter().chain(rest).take(chosen);
-            values.extend(places.flat_map(u64::to_le_bytes));
-        }
-        values
-    }
-
     /// Where the next series begins.
     fn another(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn
     }
+}
+
+/// Whether a program that wrote this number itself, among many that nobody knows, will not see it among the best: what is not to be
+/// chosen it sets to minus infinity, to minus a billion, or to zero.
+pub(crate) fn is_out(number: f64, largest: bool) -> bool {
+    if largest { number <= 0.0 } else { BEYOND_ALL <= number }
+}
+
+/// Whether enough of so many places are not `out`.
+fn has_room(out: &BTreeSet<u64>, size: u64, chosen: u64) -> bool {
+    u64::try_from(out.len()).is_ok_and(|out| out + chosen <= size)
 }
 
 /// How large the vocabulary may be of which a program sees `size` words: a search that goes on with several texts chooses
@@ -135,7 +145,7 @@ mod tests {
     use super::*;
 
     fn chosen(size: u64, chosen: u64, slices: u64) -> Vec<u64> {
-        let bytes = Choices::default().choose(size, chosen, slices).expect("not too many");
+        let bytes = Choices::default().choose((size, chosen, slices), &[]).expect("not too many");
         bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect()
     }
 
@@ -167,17 +177,32 @@ mod tests {
                 assert_eq!(slice.iter().collect::<BTreeSet<_>>().len(), slice.len(), "{size}");
             }
         }
-        assert_eq!(Choices::default().choose(3, 4, 1), None);
+        assert_eq!(Choices::default().choose((3, 4, 1), &[]), None);
     }
 
     #[test]
-    fn what_is_not_open_is_chosen_only_if_nothing_else_is() {
-        let bytes = Choices::default().choose_of(vec![vec![4, 5], vec![1, 2, 3]], 6, 3);
-        let all: Vec<u64> =
-            bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect();
+    fn what_is_out_is_chosen_only_if_nothing_else_is() {
+        let out = |it: &[u64]| it.iter().copied().collect::<BTreeSet<u64>>();
+        let numbers = |bytes: Vec<u8>| -> Vec<u64> {
+            bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect()
+        };
+        let of = |choices: &mut Choices, (size, chosen): (u64, u64), out: &[BTreeSet<u64>]| {
+            let slices = u64::try_from(out.len()).expect("few");
+            numbers(choices.choose((size, chosen, slices), out).expect("not too many"))
+        };
+        let all = of(&mut Choices::default(), (6, 3), &[out(&[0, 1, 2, 3]), out(&[0, 4, 5])]);
         let (first, second) = all.split_at(3);
-        assert!(first.contains(&4) && first.contains(&5) && first.contains(&0), "{first:?}");
+        assert!(first.contains(&4) && first.contains(&5), "{first:?}");
         assert!([1, 2, 3].iter().all(|it| second.contains(it)), "{second:?}");
+        let mut choices = Choices::default();
+        for _ in 0..500 {
+            let many = of(&mut choices, (300, 5), &[(0..20).collect()]);
+            assert!(many.iter().all(|it| 20 <= *it), "{many:?}");
+            let few = of(&mut choices, (40, 5), &[out(&[0, 7])]);
+            assert!(!few.contains(&0) && !few.contains(&7), "{few:?}");
+            assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 5);
+        }
+        assert_eq!(of(&mut choices, (300, 5), &[(0..298).collect()]).len(), 5);
     }
 
     #[test]

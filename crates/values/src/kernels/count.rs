@@ -9,6 +9,8 @@
 //! (`plimsoll predict --assume nonzero=0.1`); unless told, masks find nothing, values are all different,
 //! non-maximum suppression keeps every box, and the report says where.
 
+use std::collections::BTreeSet;
+
 use crate::arguments::Arguments;
 use crate::guesses::choices;
 use crate::guesses::{Guesses, OfThread};
@@ -16,7 +18,6 @@ use crate::memory::Memory;
 use crate::memory::contents::{Contents, KEEP_COMPUTED};
 use crate::memory::writes;
 use crate::names;
-use crate::numbers::arithmetic::BEYOND_ALL;
 use crate::types::{ScalarType, as_f64, number_after};
 
 /// Kernels that count, or whose values are counted.
@@ -210,8 +211,8 @@ impl Kernel {
                     write(memory, values, &found);
                     write(memory, indices, &places);
                 } else {
-                    let open = key.filter(|_| dense).and_then(|it| from.open(it, largest, memory));
-                    from.choose_any(indices, open, memory, guesses);
+                    let out = key.filter(|_| dense).and_then(|it| from.out(it, largest, memory));
+                    from.choose_any(indices, &out.unwrap_or_default(), memory, guesses);
                 }
                 Launched::Nothing
             }
@@ -264,15 +265,14 @@ impl Slices {
         Some((found, places))
     }
 
-    /// The places of each slice that may be among the best, where some are known that are not: a program writes minus a
-    /// billion for what must not be chosen.
-    fn open(
+    /// The places of each slice whose numbers are known, and are none of the best; see [`choices::is_out`].
+    fn out(
         &self,
         key: ScalarType,
         largest: bool,
         memory: &mut dyn Memory,
-    ) -> Option<Vec<Vec<u64>>> {
-        const MOST: u64 = 1 << 12;
+    ) -> Option<Vec<BTreeSet<u64>>> {
+        const MOST: u64 = 1 << 16;
         let (size, slices) = (u64::from(self.size), u64::from(self.slices));
         let width = u64::try_from(key.width()).ok()?;
         if key.is_whole() || MOST < size * slices {
@@ -280,13 +280,12 @@ impl Slices {
         }
         let contents = memory.at(self.from)?;
         contents.knows_any(self.from, size * slices * width).then_some(())?;
-        let is_open = |slice: u64, place: u64| {
+        let is_out = |slice: u64, place: u64| {
             let at = self.from + (slice * size + place) * width;
             let number = contents.known(at, key.width()).map(|it| as_f64(key.read(&it)));
-            let beyond = if largest { -BEYOND_ALL } else { BEYOND_ALL };
-            number.is_none_or(|it| if largest { beyond < it } else { it < beyond })
+            number.is_some_and(|it| choices::is_out(it, largest))
         };
-        let places = |slice| (0..size).filter(|&it| is_open(slice, it)).collect();
+        let places = |slice| (0..size).filter(|&it| is_out(slice, it)).collect();
         Some((0..slices).map(places).collect())
     }
 
@@ -294,15 +293,12 @@ impl Slices {
     fn choose_any(
         &self,
         indices: u64,
-        open: Option<Vec<Vec<u64>>>,
+        out: &[BTreeSet<u64>],
         memory: &mut dyn Memory,
         guesses: &mut Guesses,
     ) {
         let (size, chosen) = (self.size.into(), self.chosen.into());
-        let values = match open {
-            Some(open) => Some(guesses.choices.choose_of(open, size, chosen)),
-            None => guesses.choices.choose(size, chosen, self.slices.into()),
-        };
+        let values = guesses.choices.choose((size, chosen, self.slices.into()), out);
         let Some(values) = values else { return };
         if let Some(contents) = memory.at(indices) {
             contents.write_chosen(indices, &values);

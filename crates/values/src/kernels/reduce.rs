@@ -1,6 +1,7 @@
 //! Reductions of known numbers and truth values, over all elements or some dimensions: `mask.all()`,
 //! `(labels >= 0).sum(-1)`. As with `integers`, what is not known in full stays unknown.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 use crate::arguments::{Arguments, Bytes, Structure};
@@ -11,7 +12,7 @@ use crate::memory::writes::Write;
 use crate::names::{self, has, position};
 use crate::numbers::arithmetic::{Action, apply};
 use crate::numbers::offsets::Offsets;
-use crate::types::{ScalarType, element_after};
+use crate::types::{ScalarType, as_f64, element_after};
 
 /// What a reduction does, to which elements, and the type of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,8 +200,9 @@ impl Summary {
             };
             Some(results.into_iter().zip(targets).flat_map(writes).collect())
         };
+        let out = || self.out(&layout, source, number, known);
         let writes =
-            reduced().or_else(|| self.chosen(&layout, number, targets, (choices, remarks)));
+            reduced().or_else(|| self.chosen(&layout, number, targets, out, (choices, remarks)));
         // What was there before is not there any more.
         Some(writes.unwrap_or_else(|| vec![Write::Unknown(targets[0], u64::MAX)]))
     }
@@ -212,6 +214,7 @@ impl Summary {
         layout: &ReduceOp,
         number: impl Fn(usize) -> Option<u32>,
         targets: [u64; 2],
+        out: impl FnOnce() -> Option<BTreeSet<u64>>,
         (choices, remarks): (&mut Choices, &mut Remarks),
     ) -> Option<Vec<Write>> {
         // One row, or a few, of very few are a choice that a program goes by; more than these are words of which one is drawn.
@@ -225,10 +228,16 @@ impl Summary {
         let (inputs, outputs) = (number(layout.config + 4)?, number(layout.config + 8)?);
         let are_few = u64::from(inputs) <= choices::FEW;
         let is_choice = inputs < VERY_FEW && outputs < FEWEST_ROWS;
-        if inputs < 2 || is_choice || self.element.is_whole() && !self.halves {
+        if inputs < 2 || self.element.is_whole() && !self.halves {
             return None;
         }
-        let choice = choices.choose(inputs.into(), 1, outputs.into()).filter(|_| to != 0)?;
+        let out = if outputs == 1 { out() } else { None };
+        if is_choice && out.is_none() {
+            return None;
+        }
+        let out = out.as_slice();
+        let sizes = (inputs.into(), 1, outputs.into());
+        let choice = choices.choose(sizes, out).filter(|_| to != 0)?;
         // Places lie as results do.
         let last = layout.output.of(usize::try_from(outputs).ok()? - 1, &number)?[0];
         let width = u64::try_from(self.out.width()).ok()?;
@@ -241,6 +250,31 @@ impl Summary {
             );
         }
         Some(vec![Write::Chosen(to, choice)])
+    }
+
+    /// Of a single row, the places whose numbers are known and are not the best; none if there are none.
+    fn out(
+        self,
+        layout: &ReduceOp,
+        source: u64,
+        number: impl Fn(usize) -> Option<u32>,
+        known: Known<'_>,
+    ) -> Option<BTreeSet<u64>> {
+        const MOST: usize = 1 << 12;
+        let (Way::Place(action) | Way::Extreme(action)) = self.way else { return None };
+        let inputs = usize::try_from(number(layout.config + 4)?).ok()?;
+        if MOST < inputs || self.element.is_whole() || self.halves {
+            return None;
+        }
+        let mut res = BTreeSet::new();
+        for (place, [offset, ..]) in (0..).zip(layout.input.walk(inputs, number)?) {
+            let bytes = known(source + offset, self.element.width());
+            let number = bytes.map(|it| as_f64(self.element.read(&it)));
+            if number.is_some_and(|it| choices::is_out(it, action == Action::Largest)) {
+                res.insert(place);
+            }
+        }
+        (!res.is_empty()).then_some(res)
     }
 
     /// What these become, and the place of the one that is it.

@@ -5,10 +5,11 @@
 //! merge): what the last of them leaves is written when the first is launched.
 
 use crate::arguments::{Arguments, TensorInfo};
+use crate::guesses::choices;
 use crate::memory::Known;
 use crate::memory::writes::Write;
 use crate::names::{self, has, position};
-use crate::types::{ScalarType, number_after};
+use crate::types::{ScalarType, as_f64, number_after};
 
 /// Elements that are sorted at most.
 const MOST: usize = 1 << 18;
@@ -145,11 +146,45 @@ impl Kernel {
                     Some(writes)
                 };
                 Some(sorted_rows().unwrap_or_else(|| {
-                    vec![Write::Unknown(keys, u64::MAX), Write::Shuffled(values)]
+                    let shape = (rows.unwrap_or(0), length.unwrap_or(0));
+                    let known_places = || {
+                        dense.then(|| out_last(key, descending, shape, (keys, values), known))?
+                    };
+                    let places = known_places().map(|it| Write::Known(values, it));
+                    vec![Write::Unknown(keys, u64::MAX), places.unwrap_or(Write::Shuffled(values))]
                 }))
             }
         }
     }
+}
+
+/// The values of rows that lie one after the other, where few of the keys are known: what goes with a key that is none of the
+/// first (see [`choices::is_out`]) comes last in its row. None if there are none.
+fn out_last(
+    key: ScalarType,
+    descending: bool,
+    (rows, length): (usize, usize),
+    (keys, values): (u64, u64),
+    known: Known<'_>,
+) -> Option<Vec<u8>> {
+    const MOST: usize = 1 << 12;
+    let count = rows.checked_mul(length).filter(|it| (1..=MOST).contains(it))?;
+    (!key.is_whole()).then_some(())?;
+    let is_out = |i: usize| {
+        let at = keys + u64::try_from(i * key.width()).unwrap_or(0);
+        known(at, key.width()).is_some_and(|it| choices::is_out(as_f64(key.read(&it)), descending))
+    };
+    let out: Vec<bool> = (0..count).map(is_out).collect();
+    out.contains(&true).then_some(())?;
+    let values = known(values, count * 8)?;
+    let mut res = Vec::with_capacity(values.len());
+    for (values, out) in values.chunks_exact(8 * length).zip(out.chunks_exact(length)) {
+        for is_last in [false, true] {
+            let of = values.as_chunks::<8>().0.iter().zip(out).filter(|it| *it.1 == is_last);
+            res.extend(of.flat_map(|it| *it.0));
+        }
+    }
+    Some(res)
 }
 
 /// Rows of a tensor whose elements lie apart: a sort along another dimension than the last one.

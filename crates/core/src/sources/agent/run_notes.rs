@@ -7,9 +7,10 @@ use crate::{
     codes::AlarmCode,
     failures::Verdict,
     recording::{
-        Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
-        FirstStep, HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, OomNote, Phase,
-        ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Tensors,
+        Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
+        Exception, FirstStep, HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor,
+        OomNote, Phase, ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes,
+        Tensors,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -416,9 +417,20 @@ pub(super) struct EndLine {
     later: Option<LaterLine>,
     failed_later: Option<String>,
     #[serde(deserialize_with = "or_default")]
+    ahead: AheadLine,
+    #[serde(deserialize_with = "or_default")]
     seconds_imports: f64,
     #[serde(deserialize_with = "or_default")]
     seconds: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AheadLine {
+    batches: Option<u64>,
+    batches_an_epoch: Option<u64>,
+    epochs: Option<u64>,
+    steps: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -434,6 +446,8 @@ pub(super) struct LaterLine {
     epochs_cut: bool,
     #[serde(deserialize_with = "or_default")]
     spoken_of: bool,
+    #[serde(deserialize_with = "or_default")]
+    evaluated_at: Vec<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -629,8 +643,18 @@ impl From<EndLine> for End {
                 evaluation_cut: it.evaluation_cut,
                 epochs_cut: it.epochs_cut,
                 spoken_of: it.spoken_of,
+                evaluated_at: match it.evaluated_at[..] {
+                    [first, second] => Some((first, second)),
+                    _ => None,
+                },
             }),
             failed_later: it.failed_later.map(clipped),
+            ahead: Ahead {
+                batches: it.ahead.batches,
+                batches_an_epoch: it.ahead.batches_an_epoch,
+                epochs: it.ahead.epochs,
+                steps: it.ahead.steps,
+            },
             seconds_imports: it.seconds_imports,
             seconds: it.seconds,
         }

@@ -1,0 +1,254 @@
+"""How many steps the script's own loops come to, of which a run sees few: read in the text of the loops around a step, and in what stands in
+their variables. No code of the script runs for it, and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent.run import frames
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from plimsoll_agent.kinds import Named
+
+MOST_BYTES = 1 << 20
+"""Of a file that is read."""
+
+MOST_FRAMES = 60
+OPTIMIZED = 1
+"""`inspect.CO_OPTIMIZED`: a function, whose `f_locals` are a copy."""
+
+SIZED = (list, tuple, dict, set, frozenset, range, str)
+"""What says its length without running code of the script's."""
+
+WRAPPERS = {"enumerate", "tqdm", "trange", "track", "iter", "reversed", "sorted", "list", "islice"}
+
+Loader = "loader"
+
+
+class Loop:
+    """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
+
+    __slots__ = ("done", "feeds", "turns")
+
+    def __init__(self, turns: int | None, done: int | None, feeds: bool) -> None:
+        self.turns, self.done, self.feeds = turns, done, feeds
+
+
+def of_this_step(steps: int) -> Named:
+    """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
+    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None."""
+    loops: list[Loop] = []
+    trainers: int | None = None
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        if frames.is_users(frame.f_code.co_filename):
+            loops += _loops_around(frame)
+        elif trainers is None:
+            trainers = _of_a_trainer(frame)
+        frame = frame.f_back
+    if trainers is not None:
+        return {"epochs": None, "steps": trainers, "turns": None}
+    feeding = [i for i, it in enumerate(loops) if it.feeds]
+    if feeding:
+        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}
+    turns = loops[0].turns if 1 < len(loops) else None
+    return {"epochs": None, "steps": _steps_in_all(loops, steps) if loops else None, "turns": turns}
+
+
+def _product(loops: list[Loop]) -> int | None:
+    res = 1
+    for it in loops:
+        if it.turns is None:
+            return None
+        res *= it.turns
+    return res
+
+
+def _steps_in_all(loops: list[Loop], steps: int) -> int | None:
+    """A step may take several turns of the innermost loop: gradients are accumulated."""
+    turns, done, inner = _product(loops), 0, 1
+    if turns is None:
+        return None
+    for i, it in enumerate(loops):
+        if it.done is None or it.turns is None:
+            return turns
+        done += (it.done + (i == 0)) * inner
+        inner *= it.turns
+    return turns * steps // done if 0 < steps < done else turns
+
+
+def _loops_around(frame: FrameType) -> list[Loop]:
+    """The innermost first."""
+    code = frame.f_code
+    found = [it for it in _loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
+    if code.co_name != "<module>":
+        found = [it for it in found if code.co_firstlineno <= it.lineno]
+    variables = _Variables(frame)
+    try:
+        return [_loop(it, variables) for it in sorted(found, key=lambda loop: -loop.lineno)]
+    finally:
+        variables.forget()
+
+
+@functools.lru_cache(maxsize=16)
+def _loops_in(file: str) -> list[Any]:
+    try:
+        if MOST_BYTES < os.path.getsize(file):
+            return []
+        with open(file, encoding="utf-8", errors="replace") as text:
+            tree = ast.parse(text.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    return [it for it in ast.walk(tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
+
+
+def _loop(loop: Any, variables: _Variables) -> Loop:
+    if isinstance(loop, ast.While):
+        return Loop(_bound(loop.test, variables), None, False)
+    turns = _turns(loop.iter, variables)
+    target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
+    number = variables.value(target) if isinstance(target, ast.Name) else None
+    first = _first(loop.iter, variables)
+    done = number - first if type(number) is int and first is not None and first <= number else None
+    if turns is Loader:
+        return Loop(None, done, True)
+    return Loop(turns if isinstance(turns, int) else None, done, False)
+
+
+def _bound(test: Any, variables: _Variables) -> int | None:
+    """`while step < 1000`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Lt, ast.LtE)):
+        now, end = variables.value(test.left), variables.value(test.comparators[0])
+        if type(now) is int and type(end) is int and now <= end:
+            return end
+    return None
+
+
+def _first(iterated: Any, variables: _Variables) -> int | None:
+    """The number that the variable of a loop begins with, if it counts by one."""
+    if not isinstance(iterated, ast.Call):
+        return None
+    name, arguments = _name(iterated.func), iterated.args
+    if name in ("tqdm", "track") and arguments:
+        return _first(arguments[0], variables)
+    if name == "range" and len(arguments) == 2:
+        begin = variables.value(arguments[0])
+        return begin if type(begin) is int else None
+    return 0 if name == "enumerate" and len(arguments) == 1 or name in ("range", "trange") and len(arguments) == 1 else None
+
+
+def _turns(iterated: Any, variables: _Variables) -> Any:
+    """How often, or that a data loader says it, or None."""
+    if isinstance(iterated, ast.Call):
+        name, arguments = _name(iterated.func), iterated.args
+        if name in ("range", "trange") and arguments and not any(isinstance(it, ast.Starred) for it in arguments):
+            numbers = [variables.value(it) for it in arguments]
+            return len(range(*numbers)) if all(type(it) is int for it in numbers) and 0 not in numbers[2:] else None
+        if name == "zip" and arguments:
+            each = [_turns(it, variables) for it in arguments]
+            known = [it for it in each if isinstance(it, int)]
+            return Loader if Loader in each else min(known, default=None)
+        if name == "islice" and len(arguments) == 2:
+            most = variables.value(arguments[1])
+            return most if type(most) is int else None
+        if name in WRAPPERS and arguments:
+            return _turns(arguments[0], variables)
+        if name in ("items", "keys", "values") and isinstance(iterated.func, ast.Attribute):
+            return _turns(iterated.func.value, variables)
+        return Loader if name and "loader" in name.lower() else None
+    return _size(variables.value(iterated))
+
+
+def _size(value: Any) -> Any:
+    for _ in range(3):  # A progress bar has what it counts.
+        if type(value) in SIZED:
+            return len(value)
+        dataloader = sys.modules.get("torch.utils.data.dataloader")
+        if dataloader is not None and isinstance(value, (dataloader.DataLoader, dataloader._BaseDataLoaderIter)):
+            return Loader
+        value = getattr(value, "__dict__", {}).get("iterable")
+    return None
+
+
+def _name(function: Any) -> str:
+    return function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+
+
+class _Variables:
+    """What names in a frame stand for."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._locals, self._globals = frame.f_locals, frame.f_globals
+        # A copy that the frame keeps would hold tensors; since Python 3.13 there is none.
+        self._is_copy = bool(frame.f_code.co_flags & OPTIMIZED) and type(self._locals) is dict
+
+    def forget(self) -> None:
+        if self._is_copy:
+            self._locals.clear()
+
+    def value(self, node: Any) -> Any:
+        """None if no more is known without running code."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return self._locals[node.id] if node.id in self._locals else self._globals.get(node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self.value(node.value)
+            own = getattr(owner, "__dict__", None) if owner is not None else None
+            found = own.get(node.attr) if isinstance(own, dict) else None
+            return found if found is not None or owner is None else _of_class(type(owner), node.attr)
+        if isinstance(node, ast.Subscript):
+            owner, key = self.value(node.value), self.value(node.slice)
+            return owner.get(key) if type(owner) is dict and type(key) in (str, int) else None
+        if isinstance(node, ast.BinOp):
+            return _computed(node.op, self.value(node.left), self.value(node.right))
+        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+            inner = self.value(node.args[0])
+            if _name(node.func) == "len" and type(inner) in SIZED:
+                return len(inner)
+            if _name(node.func) == "int" and type(inner) in (int, float):
+                return int(inner)
+        return None
+
+
+def _of_class(kind: type, name: str) -> Any:
+    for it in kind.__mro__:
+        if name in vars(it):
+            value = vars(it)[name]
+            return value if type(value) is int else None
+    return None
+
+
+def _computed(operation: Any, left: Any, right: Any) -> Any:
+    if type(left) is not int or type(right) is not int:
+        return None
+    if isinstance(operation, ast.Add):
+        return left + right
+    if isinstance(operation, ast.Sub):
+        return left - right
+    if isinstance(operation, ast.Mult):
+        return left * right
+    if isinstance(operation, ast.FloorDiv) and right:
+        return left // right
+    return None
+
+
+def _of_a_trainer(frame: FrameType) -> int | None:
+    """What the one of transformers says that it will do in all."""
+    if frame.f_globals.get("__name__") != "transformers.trainer" or "self" not in frame.f_code.co_varnames:
+        return None
+    variables = _Variables(frame)
+    try:
+        most = getattr(getattr(variables.value(ast.Name("self")), "state", None), "max_steps", None)
+    finally:
+        variables.forget()
+    return most if type(most) is int and 0 < most else None

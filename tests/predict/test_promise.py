@@ -1,0 +1,176 @@
+"""What a promise covers: whatever plimsoll cut, the verdict and the safe size say so; and what grows, or what no batch had, is no promise."""
+
+import pytest
+
+HEAD = """
+import torch, torch.nn as nn
+from torch.utils.data import DataLoader, Dataset
+net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16)).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def step(x):
+    opt.zero_grad(); loss = net(x).pow(2).mean(); loss.backward(); opt.step()
+    return loss
+class Data(Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, i): return torch.randn(256)
+"""
+
+CUT = {
+    "epochs of a loader": ("for epoch in range(2):\n    for x in DataLoader(Data(), 1): step(x.cuda())", r"for the \d+ batches seen of 800: needs"),
+    "a loader in a function": (
+        "def train(loader, epochs):\n    for epoch in range(epochs):\n        one(loader)\ndef one(loader):\n    for i, x in enumerate(loader): step(x.cuda())\ntrain(DataLoader(Data(), 4), 30)",
+        r"for the \d+ batches seen of 3,000: needs",
+    ),
+    "epochs without an end": ("while True:\n    for x in DataLoader(Data(), 1): step(x.cuda())", r"for the \d+ batches seen of 400 an epoch: needs"),
+    "a loop that counts": ("for i in range(3000): step(torch.randn(8, 256).cuda())", r"for the \d+ training steps seen of 3,000: needs"),
+    "a loop that accumulates": (
+        "for i in range(8000):\n    net(torch.randn(8, 256).cuda()).pow(2).mean().backward()\n    if i % 4 == 3: opt.step(); opt.zero_grad()",
+        r"for the \d+ training steps seen of 2,000: needs",
+    ),
+    "a loop of nobody knows how many": ("import itertools\nfor i in itertools.count(): step(torch.randn(8, 256).cuda())", r"for the \d+ training steps seen: needs"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(CUT))
+def test_what_was_cut_is_what_the_promise_is_about(plimsoll, what):
+    loop, words = CUT[what]
+    plimsoll.script(HEAD + loop)
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    text = " ".join(ran.stdout.split())
+    assert ran.code == 0, ran
+    import re
+
+    (promise,) = re.findall(words, text)
+    assert promise.replace(": needs", "").removeprefix("for ") == ran.report["seen"]["covers"]["words"]
+    assert re.search(r"to be safe for the \d+ [a-z ]+ seen", text) and "ran to its end" not in text
+    assert not ran.report["seen"]["whole"]
+
+
+def test_a_script_that_ran_to_its_end_has_a_promise_without_a_limit(plimsoll):
+    plimsoll.script(HEAD + "for i in range(4): step(torch.randn(8, 256).cuda())")
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.report["seen"] == {"whole": True, "evaluation": False, "missing": None, "covers": None}
+    assert "FITS rtx3090 (23.50 GiB): needs" in ran.stdout or "ran to its end: 4 training steps" in " ".join(ran.stdout.split())
+
+
+LEAK = "kept = []\nfor i in range({steps}):\n    loss = step(torch.randn(8, 256).cuda()); kept.append(torch.zeros(384, device='cuda'))\n    del loss"
+
+
+def test_a_slow_leak_is_in_the_safe_size(plimsoll):
+    plimsoll.script(HEAD + LEAK.format(steps=450_000))
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 0 and ran.report["verdict"] == "fits", ran
+    assert ran.report["peak_device_bytes"] + 450_000 * 1536 < ran.report["safe_bytes"] < ran.report["peak_device_bytes"] + 450_000 * 2048
+    assert "in the 450,000 steps of the script, which the safe size includes" in " ".join(ran.stdout.split())
+
+
+def test_a_slow_leak_that_the_script_is_long_enough_for_runs_out(plimsoll):
+    plimsoll.script(HEAD + LEAK.format(steps=45_000_000))
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 1 and ran.report["verdict"] == "grows" and ran.report["safe_bytes"] is None, ran
+    assert 10_000_000 < ran.report["runs_out_at_step"] < 20_000_000
+
+
+GROWS = {
+    "a bank that is joined": ("bank = torch.zeros(0, 256).cuda()\nfor i in range(200_000):\n    step(torch.randn(512, 256).cuda()); bank = torch.cat([bank, torch.randn(512, 256).cuda()])", 512 << 10),
+    "a bank that the loss looks at": (
+        "bank = torch.zeros(0, 16).cuda()\nfor i in range(200_000):\n    x = torch.randn(512, 256).cuda(); opt.zero_grad(); z = net(x)\n    (z @ torch.cat([z, bank]).t()).logsumexp(1).mean().backward(); opt.step()\n    bank = torch.cat([bank, z.detach()])",
+        32 << 10,
+    ),
+    "a buffer that is padded, every other step": (
+        "seen = torch.zeros(64, 1, device='cuda')\nfor i in range(200_000):\n    step(torch.randn(64, 256).cuda())\n    if i % 2: seen = nn.functional.pad(seen, (0, 4096))",
+        512 << 10,
+    ),
+    "a bank and what the loss makes of it": (
+        "bank = torch.zeros(0, 256).cuda()\nfor i in range(200_000):\n    x = torch.randn(128, 256).cuda(); z = net[0](x); pool = torch.cat([z, bank])\n    loss = nn.functional.cross_entropy(z @ pool.t(), torch.arange(128).cuda()); opt.zero_grad(); loss.backward(); opt.step()\n    bank = torch.cat([bank, z.detach()])",
+        320 << 10,
+    ),
+    "two banks of one line": (
+        "banks = [torch.zeros(0, 256).cuda(), torch.zeros(0, 256).cuda()]\nfor i in range(200_000):\n    x = torch.randn(256, 256).cuda(); step(x)\n    banks = [torch.cat([it, x]) for it in banks]",
+        512 << 10,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", sorted(GROWS))
+def test_growth_by_joining_is_growth(plimsoll, what):
+    loop, per_step = GROWS[what]
+    plimsoll.script(HEAD + loop)
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 1 and ran.report["verdict"] == "grows", ran
+    assert 0.9 * per_step <= ran.report["growth_bytes_per_step"] <= 1.15 * per_step
+    assert ran.report["growth_at"]["file"].endswith("train.py")
+
+
+NO_GROWTH = {
+    "a bank of fixed length": "bank = torch.zeros(0, 256).cuda()\nfor i in range(20_000):\n    step(torch.randn(512, 256).cuda()); bank = torch.cat([bank, torch.randn(512, 256).cuda()])[-16384:]",
+    "batches from short to long": "for n in range(64, 4096, 8):\n    x = torch.randn(n, 256).cuda(); loss = step(x); out = net(x)",
+    "batches from short to long, once around": "for n in list(range(64, 1024, 8)) * 5:\n    x = torch.randn(64, n, 256).cuda(); loss = step(x)",
+}
+
+
+@pytest.mark.parametrize("what", sorted(NO_GROWTH))
+def test_what_fills_up_or_is_sorted_is_no_growth(plimsoll, what):
+    plimsoll.script(HEAD + NO_GROWTH[what])
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.report["verdict"] == "fits", ran
+
+
+VALIDATES = """
+seen, best = [], None
+for epoch in range(100):
+    for x in DataLoader(Data(), 4): step(x.cuda())
+    net.eval()
+    {before}
+    with torch.no_grad():
+        for i in range(5): seen.append(net[0](torch.randn(8192, 256).cuda()))
+    net.train()
+    print(epoch, torch.cat(seen).mean().item())
+"""
+
+
+def test_what_each_evaluation_leaves_is_growth(plimsoll):
+    plimsoll.script(HEAD + VALIDATES.format(before="pass"))
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 1 and ran.report["verdict"] == "grows", ran
+    assert ran.report["growth_bytes_per_evaluation"] == 40 << 20 and ran.report["growth_bytes_per_step"] is None
+    assert 285 < ran.report["runs_out_at_evaluation"] < 300  # What they left is joined after each: it is there twice.
+    text = " ".join(ran.stdout.split())
+    assert "GROWS 40.0 MiB a evaluation" not in text and "GROWS 40.0 MiB an evaluation at train.py" in text
+
+
+SHORT_EPOCHS = """
+seen = []
+for epoch in range({epochs}):
+    for _ in range(10): step(torch.randn(64, 256).cuda())
+    net.eval()
+    with torch.no_grad():
+        for i in range(25): seen.append(net[0](torch.randn(8192, 256).cuda()))
+    net.train()
+"""
+
+
+def test_what_the_evaluations_of_short_epochs_leave_is_growth_however_fast_the_machine_is(plimsoll):
+    plimsoll.script(HEAD + SHORT_EPOCHS.format(epochs=40))
+    ran = plimsoll.predict("train.py", options=("--gpu", "h100-80g"))
+    assert ran.code == 1 and ran.report["verdict"] == "grows", ran
+    assert ran.report["growth_bytes_per_evaluation"] == 200 << 20 and ran.report["steps_seen"] == 30
+    assert 380 < ran.report["runs_out_at_evaluation"] < 410
+
+
+def test_what_the_next_evaluation_clears_is_no_growth(plimsoll):
+    plimsoll.script(HEAD + VALIDATES.format(before="seen = []"))
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 0 and ran.report["verdict"] == "fits", ran
+
+
+def test_a_sample_that_no_batch_had_stands_beside_the_verdict_and_can_be_run(plimsoll):
+    plimsoll.script(
+        HEAD.replace("return torch.randn(256)", "return torch.randn(300_000 if i == 217 else 20, 256)")
+        + "for epoch in range(2):\n    for x in DataLoader(Data(), 1): step(x[0].cuda())"
+    )
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    first = " ".join(ran.stdout.partition("Peak")[0].split())
+    assert "! sample 217 of the data set is far larger than those of the batches seen: it has 76,800,000 numbers" in first
+    worst = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--worst-sample"))
+    assert worst.report["peak_allocated_bytes"] > 3 * 76_800_000 * 4 > 5 * ran.report["peak_allocated_bytes"]

@@ -1,0 +1,52 @@
+"""What a script has just set, and what it checks, among values that a phantom does not compute."""
+
+import pytest
+
+HEAD = """
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.Adam(net.parameters())
+def spectrum(n):
+    f = net(torch.randn(n, 64, device="cuda")).abs().mean(1)
+    f[0] = 0
+    return f
+"""
+
+CHOICES = {
+    "topk of many": "top = spectrum(300).topk(5)[1].tolist(); assert 0 not in top, top",
+    "topk of few": "top = spectrum(20).topk(5)[1].tolist(); assert 0 not in top, top",
+    "topk of rows, some of them masked": "f = net(torch.randn(40, 64, device='cuda')); f[:, 3:9] = float('-inf'); top = f.topk(4)[1].flatten().tolist(); assert not set(top) & set(range(3, 9)), top",
+    "the best of few, by which something is divided": "period = 24 // int(spectrum(25).argmax()); assert 0 < period",
+    "the best of many": "at = int(spectrum(400).max(0)[1]); assert at, at",
+    "the first of those that are sorted": "order = spectrum(200).sort(descending=True)[1][:5].tolist(); assert 0 not in order, order",
+    "the smallest distance that was set to infinity": "d = net(torch.randn(30, 64, device='cuda')).pow(2).sum(1); d[4] = float('inf'); near = d.topk(3, largest=False)[1].tolist(); assert 4 not in near, near",
+}
+
+
+@pytest.mark.parametrize("what", sorted(CHOICES))
+def test_what_was_just_set_to_nothing_is_not_among_the_best(plimsoll, what):
+    plimsoll.script(HEAD + f"for i in range(60):\n    {CHOICES[what]}\n    net(torch.randn(8, 64, device='cuda')).sum().backward(); opt.step(); opt.zero_grad()")
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--until-exit"))
+    assert ran.code == 0 and ran.report["steps_seen"] == 60, ran
+
+
+CHECKS = {
+    "an assertion": "assert h + net.weight.abs().mean() > h, 'underflow'",
+    "an assertion in parts": "assert (h > -1) and net.weight.abs().max() < 100",
+    "an error that is raised": "if not (net.weight.abs() < 100).all(): raise ValueError('weights explode')",
+    "an assertion that something is not": "assert not (net.weight > 100).any()",
+    "an error that is raised where something is": "if (net.weight > 100).any(): raise ValueError('weights explode')",
+}
+
+
+@pytest.mark.parametrize("what", sorted(CHECKS))
+def test_a_check_of_what_nobody_computes_holds(plimsoll, what):
+    plimsoll.script(HEAD + f"h = torch.tensor(0.5).cuda()\nfor i in range(6):\n    {CHECKS[what]}\n    net(torch.randn(8, 64, device='cuda')).sum().backward(); opt.step(); opt.zero_grad()")
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--until-exit"))
+    assert ran.code == 0 and ran.report["steps_seen"] == 6, ran
+
+
+def test_no_number_is_advised_for_a_truth_value_that_a_loop_waits_for(plimsoll):
+    plimsoll.script(HEAD + "accepts = net.weight.abs().max() < 1e-9\nprint([0][1 - bool(accepts)])")
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 2 and "=NUMBER" not in ran.stderr, ran
