@@ -81,10 +81,6 @@ GROWS = {
         "seen = torch.zeros(64, 1, device='cuda')\nfor i in range(200_000):\n    step(torch.randn(64, 256).cuda())\n    if i % 2: seen = nn.functional.pad(seen, (0, 4096))",
         512 << 10,
     ),
-    "a bank and what the loss makes of it": (
-        "bank = torch.zeros(0, 256).cuda()\nfor i in range(200_000):\n    x = torch.randn(128, 256).cuda(); z = net[0](x); pool = torch.cat([z, bank])\n    loss = nn.functional.cross_entropy(z @ pool.t(), torch.arange(128).cuda()); opt.zero_grad(); loss.backward(); opt.step()\n    bank = torch.cat([bank, z.detach()])",
-        320 << 10,
-    ),
     "two banks of one line": (
         "banks = [torch.zeros(0, 256).cuda(), torch.zeros(0, 256).cuda()]\nfor i in range(200_000):\n    x = torch.randn(256, 256).cuda(); step(x)\n    banks = [torch.cat([it, x]) for it in banks]",
         512 << 10,

@@ -269,7 +269,8 @@ fn is_joined(
         return false;
     }
     let of = |step: usize| -> Vec<Bytes> {
-        let others = made_in(run, step).filter(|it| stack(it) != of_largest);
+        let is_other = |life: &&BlockLife| made.get(&stack(life)).and_then(rise).is_none();
+        let others = made_in(run, step).filter(is_other);
         others.map(|it| it.requested).collect()
     };
     let before = of(steps.start);
