@@ -86,14 +86,27 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
         _ => "a container",
     };
     let how_much = match bytes {
-        Bytes::ZERO => format!("{} nodes of autograd's graph", keeper.nodes),
-        bytes => bytes.to_string(),
+        Bytes::ZERO => format!("autograd's graph of it, {} nodes", keeper.nodes),
+        bytes => format!("{bytes} of it"),
     };
-    let mut sentence = format!("`{}` holds {how_much} of it ({what})", keeper.name);
+    let limited = keeper.limit.filter(|(members, limit)| {
+        *members != 0 && members < limit && finding.bytes.0 / 2 <= bytes.0 && bytes != Bytes::ZERO
+    });
+    let so_many = limited.map_or(String::new(), |(members, limit)| {
+        format!(" with {members} of at most {limit} members")
+    });
+    let mut sentence = format!("`{}` holds {how_much} ({what}{so_many})", keeper.name);
     if let Some(inner) = keeper.inner.as_ref().filter(|it| **it != at) {
         sentence += &format!("; {} puts it there", place(inner));
     }
     finding.evidence.insert(0, sentence);
+    if let Some((members, limit)) = limited {
+        let full = u128::from(bytes.0) * u128::from(limit) / u128::from(members);
+        let full = Bytes(full.try_into().unwrap_or(u64::MAX));
+        finding.title = format!(
+            "a buffer of limited length fills up on the device: {bytes} so far, {full} when full"
+        );
+    }
     if let Some(made) = finding.at.replace(at.clone()).filter(|it| it.line != at.line) {
         finding.evidence.insert(1, format!("allocated at {}", place(&made)));
         finding.made_at = Some(made);
@@ -102,6 +115,16 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     if finding.code == ProblemCode::PerStep && keeper.what == "container" {
         finding.remedy = format!(
             "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
+        );
+    }
+    if bytes == Bytes::ZERO && finding.code == ProblemCode::ResultsKept {
+        finding.remedy = format!(
+            "`{name}` stores the autograd graph of each step: store `.item()` or `.detach()` of the value there"
+        );
+    }
+    if limited.is_some() {
+        finding.remedy = format!(
+            "store the members of `{name}` on the CPU (`.cpu()`, pictures as uint8) and move each sampled batch to the device; or lower its `maxlen`"
         );
     }
     if keeper.what == "gradient" {

@@ -46,9 +46,13 @@ impl Signs {
     pub(crate) const LOADED: Signs = Signs(1 << 14);
     /// Named after a cache of keys and values.
     pub(crate) const CACHE: Signs = Signs(1 << 15);
+    /// Inside the part of Hugging Face's Trainer that collects what an evaluation gives.
+    pub(crate) const COLLECTED: Signs = Signs(1 << 16);
+    /// Inside what gathers the weights that ranks share.
+    pub(crate) const GATHERED: Signs = Signs(1 << 17);
 
     /// What names say, each in lower case.
-    const WORDS: [(&str, Signs); 13] = [
+    const WORDS: [(&str, Signs); 18] = [
         ("loss", Signs::LOSS),
         ("cross_entropy", Signs::LOSS),
         ("log_softmax", Signs::SCORES),
@@ -62,6 +66,11 @@ impl Signs {
         ("past_key", Signs::CACHE),
         ("update_cache", Signs::CACHE),
         ("append_kv", Signs::CACHE),
+        ("nested_concat", Signs::COLLECTED),
+        ("_fully_shard", Signs::GATHERED),
+        ("fsdp_param", Signs::GATHERED),
+        ("flat_param", Signs::GATHERED),
+        ("partition_parameters.py", Signs::GATHERED),
     ];
 
     /// The closure that `optimizer.step(closure)` calls.
