@@ -8,7 +8,7 @@ use crate::{
     findings::{Case, Finding, Weight, place},
     prediction::timeline::Places,
     recording::Keeper,
-    replay::BlockId,
+    replay::{BlockId, BlockLife},
     units::Bytes,
 };
 
@@ -29,7 +29,7 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     };
     for finding in findings.iter_mut().filter(stays) {
         if let Some((keeper, bytes)) = keeper_of(case, finding) {
-            tell(finding, keeper, bytes);
+            tell(finding, keeper, bytes, all_of(case, keeper));
         }
     }
 }
@@ -74,7 +74,19 @@ fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Byte
     by_bytes.or_else(of_graph)
 }
 
-fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+/// Every block that was live at the end and is held by `keeper`; the finding leaves out those of the newest step.
+fn all_of(case: &Case<'_>, keeper: &Keeper) -> Bytes {
+    let addresses: BTreeSet<u64> = keeper.addresses.iter().copied().collect();
+    let over = case.evidence.over();
+    let is_held = |it: &&BlockLife| {
+        it.free.is_none_or(|free| over <= free)
+            && addresses.range(it.address..it.address + it.size.0).next().is_some()
+    };
+    case.run.replay.blocks.iter().filter(is_held).map(|it| it.size).sum()
+}
+
+/// `bytes` of the finding are held by `keeper`, and `all` in all.
+fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
     let Some(at) = keeper.at.clone() else { return };
     let what = match keeper.what.as_str() {
         "gradient" => "tensors whose `.grad` stays",
@@ -101,10 +113,10 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     }
     finding.evidence.insert(0, sentence);
     if let Some((members, limit)) = limited {
-        let full = u128::from(bytes.0) * u128::from(limit) / u128::from(members);
+        let full = u128::from(all.0) * u128::from(limit) / u128::from(members);
         let full = Bytes(full.try_into().unwrap_or(u64::MAX));
         finding.title = format!(
-            "a buffer of limited length fills up on the device: {bytes} so far, {full} when full"
+            "a buffer of limited length fills up on the device: {all} so far, {full} when full"
         );
     }
     if let Some(made) = finding.at.replace(at.clone()).filter(|it| it.line != at.line) {

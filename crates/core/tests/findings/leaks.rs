@@ -519,7 +519,7 @@ fn a_buffer_of_limited_length_is_told_with_its_size_when_full() {
     let found = &told.findings[0];
     assert_eq!(
         found.title,
-        "a buffer of limited length fills up on the device: 140.0 MiB so far, 1.37 GiB when full"
+        "a buffer of limited length fills up on the device: 160.0 MiB so far, 1.56 GiB when full"
     );
     let held =
         "`self.memory[...]` holds 140.0 MiB of it (a container with 8 of at most 80 members)";
