@@ -212,8 +212,8 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
     found: list[tuple[_Path, Any]] = []
     if isinstance(value, _MEMBERS):
         members = list(value)[-MOST_MEMBERS:]
-        owner = value if isinstance(value, collections.deque) and value.maxlen is not None else None
-        found += [(_Path(path, "member", "", owner), it) for it in members]
+        bounded = value if isinstance(value, collections.deque) and value.maxlen is not None else None
+        found += [(_Path(path, "member", "", bounded), it) for it in members]
     elif isinstance(value, dict):
         found += [(_Path(path, "member", ""), it) for it in list(value.values())[-MOST_MEMBERS:]]
     elif isinstance(value, types.FunctionType):
