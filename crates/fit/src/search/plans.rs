@@ -83,7 +83,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
     plain.fits &= grows.is_none();
     let mut found = Found::as_it_is(plain, seen, grows);
-    let has_evaluation = found.plain.took.evaluation.is_some() && program.pace.validates;
+    let has_evaluation = found.plain.took.evaluation.is_some();
     let may_be_large = program.known.sizes_differ || has_evaluation;
     if may_be_large && !found.plain.fits && found.grows.is_none() {
         found.too_large = evaluation::too_large(program, &mut found.plain).await;
@@ -265,7 +265,7 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     // Free, and the numbers stay: nothing else is looked for where that is enough.
-    let allocator = tuning::for_sizes_that_differ(program);
+    let allocator = tuning::first(program);
     if !allocator.is_empty()
         && let Some(it) = program.run(&Plan::of(allocator)).await
         && let Some(mut it) = tuned(program, it).await

@@ -20,6 +20,9 @@ use crate::change::Places;
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
 const HOPELESS: u128 = 105;
 
+/// One part in so many of what is reserved is much to keep for later.
+const LARGE_SLACK: u64 = 4;
+
 /// The script, what it may be made of, and what is known of it.
 pub(super) struct Program {
     pub(super) rules: Rules,
@@ -60,6 +63,8 @@ pub(super) struct Known {
     is_distributed: bool,
     /// Its batches differ in size: PyTorch keeps memory of every size where there is room, and gives it back where there is none.
     pub(super) sizes_differ: bool,
+    /// Much of what it reserves as it is is kept for later, and no change of the allocator is enough by itself.
+    slack_is_large: bool,
     /// The most that such a program is given to reserve with a plan that leaves the allocator alone.
     limit_for_sizes: Option<Bytes>,
     /// What was done to the batches of its runs, in sentences.
@@ -133,6 +138,10 @@ impl Program {
         }
         let mut plain = self.candidate(plan, &ran);
         plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
+        let Peaks { allocated, reserved, .. } = plain.took.peak;
+        self.known.slack_is_large = !plain.fits
+            && plain.tunings.is_empty()
+            && reserved.0 / LARGE_SLACK <= reserved.saturating_sub(allocated).0;
         self.known.plain_needs = plain.needs;
         self.known.plain_least = self.needs_at_least(&plain.took);
         if let Some(why) = ran.failure {
@@ -301,6 +310,11 @@ impl Program {
         }
         self.tried.push(it.clone());
         Some(it)
+    }
+
+    /// Whether settings of the allocator come before all else: free, and the numbers stay. What is compiled is compiled again for them.
+    pub(super) fn wants_allocator(&self) -> bool {
+        self.known.sizes_differ || self.known.slack_is_large && !self.known.compiles
     }
 
     /// Whether it may fit where it took too much with room.

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use plimsoll_core::{prediction::EvaluationPeak, units::Bytes};
 
-use super::made::{Made, out_of_memory, reserves, takes};
+use super::made::{Made, evaluates, out_of_memory, reserves, takes};
 use crate::search::{Noted, On, Ran, Run, Until};
 
 /// Whether pieces of memory grow in this run.
@@ -97,6 +97,48 @@ fn what_every_card_would_keep_is_no_need() {
         plan: allocator (expandable_segments:True) + checkpoint, needs 5.47 GiB, same
         seen: 3 steps
     "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+}
+
+#[test]
+fn the_allocator_comes_first_wherever_much_is_kept_for_later() {
+    // No batch showed it that sizes differ, and what is allocated as it is is too much for any allocator.
+    let made = Made::new(8_000, |run| {
+        let allocated = if run.has("checkpoint") { 6_500 } else { 9_000 };
+        let noted = Noted { sizes_differ: false, ..Noted::default() };
+        Ran { noted, ..differ(allocated, run, 0) }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: needs 26.86 GiB
+        allocator (expandable_segments:True), 2 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 2 steps -> 6.93 GiB
+        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB -> 6.93 GiB
+        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB, work -> 6.93 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 6.93 GiB
+        as it is: does not fit, needs 26.86 GiB
+        plan: allocator (expandable_segments:True) + checkpoint, needs 6.93 GiB, same
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+}
+
+#[test]
+fn an_evaluation_that_the_first_run_came_to_ends_the_search_too() {
+    let made = Made::new(8_000, |run| {
+        let mut ran = evaluates(9_000);
+        let (own, allocated) = (Bytes::mib(8_000), Bytes::mib(9_000));
+        ran.took.evaluation = Some(EvaluationPeak { allocated, own, at: None });
+        assert!(run.half.is_none());
+        ran
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
+        " the evaluation needs 9.28 GiB with what training keeps meanwhile: from now on each run includes it
+        no-grad-evaluation + chunked-loss + autocast, one validation -> 9.28 GiB
+        as it is: does not fit, needs 9.28 GiB
+        its evaluation needs 8.30 GiB, 7.81 GiB its own, with the unchanged script
+    "#]].assert_eq(&made.plans());
 }
 
 #[test]
