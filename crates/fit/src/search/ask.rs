@@ -14,6 +14,9 @@ use plimsoll_core::{
 
 use crate::change::Places;
 
+/// So many steps say whether all take the same.
+const FEWEST_STEPS: usize = 4;
+
 /// One run of the script on a phantom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -177,6 +180,8 @@ pub struct Took {
     pub steps_seen: u32,
     /// Of each step.
     pub steps: Vec<StepPeaks>,
+    /// A data loader began another epoch in these steps: the last batch of one may be a smaller one, for no other reason.
+    pub began_again: bool,
     /// Of the first one, and what it depends on.
     pub first_step: Option<FirstStep>,
     /// How it grows with the steps, if it does.
@@ -336,6 +341,16 @@ impl Failed {
 }
 
 impl Took {
+    /// Whether some of its steps took clearly less than most, after the first `n`. What takes more now and then is an evaluation.
+    pub(super) fn varies_after(&self, n: usize) -> bool {
+        let whole = self.steps.iter().skip(n).filter(|it| !it.unfinished);
+        let mut peaks: Vec<u64> = whole.map(|it| it.allocated.0).collect();
+        peaks.sort_unstable();
+        let middle = peaks.get(peaks.len() / 2).copied().unwrap_or_default();
+        let is_less = |it: &u64| *it < middle / 10 * 9;
+        !self.began_again && FEWEST_STEPS <= peaks.len() && peaks.first().is_some_and(is_less)
+    }
+
     /// What a search has to know of a prediction.
     pub fn of(it: Prediction) -> Took {
         let it = it.into_parts();
@@ -346,11 +361,14 @@ impl Took {
         let depends = it.notes.iter().find(|it| matches!(it, Note::SizesUnknown { .. }));
         let depends = depends.map(Note::to_string);
         let steps_seen = seen.steps;
+        let (batches, an_epoch) = (seen.ahead.batches, seen.ahead.batches_an_epoch);
+        let began_again = batches.zip(an_epoch).is_some_and(|(n, of)| of <= n);
         Took {
             peak,
             safe,
             steps_seen,
             steps,
+            began_again,
             first_step,
             growth,
             held,

@@ -25,6 +25,8 @@ pub struct Candidate {
     pub needs: Bytes,
     /// Whether that is there.
     pub fits: bool,
+    /// It leaves little for sizes that no run came to, of a script that chooses them by itself.
+    pub is_tight: bool,
     /// How often PyTorch gave its cache back in its first run and went on.
     pub(super) retries: u64,
     /// What it does to the numbers.
@@ -97,6 +99,7 @@ impl Candidate {
             took: Took::default(),
             needs: Bytes::ZERO,
             fits: true,
+            is_tight: false,
             retries: 0,
             numbers,
             time: None,
@@ -113,12 +116,17 @@ impl Candidate {
         }
     }
 
-    /// The smaller, the better: what never has to give memory back comes first. Of plans that add no time what they do to the numbers counts first; with `prefers_speed` how
+    /// The smaller, the better: what has room for sizes that were not seen comes first, then what never has to give memory back. Of plans that add no time what they do to the numbers counts first; with `prefers_speed` how
     /// fast they are.
-    pub(super) fn rank(&self, prefers_speed: bool) -> (bool, u32, Numbers, u32, usize, Bytes) {
+    pub(super) fn rank(
+        &self,
+        prefers_speed: bool,
+    ) -> (bool, bool, u32, Numbers, u32, usize, Bytes) {
         let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);
         let (added, whole) = (class(factor - 1.0), class(factor));
         let first = if prefers_speed { whole } else { added };
-        (self.retries != 0, first, self.numbers, whole, self.plan.remedies.len(), self.needs)
+        let is_slow = self.retries != 0;
+        let n = self.plan.remedies.len();
+        (self.is_tight, is_slow, first, self.numbers, whole, n, self.needs)
     }
 }

@@ -37,11 +37,13 @@ pub(super) async fn fewest_blocks(
 /// Bisects how many blocks have to be checkpointed. The first ones are: backward reaches the last ones first, and frees
 /// them before anything is run again.
 async fn first_blocks(program: &mut Program, mut it: Candidate, n_blocks: u64) -> Candidate {
+    let may_be_tight = program.is_tight(&it);
     let (mut too_few, mut enough) = (0, n_blocks);
     while too_few + 1 < enough && !program.interrupted {
         let n = too_few + (enough - too_few) / 2;
         let plan = with_blocks(&it.plan, (0..n).collect());
-        match program.run(&plan).await.filter(|it| it.fits) {
+        let run = program.run(&plan).await;
+        match run.filter(|it| it.fits && (may_be_tight || !program.is_tight(it))) {
             Some(fewer) => (it, enough) = (fewer, n),
             None => too_few = n,
         }
@@ -53,7 +55,10 @@ async fn first_blocks(program: &mut Program, mut it: Candidate, n_blocks: u64) -
 /// this model cannot be told apart.
 async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Option<Candidate> {
     let blocks = measured(program, &everything.plan).await?;
-    let most = program.rules.most();
+    // Where all blocks leave no room for sizes that were not seen, fewer need not either.
+    let may_be_tight = program.is_tight(everything);
+    let room = if may_be_tight { Bytes::ZERO } else { program.room_for_sizes() };
+    let most = program.rules.most().saturating_sub(room);
     let a_little = Bytes(most.0 / 100);
     let mut best: Option<(f64, Candidate)> = None;
     // What is beside the blocks: the allocator's slack, the context, the allowance.
@@ -84,10 +89,11 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
         };
         let Some(it) = run else { break };
         let really = it.needs.saturating_sub(choice.peak);
-        if it.fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
+        let fits = it.fits && (may_be_tight || !program.is_tight(&it));
+        if fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
             best = Some((choice.seconds, it.clone()));
         }
-        beside = if it.fits {
+        beside = if fits {
             // It may bear one block less than two measured runs make believe: the next choice is bolder.
             really.min(beside.saturating_sub(a_little))
         } else {

@@ -34,6 +34,8 @@ pub struct Found {
     pub places: Places,
     /// What was done to the batches of all runs, in sentences.
     pub batches: Vec<String>,
+    /// The script chooses sizes by itself, and runs came to some of them.
+    pub has_unseen_sizes: bool,
     /// Its model returns its loss.
     pub has_loss: bool,
     /// What the last run of what is proposed went through.
@@ -60,6 +62,7 @@ impl Found {
             recipes: Vec::new(),
             places: Places::default(),
             batches: Vec::new(),
+            has_unseen_sizes: false,
             has_loss: false,
             seen,
             grows,

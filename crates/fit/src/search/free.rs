@@ -15,7 +15,7 @@ pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
         // Not enough alone; and in company each plan would have to be compiled with it and without.
         return Vec::new();
     }
-    let first = tuning::for_sizes_that_differ(program);
+    let first = tuning::first(program);
     let all = usual(program);
     // What these overwrite would often have been freed anyway, and some models then take more.
     let mut saves_in_place = false;

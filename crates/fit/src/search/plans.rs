@@ -83,7 +83,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let grows = program.known.growth.clone().map(|it| program.grows(it, &plain));
     plain.fits &= grows.is_none();
     let mut found = Found::as_it_is(plain, seen, grows);
-    let has_evaluation = found.plain.took.evaluation.is_some() && program.pace.validates;
+    let has_evaluation = found.plain.took.evaluation.is_some();
     let may_be_large = program.known.sizes_differ || has_evaluation;
     if may_be_large && !found.plain.fits && found.grows.is_none() {
         found.too_large = evaluation::too_large(program, &mut found.plain).await;
@@ -99,6 +99,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         found.plain.needs = program.needs_at_least(&found.plain.took);
     }
     found.batches = mem::take(&mut program.known.batches);
+    found.has_unseen_sizes = program.known.has_unseen_sizes;
     found.has_loss = program.known.has_loss;
     found.interrupted = program.interrupted;
     Ok(found)
@@ -200,6 +201,7 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
             continue;
         }
         estimate_time(program, &mut found).await;
+        mark_tight(program, &mut found);
         let prefers_speed = program.rules.prefers_speed;
         found.sort_by_key(|it| it.rank(prefers_speed));
         // Before the proof: a run of its own ends what makes runs cheap.
@@ -216,6 +218,7 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
                 let mut more: Vec<_> =
                     with_more_blocks(program, &refuted).await.into_iter().collect();
                 estimate_time(program, &mut more).await;
+                mark_tight(program, &mut more);
                 found.extend(more);
                 found.sort_by_key(|it| it.rank(prefers_speed));
             }
@@ -244,6 +247,12 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
     }
 }
 
+fn mark_tight(program: &Program, found: &mut [Candidate]) {
+    for it in found {
+        it.is_tight = program.is_tight(it);
+    }
+}
+
 /// A plan that checkpoints some blocks and does not fit through a validation, with as many as that takes; none if it has all, or that
 /// is not enough.
 async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<Candidate> {
@@ -265,11 +274,12 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     // Free, and the numbers stay: nothing else is looked for where that is enough.
-    let allocator = tuning::for_sizes_that_differ(program);
+    let allocator = tuning::first(program);
     if !allocator.is_empty()
         && let Some(it) = program.run(&Plan::of(allocator)).await
         && let Some(mut it) = tuned(program, it).await
         && proof::fits_again(program, &mut it).await
+        && !program.is_tight(&it)
     {
         return vec![it];
     }
@@ -314,9 +324,10 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
     for rung in &rungs {
         // Without what refused meanwhile.
         let stronger = without(rung, |it| program.suits(it));
-        let is_enough = ENOUGH <= found.len()
-            || !found.is_empty() && stronger.contains(&remedies::OFFLOAD)
-            || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
+        let with_room = || found.iter().filter(|it| !program.is_tight(it));
+        let is_last = ENOUGH <= found.len() || stronger.contains(&remedies::OFFLOAD);
+        let is_enough = with_room().next().is_some() && is_last
+            || with_room().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
         if program.interrupted || is_enough {
             break;
         }
@@ -330,7 +341,7 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
                 it.plan.remedies.iter().filter(|it| !is_free(it.id) && !free.contains(it));
             strong.all(|it| stronger.contains(&it.id))
         };
-        if found.iter().any(is_enough_alone) {
+        if with_room().any(is_enough_alone) {
             continue;
         }
         let plan = with_free(&stronger);

@@ -20,6 +20,15 @@ use crate::change::Places;
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
 const HOPELESS: u128 = 105;
 
+/// One part in so many of what is reserved is much to keep for later.
+const LARGE_SLACK: u64 = 4;
+
+/// One part in so many of what there is stays free for sizes that no run came to: they may take a quarter more.
+const ROOM_FOR_SIZES: u64 = 5;
+/// In the first steps of a run the optimizer's state comes, or small batches and the worst ones.
+const MIXED: usize = 2;
+const MIXED_IF_SIZES_DIFFER: usize = 12;
+
 /// The script, what it may be made of, and what is known of it.
 pub(super) struct Program {
     pub(super) rules: Rules,
@@ -60,6 +69,10 @@ pub(super) struct Known {
     is_distributed: bool,
     /// Its batches differ in size: PyTorch keeps memory of every size where there is room, and gives it back where there is none.
     pub(super) sizes_differ: bool,
+    /// Much of what it reserves as it is is kept for later, and no change of the allocator is enough by itself.
+    slack_is_large: bool,
+    /// Its steps differ though its batches do not: the script chooses sizes by itself, and runs came to some of them.
+    pub(super) has_unseen_sizes: bool,
     /// The most that such a program is given to reserve with a plan that leaves the allocator alone.
     limit_for_sizes: Option<Bytes>,
     /// What was done to the batches of its runs, in sentences.
@@ -133,6 +146,10 @@ impl Program {
         }
         let mut plain = self.candidate(plan, &ran);
         plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
+        let Peaks { allocated, reserved, .. } = plain.took.peak;
+        self.known.slack_is_large = !plain.fits
+            && plain.tunings.is_empty()
+            && reserved.0 / LARGE_SLACK <= reserved.saturating_sub(allocated).0;
         self.known.plain_needs = plain.needs;
         self.known.plain_least = self.needs_at_least(&plain.took);
         if let Some(why) = ran.failure {
@@ -303,6 +320,11 @@ impl Program {
         Some(it)
     }
 
+    /// Whether settings of the allocator come before all else: free, and the numbers stay. What is compiled is compiled again for them.
+    pub(super) fn wants_allocator(&self) -> bool {
+        self.known.sizes_differ || self.known.slack_is_large && !self.known.compiles
+    }
+
     /// Whether it may fit where it took too much with room.
     pub(super) fn adapts(&self) -> bool {
         self.known.adapts_to.is_some()
@@ -327,8 +349,11 @@ impl Program {
             return Ran::not_made();
         }
         let as_it_is = run.plan.remedies.is_empty() && run.files.is_empty() && run.words.is_empty();
+        let has_room = as_it_is && run.half.is_none() && run.on == On::Roomy;
         let mut ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
+        let mixed = if ran.noted.sizes_differ { MIXED_IF_SIZES_DIFFER } else { MIXED };
+        self.known.has_unseen_sizes |= has_room && ran.took.varies_after(mixed);
         if ran.noted.sizes_differ {
             ran.took.first_step = None; // The first batch of a real run is another one.
         }
@@ -403,6 +428,17 @@ impl Program {
     /// Whether there is room for all that it took, and the allowance.
     fn has_room(&self, took: &Took) -> bool {
         self.with_cache(took) <= self.rules.most()
+    }
+
+    /// What a plan leaves free for sizes that no run came to.
+    pub(super) fn room_for_sizes(&self) -> Bytes {
+        let room = Bytes(self.rules.most().0 / ROOM_FOR_SIZES);
+        if self.known.has_unseen_sizes { room } else { Bytes::ZERO }
+    }
+
+    /// Whether a plan that fits leaves less.
+    pub(super) fn is_tight(&self, it: &Candidate) -> bool {
+        self.rules.most().saturating_sub(it.needs) < self.room_for_sizes()
     }
 
     /// What it needs with all that the allocator keeps for later.

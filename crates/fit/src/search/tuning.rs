@@ -13,10 +13,10 @@ const MOST_SETTINGS: usize = 2;
 /// Pieces of memory grow as they are needed, and those of one size serve another: free, where batches differ in size.
 const EXPANDABLE: &str = "expandable_segments:True";
 
-/// What every plan of a program whose batches differ in size begins with; nothing for others.
-pub(super) fn for_sizes_that_differ(program: &Program) -> Vec<Remedy> {
+/// What every plan of a program begins with whose batches differ in size, or of which much is kept for later; nothing for others.
+pub(super) fn first(program: &Program) -> Vec<Remedy> {
     let uses = program.may(remedies::ALLOCATOR) && program.suits(remedies::ALLOCATOR);
-    let wants = program.known.sizes_differ && uses;
+    let wants = program.wants_allocator() && uses;
     let settings = Tuning::Settings(EXPANDABLE.to_owned());
     wants.then(|| remedy(&settings)).into_iter().collect()
 }

@@ -17,7 +17,7 @@ pub(super) async fn weakest(program: &mut Program, mut it: Candidate) -> Candida
     for remedy in it.plan.remedies.clone() {
         let rest = without(&it.plan, |it| *it == remedy);
         // What makes sizes that differ fit together is free, and the plan is safer with it.
-        let stays = program.known.sizes_differ && remedy.id == remedies::ALLOCATOR;
+        let stays = program.wants_allocator() && remedy.id == remedies::ALLOCATOR;
         if rest.is_empty() || stays || program.interrupted {
             continue;
         }

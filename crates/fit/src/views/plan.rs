@@ -113,7 +113,12 @@ fn shown(seen: &Seen) -> String {
 
 /// The same with what was done to the batches, a line each.
 fn seen(found: &Found) -> String {
-    let lines = [shown(&found.seen)].into_iter().chain(found.batches.iter().cloned());
+    let unseen = (found.has_unseen_sizes && !found.seen.until_exit).then(|| {
+        "! steps of the same batch take different memory, so the script chooses sizes by itself. This answer is for the sizes seen; later steps may need more"
+            .to_owned()
+    });
+    let lines = [shown(&found.seen)].into_iter().chain(unseen);
+    let lines = lines.chain(found.batches.iter().cloned());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -328,9 +333,10 @@ fn report(it: &Proposal) -> String {
         let time = step_time(row);
         let (needs, spare) = (row.needs.to_string(), spare.to_string());
         let numbers = row.numbers.shown();
+        let tight = if row.is_tight { "  TIGHT: little to spare for larger sizes" } else { "" };
         let _ = writeln!(
             res,
-            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}",
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}",
             row.plan.shown()
         );
     }
@@ -732,6 +738,20 @@ mod tests {
         let shown = text(&proposal(None, Some(step(0.13, None))));
         assert!(shown.contains("0.1300 s"), "{shown}");
         assert!(shown.contains("it needs more than is free there"), "{shown}");
+    }
+
+    #[test]
+    fn a_script_that_chooses_sizes_by_itself_may_need_more_later() {
+        let mut it = proposal(None, None);
+        it.found.has_unseen_sizes = true;
+        it.found.plans[0].is_tight = true;
+        let shown = text(&it);
+        assert!(shown.contains("checkpoint  TIGHT: little to spare for larger sizes"), "{shown}");
+        let sentence = "This answer is for the sizes seen; later steps may need more\n";
+        assert!(shown.contains(sentence), "{shown}");
+        // To the end of the script there are no others.
+        it.found.seen.until_exit = true;
+        assert!(!text(&it).contains("the sizes seen"), "{}", text(&it));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Programs whose batches differ in size, and evaluations.
 
 use expect_test::expect;
-use plimsoll_core::{prediction::EvaluationPeak, units::Bytes};
+use plimsoll_core::{
+    prediction::{EvaluationPeak, StepPeaks},
+    units::Bytes,
+};
 
-use super::made::{Made, out_of_memory, reserves, takes};
+use super::made::{Made, evaluates, out_of_memory, reserves, takes};
 use crate::search::{Noted, On, Ran, Run, Until};
 
 /// Whether pieces of memory grow in this run.
@@ -97,6 +100,105 @@ fn what_every_card_would_keep_is_no_need() {
         plan: allocator (expandable_segments:True) + checkpoint, needs 5.47 GiB, same
         seen: 3 steps
     "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+}
+
+#[test]
+fn the_allocator_comes_first_wherever_much_is_kept_for_later() {
+    // No batch showed it that sizes differ, and what is allocated as it is is too much for any allocator.
+    let made = Made::new(8_000, |run| {
+        let allocated = if run.has("checkpoint") { 6_500 } else { 9_000 };
+        let noted = Noted { sizes_differ: false, ..Noted::default() };
+        Ran { noted, ..differ(allocated, run, 0) }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: needs 26.86 GiB
+        allocator (expandable_segments:True), 2 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 2 steps -> 6.93 GiB
+        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB -> 6.93 GiB
+        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB, work -> 6.93 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 6.93 GiB
+        as it is: does not fit, needs 26.86 GiB
+        plan: allocator (expandable_segments:True) + checkpoint, needs 6.93 GiB, same
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+}
+
+#[test]
+fn an_evaluation_that_the_first_run_came_to_ends_the_search_too() {
+    let made = Made::new(8_000, |run| {
+        let mut ran = evaluates(9_000);
+        let (own, allocated) = (Bytes::mib(8_000), Bytes::mib(9_000));
+        ran.took.evaluation = Some(EvaluationPeak { allocated, own, at: None });
+        assert!(run.half.is_none());
+        ran
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: needs 9.28 GiB
+        " the evaluation needs 9.28 GiB with what training keeps meanwhile: from now on each run includes it
+        no-grad-evaluation + chunked-loss + autocast, one validation -> 9.28 GiB
+        as it is: does not fit, needs 9.28 GiB
+        its evaluation needs 8.30 GiB, 7.81 GiB its own, with the unchanged script
+    "#]].assert_eq(&made.plans());
+}
+
+/// Steps of the same batch, one of which took half as much.
+fn with_a_smaller_step(mut ran: Ran) -> Ran {
+    let step = ran.took.steps[2];
+    let of = |n: u32| StepPeaks { step: n, ..step };
+    ran.took.steps = (1..=20).map(of).collect();
+    ran.took.steps[16].allocated = Bytes(step.allocated.0 / 2);
+    ran
+}
+
+fn tight_and_roomy(run: &Run) -> Ran {
+    let allocated = match () {
+        () if run.has("micro-batches") => 5_000,
+        () if run.has("autocast") => 6_800,
+        () => 9_000,
+    };
+    differ(allocated, run, 0)
+}
+
+#[test]
+fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the_first() {
+    let allowed = ["allocator", "autocast", "micro-batches"];
+    let made = Made::new(8_000, |run| with_a_smaller_step(tight_and_roomy(run)));
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: needs at least 9.28 GiB
+        the unchanged script, one validation -> 26.86 GiB
+        allocator (expandable_segments:True), 2 steps -> cut
+        allocator (expandable_segments:True) + autocast, 2 steps -> 7.23 GiB
+        allocator (expandable_segments:True) + autocast, steady, reserves up to 7.32 GiB -> 7.23 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), 2 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + autocast, steady, reserves up to 7.32 GiB, work -> 7.23 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.47 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), a validation, alone on the card -> 5.47 GiB
+        as it is: does not fit, needs 9.28 GiB
+        it chooses sizes by itself
+        plan: allocator (expandable_segments:True) + micro-batches (2 parts), needs 5.47 GiB, dropout, batch-norm
+        plan: allocator (expandable_segments:True) + autocast, needs 7.23 GiB, less precise, tight
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&allowed).plans());
+    let steady = Made::new(8_000, tight_and_roomy);
+    let found = steady.allow(&allowed).plans();
+    assert!(!found.contains("tight") && !found.contains("by itself"), "{found}");
+}
+
+#[test]
+fn the_last_batch_of_an_epoch_is_smaller_for_no_other_reason() {
+    let made = Made::new(8_000, |run| {
+        let mut ran = with_a_smaller_step(tight_and_roomy(run));
+        ran.took.began_again = true;
+        ran
+    });
+    let found = made.allow(&["allocator", "autocast", "micro-batches"]).plans();
+    assert!(!found.contains("tight") && !found.contains("by itself"), "{found}");
 }
 
 #[test]

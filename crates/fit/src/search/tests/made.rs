@@ -125,6 +125,9 @@ impl Made {
                 if found.in_pieces {
                     res += "its free memory is in pieces\n";
                 }
+                if found.has_unseen_sizes {
+                    res += "it chooses sizes by itself\n";
+                }
                 if let Some(it) = &found.too_large {
                     let own = it.evaluation.own;
                     let with = it.with.shown();
@@ -143,7 +146,9 @@ impl Made {
                     let factor =
                         factor.map_or_else(String::new, |it| format!(", measured {it:.2}x"));
                     let (plan, numbers) = (it.plan.shown(), it.numbers.shown());
-                    writeln!(res, "plan: {plan}, needs {}, {numbers}{time}{factor}", it.needs)
+                    let tight = if it.is_tight { ", tight" } else { "" };
+                    let needs = it.needs;
+                    writeln!(res, "plan: {plan}, needs {needs}, {numbers}{time}{factor}{tight}")
                         .unwrap();
                 }
                 if let Some(it) = &found.closest {
@@ -302,6 +307,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         safe: device,
         steps_seen: 3,
         steps: vec![step(1, Bytes::mib(1)), step(2, Bytes::ZERO), step(3, Bytes::ZERO)],
+        began_again: false,
         first_step: None,
         growth: None,
         held: Vec::new(),
