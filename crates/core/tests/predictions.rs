@@ -905,6 +905,59 @@ fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
 }
 
 #[test]
+fn smaller_cards_are_run_until_the_smallest_that_is_enough_is_known() {
+    let first = predicted(&[recording(&convolution("30GiB", "scratch", "70GiB"))], 0);
+    assert!(first.cards.iter().any(|it| it.carries == Carries::Tight && it.card.id == "a100-40g"));
+    // It runs on cards that have so much, and on no others.
+    let search = |enough: Bytes| {
+        let observed = Observed { any_card: true, ..Observed::default() };
+        let mut inquiry = Inquiry::new(first.clone(), observed);
+        let mut ran_on = Vec::new();
+        while let Some(wanted) = inquiry.wanted() {
+            let Wanted::Smaller(card) = wanted else { panic!("{wanted:?}") };
+            ran_on.push(card);
+            let there = if enough <= card.total {
+                predicted(&[recording("alloc weights 30GiB\nstep\nstep")], 0)
+            } else {
+                predicted(&[recording("alloc weights 30GiB\noom 20GiB")], 1)
+            };
+            inquiry.came(wanted, Some(&there)).unwrap();
+        }
+        (inquiry.prediction(None), ran_on)
+    };
+    for enough in [32, 40, 60, 79, 90].map(Bytes::gib) {
+        let (prediction, ran_on) = search(enough);
+        assert!((1..=3).contains(&ran_on.len()), "{ran_on:?}");
+        let usual = || prediction.cards.iter().filter(|it| it.card.usual);
+        for it in usual().filter(|it| it.carries == Carries::Yes) {
+            assert!(enough <= it.card.total, "{} of {enough}", it.card.id);
+        }
+        for it in usual().filter(|it| it.carries == Carries::No) {
+            assert!(it.card.total < enough, "{} of {enough}", it.card.id);
+        }
+        let fits = usual().find(|it| it.carries == Carries::Yes).unwrap().card;
+        if let Some((card, peaks)) = prediction.smallest.as_ref().unwrap().fits {
+            let is_of_its_size = card.total <= Bytes(fits.total.0 / 50 * 51);
+            assert!(is_of_its_size, "{} was run, {} is the smallest", card.id, fits.id);
+            assert!(peaks.device < first.peak.device);
+        }
+    }
+    let (card, _) = search(Bytes::gib(79)).0.smallest.clone().unwrap().fits.unwrap();
+    assert_eq!(card.total.0 >> 30, 79);
+    // Somebody named a card, or nothing would change much.
+    assert_eq!(Inquiry::new(first.clone(), Observed::default()).wanted(), None);
+    let all = predicted(&[recording("alloc weights 20GiB\nstep\nstep")], 0);
+    let observed = Observed { any_card: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(all, observed.clone()).wanted(), None);
+    // Whoever interrupts the second run keeps what the first one showed.
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
+}
+
+#[test]
 fn who_knows_why_a_script_failed_says_so_first() {
     let failed = |code| {
         let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], code);

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
+    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, SmallestRun, Writes},
     recording::{CodeLine, Exception, FirstStep, Phase, Reached},
     units::Bytes,
 };
@@ -139,6 +139,8 @@ pub struct Predicted {
     pub oom: Option<OomPlace>,
     /// Every card of the catalogue, and whether it carries the run.
     pub cards: Vec<CardFit>,
+    /// The smallest card that a run showed to be enough, if nobody named a card and smaller ones were run.
+    pub smallest: Option<SmallestRun>,
     /// One for each process that used a device, worst first; the numbers above are the first's.
     pub ranks: Vec<Rank>,
     /// What a serving engine makes of the card, if the script starts one.

@@ -17,6 +17,7 @@ mod reached;
 mod safe;
 mod seen;
 mod serving;
+mod smallest;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
@@ -37,6 +38,7 @@ pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Covers, Seen};
 pub use serving::{Elsewhere, Serving, Users};
+pub use smallest::SmallestRun;
 pub use tuning::{Tuned, Tuning, tunings};
 pub use writes::{Writes, WrittenFile};
 
@@ -138,6 +140,7 @@ impl<'a> Runs<'a> {
             steps: Vec::new(),
             oom,
             cards: Vec::new(),
+            smallest: None,
             ranks,
             serving: Serving::of(recordings, card),
             notes,

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 pub use crate::views::style::{Style, Styles};
 use crate::{
+    cards::Card,
     codes::RemarkCode,
     findings::{Finding, Weight},
     prediction::{
@@ -41,6 +42,8 @@ const NAMED_CARDS: usize = 6;
 const LISTED_CARDS: usize = 8;
 /// Findings that are told in full.
 const SHOWN_FINDINGS: usize = 3;
+/// Findings of a script that fits, about memory that could be had back.
+const SHOWN_CHANCES: usize = 2;
 /// The column where the place of a contributor begins.
 const PLACE_AT: usize = 21;
 
@@ -140,12 +143,16 @@ impl Report<'_> {
                 );
                 let (which, left) =
                     if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
-                self.said(
-                    f,
-                    styles.good,
-                    "FITS",
-                    &format!("{which}{of_what}: needs {needs}{left}"),
-                )?;
+                let text = match self.smallest() {
+                    Some((card, peak)) => {
+                        format!(
+                            "{which}{of_what}: needs {} on {}, as a run on a phantom of that card shows. PyTorch frees its cache there; with all of its cache it needs {needs}",
+                            peak.device, card.id
+                        )
+                    }
+                    None => format!("{which}{of_what}: needs {needs}{left}"),
+                };
+                self.said(f, styles.good, "FITS", &text)?;
                 self.not_seen(f)?;
             }
             Verdict::Grows => return self.grows(f, &card),
@@ -202,9 +209,11 @@ impl Report<'_> {
         }
         let Some(safe) = p.safe() else { return Ok(()) };
         let more = safe.saturating_sub(needs);
-        let text = format!(
-            "{safe} to be safe{of_what} ({more} more, for what a phantom cannot know exactly)"
-        );
+        let why = match self.smallest() {
+            Some(_) => "with less, PyTorch may have to free its cache".to_owned(),
+            None => format!("{more} more, for what a phantom cannot know exactly"),
+        };
+        let text = format!("{safe} to be safe{of_what} ({why})");
         write!(f, "request ")?;
         if p.card.total < safe {
             self.wrapped(f, &format!("{text}:"), 8, 2)?;
@@ -215,6 +224,11 @@ impl Report<'_> {
             );
         }
         self.wrapped(f, &text, 8, 2)
+    }
+
+    /// The smallest card that a run showed to be enough, where nobody named a card.
+    fn smallest(self) -> Option<(&'static Card, Peaks)> {
+        self.prediction.smallest.as_ref().filter(|_| self.any_card)?.fits
     }
 
     /// What the run did not reach.
@@ -297,11 +311,18 @@ impl Report<'_> {
         }
     }
 
-    /// What is wrong; and where it does not fit, what could be had back.
+    /// What is wrong; and what could be had back: of a script that fits, only where that is much.
     fn findings(self, f: &mut Formatter<'_>) -> fmt::Result {
         let fits = self.prediction.outcome == Outcome::Fits;
-        let counts = |it: &&Finding| it.weight == Weight::Problem || !fits;
-        let found: Vec<&Finding> = self.findings.iter().filter(counts).collect();
+        let much = Bytes(self.prediction.needs().0 / 4);
+        let gives_much = |it: &&Finding| it.weight == Weight::Chance && much < it.bytes;
+        let is_problem = |it: &&Finding| it.weight == Weight::Problem;
+        let found: Vec<&Finding> = if fits {
+            let chances = self.findings.iter().filter(gives_much).take(SHOWN_CHANCES);
+            self.findings.iter().filter(is_problem).chain(chances).collect()
+        } else {
+            self.findings.iter().collect()
+        };
         if found.is_empty() {
             return Ok(());
         }
