@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, SmallestRun, Writes},
+    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
     recording::{CodeLine, Exception, FirstStep, Phase, Reached},
     units::Bytes,
 };
@@ -412,6 +412,15 @@ pub enum Carries {
     Unknown,
     /// The PyTorch of the run has no kernels for the card's compute capability.
     NoKernels,
+}
+
+/// The smallest card that a run showed to be enough, and what the run needed there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SmallestRun {
+    /// The card; none if the script ran out of memory on each that was run.
+    pub fits: Option<(&'static Card, Peaks)>,
+    /// The cards on which it ran out of memory.
+    pub too_small: Vec<&'static Card>,
 }
 
 /// One process that used a device.

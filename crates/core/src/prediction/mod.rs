@@ -27,8 +27,8 @@ mod writes;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
-    Moment, OomPlace, Origin, Outcome, Peaks, Predicted, Prediction, Rank, StepGrowth, StepPeaks,
-    Verdict,
+    Moment, OomPlace, Origin, Outcome, Peaks, Predicted, Prediction, Rank, SmallestRun, StepGrowth,
+    StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
@@ -38,7 +38,6 @@ pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Covers, Seen};
 pub use serving::{Elsewhere, Serving, Users};
-pub use smallest::SmallestRun;
 pub use tuning::{Tuned, Tuning, tunings};
 pub use writes::{Writes, WrittenFile};
 

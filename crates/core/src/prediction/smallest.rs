@@ -5,21 +5,12 @@ use std::cmp::Reverse;
 
 use crate::{
     cards::Card,
-    prediction::{CardFit, Carries, Outcome, Peaks, Predicted},
+    prediction::{CardFit, Carries, Outcome, Peaks, Predicted, SmallestRun},
     units::Bytes,
 };
 
 /// Each run takes as long as the first one.
 const MOST_RUNS: usize = 3;
-
-/// The smallest card that a run showed to be enough, and what the run needed there.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SmallestRun {
-    /// The card; none if the script ran out of memory on each that was run.
-    pub fits: Option<(&'static Card, Peaks)>,
-    /// The cards on which it ran out of memory.
-    pub too_small: Vec<&'static Card>,
-}
 
 /// The cards that the first run leaves open, and which of them are still to be run.
 #[derive(Clone, Debug, Default)]
