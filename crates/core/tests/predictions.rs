@@ -25,7 +25,11 @@ use plimsoll_core::{
     },
     trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
     units::Bytes,
-    views::schedulers::{self, Scheduler},
+    views::{
+        schedulers::{self, Scheduler},
+        text::{self, Extent, Styles},
+        wire,
+    },
 };
 
 const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
@@ -46,7 +50,44 @@ fn predicted_with(recordings: &[Recording], code: i32, max: Option<Bytes>) -> Pr
     let prediction = predict(recordings, card, facts);
     let sum: Bytes = prediction.categories.iter().map(|it| it.bytes).sum();
     assert_eq!(sum, prediction.shown, "every byte is in exactly one category");
+    what_is_called_safe_is_safe(&prediction);
     prediction
+}
+
+/// Of every prediction here: only what fits has a safe size, more than the card has is called tight, and a scheduler is asked
+/// for no more.
+fn what_is_called_safe_is_safe(it: &Prediction) {
+    let json: serde_json::Value = serde_json::from_str(&wire::prediction(it.into())).unwrap();
+    assert_eq!(json["safe_bytes"].as_u64(), it.safe().map(|it| it.0));
+    assert_eq!(it.safe().is_some(), it.verdict() == Verdict::Fits);
+    let fits_card = it.safe().is_some_and(|safe| safe <= it.card.total);
+    for scheduler in [Scheduler::Slurm, Scheduler::Kubernetes, Scheduler::Skypilot, Scheduler::Ray]
+    {
+        assert_eq!(schedulers::request(scheduler, it, 1).is_some(), fits_card);
+    }
+    for extent in [Extent::Short, Extent::Full] {
+        let report = text::prediction(it.into(), extent, Styles::default(), 80).to_string();
+        let is_called_tight = report.contains("TIGHT");
+        assert_eq!(is_called_tight, it.safe().is_some() && !fits_card, "{report}");
+        assert!(report.lines().count() <= 22 || extent == Extent::Full, "one screen:\n{report}");
+    }
+}
+
+#[test]
+fn what_only_just_fits_is_called_tight() {
+    let card = cards::find("h200").unwrap();
+    let program = "alloc weights 20GiB\nstep\nstep";
+    let on = |card: &cards::Card| {
+        let exit = ScriptExit::Code(0);
+        let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+        predict(&[recording(program)], card, facts)
+    };
+    let needs = on(card).needs();
+    let of = |more: Bytes| on(&card.clone().with_total(needs + more));
+    let (tight, fits) = (of(Bytes::mib(1)), of(Bytes::gib(2)));
+    what_is_called_safe_is_safe(&tight);
+    what_is_called_safe_is_safe(&fits);
+    assert!(tight.card.total < tight.safe().unwrap() && fits.safe().unwrap() < fits.card.total);
 }
 
 fn told(prediction: &Prediction) -> String {

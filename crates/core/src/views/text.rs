@@ -131,8 +131,10 @@ impl Report<'_> {
         }
         let has_tables = p.peak.allocated != Bytes::ZERO;
         let cards = if has_tables { text(&|f| self.cards_in_short(f)) } else { String::new() };
-        let (doubts, facts): (Vec<&Note>, Vec<&Note>) =
+        let (mut doubts, facts): (Vec<&Note>, Vec<&Note>) =
             self.shown_notes().into_iter().partition(|it| has_to_be_said(it));
+        // What grows decides a long run.
+        doubts.sort_by_key(|it| !matches!(it, Note::GrowsSlowly { .. }));
         let note = |note: &Note| text(&|f| self.note(f, note, 0));
         let (mut told, mut n_told) = (String::new(), 0);
         for it in doubts {
@@ -321,7 +323,7 @@ impl Report<'_> {
             return writeln!(
                 f,
                 "  {}",
-                self.styles.warn.of("more than this card has, so it is close")
+                self.styles.warn.of("TIGHT: that is more than this card has")
             );
         }
         self.wrapped(f, &text, 8, 2)
