@@ -54,6 +54,19 @@ def test_command_of_the_manual(line, cache, tmp_path):
     assert ran.code in (0, 1), ran
 
 
+def test_the_pages_give_each_card_the_memory_that_the_catalogue_gives_it(plimsoll):
+    table = [re.split(" {2,}", it) for it in plimsoll.run("cards").stdout.splitlines()]
+    sizes = {name.removeprefix("NVIDIA "): size for it in table if len(it) > 3 for name, size in ((it[0], it[2]), (it[1], it[2]))}
+    assert sizes["rtx4090"] == sizes["GeForce RTX 4090"] == "23.49 GiB", table[:5]
+    wrong, n = [], 0
+    for page in PAGES:
+        for name, size in re.findall(r"\b([\w-]+|NVIDIA [\w -]+?) \((\d+\.\d\d GiB)\)", page.read_text()):
+            if name.removeprefix("NVIDIA ") in sizes:
+                n += 1
+                wrong += [(page.name, name, size)] * (sizes[name.removeprefix("NVIDIA ")] != size)
+    assert n > 8 and wrong == [], (n, wrong)
+
+
 def shown(page, beginning):
     """The block of `page` that has the line `beginning`, from there on."""
     for block in re.findall(r"^```\w+\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
