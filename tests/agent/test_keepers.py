@@ -63,3 +63,12 @@ def test_variables_of_a_function_are_there_when_the_run_is_ended(run):
 def test_a_clean_program_holds_the_values_of_its_last_step_only(run):
     found = keepers(run, MODEL + STEPS, stop="until-exit")
     assert all(what == "variable" and tensors == 1 for what, tensors, _, _ in found.values()), found
+
+
+def test_a_container_of_limited_length_says_how_many_members_it_may_have(run):
+    fill = "    memory.append((out.detach().clone(), i))\n"
+    text = MODEL + STEPS.replace("for i", "from collections import deque\nmemory = deque(maxlen=500)\nfor i") + fill
+    entries = run(text, stop="until-exit").process.one("keepers")["entries"]
+    (found,) = [it for it in entries if it["where"].startswith("memory")]
+    assert (found["members"], found["limit"]) == (12, 500)
+    assert all(it["limit"] is None for it in entries if it is not found)

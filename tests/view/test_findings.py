@@ -32,7 +32,7 @@ def test_the_button_of_each_finding_selects_the_blocks_that_it_counts(page, ever
     seen = 0
     for r, scene in enumerate(scenes):
         findings = analysis["explanations"][scene["file"]]["findings"]
-        for index, (finding, (n, bytes, at)) in enumerate(zip(findings, analysis["blocks"][scene["file"]], strict=True)):
+        for finding, (n, bytes, at) in zip(findings, analysis["blocks"][scene["file"]], strict=True):
             if finding["device"] != scene["device"] or not n:
                 continue
             name = (scene["name"], finding["code"])

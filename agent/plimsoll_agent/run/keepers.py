@@ -167,12 +167,18 @@ class _Group:
     def told(self, shown: str, until: float) -> dict[str, Any]:
         """As it stands in the recording."""
         line, inner = _Finder(self._path, self._root).lines()
+        limited = next((it.owner for it in self._path.steps() if it.kind == "member" and it.owner is not None), None)
+        # How large it becomes is known where all of it was counted.
+        if limited is not None and (MOST_MEMBERS < len(limited) or MOST_ADDRESSES <= len(self._addresses)):
+            limited = None
         return {
             "where": shown,
             "what": _what(self._path),
             "tensors": self._tensors,
             "bytes": self.bytes,
             "nodes": _nodes(self.graphs, until),
+            "members": len(limited) if limited is not None else None,
+            "limit": limited.maxlen if limited is not None else None,
             "addresses": sorted(self._addresses),
             "line": line,
             "inner": inner,
@@ -206,7 +212,8 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
     found: list[tuple[_Path, Any]] = []
     if isinstance(value, _MEMBERS):
         members = list(value)[-MOST_MEMBERS:]
-        found += [(_Path(path, "member", ""), it) for it in members]
+        bounded = value if isinstance(value, collections.deque) and value.maxlen is not None else None
+        found += [(_Path(path, "member", "", bounded), it) for it in members]
     elif isinstance(value, dict):
         found += [(_Path(path, "member", ""), it) for it in list(value.values())[-MOST_MEMBERS:]]
     elif isinstance(value, types.FunctionType):

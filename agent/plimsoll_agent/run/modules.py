@@ -10,6 +10,8 @@ Nothing here runs under torch.compile: see `step_aside`.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,15 @@ from plimsoll_agent.run.phases import EVALUATION, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from plimsoll_agent.kinds import Arguments, Follower, Module, Named, Note, Torch
     from plimsoll_agent.run.oom import OutOfMemory
     from plimsoll_agent.run.owners import Owners
     from plimsoll_agent.run.phases import Phases
     from plimsoll_agent.run.stopping import Stopping
+
+_CHECKPOINT = os.path.join("torch", "utils", "checkpoint.py")
 
 
 class _Thread(threading.local):
@@ -63,6 +68,7 @@ class Modules:
         self._ours: patch.Replacement | None = None
         self._stepped_aside, self._watching = False, True
         self._checkpoints_in_vain = False
+        """The forward pass that is under way, or was last, trains in evaluation mode with checkpointing on, and checkpointed nothing so far."""
         self.given: int | None = None
         """Bytes of the tensors that top-level calls with gradients were given, if anybody counts them."""
         self.call_ended: Callable[[], object] | None = None
@@ -105,6 +111,9 @@ class Modules:
     @guarded
     def backward_begins(self) -> None:
         """The pass before it was training, whatever mode its model was in."""
+        self._note_idle_checkpoints()
+
+    def _note_idle_checkpoints(self) -> None:
         if self._checkpoints_in_vain:
             self._checkpoints_in_vain = False
             self._note(
@@ -165,6 +174,8 @@ class Modules:
             self._set_metadata(thread.path)
             if thread.depth == 1:
                 phase = self._top_level(module, args, kwargs)
+            elif self._checkpoints_in_vain and _is_in_checkpoint(sys._getframe(1)):
+                self._checkpoints_in_vain = False  # Layers of some libraries checkpoint in either mode.
             thread.follower.enter(module, thread.depth)
         except Exception as error:
             failed("modules.enter", error)
@@ -198,6 +209,8 @@ class Modules:
             self._set_metadata(outside)
             if error is not None:
                 self._oom.passed_by(error)
+                if depth == 1 and self._oom.goes_back:
+                    self._note_idle_checkpoints()
             if phase is not None:
                 self._phases.end(phase)
                 if error is None:
@@ -206,3 +219,12 @@ class Modules:
                 self.call_ended()
         except Exception as problem:
             failed("modules.leave", problem)
+
+
+def _is_in_checkpoint(frame: FrameType | None) -> bool:
+    """Whether `torch.utils.checkpoint` is among the callers."""
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_CHECKPOINT):
+            return True
+        frame = frame.f_back
+    return False

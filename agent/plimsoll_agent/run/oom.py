@@ -64,6 +64,11 @@ class OutOfMemory:
         """Whether memory ran out and the program has made no step since, nor run out again."""
         return self._held_back is not None or self._first is not None
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether memory ran out last in a pass that a backward pass was to follow."""
+        return self._held_back is not None and bool(self._held_back["goes_back"])
+
     def observe(self) -> None:
         """Asks the allocator to tell us. Needs CUDA to be initialised."""
         self._torch._C._cuda_attach_out_of_memory_observer(self._ran_out)

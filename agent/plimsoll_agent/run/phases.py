@@ -86,6 +86,8 @@ class Phases:
             self._trained = True
             self._mark("training_begin", None)
         place = self._mark("phase_begin", phase, mode)
+        if place is None and phase == EVALUATION:
+            place = self._memory.place()
         self._allocs_at_begin = sum(place.allocs) if place is not None else None
         return True
 
@@ -111,6 +113,8 @@ class Phases:
         if self._open and self._open[-1] == phase:
             self._open.pop()
             place = self._mark("phase_end", phase) if self._marked.pop() else None
+            if place is None and phase == EVALUATION:
+                place = self._memory.place()  # So many are marked already that no more are.
             before = self._allocs_at_begin
             is_of_device = place is None or before is None or before != sum(place.allocs)
             if phase == BACKWARD:

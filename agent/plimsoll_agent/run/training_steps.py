@@ -111,7 +111,8 @@ class Steps:
 
     @property
     def _counted(self) -> Steadiness:
-        if self._by_host.steps and not self._memory.started:
+        of_device = (self._by_optimizer, self._by_backward, self._by_forward)
+        if self._by_host.steps and not (self._memory.started and any(it.steps for it in of_device)):
             return self._by_host
         # With an optimizer a backward pass is not a step yet: it may have run out before the first.
         awaited = self._made_one and self._by_backward.steps < PATIENCE_WITHOUT_STEP

@@ -1,6 +1,7 @@
 //! `plimsoll explain`: opens what it is given, tells by its content what that is, and says what happened.
 
 use std::{
+    fs,
     io::{self, IsTerminal as _},
     mem::ManuallyDrop,
     path::{Path, PathBuf},
@@ -24,6 +25,7 @@ use plimsoll_core::{
 };
 
 use crate::{
+    commands::lint::beside,
     exit::Exit,
     files::{
         follow_ahead,
@@ -70,7 +72,12 @@ pub(super) fn told(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<(Exit
     for path in &paths {
         let after = if paths.len() == 1 && !args.fix { After::End } else { After::More };
         match read(path, after) {
-            Ok(explanations) => found.extend(ranks::named(explanations, path)),
+            Ok(mut explanations) => {
+                if let Ok(written) = fs::metadata(path).and_then(|it| it.modified()) {
+                    explanations.iter_mut().for_each(|it| beside::tell(&mut it.findings, written));
+                }
+                found.extend(ranks::named(explanations, path));
+            }
             Err(error) if paths.len() == 1 => return Err(error),
             Err(error) => unread.push(printable(&format!("{error:#}")).into_owned()),
         }

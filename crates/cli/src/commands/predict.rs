@@ -1,6 +1,6 @@
 //! `plimsoll predict`: runs the script on the phantom, reads what it left, says what that means.
 
-use std::{env, path::Path};
+use std::{env, path::Path, time::SystemTime};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -18,7 +18,7 @@ use plimsoll_core::{
 
 use crate::{
     cache::Cache,
-    commands::misplaced,
+    commands::{lint::beside, misplaced},
     contract,
     engine::{
         diagnosis,
@@ -86,7 +86,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     };
     let writes = left.wrote(keep)?;
     let Read { prediction, recordings, ended, unread } = script.read(left);
-    let findings = findings::of_runs(&Runs::of(&recordings, &script.card));
+    let mut findings = findings::of_runs(&Runs::of(&recordings, &script.card));
+    beside::tell(&mut findings, SystemTime::now());
     let chosen = match &how {
         Some(How::OfThisMachine(text) | How::Largest(text)) => Some(text.clone()),
         _ => None,

@@ -37,6 +37,8 @@ pub struct Finding {
     pub count: u64,
     /// What each further step adds, where it grows.
     pub per_step: Bytes,
+    /// The script came to its end, so nothing is added to it.
+    pub is_over: bool,
     /// The line of code.
     pub at: Option<CodeLine>,
     /// Where its blocks were allocated, if `at` is the line of who holds them.
@@ -73,8 +75,8 @@ impl Finding {
     /// What it comes to: a problem that grows counts with what a long run adds to it, not with what was recorded.
     fn comes_to(&self) -> Bytes {
         let later = match self.weight {
-            Weight::Problem => Bytes(self.per_step.0.saturating_mul(A_RUN)),
-            Weight::Chance | Weight::Fact => Bytes::ZERO,
+            Weight::Problem if !self.is_over => Bytes(self.per_step.0.saturating_mul(A_RUN)),
+            _ => Bytes::ZERO,
         };
         self.bytes.max(later)
     }
@@ -115,6 +117,7 @@ impl Rule {
             bytes,
             count: 0,
             per_step: Bytes::ZERO,
+            is_over: false,
             at: None,
             made_at: None,
             step: None,

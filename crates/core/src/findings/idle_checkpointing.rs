@@ -1,5 +1,5 @@
-//! Activation checkpointing that is on and does nothing: the model is trained in evaluation mode. The agent sees both, and that a
-//! backward pass follows.
+//! Activation checkpointing that is on and does nothing: the model is trained in evaluation mode. The agent sees both, that
+//! no layer was checkpointed, and that a backward pass follows.
 
 use crate::{
     codes::{ProblemCode, RemarkCode},

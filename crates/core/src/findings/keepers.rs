@@ -8,7 +8,7 @@ use crate::{
     findings::{Case, Finding, Weight, place},
     prediction::timeline::Places,
     recording::Keeper,
-    replay::BlockId,
+    replay::{BlockId, BlockLife},
     units::Bytes,
 };
 
@@ -29,7 +29,7 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     };
     for finding in findings.iter_mut().filter(stays) {
         if let Some((keeper, bytes)) = keeper_of(case, finding) {
-            tell(finding, keeper, bytes);
+            tell(finding, keeper, bytes, all_of(case, keeper));
         }
     }
 }
@@ -74,7 +74,19 @@ fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Byte
     by_bytes.or_else(of_graph)
 }
 
-fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+/// Every block that was live at the end and is held by `keeper`; the finding leaves out those of the newest step.
+fn all_of(case: &Case<'_>, keeper: &Keeper) -> Bytes {
+    let addresses: BTreeSet<u64> = keeper.addresses.iter().copied().collect();
+    let over = case.evidence.over();
+    let is_held = |it: &&BlockLife| {
+        it.free.is_none_or(|free| over <= free)
+            && addresses.range(it.address..it.address + it.size.0).next().is_some()
+    };
+    case.run.replay.blocks.iter().filter(is_held).map(|it| it.size).sum()
+}
+
+/// `bytes` of the finding are held by `keeper`, and `all` in all.
+fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
     let Some(at) = keeper.at.clone() else { return };
     let what = match keeper.what.as_str() {
         "gradient" => "tensors whose `.grad` stays",
@@ -86,14 +98,27 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
         _ => "a container",
     };
     let how_much = match bytes {
-        Bytes::ZERO => format!("{} nodes of autograd's graph", keeper.nodes),
-        bytes => bytes.to_string(),
+        Bytes::ZERO => format!("autograd's graph of it, {} nodes", keeper.nodes),
+        bytes => format!("{bytes} of it"),
     };
-    let mut sentence = format!("`{}` holds {how_much} of it ({what})", keeper.name);
+    let limited = keeper.limit.filter(|(members, limit)| {
+        *members != 0 && members < limit && finding.bytes.0 / 2 <= bytes.0 && bytes != Bytes::ZERO
+    });
+    let so_many = limited.map_or(String::new(), |(members, limit)| {
+        format!(" with {members} of at most {limit} members")
+    });
+    let mut sentence = format!("`{}` holds {how_much} ({what}{so_many})", keeper.name);
     if let Some(inner) = keeper.inner.as_ref().filter(|it| **it != at) {
         sentence += &format!("; {} puts it there", place(inner));
     }
     finding.evidence.insert(0, sentence);
+    if let Some((members, limit)) = limited {
+        let full = u128::from(all.0) * u128::from(limit) / u128::from(members);
+        let full = Bytes(full.try_into().unwrap_or(u64::MAX));
+        finding.title = format!(
+            "a buffer of limited length fills up on the device: {all} so far, {full} when full"
+        );
+    }
     if let Some(made) = finding.at.replace(at.clone()).filter(|it| it.line != at.line) {
         finding.evidence.insert(1, format!("allocated at {}", place(&made)));
         finding.made_at = Some(made);
@@ -102,6 +127,16 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     if finding.code == ProblemCode::PerStep && keeper.what == "container" {
         finding.remedy = format!(
             "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
+        );
+    }
+    if bytes == Bytes::ZERO && finding.code == ProblemCode::ResultsKept {
+        finding.remedy = format!(
+            "`{name}` stores the autograd graph of each step: store `.item()` or `.detach()` of the value there"
+        );
+    }
+    if limited.is_some() {
+        finding.remedy = format!(
+            "store the members of `{name}` on the CPU (`.cpu()`, pictures as uint8) and move each sampled batch to the device; or lower its `maxlen`"
         );
     }
     if keeper.what == "gradient" {

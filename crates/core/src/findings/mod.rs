@@ -52,6 +52,7 @@ pub(crate) use one_allocation::IN_CHUNKS;
 use crate::{
     codes::ProblemCode,
     prediction::{Runs, categories::Evidence, device_run::DeviceRun},
+    recording::{EndReason, Later},
 };
 
 /// Every rule, in the order of its codes.
@@ -106,8 +107,12 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     let (late, rules): (Vec<&Rule>, Vec<&Rule>) =
         RULES.iter().partition(|it| it.code == ProblemCode::Slack);
     let mut res: Vec<Finding> = rules.iter().chain(&late).flat_map(|it| (it.find)(case)).collect();
+    let end = case.run.recording.notes.end.as_ref();
+    let is_cut = |it: Later| it.epochs_cut || it.evaluation_cut;
+    let is_over = end.is_some_and(|it| it.why == EndReason::Exit && !it.later.is_some_and(is_cut));
     for it in &mut res {
         it.device = case.run.index;
+        it.is_over = is_over;
     }
     keepers::name(case, &mut res);
     sort(&mut res);

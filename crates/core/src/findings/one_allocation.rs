@@ -38,9 +38,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         )
     };
     let mut by_size: BTreeMap<Bytes, Vec<BlockId>> = BTreeMap::new();
-    for it in
-        case.live.iter().filter(|it| !settled(it.category) && case.stage(it.block) != Stage::Setup)
-    {
+    // What an evaluation collected grows, and is told as growth.
+    let counts = |block: BlockId| {
+        case.stage(block) != Stage::Setup && !case.signs(block).has(Signs::COLLECTED)
+    };
+    for it in case.live.iter().filter(|it| !settled(it.category) && counts(it.block)) {
         by_size.entry(case.life(it.block).requested).or_default().push(it.block);
     }
     // The request that failed counts with them.

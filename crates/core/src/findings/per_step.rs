@@ -3,7 +3,7 @@
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, growth::Kind},
-    prediction::timeline::Stage,
+    prediction::{stacks::Signs, timeline::Stage},
 };
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::PerStep, find };
@@ -18,7 +18,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 && timeline.has(Stage::Evaluation)
                 && !timeline.has(Stage::Backward)
                 && timeline.starts(Stage::Evaluation).any(|begin| begin < it.since);
-            let title = if it.larger_each_time {
+            let is_collected = it.counted.iter().any(|block| case.signs(*block).has(Signs::COLLECTED));
+            let title = if is_collected {
+                format!("the Trainer's evaluation collects the logits of all batches on the GPU: {} after {} batches", it.held, it.steps + 1)
+            } else if it.larger_each_time {
                 let which = match it.tensors {
                     0 | 1 => "one tensor grew".to_owned(),
                     n => format!("{n} tensors grew, each about"),
@@ -30,7 +33,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 format!("memory stays allocated after {} of {} steps: {}, {} in each", it.steps, it.of, it.bytes, it.per_step)
             };
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = if it.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else if are_results { "store them on the CPU: `results.append(it.cpu())`, or write each part into one tensor there" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
+            res.remedy = if is_collected { "set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves the logits to host memory after so many batches; or return only what `compute_metrics` needs from `preprocess_logits_for_metrics` (`logits.argmax(-1)`)" } else if it.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else if are_results { "store them on the CPU: `results.append(it.cpu())`, or write each part into one tensor there" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
             it.tell(case, &mut res);
             res
         })

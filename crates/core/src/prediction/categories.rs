@@ -172,13 +172,22 @@ impl<'a> Evidence<'a> {
 
     /// What `block` is for.
     pub(crate) fn category(&self, block: BlockId) -> Category {
+        let signs = self.signs(self.replay.blocks[block.index()].alloc);
+        // A model is called with these, and no data loader made them.
+        let of_inputs = if signs.has(Signs::CACHE) || signs.has(Signs::COLLECTED) {
+            Category::Retained
+        } else if signs.has(Signs::GATHERED) {
+            Category::Parameters
+        } else {
+            Category::Inputs
+        };
         if let Some(named) = self.name(block) {
             return match named.role {
                 Role::Parameter => Category::Parameters,
                 Role::Gradient => Category::Gradients,
                 Role::Buffer => Category::Buffers,
                 Role::OptimizerState => Category::OptimizerState,
-                Role::Input => Category::Inputs,
+                Role::Input => of_inputs,
             };
         }
         let life = &self.replay.blocks[block.index()];
@@ -220,6 +229,7 @@ impl<'a> Evidence<'a> {
         let stack = self.device.events.stack(life.alloc.index());
         match found {
             Category::Unknown if self.stacks.user_frame(stack).is_some() => Category::Retained,
+            Category::Inputs => of_inputs,
             found => found,
         }
     }

@@ -46,12 +46,16 @@ impl Signs {
     pub(crate) const LOADED: Signs = Signs(1 << 14);
     /// Named after a cache of keys and values.
     pub(crate) const CACHE: Signs = Signs(1 << 15);
+    /// Inside the part of Hugging Face's Trainer that collects what an evaluation gives.
+    pub(crate) const COLLECTED: Signs = Signs(1 << 16);
+    /// Inside what gathers the weights that ranks share.
+    pub(crate) const GATHERED: Signs = Signs(1 << 17);
 
     /// Named after CUDA graphs.
-    pub(crate) const GRAPH: Signs = Signs(1 << 16);
+    pub(crate) const GRAPH: Signs = Signs(1 << 18);
 
     /// What names say, each in lower case.
-    const WORDS: [(&str, Signs); 15] = [
+    const WORDS: [(&str, Signs); 20] = [
         ("loss", Signs::LOSS),
         ("cross_entropy", Signs::LOSS),
         ("log_softmax", Signs::SCORES),
@@ -67,6 +71,11 @@ impl Signs {
         ("append_kv", Signs::CACHE),
         ("cudagraph", Signs::GRAPH),
         ("cuda_graph", Signs::GRAPH),
+        ("nested_concat", Signs::COLLECTED),
+        ("_fully_shard", Signs::GATHERED),
+        ("fsdp_param", Signs::GATHERED),
+        ("flat_param", Signs::GATHERED),
+        ("partition_parameters.py", Signs::GATHERED),
     ];
 
     /// The closure that `optimizer.step(closure)` calls.

@@ -219,6 +219,8 @@ pub struct Keeper {
     pub tensors: u64,
     /// How many nodes of autograd's graphs they hold.
     pub nodes: u64,
+    /// Of a container of limited length: how many members it has, and how many it may have.
+    pub limit: Option<(u64, u64)>,
     /// Where their storages begin.
     pub addresses: Vec<u64>,
     /// The line of the user's code that puts them there.

@@ -500,6 +500,62 @@ fn a_leak_is_told_at_the_line_of_who_holds_it() {
     assert_eq!((at, made), (11, None));
 }
 
+/// A replay memory is no leak without end: how large it becomes is known.
+#[test]
+fn a_buffer_of_limited_length_is_told_with_its_size_when_full() {
+    let mut program = Program::default();
+    let outputs: Vec<u64> = (0..8).map(|_| program.step(false, false)).collect();
+    let keeper = Keeper {
+        name: "self.memory[...]".into(),
+        what: "container".into(),
+        limit: Some((8, 80)),
+        addresses: outputs,
+        at: Some(CodeLine { file: "/home/u/train.py".into(), line: 40, ..CodeLine::default() }),
+        ..Keeper::default()
+    };
+    let place = Place { allocs: vec![8 * 7], frees: vec![8 * 6] };
+    let keepers = vec![Keepers { place, device: 0, entries: vec![keeper] }];
+    let told = program.explain_noted(Notes { keepers, ..Notes::default() });
+    let found = &told.findings[0];
+    assert_eq!(
+        found.title,
+        "a buffer of limited length fills up on the device: 160.0 MiB so far, 1.56 GiB when full"
+    );
+    let held =
+        "`self.memory[...]` holds 140.0 MiB of it (a container with 8 of at most 80 members)";
+    assert_eq!(found.evidence[0], held);
+    assert!(found.remedy.contains("`self.memory`") && found.remedy.contains("maxlen"));
+}
+
+/// What the Trainer collects in an evaluation is no result of one line, and no input; the option that helps is named.
+#[test]
+fn logits_that_a_trainer_collects_have_their_own_name() {
+    let told = |function: &str| {
+        let mut program = Program::default();
+        program.step(false, false);
+        let stack = program.stack(&[
+            ("/home/u/train.py", "main", 28),
+            ("/venv/site-packages/transformers/trainer_pt_utils.py", function, 117),
+        ]);
+        let mut all = program.alloc(60 * MIB, stack);
+        for batch in 2..=16 {
+            let larger = program.alloc(60 * MIB * batch, stack);
+            program.free(all);
+            all = larger;
+        }
+        let told = program.explain();
+        let found = told.findings.into_iter().map(|it| (it.code.word(), it.title, it.remedy));
+        found
+            .filter(|it| it.0.starts_with("growth/") || it.0.starts_with("size/one"))
+            .collect::<Vec<_>>()
+    };
+    let found = told("nested_concat");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].1.starts_with("the Trainer's evaluation collects"), "{found:?}");
+    assert!(found[0].2.contains("eval_accumulation_steps"));
+    assert!(told("join").iter().any(|it| it.1.starts_with("one tensor grew")));
+}
+
 /// A decoder that is called for each token, and runs out before the one backward pass: that needs all of these passes.
 #[test]
 fn passes_before_a_backward_pass_that_was_to_come_are_no_leak() {

@@ -1,5 +1,6 @@
 //! `plimsoll lint`: memory mistakes in training scripts, by reading them; and what each costs, by running them.
 
+pub(super) mod beside;
 #[cfg(feature = "phantom")]
 mod confirm;
 mod cost;

@@ -166,6 +166,8 @@ struct KeeperLine {
     tensors: u64,
     #[serde(deserialize_with = "or_default")]
     nodes: u64,
+    members: Option<u64>,
+    limit: Option<u64>,
     #[serde(deserialize_with = "or_default")]
     addresses: Vec<u64>,
     line: Option<CodeText>,
@@ -179,6 +181,7 @@ impl From<KeepersLine> for Keepers {
             what: it.what,
             tensors: it.tensors,
             nodes: it.nodes,
+            limit: it.members.zip(it.limit),
             addresses: it.addresses,
             at: it.line.map(CodeLine::from),
             inner: it.inner.map(CodeLine::from),

@@ -1,0 +1,54 @@
+"""Checkpointing that is switched on and does nothing is named where no layer was checkpointed in a pass that trains; nowhere else."""
+
+import pytest
+
+LAYERS = """
+import torch, torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+class Layer(nn.Module):
+    in_either_mode = False
+    def __init__(self):
+        super().__init__()
+        self.gradient_checkpointing = False
+        self.inner = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+    def forward(self, x):
+        if self.gradient_checkpointing and (self.training or self.in_either_mode):
+            return checkpoint(self.inner, x, use_reentrant=False)
+        return self.inner(x)
+net = nn.Sequential(*[Layer() for _ in range(4)], nn.Linear(64, 1)).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def switch_on():
+    for it in net[:4]: it.gradient_checkpointing = True
+def train(wants=False):
+    for _ in range(3):
+        x = torch.randn(32, 64, device="cuda", requires_grad=wants)
+        opt.zero_grad(); net(x).sum().backward(); opt.step()
+"""
+CODE = "checkpointing-no-effect"
+
+
+@pytest.mark.parametrize("wants", [False, True])
+def test_a_model_that_trains_in_evaluation_mode_checkpoints_nothing(run, wants):
+    # `enable_input_require_grads` makes inputs want gradients, and does not help.
+    assert run(LAYERS + "switch_on(); net.eval(); train(%r)" % wants).process.notes.count(CODE) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "switch_on(); train()",  # inputs that want no gradient
+        "switch_on(); train(True)",
+        "net.eval(); train()",  # no checkpointing
+        "Layer.in_either_mode = True; switch_on(); net.eval(); train()",
+        "switch_on(); train(); net.eval(); net(torch.randn(4, 64, device='cuda'))",
+        "switch_on(); train(); net.eval()\nwith torch.no_grad(): net(torch.randn(4, 64, device='cuda'))\nnet.train(); train()",
+    ],
+)
+def test_layers_that_are_checkpointed_and_evaluations_are_no_finding(run, text):
+    assert CODE not in run(LAYERS + text, stop="until-exit").process.notes
+
+
+def test_a_pass_that_runs_out_before_its_backward_pass_says_it_too(run):
+    text = LAYERS + "switch_on(); net.eval()\ntorch.cuda.set_per_process_memory_fraction(0.01)\nx = torch.randn(1 << 20, 64, device='cuda')\nfor _ in range(9):\n    loss = net(x).sum()\n    loss.backward()"
+    process = run(text).process
+    assert process.one("oom")["phase"] == "forward" and CODE in process.notes
