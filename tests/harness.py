@@ -143,6 +143,7 @@ class Plimsoll:
                 from described import assert_described
 
                 assert_described("predict", ran.report)
+            assert_safe_is_safe(ran)
         self.assert_nothing_left()
         return ran
 
@@ -150,6 +151,19 @@ class Plimsoll:
         for name in ("sessions", "layers"):
             folder = self.cache / "plimsoll-cache" / name
             assert not folder.exists() or not list(folder.iterdir()), name
+
+
+def assert_safe_is_safe(ran):
+    """Of every report of every test: nothing but what fits has a safe size, more than the card has is called tight, and no
+    scheduler is asked for what is not safe."""
+    report = ran.report
+    safe = report["safe_bytes"]
+    assert (safe is not None) == (report["verdict"] == "fits"), ran
+    is_on_card = safe is not None and safe <= report["gpu_total_bytes"]
+    if safe is not None and not is_on_card and "FITS" in ran.stdout:
+        assert "TIGHT" in ran.stdout, ran
+    if not is_on_card:
+        assert not any(it in ran.stdout for it in ("#SBATCH --gres", "nvidia.com/gpu.product", "accelerators:", "@ray.remote")), ran
 
 
 def assert_consistent(report):

@@ -25,7 +25,7 @@ def reports(plimsoll, program, remedies, options=("--gpu", "a100-40g"), environm
     (plimsoll.folder / "plan.toml").write_text("version = 1\n" + "".join(tables))
     command = (PYTHON, "train.py")
     plain = plimsoll.predict(*command, options=options, environment=environment)
-    changed = plimsoll.predict(binary(), "run", "--plan", "plan.toml", "--", *command, options=options, environment=environment)
+    changed = plimsoll.predict(*command, options=(*options, "--plan", "plan.toml"), environment=environment)
     assert (plain.code, changed.code) == (0, 0), (plain, changed)
     return plain.report, changed.report
 
@@ -39,6 +39,18 @@ def test_the_optimizers_state_is_not_on_the_device(plimsoll):
     """All of it but what 64 MiB of weights have; AdamW's update of a few at a time is smaller too."""
     remedies = [{"id": "optimizer-offload"}]
     assert 2 * WEIGHTS - (160 << 20) <= saved(reports(plimsoll, WIDE, remedies)) <= 3 * WEIGHTS
+
+
+def test_a_plan_is_checked_as_it_is_run(plimsoll):
+    """With `predict --plan` as with `run --plan` inside; a plan that cannot be read is refused before anything runs."""
+    options = ("--gpu", "a100-40g")
+    _, checked = reports(plimsoll, WIDE, [{"id": "optimizer-offload"}], options)
+    inside = plimsoll.predict(binary(), "run", "--plan", "plan.toml", "--", PYTHON, "train.py", options=options).report
+    assert checked["peak_allocated_bytes"] == inside["peak_allocated_bytes"]
+    assert checked["safe_bytes"] == inside["safe_bytes"]
+    (plimsoll.folder / "plan.toml").write_text("version = 9\n")
+    ran = plimsoll.run("predict", *options, "--plan", "plan.toml", "--", PYTHON, "train.py")
+    ran.assert_sentence("plan.toml", "version is 9")
 
 
 BLOCKS = """

@@ -48,7 +48,7 @@ def test_trackers_and_hubs_are_kept_off_and_named(plimsoll):
 @pytest.mark.soak
 def test_and_in_words_and_in_each_run_of_a_search(plimsoll):
     packages(plimsoll)
-    ran = plimsoll.run("predict", "--gpu", "t4", "--", COLD, "train.py")
+    ran = plimsoll.run("predict", "--full", "--gpu", "t4", "--", COLD, "train.py")
     assert all(f"  - {it}\n" in ran.stdout for it in NOTES), ran
     ran = plimsoll.run("fit", "--gpu", "t4", "--", COLD, "train.py")
     assert ran.code == 0 and "FITS" in ran.stdout, ran

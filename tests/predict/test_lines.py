@@ -156,7 +156,7 @@ def test_what_decides_sizes_and_nobody_computed_is_said_beside_the_answer(plimso
     (said,) = texts(ran, "sizes-unknown")
     assert said == "the answer depends on values that a phantom does not compute: sizes follow from values that read as 0 at train.py:7 (give one: --assume train.py:7=NUMBER)"
     answer = ran.stdout.index("FITS")
-    assert answer < ran.stdout.index("! the answer depends on values") < ran.stdout.index("Peak"), ran.stdout
+    assert answer < ran.stdout.index("! the answer depends on values") < ran.stdout.index("At the peak"), ran.stdout
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "train.py:7=20"))
     assert not texts(ran, "sizes-unknown"), ran.report["notes"]
 

@@ -52,3 +52,43 @@ def test_command_of_the_manual(line, cache, tmp_path):
     path = os.pathsep.join([os.path.dirname(PYTHON), os.path.dirname(COLD), os.environ["PATH"]])
     ran = plimsoll.run(*words, environment=plimsoll.environment(PATH=path))
     assert ran.code in (0, 1), ran
+
+
+def test_the_pages_give_each_card_the_memory_that_the_catalogue_gives_it(plimsoll):
+    table = [re.split(" {2,}", it) for it in plimsoll.run("cards").stdout.splitlines()]
+    sizes = {name.removeprefix("NVIDIA "): size for it in table if len(it) > 3 for name, size in ((it[0], it[2]), (it[1], it[2]))}
+    assert sizes["rtx4090"] == sizes["GeForce RTX 4090"] == "23.49 GiB", table[:5]
+    wrong, n = [], 0
+    for page in PAGES:
+        for name, size in re.findall(r"\b([\w-]+|NVIDIA [\w -]+?) \((\d+\.\d\d GiB)\)", page.read_text()):
+            if name.removeprefix("NVIDIA ") in sizes:
+                n += 1
+                wrong += [(page.name, name, size)] * (sizes[name.removeprefix("NVIDIA ")] != size)
+    assert n > 8 and wrong == [], (n, wrong)
+
+
+def shown(page, beginning):
+    """The block of `page` that has the line `beginning`, from there on."""
+    for block in re.findall(r"^```\w+\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
+        head, found, rest = block.partition(beginning)
+        if found:
+            return (found + rest).rstrip("\n").split("\n")
+    raise AssertionError(f"{page} has no block with {beginning}")
+
+
+@pytest.mark.parametrize(
+    "options, pages",
+    [([], [("README.md", "FITS rtx3060-12g"), ("docs/index.md", "FITS rtx3060-12g")]), (["--batch-size", "16"], [("docs/tutorial.md", "DOES NOT FIT rtx3060-12g")])],
+)
+def test_the_pages_show_what_is_printed_and_it_is_one_screen(plimsoll, options, pages):
+    """On a terminal of 80 columns and 24 lines the default report shows its verdict: it is no longer than that."""
+    (plimsoll.folder / "examples").symlink_to(ROOT / "examples")
+    path = os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])
+    environment = plimsoll.environment(PATH=path, COLUMNS="80")
+    ran = plimsoll.run("predict", "--gpu", "rtx3060-12g", "--", "python3", "examples/finetune_gpt2.py", *options, environment=environment)
+    printed = ran.stdout.rstrip("\n").split("\n")
+    for page, beginning in pages:
+        expected = shown(page, beginning)
+        first = next(n for n, it in enumerate(printed) if it.startswith(beginning))
+        assert printed[first : first + len(expected)] == expected, page
+        assert len(printed) - first <= 23, printed[first:]

@@ -166,7 +166,7 @@ def test_a_sample_that_no_batch_had_stands_beside_the_verdict_and_can_be_run(pli
         + "for epoch in range(2):\n    for x in DataLoader(Data(), 1): step(x[0].cuda())"
     )
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
-    first = " ".join(ran.stdout.partition("Peak")[0].split())
+    first = " ".join(ran.stdout.partition("At the peak")[0].split())
     assert "! sample 217 of the data set is far larger than those of the batches seen: it has 76,800,000 numbers" in first
     worst = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--worst-sample"))
     assert worst.report["peak_allocated_bytes"] > 3 * 76_800_000 * 4 > 5 * ran.report["peak_allocated_bytes"]

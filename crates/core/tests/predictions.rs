@@ -25,7 +25,11 @@ use plimsoll_core::{
     },
     trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
     units::Bytes,
-    views::schedulers::{self, Scheduler},
+    views::{
+        schedulers::{self, Scheduler},
+        text::{self, Extent, Styles},
+        wire,
+    },
 };
 
 const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
@@ -46,7 +50,44 @@ fn predicted_with(recordings: &[Recording], code: i32, max: Option<Bytes>) -> Pr
     let prediction = predict(recordings, card, facts);
     let sum: Bytes = prediction.categories.iter().map(|it| it.bytes).sum();
     assert_eq!(sum, prediction.shown, "every byte is in exactly one category");
+    what_is_called_safe_is_safe(&prediction);
     prediction
+}
+
+/// Of every prediction here: only what fits has a safe size, more than the card has is called tight, and a scheduler is asked
+/// for no more.
+fn what_is_called_safe_is_safe(it: &Prediction) {
+    let json: serde_json::Value = serde_json::from_str(&wire::prediction(it.into())).unwrap();
+    assert_eq!(json["safe_bytes"].as_u64(), it.safe().map(|it| it.0));
+    assert_eq!(it.safe().is_some(), it.verdict() == Verdict::Fits);
+    let fits_card = it.safe().is_some_and(|safe| safe <= it.card.total);
+    for scheduler in [Scheduler::Slurm, Scheduler::Kubernetes, Scheduler::Skypilot, Scheduler::Ray]
+    {
+        assert_eq!(schedulers::request(scheduler, it, 1).is_some(), fits_card);
+    }
+    for extent in [Extent::Short, Extent::Full] {
+        let report = text::prediction(it.into(), extent, Styles::default(), 80).to_string();
+        let is_called_tight = report.contains("TIGHT");
+        assert_eq!(is_called_tight, it.safe().is_some() && !fits_card, "{report}");
+        assert!(report.lines().count() <= 22 || extent == Extent::Full, "one screen:\n{report}");
+    }
+}
+
+#[test]
+fn what_only_just_fits_is_called_tight() {
+    let card = cards::find("h200").unwrap();
+    let program = "alloc weights 20GiB\nstep\nstep";
+    let on = |card: &cards::Card| {
+        let exit = ScriptExit::Code(0);
+        let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+        predict(&[recording(program)], card, facts)
+    };
+    let needs = on(card).needs();
+    let of = |more: Bytes| on(&card.clone().with_total(needs + more));
+    let (tight, fits) = (of(Bytes::mib(1)), of(Bytes::gib(2)));
+    what_is_called_safe_is_safe(&tight);
+    what_is_called_safe_is_safe(&fits);
+    assert!(tight.card.total < tight.safe().unwrap() && fits.safe().unwrap() < fits.card.total);
 }
 
 fn told(prediction: &Prediction) -> String {
@@ -902,6 +943,59 @@ fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
     let codes: Vec<String> =
         inquiry.prediction(None).notes.iter().map(|it| it.code().to_owned()).collect();
     assert!(codes.ends_with(&["interrupted".to_owned(), "cards".to_owned()]), "{codes:?}");
+}
+
+#[test]
+fn smaller_cards_are_run_until_the_smallest_that_is_enough_is_known() {
+    let first = predicted(&[recording(&convolution("30GiB", "scratch", "70GiB"))], 0);
+    assert!(first.cards.iter().any(|it| it.carries == Carries::Tight && it.card.id == "a100-40g"));
+    // It runs on cards that have so much, and on no others.
+    let search = |enough: Bytes| {
+        let observed = Observed { any_card: true, ..Observed::default() };
+        let mut inquiry = Inquiry::new(first.clone(), observed);
+        let mut ran_on = Vec::new();
+        while let Some(wanted) = inquiry.wanted() {
+            let Wanted::Smaller(card) = wanted else { panic!("{wanted:?}") };
+            ran_on.push(card);
+            let there = if enough <= card.total {
+                predicted(&[recording("alloc weights 30GiB\nstep\nstep")], 0)
+            } else {
+                predicted(&[recording("alloc weights 30GiB\noom 20GiB")], 1)
+            };
+            inquiry.came(wanted, Some(&there)).unwrap();
+        }
+        (inquiry.prediction(None), ran_on)
+    };
+    for enough in [32, 40, 60, 79, 90].map(Bytes::gib) {
+        let (prediction, ran_on) = search(enough);
+        assert!((1..=3).contains(&ran_on.len()), "{ran_on:?}");
+        let usual = || prediction.cards.iter().filter(|it| it.card.usual);
+        for it in usual().filter(|it| it.carries == Carries::Yes) {
+            assert!(enough <= it.card.total, "{} of {enough}", it.card.id);
+        }
+        for it in usual().filter(|it| it.carries == Carries::No) {
+            assert!(it.card.total < enough, "{} of {enough}", it.card.id);
+        }
+        let fits = usual().find(|it| it.carries == Carries::Yes).unwrap().card;
+        if let Some((card, peaks)) = prediction.smallest.as_ref().unwrap().fits {
+            let is_of_its_size = card.total <= Bytes(fits.total.0 / 50 * 51);
+            assert!(is_of_its_size, "{} was run, {} is the smallest", card.id, fits.id);
+            assert!(peaks.device < first.peak.device);
+        }
+    }
+    let (card, _) = search(Bytes::gib(79)).0.smallest.clone().unwrap().fits.unwrap();
+    assert_eq!(card.total.0 >> 30, 79);
+    // Somebody named a card, or nothing would change much.
+    assert_eq!(Inquiry::new(first.clone(), Observed::default()).wanted(), None);
+    let all = predicted(&[recording("alloc weights 20GiB\nstep\nstep")], 0);
+    let observed = Observed { any_card: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(all, observed.clone()).wanted(), None);
+    // Whoever interrupts the second run keeps what the first one showed.
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
 }
 
 #[test]

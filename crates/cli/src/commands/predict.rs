@@ -23,10 +23,11 @@ use crate::{
     engine::{
         diagnosis,
         launch::{
-            self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+            self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Setting,
+            Signals, Stop,
         },
         phantom_run::{self, Choice, How, Run, RunOutput, Runner},
-        record,
+        plan_settings, record,
     },
     exit::Exit,
     files::requested_file::RequestedFile,
@@ -58,13 +59,15 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let given = args.cards.iter().map(|it| cards::find(it)).collect::<Result<Vec<_>, _>>()?;
     let gpu = args.gpu.as_deref().or(args.cards.first().map(String::as_str));
     let Choice { card, how } = phantom_run::choice(gpu, args.memory, &args.command)?;
+    let plan = args.plan.as_deref().map(plan_settings::read).transpose()?;
+    let plan = plan.map(|it| plan_settings::settings(&it, &args.command)).unwrap_or_default();
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let record = args.record.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let runner = Runner::new(Cache::open()?, &args.world)?;
-    let script = Script { args, card, ranks, command, runner };
+    let script = Script { args, card, ranks, command, plan, runner };
     if let Some(it) = misplaced::remark("predict", &args.command).filter(|_| !args.quiet) {
         say(&it);
     }
@@ -101,6 +104,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         chosen,
         failure: failure.map(|it| diagnosis::with_kernels(it, &script.card)),
         ends: phantom_run::left_open(&recordings, &args.assume),
+        any_card: matches!(how, Some(How::Largest(_))) && args.memory.is_none(),
         cards: given,
     };
     let prediction = script.complete(Inquiry::new(prediction, observed), &told)?;
@@ -148,6 +152,8 @@ struct Script<'a> {
     card: Card,
     ranks: Ranks,
     command: ScriptCommand,
+    /// What its environment has more for the plan that is checked.
+    plan: Vec<Setting>,
     runner: Runner,
 }
 
@@ -208,7 +214,9 @@ impl Script<'_> {
                 Wanted::OtherEnd(end) => {
                     self.again(&self.card, &(told.to_owned() + phantom_run::conf_line(end)))?
                 }
-                Wanted::Larger(card) | Wanted::Named(card) => self.again(card, told)?,
+                Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => {
+                    self.again(card, told)?
+                }
             };
             inquiry.came(wanted, there.as_ref())?;
         }
@@ -226,7 +234,7 @@ impl Script<'_> {
     }
 
     fn run_on(&self, card: &Card, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
-        let Script { args, card: _, ranks, command, runner } = self;
+        let Script { args, card: _, ranks, command, plan, runner } = self;
         // Until the run's world is gone, Ctrl-C waits.
         let signals = Signals::hold().context("cannot hold signals")?;
         let stop = match (args.steps, args.until) {
@@ -243,8 +251,13 @@ impl Script<'_> {
         let larger = args.worst_size.map(WorstSize::setting);
         let sample = args.worst_sample.then(|| (contract::WORST_SAMPLE, "1".into()));
         let folds = (!args.traceback && !args.quiet).then(|| (contract::FOLDS, "1".into()));
-        let settings: Vec<_> =
-            longer.into_iter().chain(larger).chain(sample).chain(folds).collect();
+        let settings: Vec<_> = longer
+            .into_iter()
+            .chain(larger)
+            .chain(sample)
+            .chain(folds)
+            .chain(plan.iter().cloned())
+            .collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, told),

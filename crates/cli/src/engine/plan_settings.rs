@@ -1,18 +1,30 @@
-//! A plan, as the environment of a run has it: for the agent, and for PyTorch's allocator.
+//! A plan, as its file has it, and as the environment of a run has it: for the agent, and for PyTorch's allocator.
 
-use std::{env, ffi::OsString};
+use std::{env, ffi::OsString, path::Path};
 
+use anyhow::Context as _;
 use plimsoll_core::plan::Plan;
 
 use crate::{
+    cache,
     contract::{self, Setting},
     engine::launch,
+    files::bounded_file,
 };
 
 /// The variable that holds the allocator's settings.
 pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// The name of the same variable since torch 2.9, which goes before the older one there.
 const NEWER_ALLOC_CONF: &str = "PYTORCH_ALLOC_CONF";
+
+/// The plan in this file.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Plan> {
+    let shown = path.display();
+    let text = bounded_file::text(path, bounded_file::WRITTEN_BY_HAND).map_err(|error| {
+        anyhow::anyhow!("cannot read the plan {shown}: {}", cache::reason(&error))
+    })?;
+    Plan::parse(&text).with_context(|| format!("cannot read the plan {shown}"))
+}
 
 /// What the environment of the command `words` has more for `plan`.
 pub(crate) fn settings(plan: &Plan, words: &[OsString]) -> Vec<Setting> {

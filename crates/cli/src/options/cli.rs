@@ -231,6 +231,10 @@ pub(crate) struct PredictArgs {
     )]
     pub(crate) ghost_weights: GhostWeights,
 
+    /// Check a plan of `plimsoll fit`, or your own: run the script with its changes, as `plimsoll run --plan` does.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
     /// When to stop: `steady`: once memory is the same in two steps; `validation`: after an evaluation, too,
     /// or after a wait without one; `exit`: at the end of the script.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, hide_possible_values = true)]
@@ -351,6 +355,7 @@ Examples:
   plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
   plimsoll predict --gpu rtx4090 --worst-seq 2048 -- python train.py
   plimsoll predict --gpu rtx4090 --worst-size 800x1333 -- python detect.py
+  plimsoll predict --gpu rtx4090 --plan plan.toml -- python train.py
   plimsoll predict --assume nonzero=0.25 -- python train_mixture.py
   plimsoll predict --gpu a100-80g/3g.40gb --as kubernetes -- python train.py
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh

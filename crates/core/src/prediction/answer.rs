@@ -139,6 +139,8 @@ pub struct Predicted {
     pub oom: Option<OomPlace>,
     /// Every card of the catalogue, and whether it carries the run.
     pub cards: Vec<CardFit>,
+    /// The smallest card that a run showed to be enough, if nobody named a card and smaller ones were run.
+    pub smallest: Option<SmallestRun>,
     /// One for each process that used a device, worst first; the numbers above are the first's.
     pub ranks: Vec<Rank>,
     /// What a serving engine makes of the card, if the script starts one.
@@ -410,6 +412,15 @@ pub enum Carries {
     Unknown,
     /// The PyTorch of the run has no kernels for the card's compute capability.
     NoKernels,
+}
+
+/// The smallest card that a run showed to be enough, and what the run needed there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SmallestRun {
+    /// The card; none if the script ran out of memory on each that was run.
+    pub fits: Option<(&'static Card, Peaks)>,
+    /// The cards on which it ran out of memory.
+    pub too_small: Vec<&'static Card>,
 }
 
 /// One process that used a device.

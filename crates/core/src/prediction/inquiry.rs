@@ -6,7 +6,10 @@ use std::collections::VecDeque;
 use crate::{
     cards::Card,
     codes::NoteCode,
-    prediction::{CardFit, Carries, Host, Note, OtherEnd, Outcome, Predicted, Prediction, Writes},
+    prediction::{
+        CardFit, Carries, Host, Note, OtherEnd, Outcome, Predicted, Prediction, Writes,
+        smallest::Search,
+    },
     recording::Reached,
     units::Bytes,
 };
@@ -39,6 +42,8 @@ pub struct Observed {
     pub failure: Option<String>,
     /// What the phantom chose one end of.
     pub ends: Vec<OtherEnd>,
+    /// Nobody named a card and this machine has none: the answer is which cards it fits.
+    pub any_card: bool,
     /// The cards that it is to be run on.
     pub cards: Vec<&'static Card>,
 }
@@ -50,6 +55,8 @@ pub enum Wanted {
     OtherEnd(OtherEnd),
     /// On a card that is larger than the one that was not enough: it says something of all those between.
     Larger(&'static Card),
+    /// On a card that is smaller than what PyTorch reserved on the largest one, and larger than what was allocated.
+    Smaller(&'static Card),
     /// On a card that somebody named.
     Named(&'static Card),
 }
@@ -72,6 +79,9 @@ pub struct Inquiry {
     ends: VecDeque<OtherEnd>,
     /// Nobody named a card; a larger one may say more.
     may_learn: bool,
+    /// Likewise; which smaller cards it fits is to be found. None until the other ends are known.
+    any_card: bool,
+    smaller: Option<Search>,
     named: VecDeque<&'static Card>,
     /// Which of the named cards carry the script; none if it was not run on them.
     on_named: Option<Vec<CardFit>>,
@@ -83,7 +93,7 @@ impl Inquiry {
     /// After the first run, by which `first` was predicted.
     pub fn new(first: Prediction, observed: Observed) -> Inquiry {
         let Observed { unread, writes, host, host_total, half_of_masks, .. } = observed;
-        let Observed { interrupted, chosen, failure, ends, cards, .. } = observed;
+        let Observed { interrupted, chosen, failure, ends, any_card, cards, .. } = observed;
         let mut so_far = first.into_parts();
         so_far.notes.extend(unread.into_iter().map(Note::Unread));
         so_far.notes.extend(writes.iter().flat_map(about_writes));
@@ -91,10 +101,12 @@ impl Inquiry {
         so_far.notes.extend(half_of_masks.then_some(Note::HalfOfMasks));
         (so_far.writes, so_far.host) = (writes, host);
         let may_learn = cards.is_empty() && !interrupted;
+        let any_card = any_card && may_learn;
         let (ends, named) =
             if interrupted { Default::default() } else { (ends.into(), cards.into()) };
         let on_named = None;
-        Inquiry { so_far, ends, may_learn, named, on_named, chosen, failure }
+        let smaller = None;
+        Inquiry { so_far, ends, may_learn, any_card, smaller, named, on_named, chosen, failure }
     }
 
     /// The run that is wanted next: at other ends as long as the script fits, then on other cards.
@@ -112,6 +124,11 @@ impl Inquiry {
         if it.outcome == Outcome::ScriptFailed {
             return None;
         }
+        if self.any_card
+            && let Some(card) = self.smaller.get_or_insert_with(|| Search::after(it)).next()
+        {
+            return Some(Wanted::Smaller(card));
+        }
         while let Some(card) = self.named.pop_front() {
             let fits = self.on_named.get_or_insert_default();
             if card.id != it.card.id {
@@ -128,6 +145,12 @@ impl Inquiry {
         match (of, there) {
             (Wanted::OtherEnd(end), Some(there)) => self.so_far.cover(end, there),
             (Wanted::Larger(_), Some(there)) => self.so_far.learn_of_larger(there),
+            (Wanted::Smaller(card), Some(there)) => {
+                let search = self.smaller.get_or_insert_default();
+                self.so_far.learn_of_smaller(card, there, search);
+            }
+            // What is known holds without it.
+            (Wanted::Smaller(_), None) => self.smaller.get_or_insert_default().end(),
             (Wanted::Named(card), Some(there)) => {
                 self.on_named.get_or_insert_default().push(there.on_its_card(card));
             }

@@ -17,6 +17,7 @@ mod reached;
 mod safe;
 mod seen;
 mod serving;
+mod smallest;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
@@ -26,8 +27,8 @@ mod writes;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
-    Moment, OomPlace, Origin, Outcome, Peaks, Predicted, Prediction, Rank, StepGrowth, StepPeaks,
-    Verdict,
+    Moment, OomPlace, Origin, Outcome, Peaks, Predicted, Prediction, Rank, SmallestRun, StepGrowth,
+    StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
@@ -138,6 +139,7 @@ impl<'a> Runs<'a> {
             steps: Vec::new(),
             oom,
             cards: Vec::new(),
+            smallest: None,
             ranks,
             serving: Serving::of(recordings, card),
             notes,

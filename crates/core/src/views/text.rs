@@ -1,10 +1,11 @@
 //! The report as text for a terminal, for somebody who is tired: the answer first, then the numbers behind it, then what limits
-//! them. The short form fits two screens of 24 lines in most cases; the full one has all tables and notes.
+//! them. The short form fits one screen of 24 lines in most cases; the full one has all tables and notes.
 
 use std::fmt::{self, Display, Formatter};
 
 pub use crate::views::style::{Style, Styles};
 use crate::{
+    cards::Card,
     codes::RemarkCode,
     findings::{Finding, Weight},
     prediction::{
@@ -29,7 +30,15 @@ pub enum Extent {
     Full,
 }
 
-/// Lines of code that the short form shows.
+/// Lines of the short form, so that a terminal of 24 shows all of it between what is printed above and below.
+const SCREEN: usize = 22;
+/// Of them, those of the verdict and the findings, if more findings than one are to be shown.
+const FIRST_LINES: usize = 10;
+/// Of them, those of notes that cast doubt on the answer.
+const DOUBT_LINES: usize = 5;
+/// The fewest rows of categories and of lines of code that the short form shows.
+const LEAST_ROWS: (usize, usize) = (4, 2);
+/// The most lines of code that it shows.
 const SHOWN_LINES: usize = 5;
 /// The smallest part of the peak, in per cent, that a row of the short form is about.
 const SHOWN_PERCENT: f64 = 1.0;
@@ -41,6 +50,8 @@ const NAMED_CARDS: usize = 6;
 const LISTED_CARDS: usize = 8;
 /// Findings that are told in full.
 const SHOWN_FINDINGS: usize = 3;
+/// Findings of a script that fits, about memory that could be had back.
+const SHOWN_CHANCES: usize = 2;
 /// The column where the place of a contributor begins.
 const PLACE_AT: usize = 21;
 
@@ -72,29 +83,117 @@ struct Report<'a> {
 impl Report<'_> {
     fn write(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        self.verdict(f)?;
-        self.decided_elsewhere(f)?;
-        self.next(f)?;
+        if !self.is_full() && p.outcome != Outcome::ScriptFailed {
+            return self.short(f);
+        }
+        self.answer(f)?;
         if p.outcome != Outcome::ScriptFailed {
             self.findings(f)?;
         }
         if p.peak.allocated != Bytes::ZERO && p.outcome != Outcome::ScriptFailed {
             self.peaks(f)?;
             by_rank::table(f, &p.ranks, self.styles)?;
-            self.categories(f)?;
-            self.lines(f)?;
-            if self.is_full() {
-                self.modules(f)?;
-                self.curve(f)?;
-            }
+            let (title, rows) = self.categories();
+            self.table(f, &title, &rows)?;
+            self.table(f, "By line of your code", &self.lines())?;
+            self.modules(f)?;
+            self.curve(f)?;
             self.cards(f)?;
         }
-        self.notes(f)?;
-        if self.is_full() || p.outcome == Outcome::ScriptFailed {
+        self.notes(f)
+    }
+
+    /// The verdict, what may decide otherwise, and what to run next.
+    fn answer(self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.verdict(f)?;
+        self.decided_elsewhere(f)?;
+        self.next(f)
+    }
+
+    /// As much as a screen shows: the answer and the finding that matters most whole, of the tables the largest rows.
+    fn short(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let p = self.prediction;
+        let text = |write: &dyn Fn(&mut Formatter<'_>) -> fmt::Result| {
+            fmt::from_fn(|f| write(f)).to_string()
+        };
+        let lines = |text: &str| text.matches('\n').count();
+        let mut first = text(&|f| self.answer(f));
+        let found = self.found();
+        let mut n_shown = 0;
+        for finding in &found {
+            let brief = Finding { evidence: Vec::new(), ..(*finding).clone() };
+            let brief = text(&|f| explain_text::finding(f, &brief, self.styles, self.width));
+            if 0 < n_shown && FIRST_LINES < lines(&first) + lines(&brief) {
+                break;
+            }
+            first += &brief;
+            n_shown += 1;
+        }
+        let has_tables = p.peak.allocated != Bytes::ZERO;
+        let cards = if has_tables { text(&|f| self.cards_in_short(f)) } else { String::new() };
+        let (mut doubts, facts): (Vec<&Note>, Vec<&Note>) =
+            self.shown_notes().into_iter().partition(|it| has_to_be_said(it));
+        // What grows decides a long run.
+        doubts.sort_by_key(|it| !matches!(it, Note::GrowsSlowly { .. }));
+        let note = |note: &Note| text(&|f| self.note(f, note, 0));
+        let (mut told, mut n_told) = (String::new(), 0);
+        for it in doubts {
+            let doubt = note(it);
+            if lines(&told) + lines(&doubt) <= DOUBT_LINES {
+                told += &doubt;
+                n_told += 1;
+            }
+        }
+        // The last line, with the blank one above it.
+        let left = |rows: usize, told: &str| {
+            SCREEN.saturating_sub(lines(&first) + rows + lines(&cards) + lines(told) + 2)
+        };
+        let (title, mut categories) = self.categories();
+        let mut by_line = self.lines();
+        if has_tables {
+            let heads = if by_line.is_empty() { 2 } else { 4 };
+            let room = left(heads, &told);
+            let (least_categories, least_lines) = LEAST_ROWS;
+            while room < categories.len() + by_line.len() && least_lines < by_line.len() {
+                by_line.pop();
+            }
+            while room < categories.len() + by_line.len() && least_categories < categories.len() {
+                categories.pop();
+            }
+        }
+        f.write_str(&first)?;
+        if has_tables {
+            self.table(f, &title, &categories)?;
+            self.table(f, "By line of your code", &by_line)?;
+        }
+        let heads = if by_line.is_empty() { 2 } else { 4 };
+        let rows = if has_tables { heads + categories.len() + by_line.len() } else { 0 };
+        for it in facts {
+            let fact = note(it);
+            if lines(&fact) <= left(rows, &told) {
+                told += &fact;
+                n_told += 1;
+            }
+        }
+        f.write_str(&cards)?;
+        f.write_str(&told)?;
+        let mut more = "--full adds modules, steps, all cards".to_owned();
+        let hidden = [
+            (found.len() - n_shown, "finding"),
+            (self.all_notes().len().saturating_sub(n_told), "note"),
+        ];
+        for (n, what) in hidden.into_iter().filter(|it| 0 < it.0) {
+            more += &format!(", {n} more {what}{}", if n == 1 { "" } else { "s" });
+        }
+        writeln!(f, "\n{}", self.styles.faint.of(more))
+    }
+
+    fn table(self, f: &mut Formatter<'_>, title: &str, rows: &[String]) -> fmt::Result {
+        if rows.is_empty() {
             return Ok(());
         }
-        let more = "--full adds modules, steps, all cards and all notes";
-        writeln!(f, "\n{}", self.styles.faint.of(more))
+        self.heading(f, title)?;
+        rows.iter().try_for_each(|it| f.write_str(it))
     }
 
     /// What its steps are; an engine has forward passes only, even before the first.
@@ -140,12 +239,23 @@ impl Report<'_> {
                 );
                 let (which, left) =
                     if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
-                self.said(
-                    f,
-                    styles.good,
-                    "FITS",
-                    &format!("{which}{of_what}: needs {needs}{left}"),
-                )?;
+                let text = match self.smallest() {
+                    Some((card, peak)) => {
+                        let had_less = peak.allocated.0 < p.peak.allocated.0 / 50 * 49;
+                        format!(
+                            "{which}{of_what}: needs {} on {}, as a run there shows, because PyTorch frees its cache; {needs} with all of its cache{}",
+                            peak.device,
+                            card.id,
+                            if had_less {
+                                ". Batches differ: that run had smaller ones"
+                            } else {
+                                ""
+                            },
+                        )
+                    }
+                    None => format!("{which}{of_what}: needs {needs}{left}"),
+                };
+                self.said(f, styles.good, "FITS", &text)?;
                 self.not_seen(f)?;
             }
             Verdict::Grows => return self.grows(f, &card),
@@ -202,19 +312,26 @@ impl Report<'_> {
         }
         let Some(safe) = p.safe() else { return Ok(()) };
         let more = safe.saturating_sub(needs);
-        let text = format!(
-            "{safe} to be safe{of_what} ({more} more, for what a phantom cannot know exactly)"
-        );
+        let why = match self.smallest() {
+            Some(_) => "with less, PyTorch may have to free its cache".to_owned(),
+            None => format!("{more} more, for what a phantom cannot know exactly"),
+        };
+        let text = format!("{safe} to be safe{of_what} ({why})");
         write!(f, "request ")?;
         if p.card.total < safe {
             self.wrapped(f, &format!("{text}:"), 8, 2)?;
             return writeln!(
                 f,
                 "  {}",
-                self.styles.warn.of("more than this card has, so it is close")
+                self.styles.warn.of("TIGHT: that is more than this card has")
             );
         }
         self.wrapped(f, &text, 8, 2)
+    }
+
+    /// The smallest card that a run showed to be enough, where nobody named a card.
+    fn smallest(self) -> Option<(&'static Card, Peaks)> {
+        self.prediction.smallest.as_ref().filter(|_| self.any_card)?.fits
     }
 
     /// What the run did not reach.
@@ -224,9 +341,77 @@ impl Report<'_> {
         self.wrapped(f, &text, 0, 2)
     }
 
+    /// The smallest usual card that it fits, and that it fits all larger ones that this PyTorch has kernels for, if that is so.
+    fn smallest_and_larger(self) -> Option<String> {
+        let usual = || self.prediction.cards.iter().filter(|it| it.card.usual);
+        let smallest = usual().find(|it| it.carries == Carries::Yes)?.card;
+        let mut larger = usual().filter(|it| smallest.total < it.card.total).peekable();
+        larger.peek()?;
+        larger
+            .all(|it| matches!(it.carries, Carries::Yes | Carries::NoKernels))
+            .then(|| format!("{} ({}) and larger", smallest.id, smallest.total))
+    }
+
+    /// The cards in a line or two: from which on it fits, and to which it does not.
+    fn cards_in_short(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let cards = &self.prediction.cards;
+        let of = |carries: Carries| -> Vec<&CardFit> {
+            cards.iter().filter(|it| it.carries == carries).collect()
+        };
+        let list = |carries: Carries| {
+            let ids = |it: &CardFit| match it.runs_out_at {
+                Some(step) => format!("{} at {}", it.card.id, grouped(step)),
+                None => it.card.id.clone(),
+            };
+            named(&of(carries), false, ids)
+        };
+        let mut parts = Vec::new();
+        if !of(Carries::Yes).is_empty() && !self.any_card {
+            let all = self.smallest_and_larger().unwrap_or_else(|| list(Carries::Yes));
+            parts.push(format!("{} {all}", self.styles.good.of("fits")));
+        }
+        if !of(Carries::Tight).is_empty() {
+            parts.push(format!("{} {}", self.styles.warn.of("tight"), list(Carries::Tight)));
+        }
+        if let [first, .., last] = of(Carries::Grows)[..] {
+            let of = |it: &CardFit| {
+                format!("{} of {}", it.runs_out_at.map_or_else(String::new, grouped), it.card.id)
+            };
+            let one = self.prediction.growth.as_ref().map_or("step", |it| it.counted.one());
+            let when = format!("between {one} {} and {}", of(first), of(last));
+            parts.push(format!("{} {when}", self.styles.warn.of("runs out")));
+        }
+        let usual = |carries: Carries| {
+            cards.iter().filter(move |it| it.card.usual && it.carries == carries).map(|it| it.card)
+        };
+        if let Some(largest) = usual(Carries::No).next_back() {
+            let is_all = cards
+                .iter()
+                .filter(|it| it.card.usual && it.card.total <= largest.total)
+                .all(|it| matches!(it.carries, Carries::No | Carries::NoKernels));
+            let all = if is_all {
+                format!("{} ({}) and smaller", largest.id, largest.total)
+            } else {
+                list(Carries::No)
+            };
+            parts.push(format!("{} {all}", self.styles.bad.of("too small")));
+        }
+        if !of(Carries::NoKernels).is_empty() {
+            parts.push(format!("no kernels in this PyTorch for {}", list(Carries::NoKernels)));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        write!(f, "{} ", self.styles.heading.of("Cards:"))?;
+        self.wrapped(f, &parts.join("; "), 7, 2)
+    }
+
     /// The cards that it fits, the smallest first.
     fn carrying(self) -> String {
         let fits = self.prediction.cards.iter().filter(|it| it.carries == Carries::Yes);
+        if let Some(all) = self.smallest_and_larger() {
+            return all + " cards";
+        }
         let ids: Vec<&str> =
             fits.filter(|it| it.card.usual).map(|it| it.card.id.as_str()).collect();
         let named = ids.iter().take(NAMED_CARDS).copied().collect::<Vec<_>>().join(", ");
@@ -297,11 +482,22 @@ impl Report<'_> {
         }
     }
 
-    /// What is wrong; and where it does not fit, what could be had back.
-    fn findings(self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// What is wrong; and what could be had back: of a script that fits, only where that is much.
+    fn found(&self) -> Vec<&Finding> {
         let fits = self.prediction.outcome == Outcome::Fits;
-        let counts = |it: &&Finding| it.weight == Weight::Problem || !fits;
-        let found: Vec<&Finding> = self.findings.iter().filter(counts).collect();
+        let much = Bytes(self.prediction.needs().0 / 4);
+        let gives_much = |it: &&Finding| it.weight == Weight::Chance && much < it.bytes;
+        let is_problem = |it: &&Finding| it.weight == Weight::Problem;
+        if fits {
+            let chances = self.findings.iter().filter(gives_much).take(SHOWN_CHANCES);
+            self.findings.iter().filter(is_problem).chain(chances).collect()
+        } else {
+            self.findings.iter().collect()
+        }
+    }
+
+    fn findings(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let found = self.found();
         if found.is_empty() {
             return Ok(());
         }
@@ -370,7 +566,8 @@ impl Report<'_> {
         row(f, "on the GPU", |it| it.device, "nvidia-smi")
     }
 
-    fn categories(self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// The moment that is broken down, and a row for each category.
+    fn categories(self) -> (String, Vec<String>) {
         let p = self.prediction;
         let when = p.shown_moment.map(|it| When(it, self.counted()));
         let when = when.map(|when| when.to_string());
@@ -381,12 +578,12 @@ impl Report<'_> {
         } else {
             format!("At the peak{when}: {}", p.shown)
         };
-        self.heading(f, &title)?;
+        let mut rows = Vec::new();
         if let Some(oom) = &p.oom {
             let place = oom.at.as_ref().map_or_else(String::new, |it| Line(it).to_string());
             let row =
                 format!("  {:<16} {:>10}  was requested and refused  {place}", "", oom.requested);
-            writeln!(f, "{}", self.styles.bad.of(row.trim_end()))?;
+            rows.push(format!("{}\n", self.styles.bad.of(row.trim_end())));
         }
         for share in p.categories.iter().filter(|share| self.shows(share.bytes)) {
             let part = share.bytes.share_of(p.shown);
@@ -403,36 +600,34 @@ impl Report<'_> {
                 bar(part, 20),
             );
             line.truncate(line.trim_end().len());
-            writeln!(f, "{line}")?;
+            rows.push(line + "\n");
         }
-        Ok(())
+        (title, rows)
     }
 
-    fn lines(self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// A row for each line of the user's code.
+    fn lines(self) -> Vec<String> {
         let p = self.prediction;
         let most = if self.is_full() { p.top_lines.len() } else { SHOWN_LINES };
-        let mut shown =
-            p.top_lines.iter().filter(|share| self.shows(share.bytes)).take(most).peekable();
-        if shown.peek().is_none() {
+        let shown = p.top_lines.iter().filter(|share| self.shows(share.bytes)).take(most);
+        let row = |share: &LineShare| fmt::from_fn(|f| self.line(f, share)).to_string();
+        shown.map(row).collect()
+    }
+
+    fn line(self, f: &mut Formatter<'_>, share: &LineShare) -> fmt::Result {
+        let LineShare { at, bytes, blocks, category } = share;
+        let (place, text) = match at {
+            Origin::Line(line) => (Line(line).to_string(), line.text.as_str()),
+            Origin::BackwardOf(line) => (format!("{}, backward", Line(line)), line.text.as_str()),
+            Origin::Backward => ("backward".to_owned(), ""),
+            Origin::NoStack => ("no stack recorded".to_owned(), ""),
+        };
+        self.share(f, *bytes, &place, *category, *blocks)?;
+        if text.is_empty() || !self.is_full() {
             return Ok(());
         }
-        self.heading(f, "By line of your code")?;
-        for LineShare { at, bytes, blocks, category } in shown {
-            let (place, text) = match at {
-                Origin::Line(line) => (Line(line).to_string(), line.text.as_str()),
-                Origin::BackwardOf(line) => {
-                    (format!("{}, backward", Line(line)), line.text.as_str())
-                }
-                Origin::Backward => ("backward".to_owned(), ""),
-                Origin::NoStack => ("no stack recorded".to_owned(), ""),
-            };
-            self.share(f, *bytes, &place, *category, *blocks)?;
-            if !text.is_empty() {
-                let text = clipped(text, self.width - PLACE_AT);
-                writeln!(f, "{:PLACE_AT$}{}", "", self.styles.faint.of(text))?;
-            }
-        }
-        Ok(())
+        let text = clipped(text, self.width - PLACE_AT);
+        writeln!(f, "{:PLACE_AT$}{}", "", self.styles.faint.of(text))
     }
 
     fn modules(self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -572,34 +767,45 @@ impl Report<'_> {
         Ok(())
     }
 
-    fn notes(self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// The notes that are not said beside the answer.
+    fn all_notes(&self) -> Vec<&Note> {
         let notes = &self.prediction.notes;
         // The first one was the verdict's reason.
         let told = usize::from(self.prediction.verdict() == Verdict::CouldNotTell);
-        let notes: Vec<&Note> = notes
-            .iter()
-            .skip(told)
-            .filter(|note| !matches!(note, Note::NotSeen(_)) && !stands_above(note))
-            .filter(|note| self.is_full() || !is_detail(note))
-            .collect();
+        let is_said = |it: &&Note| matches!(it, Note::NotSeen(_)) || stands_above(it);
+        notes.iter().skip(told).filter(|it| !is_said(it)).collect()
+    }
+
+    /// Of them, those that are worth a line of the short form: the first line says already that nobody named a card.
+    fn shown_notes(&self) -> Vec<&Note> {
+        let is_said = |it: &&Note| self.any_card && matches!(it, Note::CardChosen(_));
+        self.all_notes().into_iter().filter(|it| !is_detail(it) && !is_said(it)).collect()
+    }
+
+    fn notes(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let notes = self.all_notes();
         if notes.is_empty() {
             return Ok(());
         }
         self.heading(f, "Notes")?;
-        for note in notes {
-            let style = if note.is_doubt() { self.styles.warn } else { self.styles.faint };
-            write!(f, "  {} ", style.of(if note.is_doubt() { "!" } else { "-" }))?;
-            let text = match note {
-                Note::UnknownReads { count, .. } if !self.is_full() => format!(
-                    "{} that the GPU would compute {}: if memory depends on them, these numbers may be wrong. --full lists the lines, --assume FILE:LINE=NUMBER gives a value",
-                    if *count == 1 { "1 value".to_owned() } else { format!("{count} values") },
-                    if *count == 1 { "was read as zero" } else { "were read as zeros" },
-                ),
-                _ => note.to_string(),
-            };
-            self.wrapped(f, &text, 4, 4)?;
-        }
-        Ok(())
+        notes.into_iter().try_for_each(|it| self.note(f, it, 2))
+    }
+
+    fn note(self, f: &mut Formatter<'_>, note: &Note, indent: usize) -> fmt::Result {
+        let style = if note.is_doubt() { self.styles.warn } else { self.styles.faint };
+        write!(f, "{:indent$}{} ", "", style.of(if note.is_doubt() { "!" } else { "-" }))?;
+        let text = match note {
+            Note::UnknownReads { count, .. } if !self.is_full() => format!(
+                "{}: if memory depends on {}, the answer may be wrong (--full, --assume)",
+                match count {
+                    1 => "1 unknown value was read as zero".to_owned(),
+                    n => format!("{n} unknown values were read as zero"),
+                },
+                if *count == 1 { "it" } else { "them" },
+            ),
+            _ => note.to_string(),
+        };
+        self.wrapped(f, &text, indent + 2, indent + 2)
     }
 
     fn heading(self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
@@ -625,6 +831,11 @@ fn stands_above(note: &Note) -> bool {
         Note::Remark(remark) => remark.code == RemarkCode::LargerSample,
         _ => false,
     }
+}
+
+/// Whether a note casts doubt on the answer, or names whom the script really reached.
+fn has_to_be_said(note: &Note) -> bool {
+    note.is_doubt() || matches!(note, Note::Reached(_))
 }
 
 /// Whether a note changes no decision of most readers.

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
-        OomPlace, Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, Serving, StepPeaks, Verdict,
-        Writes, WrittenFile,
+        OomPlace, Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, Serving, SmallestRun,
+        StepPeaks, Verdict, Writes, WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
@@ -93,6 +93,9 @@ struct PredictionWire<'a> {
     steps: Vec<StepWire>,
     oom: Option<OomWire<'a>>,
     cards: Vec<CardWire>,
+    /// Of a run without `--gpu`: the smallest card that a run on it showed to be enough, where smaller cards were run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    smallest: Option<SmallestWire>,
     process: ProcessWire<'a>,
     ranks: Vec<RankWire>,
     /// What a serving engine makes of the card, if the script starts one.
@@ -299,6 +302,26 @@ struct CardWire {
 }
 
 #[derive(Debug, Serialize)]
+struct SmallestWire {
+    /// Null where the script ran out of memory on each card that was run.
+    gpu: Option<&'static str>,
+    /// What the run on it needed.
+    peak: Option<PeaksWire>,
+    /// The cards on which it ran out of memory.
+    too_small: Vec<&'static str>,
+}
+
+impl From<&SmallestRun> for SmallestWire {
+    fn from(it: &SmallestRun) -> SmallestWire {
+        SmallestWire {
+            gpu: it.fits.map(|it| &*it.0.id),
+            peak: it.fits.map(|it| PeaksWire::from(it.1)),
+            too_small: it.too_small.iter().map(|it| &*it.id).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
 struct ProcessWire<'a> {
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -492,6 +515,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             steps: it.steps.iter().map(StepWire::from).collect(),
             oom: it.oom.as_ref().map(OomWire::from),
             cards: it.cards.iter().map(CardWire::from).collect(),
+            smallest: it.smallest.as_ref().map(SmallestWire::from),
             process: ProcessWire {
                 exit_code: match it.exit {
                     ScriptExit::Code(code) => Some(code),

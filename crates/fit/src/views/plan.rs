@@ -41,6 +41,8 @@ pub struct Beside {
     pub limit: Bytes,
     /// How to run the best one.
     pub run_line: String,
+    /// How to predict it.
+    pub check_line: String,
     /// The command that makes the part of the change which is certain.
     pub patch_line: String,
     /// Runs on the phantom.
@@ -351,8 +353,8 @@ fn report(it: &Proposal) -> String {
     let _ = writeln!(res, "\n{}", seen(&it.found));
     let _ = writeln!(
         res,
-        "\nTo run the first plan, which is saved, without changing the script:\n    {}",
-        it.beside.run_line
+        "\nTo run the first plan, which is saved, without changing the script:\n    {}\nTo check it without a GPU, after you change it or the script:\n    {}",
+        it.beside.run_line, it.beside.check_line
     );
     if !it.change.diff.is_empty() {
         let _ = writeln!(res, "\nOr change the script ({}):", it.beside.patch_line);
@@ -699,6 +701,7 @@ mod tests {
             what: "on the device",
             limit: Bytes::gib(22),
             run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
+            check_line: "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             patch_line: String::new(),
             runs: 9,
             seconds: 20.0,

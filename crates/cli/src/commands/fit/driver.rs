@@ -97,7 +97,7 @@ impl<'a> Driver<'a> {
         let compiles =
             self.trials.seems_to_compile(&What { words, settings: Vec::new(), card, end: None })?;
         if compiles {
-            let why = "the script uses torch.compile: plimsoll compiles it anew for each plan, so the search takes minutes";
+            let why = "the script mentions torch.compile: what it compiles is compiled anew for each plan, so the search may take minutes";
             self.say(&Said::Plain(why.to_owned()), Instant::now());
         }
         Ok(compiles)

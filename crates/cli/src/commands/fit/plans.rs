@@ -30,6 +30,7 @@ pub(super) fn run(
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let rules = Rules { measure_in: device.as_ref().map(|it| it.free), ..rules };
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
+    let card_id = rules.card.id.clone();
     let started = Instant::now();
     let words = template.words();
     let kept = SavedPlan::check(&args.plan, &ScriptCommand::resolve(&words)?, args.force)?;
@@ -45,6 +46,11 @@ pub(super) fn run(
         what,
         limit,
         run_line: template::run_line(&args.plan, &words),
+        check_line: template::check_line(
+            &args.plan,
+            args.gpu.as_deref().unwrap_or(&card_id),
+            &words,
+        ),
         patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),

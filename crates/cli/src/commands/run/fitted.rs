@@ -12,9 +12,8 @@ use nix::sys::{prctl, signal::Signal};
 use plimsoll_core::{cards, codes::FitCode, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::plan_file::read_plan;
 use crate::{
-    engine::phantom_run,
+    engine::{phantom_run, plan_settings},
     files::bounded_file,
     gpu::devices,
     options::cli::RunArgs,
@@ -122,12 +121,12 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
     let outcome = answer.as_ref().and_then(|it| it["outcome"].as_str());
     match outcome.and_then(FitCode::of_word) {
-        Some(FitCode::Fits) => Ok(Search::AsItIs(read_plan(path)?)),
-        Some(FitCode::FitsWithPlan) => Ok(Search::With(read_plan(path)?)),
+        Some(FitCode::Fits) => Ok(Search::AsItIs(plan_settings::read(path)?)),
+        Some(FitCode::FitsWithPlan) => Ok(Search::With(plan_settings::read(path)?)),
         // The real run computes what nobody did, and is watched; and one that fails does so under its own eyes.
         Some(FitCode::Depends | FitCode::ScriptFailed) => {
             output::report(&String::from_utf8_lossy(&told.stdout));
-            let plan = read_plan(path)?;
+            let plan = plan_settings::read(path)?;
             let is_empty = plan.remedies.is_empty();
             Ok(if is_empty { Search::AsItIs(plan) } else { Search::With(plan) })
         }

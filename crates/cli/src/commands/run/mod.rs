@@ -3,7 +3,6 @@
 
 mod fitted;
 mod phase;
-mod plan_file;
 mod recordings;
 mod watch;
 
@@ -23,7 +22,7 @@ use plimsoll_core::{
     views::run as view,
 };
 
-use self::{phase::in_phase, plan_file::read_plan, watch::Watch};
+use self::{phase::in_phase, watch::Watch};
 use super::explain;
 use crate::{
     alarms::{self, Sinks, Teller},
@@ -71,7 +70,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
             Ok(plan) => plan,
             Err(code) => return Ok(Exit::OfScript(u8::try_from(code).unwrap_or(2))),
         },
-        (Some(path), false) => read_plan(path)?,
+        (Some(path), false) => plan_settings::read(path)?,
         (None, false) => Plan::default(),
     };
     let ranks = ranks(args, &plan, &command)?;
@@ -153,7 +152,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 /// Inside `plimsoll predict` the outer one records, and there is no device to ask: only the plan is ours.
 fn step_aside(args: &RunArgs) -> anyhow::Result<Exit> {
-    let plan = args.plan.as_deref().filter(|_| !args.fit).map(read_plan).transpose()?;
+    let plan = args.plan.as_deref().filter(|_| !args.fit).map(plan_settings::read).transpose()?;
     let command = ScriptCommand::resolve(&args.command)?;
     let mut process = Command::new(&command.program);
     process.args(&command.arguments);
