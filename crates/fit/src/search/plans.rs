@@ -210,6 +210,14 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         while let (false, [best, ..]) = (program.interrupted, found.as_mut_slice()) {
             let saw = program.pace.until == Until::Validation;
             if let Some(seen) = proof::proves(program, best).await {
+                // It may have taken more than before.
+                let was_tight = best.is_tight;
+                best.is_tight = program.is_tight(best);
+                let is_tight_now = !was_tight && best.is_tight;
+                if is_tight_now && found.iter().any(|it| !it.is_tight) {
+                    found.sort_by_key(|it| it.rank(prefers_speed));
+                    continue;
+                }
                 return (found, recipes, Some(seen));
             }
             let refuted = found.remove(0);

@@ -191,6 +191,24 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
 }
 
 #[test]
+fn a_plan_that_its_proof_shows_to_be_tight_is_not_the_first() {
+    let made = Made::new(8_000, |run| {
+        let allocated = match () {
+            () if run.has("micro-batches") => 5_000,
+            () if run.has("checkpoint") && run.on == On::CardAlone => 6_900,
+            () if run.has("checkpoint") => 5_000,
+            () => 9_000,
+        };
+        with_a_smaller_step(differ(allocated, run, 0))
+    });
+    let found = made.allow(&["allocator", "checkpoint", "micro-batches"]).plans();
+    let plans: Vec<&str> = found.lines().filter(|it| it.starts_with("plan: ")).collect();
+    expect![[r#"
+        plan: allocator (expandable_segments:True) + micro-batches (2 parts), needs 5.47 GiB, dropout, batch-norm
+        plan: allocator (expandable_segments:True) + checkpoint, needs 7.32 GiB, same, tight"#]].assert_eq(&plans.join("\n"));
+}
+
+#[test]
 fn the_last_batch_of_an_epoch_is_smaller_for_no_other_reason() {
     let made = Made::new(8_000, |run| {
         let mut ran = with_a_smaller_step(tight_and_roomy(run));
