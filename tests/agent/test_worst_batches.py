@@ -73,9 +73,18 @@ def test_a_dataset_that_fails_in_the_fork_keeps_its_order(run):
     assert len(train) == 32 and not process.all("worst")
 
 
+def test_a_dataset_that_would_be_seen_outside_keeps_its_order_and_does_nothing_twice(run):
+    """Files and what is printed are those of the batches that training takes."""
+    process, (train, _, n, _) = ran(run, "5 + i if print('asked', i) is None and open('asked.txt', 'a').write('x') else 0", 0)
+    assert len(train) == n == 32 and not process.all("worst")
+    asked = sum(it.startswith("asked ") for it in process.printed.splitlines())
+    assert asked == 2 * (64 + 20)
+
+
 def ran(run, size, workers, more="", collate="nn.utils.rnn.pad_sequence(texts, batch_first=True)"):
     program = SCRIPT.format(size=size, workers=workers, more=more, collate=collate)
     r = run(program, stop="until-exit", env={"PLIMSOLL_WORST_BATCHES": "1"})
     assert r.returncode == 0, r.stderr
     (process,) = [it for it in r.processes if it.all("end")]
+    process.printed = r.stdout
     return process, ast.literal_eval(r.stdout.splitlines()[-1])

@@ -53,6 +53,30 @@ def test_a_plan_is_checked_as_it_is_run(plimsoll):
     ran.assert_sentence("plan.toml", "version is 9")
 
 
+OWN_LOSS = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)])
+    def forward(self, x, labels): return {"loss": nn.functional.mse_loss(self.layers(x), labels)}
+model = Model().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    x = torch.randn(64, 1024, device="cuda")
+    model(x, labels=x)["loss"].backward(); optimizer.step(); optimizer.zero_grad()
+"""
+
+
+def test_gradients_of_parts_have_the_line_that_called_the_model(plimsoll):
+    """Its backward passes run within that call."""
+    _, parts = reports(plimsoll, OWN_LOSS, [{"id": "micro-batches", "parts": 4}])
+    origins = {it["origin"] for it in parts["top_lines"]}
+    assert "no_stack" not in origins, parts["top_lines"]
+    assert any(it["category"] == "gradients" and it["line"] == 13 for it in parts["top_lines"]), parts["top_lines"]
+
+
 BLOCKS = """
 import torch
 class Block(torch.nn.Module):

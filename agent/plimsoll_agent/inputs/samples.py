@@ -1,26 +1,19 @@
 """What the samples of a data set say without a step: whether one is far larger than those that a run saw.
 
 A run sees few batches. Which sample takes the most memory may be plain from its size: boxes, nodes, words, pixels. So some are looked at,
-for a bounded time, where nothing of the script can notice: in a forked child, whose memory is a copy. There random states, caches and
-counters of the script change for nobody. What would be seen outside (a file that is written, a connection, a process) the child does not
-do: the look ends there. A data set that uses the device cannot be asked in a child, and is not asked.
+for a bounded time, where nothing of the script can notice (`aside`).
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import posix
-import select
-import signal
 import sys
 import time
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
+from plimsoll_agent.inputs import aside
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -36,8 +29,6 @@ LARGE = 1 << 16
 """A tensor of random numbers of so many elements gets its shape there, and no numbers."""
 
 MOST_SAMPLES = 100_000
-MOST_MEMORY = 4 << 30
-"""Bytes that the child may take more than it has."""
 
 FAR, FEWEST = 2.0, 16
 """A sample is far larger if a part of it has so many times as many numbers, and so many more."""
@@ -47,13 +38,6 @@ MOST_REMEMBERED = 4096
 
 _MAP = 0
 """`torch.utils.data._DatasetKind.Map`."""
-
-FORBIDDEN = {
-    "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime",
-    "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.kill", "os.killpg", "subprocess.Popen", "pty.spawn",
-    "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "shutil.rmtree", "shutil.move", "shutil.copyfile",
-}
-"""What is seen outside of a process, as Python's audit events name it; and `open` for writing."""
 
 
 class Samples:
@@ -126,30 +110,13 @@ class Samples:
         """What a child finds; None if it may not be asked, or says nothing. `seen` were in batches already: the largest of these is
         compared with; without any, the middle of all is."""
         data = sys.modules["torch.utils.data"]
-        if type(dataset) is data.TensorDataset or not hasattr(os, "fork"):
+        if type(dataset) is data.TensorDataset:
             return None  # Its samples are all alike.
         count = len(dataset)
         if count < 2:
             return None
         seconds = min(max(self._recording.seconds() / 3, LEAST_SECONDS), MOST_SECONDS)
-        reading, writing = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python warns of threads, of which the child needs none.
-            pid = os.fork()
-        if pid == 0:
-            try:
-                os.close(reading)
-                _in_a_child(self._torch, dataset, count, seen, seconds, writing)
-            finally:
-                posix._exit(0)
-        os.close(writing)
-        try:
-            answer = _read(reading, seconds + 2.0)
-        finally:
-            os.close(reading)
-            posix.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        found = json.loads(answer) if answer else None
+        found = aside.ask(self._torch, lambda tell: _in_a_child(self._torch, dataset, count, seen, seconds, tell), seconds + 2.0)
         return found if isinstance(found, dict) else None
 
 
@@ -162,27 +129,8 @@ def _number(size: int) -> str:
     return format(size, ",")
 
 
-def _read(file: int, seconds: float) -> bytes:
-    until, res = time.monotonic() + seconds, b""
-    while True:
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([file], [], [], left)[0]:
-            return res.rpartition(b"\n")[0].rpartition(b"\n")[2]
-        more = os.read(file, 1 << 16)
-        if not more:
-            return res.rpartition(b"\n")[0].rpartition(b"\n")[2]
-        res = (res + more)[-(1 << 17) :]
-
-
-def _in_a_child(torch: Torch, dataset: Any, count: int, seen: list[int], seconds: float, writing: int) -> None:
+def _in_a_child(torch: Torch, dataset: Any, count: int, seen: list[int], seconds: float, tell: Callable[[Named], object]) -> None:
     """Writes what was found so far, a line each time that more is known: the child may be ended at any moment."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
-    _limit_memory()
-    torch.set_num_threads(1)  # Threads of OpenMP do not outlive a fork.
-    # From here on nothing is done that others could see.
-    sys.addaudithook(_refuse)
     until = time.monotonic() + seconds
     values_again = _without_values(torch)
     largest_seen: dict[str, int] = {}
@@ -210,8 +158,8 @@ def _in_a_child(torch: Torch, dataset: Any, count: int, seen: list[int], seconds
                 largest_seen[part] = max(size, largest_seen.get(part, 0))
         if told + 0.5 <= time.monotonic():
             told = time.monotonic()
-            _tell(writing, _found(sizes, largest_seen, len(looked), count, bool(seen)))
-    _tell(writing, _found(sizes, largest_seen, len(looked), count, bool(seen)))
+            tell(_found(sizes, largest_seen, len(looked), count, bool(seen)))
+    tell(_found(sizes, largest_seen, len(looked), count, bool(seen)))
 
 
 def _without_values(torch: Torch) -> Callable[[], object]:
@@ -237,10 +185,6 @@ def _without_values(torch: Torch) -> Callable[[], object]:
     return again
 
 
-def _tell(writing: int, found: Named) -> None:
-    os.write(writing, (json.dumps(found) + "\n").encode())
-
-
 def _found(sizes: dict[str, list[tuple[int, int]]], largest_seen: dict[str, int], looked: int, count: int, has_seen: bool) -> Named:
     res: Named = {"looked": looked, "of": count}
     best = FAR
@@ -257,19 +201,8 @@ def _order(count: int, seen: list[int]) -> Iterator[int]:
     """Those that were seen, then the others, so that those of a part of the time lie all over the data set."""
     known = list(dict.fromkeys(it for it in seen if 0 <= it < count))[:64]
     yield from known
-    done, stride = set(known), _stride(count)
-    for i in range(count):
-        index = i * stride % count
-        if index not in done:
-            yield index
-
-
-def _stride(count: int) -> int:
-    """About count times the golden section, and without a common factor."""
-    stride = max(int(count * 0.618), 1)
-    while any(stride % it == 0 and count % it == 0 for it in range(2, min(stride, 1000) + 1)):
-        stride += 1
-    return stride
+    done = set(known)
+    yield from (index for index in aside.spread(count) if index not in done)
 
 
 def _parts(torch: Torch, sample: Any, path: str, depth: int) -> Iterator[tuple[str, int]]:
@@ -295,17 +228,3 @@ def _parts(torch: Torch, sample: Any, path: str, depth: int) -> Iterator[tuple[s
         yield path, sample.size  # An array of NumPy's.
     elif isinstance(getattr(sample, "size", None), tuple) and hasattr(sample, "mode"):
         yield path, sample.size[0] * sample.size[1]  # A picture of PIL's.
-
-
-def _limit_memory() -> None:
-    import resource
-
-    with open("/proc/self/statm") as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-
-def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    writes = event == "open" and (set(str(args[1] or "r")) & set("wax+") or (isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)))
-    if writes or event in FORBIDDEN:
-        raise PermissionError("plimsoll only looks at a sample: %s would be seen outside" % event)

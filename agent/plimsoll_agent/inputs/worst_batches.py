@@ -1,35 +1,33 @@
 """Runs the worst batches of the data first, so that a few steps show what all of an epoch may take.
 
 Where samples differ in size (texts, sounds, graphs, pictures of several sizes) the batches that decide come up by chance. The index lists
-of a loader's own sampler are drawn for some epochs ahead, in a fork of the process, the sizes of the samples are read there, and the
+of a loader's own sampler are drawn for some epochs ahead, in a child process, the sizes of the samples are read there, and the
 batches that may be the worst are put together. The loader then begins with a small batch and the worst ones, and training goes on with
 the worst one, which memory becomes steady with; an evaluation goes on with its own. Where a run shows at the end that a plan holds, small
 batches also come after the worst ones, and then a few as the sampler draws them: PyTorch's allocator meets the worst batch after others
 and before others.
 
 A batch takes the place of one that the sampler drew, so there are as many as before. A loader whose samples have one size, a stream, and
-a dataset that cannot be read in a fork keep their order. On a phantom only: such an order is of no use for training.
+a dataset that cannot be read in a child keep their order. On a phantom only: such an order is of no use for training.
 
 The nursery lays out memory in which its children leave what they found: each loader is read once in a search.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import itertools
 import json
 import os
 import re
-import select
-import signal
 import struct
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run.guard import failed, guarded
+from plimsoll_agent.inputs import aside
+from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 READ_SECONDS, DRAW_SECONDS, MEASURE_SECONDS = 2.5, 0.7, 2.0
 """For so long samples are read, index lists are drawn, and the sizes of their batches are summed up."""
 LONGEST = 30.0
-"""After so many seconds a fork has found nothing."""
+"""After so many seconds a child has found nothing."""
 ENOUGH_OF_ONE_SIZE = 512
 """So many samples of one size, taken from all of the data, show that sizes do not differ."""
 MOST_DRAWN = 4_000
@@ -105,7 +103,7 @@ class WorstBatches:
         if name is None:
             return
         if name not in self._found:
-            self._found[name] = _found_once(name, lambda: _in_a_fork(lambda: found(self._torch, loader)))
+            self._found[name] = _found_once(name, lambda: aside.ask(self._torch, lambda tell: tell(found(self._torch, loader)), LONGEST))
         order = self._found[name]
         if order:
             iterator._plimsoll_batches = self._batches(order)
@@ -178,44 +176,11 @@ def _write(known: dict[str, Any]) -> None:
     os.pwrite(_shared, _HEAD.pack(len(text)) + text, 0)
 
 
-def _in_a_fork(find: Callable[[], Any]) -> Any:
-    """What `find()` returns in a child, which leaves neither random numbers nor the state of a dataset changed here; None if it fails."""
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(ours)
-            with os.fdopen(theirs, "w") as pipe:
-                json.dump(find(), pipe)
-        except BaseException:  # A dataset that cannot be read so keeps its order.
-            os._exit(1)
-        os._exit(0)
-    os.close(theirs)
-    text, until = b"", time.monotonic() + LONGEST
-    try:
-        while select.select([ours], [], [], max(0.0, until - time.monotonic()))[0]:
-            part = os.read(ours, 1 << 16)
-            if not part:
-                return json.loads(text) if text else None
-            text += part
-        return None
-    except Exception as error:
-        failed("worst_batches.fork", error)
-        return None
-    finally:
-        os.close(ours)
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            os.waitpid(pid, 0)
-
-
-# In the fork.
+# In a child, where nothing of the script notices (`aside`).
 
 
 def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     """{"worst": lists of indices, "small": one, "text"}; None where sizes do not differ."""
-    torch.set_num_threads(1)
     drawn = _drawn(loader)
     sizes = _sizes(torch, loader.dataset, drawn)
     if not sizes:
@@ -283,21 +248,12 @@ def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | Non
             if until < time.monotonic():
                 break
 
-    read(itertools.islice(_spread(len(dataset)), ENOUGH_OF_ONE_SIZE))
+    read(itertools.islice(aside.spread(len(dataset)), ENOUGH_OF_ONE_SIZE))
     first = next(iter(sizes.values()), None)
     if all(it == first for it in sizes.values()):
         return None
     read(i for it in drawn for i in _listed(it))
     return sizes
-
-
-def _spread(n: int) -> Iterator[int]:
-    """0 to n - 1, far apart at first."""
-    step = 1
-    while step * step < n:
-        step *= 2
-    for first in range(min(step, n)):
-        yield from range(first, n, step)
 
 
 def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True) -> Iterator[tuple[str, Any]]:

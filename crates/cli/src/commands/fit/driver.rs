@@ -36,9 +36,9 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// After so long a search says what is best so far, and how long the rest may take.
 const LONG: Duration = Duration::from_secs(30);
-/// A search makes about so many runs: few where a mild plan is enough, many where blocks are chosen.
-const FEW_RUNS: u64 = 10;
-const MANY_RUNS: u64 = 40;
+/// A search makes so many runs: the fewest and the most of 13 that found a plan for batches of every length (bench/results/lengths.md).
+const FEW_RUNS: u64 = 21;
+const MANY_RUNS: u64 = 51;
 
 /// Makes runs.
 pub(super) struct Driver<'a> {
