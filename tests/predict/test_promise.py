@@ -1,6 +1,7 @@
 """What a promise covers: whatever plimsoll cut, the verdict and the safe size say so; and what grows, or what no batch had, is no promise."""
 
 import pytest
+from harness import PYTHON
 
 HEAD = """
 import torch, torch.nn as nn
@@ -170,3 +171,13 @@ def test_a_sample_that_no_batch_had_stands_beside_the_verdict_and_can_be_run(pli
     assert "! sample 217 of the data set is far larger than those of the batches seen: it has 76,800,000 numbers" in first
     worst = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--worst-sample"))
     assert worst.report["peak_allocated_bytes"] > 3 * 76_800_000 * 4 > 5 * ran.report["peak_allocated_bytes"]
+
+
+def test_that_the_script_failed_after_its_training_steps_is_said_beside_the_answer(plimsoll):
+    """However much else there is to say."""
+    reads = "".join("if net[0].weight[0, %d].item() > 1: pass\n" % n for n in range(6))
+    plimsoll.script(HEAD + "for x in DataLoader(Data(), 1): step(x.cuda())\n" + reads + "raise ValueError('bad batch')\n")
+    ran = plimsoll.predict(PYTHON, "train.py")
+    assert ran.code == 0 and "Traceback" in ran.stderr, ran
+    first = ran.stdout[: ran.stdout.index("At the peak")]
+    assert "! after its training steps the script raised ValueError: bad batch at" in first, ran

@@ -247,6 +247,7 @@ words! {
 open_words! {
     /// What a sentence of the agent is about. Those that something depends on have a name.
     RemarkCode {
+        FailedLater = "failed-later",
         KeptOff = "kept-off",
         LargerSample = "larger-sample",
         SampledStacks = "sampled-stacks",

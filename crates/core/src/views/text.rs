@@ -754,7 +754,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// What may decide otherwise is said beside the answer: what nobody computed, a sample that no batch had.
+    /// What may decide otherwise is said beside the answer: what nobody computed, a sample that no batch had, that the script failed later.
     fn decided_elsewhere(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
         if p.verdict() == Verdict::CouldNotTell {
@@ -828,7 +828,9 @@ impl Report<'_> {
 fn stands_above(note: &Note) -> bool {
     match note {
         Note::SizesUnknown { .. } => true,
-        Note::Remark(remark) => remark.code == RemarkCode::LargerSample,
+        Note::Remark(remark) => {
+            matches!(remark.code, RemarkCode::LargerSample | RemarkCode::FailedLater)
+        }
         _ => false,
     }
 }
