@@ -272,12 +272,12 @@ def _proposed(answer: dict[str, Any]) -> list[str]:
     without = Size(answer["as_it_is"]["needs_bytes"])
     outcome = answer["outcome"]
     if outcome == "fits":
-        return [f"fits {card} without changes: needs {without}"]
+        return [f"fits {card} without changes: {without} to be safe"]
     if outcome == "grows":
         return [f"grows {Size(answer['growth_bytes_per_step'])} a step and runs out near step {answer['runs_out_at_step']:,} of {card}: no plan helps"]
     if outcome == "script_failed":
         return [f"the cell fails by itself: {answer['seen']['failed']['why']}"]
-    lines = [f"does not fit {card} without changes: needs {without}"]
+    lines = [f"does not fit {card} without changes: {without} to be safe"]
     if answer["plans"]:
         lines.append("fits with one of these plans:")
         lines += [f"{Size(plan['needs_bytes'])!s:>12}  {' + '.join(plan['remedies'])}" for plan in answer["plans"]]

@@ -463,6 +463,25 @@ fn a_card_that_has_no_room_for_scratch_alone_is_tight() {
     assert_eq!(with("scratch", "1GiB"), [Carries::Yes; 3]);
 }
 
+/// The list of cards and the safe size are one answer: a card with less than the safe size is not said to fit.
+#[test]
+fn a_card_with_less_than_the_safe_size_is_tight() {
+    let with = |weights: Bytes| {
+        let program = format!("alloc weights {}MiB\nstep\nstep", weights.0 >> 20);
+        predicted(&[recording(&program)], 0)
+    };
+    let beside = with(Bytes::gib(1)).needs() - Bytes::gib(1);
+    let total = with(Bytes::gib(1)).card.total;
+    let almost_all = with(total - beside - Bytes::mib(40));
+    let there = almost_all.cards.iter().find(|it| it.card.id == almost_all.card.id).unwrap();
+    assert_eq!(there.carries, Carries::Tight);
+    assert!(almost_all.needs() <= total && total < almost_all.safe().unwrap());
+    let less = with(total - beside - Bytes::gib(2));
+    let there = less.cards.iter().find(|it| it.card.id == less.card.id).unwrap();
+    assert_eq!(there.carries, Carries::Yes);
+    assert!(less.safe().unwrap() <= total);
+}
+
 #[test]
 fn a_card_that_has_no_room_for_what_is_kept_is_too_small() {
     let program = convolution("60GiB", "scratch", "100MiB");

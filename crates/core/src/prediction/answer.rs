@@ -398,10 +398,10 @@ pub struct CardFit {
 /// Whether a card carries the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Carries {
-    /// Its memory is at least what was reserved, and its own context.
+    /// It has at least the safe size: what was reserved, its own context, and the allowance.
     Yes,
-    /// What was reserved does not fit, but what was allocated does, or would without scratch memory: the
-    /// allocator would have to give memory back and try again, and cuDNN to take an algorithm that
+    /// It has less than the safe size, but what was allocated fits, or would without scratch memory: the
+    /// allocator may have to give memory back and try again, and cuDNN to take an algorithm that
     /// needs less.
     Tight,
     /// What was allocated at one moment, scratch memory left out, does not fit.

@@ -223,6 +223,7 @@ impl Predicted {
     /// Whether this card carries the script, by a run on it.
     fn on_its_card(&self, card: &'static Card) -> CardFit {
         let carries = match self.outcome {
+            Outcome::Fits if card.total < self.with_allowance => Carries::Tight,
             Outcome::Fits => Carries::Yes,
             Outcome::Grows => Carries::Grows,
             Outcome::OutOfMemory => Carries::No,

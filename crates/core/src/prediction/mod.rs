@@ -161,6 +161,7 @@ impl<'a> Runs<'a> {
         let beside = run.beside(recordings, card);
         let with_allowance =
             safe_bytes(peak, &unknowns) + beside + still_to_come.unwrap_or_default();
+        let allowance = with_allowance.saturating_sub(peak.device + beside);
         let with_card = |it: steps::Highest| Peaks {
             allocated: it.allocated,
             reserved: it.reserved,
@@ -184,7 +185,7 @@ impl<'a> Runs<'a> {
             Some(_) => Vec::new(),
             None => verdict::cards(
                 card,
-                (peak, evidence.allocated_without_scratch()),
+                (peak, evidence.allocated_without_scratch(), allowance),
                 other + beside,
                 (outcome, oom.as_ref(), growth.as_ref()),
                 &run.recording.notes.architectures,

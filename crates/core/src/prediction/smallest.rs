@@ -23,10 +23,13 @@ pub(super) struct Search {
 impl Search {
     /// Of what the run on the largest card left open; nothing, if running on those would change little.
     pub(super) fn after(first: &Predicted) -> Search {
-        let is_open = |it: &&CardFit| it.carries == Carries::Tight && it.card.usual;
+        let needs = first.needs().0;
+        // A card that has less than the safe size, but what the run needed, carries it.
+        let is_open = |it: &&CardFit| {
+            it.carries == Carries::Tight && it.card.usual && it.card.total.0 < needs
+        };
         let mut cards: Vec<&'static Card> =
             first.cards.iter().filter(is_open).map(|it| it.card).collect();
-        let needs = first.needs().0;
         let is_much_smaller = |it: &&Card| it.total.0 <= needs / 4 * 3;
         let takes_more = |it: &Peaks| first.peak.device < it.device;
         let is_only_this = first.serving.is_none()

@@ -160,11 +160,11 @@ pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<Oo
 }
 
 /// Every card of the catalogue, the smallest first, and whether it carries a run that took `peak` on
-/// `imitated`, of it `unavoidable` for more than scratch memory, with a PyTorch that has kernels for
-/// `architectures` (all, if empty).
+/// `imitated` and is safe with `allowance` more, of it `unavoidable` for more than scratch memory, with a
+/// PyTorch that has kernels for `architectures` (all, if empty).
 pub(super) fn cards(
     imitated: &Card,
-    (peak, unavoidable): (Peaks, Bytes),
+    (peak, unavoidable, allowance): (Peaks, Bytes, Bytes),
     other: Bytes,
     (outcome, oom, growth): (Outcome, Option<&OomPlace>, Option<&StepGrowth>),
     architectures: &[u32],
@@ -200,7 +200,7 @@ pub(super) fn cards(
             Carries::No
         } else if outcome != Outcome::Fits {
             Carries::Unknown
-        } else if card.total < peak.reserved.max(peak.allocated) + fixed {
+        } else if card.total < peak.reserved.max(peak.allocated) + fixed + allowance {
             Carries::Tight
         } else {
             Carries::Yes

@@ -184,7 +184,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "tight",
         &[],
-        "A card that fits the tensors, but not all the memory that PyTorch reserved for them. The job may run there, because PyTorch gives free memory back to the driver when the card is full. `plimsoll predict --gpu CARD` runs the script with that limit.",
+        "A card with less than the safe size, where the script may run all the same: the tensors fit, and PyTorch gives free memory back to the driver when the card is full. `plimsoll predict --gpu CARD` runs the script with that limit. A plan is tight if larger batches than those seen may not fit.",
     ),
     (
         "unknown",

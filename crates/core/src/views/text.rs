@@ -314,7 +314,7 @@ impl Report<'_> {
         let more = safe.saturating_sub(needs);
         let why = match self.smallest() {
             Some(_) => "with less, PyTorch may have to free its cache".to_owned(),
-            None => format!("{more} more, for what a phantom cannot know exactly"),
+            None => format!("{more} more, for what only a real GPU shows"),
         };
         let text = format!("{safe} to be safe{of_what} ({why})");
         write!(f, "request ")?;
@@ -371,7 +371,11 @@ impl Report<'_> {
             parts.push(format!("{} {all}", self.styles.good.of("fits")));
         }
         if !of(Carries::Tight).is_empty() {
-            parts.push(format!("{} {}", self.styles.warn.of("tight"), list(Carries::Tight)));
+            let all = list(Carries::Tight);
+            parts.push(format!(
+                "{} {all} (may run: less than the safe size)",
+                self.styles.warn.of("tight")
+            ));
         }
         if let [first, .., last] = of(Carries::Grows)[..] {
             let of = |it: &CardFit| {
@@ -602,6 +606,12 @@ impl Report<'_> {
             line.truncate(line.trim_end().len());
             rows.push(line + "\n");
         }
+        let small = p.categories.iter().filter(|share| !self.shows(share.bytes));
+        let small: Bytes = small.map(|it| it.bytes).sum();
+        if self.shows(small) && Bytes::ZERO < small {
+            let part = percent(small.share_of(p.shown));
+            rows.push(format!("  {:<16} {small:>10} {part:>6}\n", "others"));
+        }
         (title, rows)
     }
 
@@ -745,7 +755,7 @@ impl Report<'_> {
                     ids.push(')');
                 }
                 if carries == Carries::Tight {
-                    ids.push_str(" (may run, slower: allocated memory fits, reserved does not)");
+                    ids.push_str(" (may run: less than the safe size, but the tensors fit)");
                 }
                 write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
                 self.wrapped(f, &ids, 13, 13)?;

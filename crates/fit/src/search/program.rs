@@ -160,9 +160,9 @@ impl Program {
         }
         let least = self.needs_at_least(&plain.took);
         self.line.say(if self.known.sizes_differ && !plain.fits {
-            format!("without changes: needs at least {least}")
+            format!("without changes: at least {least} to be safe")
         } else {
-            format!("without changes: needs {}", plain.needs)
+            format!("without changes: {} to be safe", plain.needs)
         });
         Ok(plain)
     }

@@ -167,7 +167,9 @@ fn if_found(it: &Proposal) -> String {
     match it.found.if_found() {
         None => String::new(),
         Some(IfFound::Needs(bytes)) => {
-            format!("! if boolean masks select everything, {is} needs {bytes}, and fits\n")
+            format!(
+                "! if boolean masks select everything, {is} takes {bytes} to be safe, and fits\n"
+            )
         }
         Some(IfFound::RunsOut) => format!(
             "! if boolean masks select everything, {is} runs out of memory. Give the share that they select: --assume nonzero=0.25\n"
@@ -246,7 +248,7 @@ fn report(it: &Proposal) -> String {
         let spare = limit.saturating_sub(as_it_is.needs);
         let _ = writeln!(
             res,
-            "FITS without changes{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
+            "FITS without changes{}: {} to be safe, of {limit} {what} ({card}): {spare} to spare\n\
              no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
              To compare the first step on a GPU with this run:\n    {}",
             match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
@@ -278,7 +280,8 @@ fn report(it: &Proposal) -> String {
         );
         return res;
     }
-    let _ = writeln!(res, "without changes: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    let _ =
+        writeln!(res, "without changes: {} to be safe, of {limit} {what} ({card})", as_it_is.needs);
     if let Some(large) = &it.found.too_large {
         res += &too_large(large, it);
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
@@ -298,7 +301,7 @@ fn report(it: &Proposal) -> String {
     let Some(best) = it.found.plans.first() else {
         let headline = match (it.recipes.first(), it.found.interrupted) {
             (Some(first), _) => format!(
-                "FITS with settings of {} in your script: needs {}. plimsoll found no plan that leaves the script unchanged, so it wrote none",
+                "FITS with settings of {} in your script: {} to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none",
                 first.tried.recipe.framework, first.tried.needs
             ),
             (None, _) if it.found.retries.is_some() => {
@@ -316,7 +319,7 @@ fn report(it: &Proposal) -> String {
         if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
-            let _ = writeln!(res, "closest: {plan} needs {}, {over} too much", row.needs);
+            let _ = writeln!(res, "closest: {plan}: {} to be safe, {over} too much", row.needs);
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
@@ -328,7 +331,7 @@ fn report(it: &Proposal) -> String {
     let _ = writeln!(
         res,
         "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
-        "needs", "spare", "step time", "numbers"
+        "request", "spare", "step time", "numbers"
     );
     for row in &it.found.plans {
         let spare = limit.saturating_sub(row.needs);
@@ -344,7 +347,7 @@ fn report(it: &Proposal) -> String {
     }
     let _ = writeln!(
         res,
-        "  needs: the size to request to be safe, as `plimsoll predict` of the plan gives it\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
+        "  request: the size to request to be safe, as `plimsoll predict` of the plan gives it\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
     );
     res += &if_found(it);
     if let Some(sentence) = measured(it) {
@@ -442,8 +445,10 @@ fn measured(it: &Proposal) -> Option<String> {
 fn recipes(res: &mut String, also: &str, all: &[Shown]) {
     let Some(first) = all.first() else { return };
     let of = first.tried.recipe.framework;
-    let _ =
-        writeln!(res, "\n{also} in settings of {of}. Each of these ran on the phantom and fits:");
+    let _ = writeln!(
+        res,
+        "\n{also} in settings of {of}. Each of these was run without a GPU and fits; plimsoll did not estimate their step times:"
+    );
     for it in all {
         let words = &it.tried.recipe.words;
         let words = (!words.is_empty()).then(|| format!("in the command: {}", words.join(" ")));
@@ -462,7 +467,7 @@ fn advice(res: &mut String, all: &[Advice]) {
         if i == 0 {
             let _ = writeln!(
                 res,
-                "\nChanges to the training itself, which only you can decide on (run on the phantom):"
+                "\nChanges to the training itself, which only you can decide on (each was run without a GPU):"
             );
         }
         let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
@@ -778,7 +783,7 @@ mod tests {
         let mut it = proposal(None, None);
         it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
         expect![[r#"
-            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             ! the script raised KeyError; later parts of the script were not run"#]]
         .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
         assert!(it.found.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
@@ -836,9 +841,9 @@ mod tests {
             held(Category::Gradients, 1, 1, Vec::new()),
         ];
         expect![[r#"
-            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             DOES NOT FIT with any plan that was tried
-            closest: checkpoint needs 24.00 GiB, 2.00 GiB too much
+            closest: checkpoint: 24.00 GiB to be safe, 2.00 GiB too much
             Its memory at the peak, and the remedies for it. --allow tries one that was not tried:
                  closest   unchanged  category
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
@@ -872,12 +877,12 @@ mod tests {
         };
         let found = proposal(None, None).found.plans;
         expect![[r#"
-            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
 
               "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
         expect![[r#"
-            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
             FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this
               "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
@@ -898,10 +903,10 @@ mod tests {
         it.found.plans.clear();
         it.recipes = vec![shown];
         expect![[r#"
-            without changes: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            FITS with settings of transformers in your script: needs 9.00 GiB. plimsoll found no plan that leaves the script unchanged, so it wrote none
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            FITS with settings of transformers in your script: 9.00 GiB to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none
 
-            The change in settings of transformers. Each of these ran on the phantom and fits:
+            The change in settings of transformers. Each of these was run without a GPU and fits; plimsoll did not estimate their step times:
                 9.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
             plimsoll started your script 9 times, in 20.0 s
         "#]]

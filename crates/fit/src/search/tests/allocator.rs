@@ -48,7 +48,7 @@ fn a_setting_that_a_replay_is_content_with_is_run() {
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 5
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         allocator (expandable_segments:True), 2 steps -> 6.84 GiB
         allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.84 GiB
         allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
@@ -68,7 +68,7 @@ fn two_settings_and_one_point_to_empty_the_cache_are_run() {
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 5
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         allocator (expandable_segments:True), 2 steps -> 9.28 GiB
         allocator (max_split_size_mb:128), 2 steps -> 9.28 GiB
         empty-cache (after backward), 2 steps -> 6.84 GiB
@@ -90,7 +90,7 @@ fn what_may_not_be_used_is_not_run() {
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 5
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         empty-cache (after backward), 2 steps -> 9.28 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
@@ -104,7 +104,7 @@ fn nothing_is_replayed_where_nothing_may_be_changed() {
     let made = fragmented(|_| false).tunings(three);
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         detach-losses, 2 steps -> 9.28 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
@@ -118,7 +118,7 @@ fn no_allocator_saves_what_is_allocated() {
     let made = Made::new(8_000, |_| takes(9_000)).tunings(three);
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         as it is: does not fit, needs 9.28 GiB
         nearest: the unchanged script, needs 9.28 GiB
     "#]]
@@ -127,7 +127,7 @@ fn no_allocator_saves_what_is_allocated() {
         Made::new(8_000, |run| if run.has("checkpoint") { takes(9_000) } else { out_of_memory() });
     expect![[r#"
         the unchanged script, steady, sites -> out of memory
-        " without changes: needs 500.0 MiB
+        " without changes: 500.0 MiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
         the unchanged script, a validation -> out of memory
         the unchanged script, a validation -> out of memory
@@ -148,7 +148,7 @@ fn who_has_a_budget_has_no_card_to_take_a_share_of() {
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB -> 1
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         allocator (max_split_size_mb:128), 2 steps -> 6.84 GiB
         allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB -> 6.84 GiB
         allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
@@ -169,7 +169,7 @@ fn garbage_is_collected_below_a_limit() {
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 1
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         allocator (garbage_collection_threshold:0.8), 2 steps, reserves up to 7.73 GiB -> 6.84 GiB
         allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB -> 6.84 GiB
         allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
@@ -196,7 +196,7 @@ fn a_strong_remedy_is_tuned_too() {
     let made = made.tunings(|_| vec![settings("expandable_segments:True")]);
     expect![[r#"
         the unchanged script, steady, sites -> 12.70 GiB
-        " without changes: needs 12.70 GiB
+        " without changes: 12.70 GiB to be safe
         checkpoint, 2 steps -> 8.50 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 1
         checkpoint + allocator (expandable_segments:True), 2 steps -> 7.62 GiB

@@ -19,7 +19,7 @@ fn it_fits_and_is_run_once_more_on_the_card_itself() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, an evaluation
@@ -38,7 +38,7 @@ fn it_grows_and_no_plan_is_looked_for() {
     let made = Made::new(8_000, move |_| grows(&growth));
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         as it is: does not fit, needs 4.39 GiB
         grows 8.0 MiB a step, runs out at 838
     "#]]
@@ -60,7 +60,7 @@ fn it_is_run_to_its_end_if_that_is_asked_for() {
     let made = Made::new(8_000, |_| takes(4_000)).rules(|it| it.until_exit = true);
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, the end, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, its end
@@ -76,7 +76,7 @@ fn what_a_loop_raises_that_does_not_bear_an_early_end_of_an_epoch_is_said() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
@@ -92,7 +92,7 @@ fn it_fails_in_a_later_step() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> KeyError
         the unchanged script, steady, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
@@ -113,7 +113,7 @@ fn it_fails_in_a_later_step_and_does_not_fit_until_then() {
     };
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         detach-losses, 2 steps -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
@@ -130,7 +130,7 @@ fn it_fails_in_a_later_step_and_does_not_fit_until_then() {
     let to_its_end = made(Until::Exit).rules(|it| it.until_exit = true);
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         detach-losses, 2 steps -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
@@ -156,7 +156,7 @@ fn a_plan_with_which_a_later_step_fails_is_none() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
@@ -184,7 +184,7 @@ fn it_runs_out_on_the_card_itself_and_its_validation_is_why() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
         the unchanged script, a validation -> 9.28 GiB
         detach-losses, a validation -> cut
@@ -207,7 +207,7 @@ fn with_other_ends(late: u64) -> Made {
 fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> 5.37 GiB
         the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
         the unchanged script, a validation, alone on the card -> 4.39 GiB
@@ -221,7 +221,7 @@ fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
 fn the_other_end_does_not_fit() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> out of memory
         the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
         the unchanged script, a validation, alone on the card -> 4.39 GiB
@@ -248,7 +248,7 @@ fn an_end_that_is_seen_late_is_run_by_itself() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, a validation, alone on the card, largest workspaces -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
@@ -265,7 +265,7 @@ fn another_end_that_fails_by_itself_is_run_again_in_a_process_of_its_own() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> a worker died
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, a validation, alone on the card, late -> 4.39 GiB
@@ -283,7 +283,7 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
         the unchanged script, a validation -> 4.39 GiB
         the unchanged script, a validation, reserves up to 7.32 GiB -> 4.39 GiB
@@ -306,7 +306,7 @@ fn what_was_done_to_the_batches_is_said_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
         " --worst-seq made every batch of the DataLoader 512 long: ids
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
@@ -321,7 +321,7 @@ fn a_limit_on_what_is_reserved_leaves_out_what_is_beside() {
     let made = Made::new(40_000, |_| takes(4_000)).rules(|it| it.limit_reserved = Some(limit));
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 3.91 GiB
+        " without changes: 3.91 GiB to be safe
         the unchanged script, a validation, alone on the card, reserves up to 3.91 GiB -> 4.39 GiB
         as it is: fits, needs 3.91 GiB
         seen: 3 steps
@@ -330,7 +330,7 @@ fn a_limit_on_what_is_reserved_leaves_out_what_is_beside() {
     let made = Made::new(40_000, |_| takes(4_001)).rules(|it| it.limit_reserved = Some(limit));
     expect![[r#"
         the unchanged script, steady, sites -> 4.40 GiB
-        " without changes: needs 3.91 GiB
+        " without changes: 3.91 GiB to be safe
         detach-losses, 2 steps -> cut
         as it is: does not fit, needs 3.91 GiB
         nearest: the unchanged script, needs 3.91 GiB
@@ -347,7 +347,7 @@ fn one_that_takes_what_there_is_fits_where_it_took_too_much_with_room() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
         the unchanged script, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
         " on a real card, cudnn.benchmark skips algorithms whose workspaces do not fit
@@ -370,7 +370,7 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
     });
     expect![[r#"
         the unchanged script, steady, sites -> 15.14 GiB
-        " without changes: needs 15.14 GiB
+        " without changes: 15.14 GiB to be safe
         the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> out of memory
         fused, 2 steps, reserves up to 7.32 GiB -> out of memory
         " fused: needs more than 7.81 GiB (1.0 s)
@@ -398,7 +398,7 @@ fn a_search_that_is_stopped_while_it_looks_at_the_card_does_not_say_that_it_fits
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         the unchanged script, a validation, alone on the card, reserves up to 7.32 GiB -> interrupted
         as it is: does not fit, needs 12.21 GiB
         nearest: the unchanged script, needs 12.21 GiB
@@ -424,7 +424,7 @@ fn with_cache(runs_out: bool) -> Made {
 fn it_gets_through_since_what_is_kept_for_later_is_given_back() {
     expect![[r#"
         the unchanged script, steady, sites -> 10.25 GiB
-        " without changes: needs 10.25 GiB
+        " without changes: 10.25 GiB to be safe
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 4.39 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
@@ -443,7 +443,7 @@ fn it_gets_through_since_what_is_kept_for_later_is_given_back() {
 fn so_it_fits_without_a_plan() {
     expect![[r#"
         the unchanged script, steady, sites -> 10.25 GiB
-        " without changes: needs 10.25 GiB
+        " without changes: 10.25 GiB to be safe
         detach-losses, 2 steps -> 10.25 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
         as it is: does not fit, needs 10.25 GiB
@@ -456,7 +456,7 @@ fn so_it_fits_without_a_plan() {
 fn it_does_not_get_through_all_the_same() {
     expect![[r#"
         the unchanged script, steady, sites -> 10.25 GiB
-        " without changes: needs 10.25 GiB
+        " without changes: 10.25 GiB to be safe
         detach-losses, 2 steps -> 10.25 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 10.25 GiB

@@ -77,7 +77,7 @@ fn work(block: usize) -> Vec<Work> {
 fn the_cheapest_that_fit_by_two_measured_runs() {
     expect![[r#"
         the unchanged script, steady, sites -> 13.38 GiB
-        " without changes: needs 13.38 GiB
+        " without changes: 13.38 GiB to be safe
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
@@ -100,7 +100,7 @@ fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
     let validation = |run: &Run| if run.until == Until::Validation { 600 } else { 0 };
     expect![[r#"
         the unchanged script, steady, sites -> 13.38 GiB
-        " without changes: needs 13.38 GiB
+        " without changes: 13.38 GiB to be safe
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
@@ -134,7 +134,7 @@ fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
 fn what_a_run_takes_more_than_was_thought_comes_off_the_budget() {
     expect![[r#"
         the unchanged script, steady, sites -> 13.67 GiB
-        " without changes: needs 13.67 GiB
+        " without changes: 13.67 GiB to be safe
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.67 GiB
         checkpoint (1 measure), 2 steps -> 4.39 GiB
@@ -158,7 +158,7 @@ fn what_a_run_takes_more_than_was_thought_comes_off_the_budget() {
 fn the_last_one_need_not_run_again_as_backward_is_in_it_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 13.38 GiB
-        " without changes: needs 13.38 GiB
+        " without changes: 13.38 GiB to be safe
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
@@ -180,7 +180,7 @@ fn the_last_one_need_not_run_again_as_backward_is_in_it_first() {
 fn the_first_ones_where_blocks_cannot_be_told_apart() {
     expect![[r#"
         the unchanged script, steady, sites -> 13.38 GiB
-        " without changes: needs 13.38 GiB
+        " without changes: 13.38 GiB to be safe
         checkpoint, 2 steps -> 4.10 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
@@ -207,7 +207,7 @@ fn a_model_of_one_block_has_no_choice() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
@@ -241,7 +241,7 @@ fn a_choice_that_runs_out_ends_the_choosing() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 13.18 GiB
-        " without changes: needs 13.18 GiB
+        " without changes: 13.18 GiB to be safe
         checkpoint, 2 steps -> 4.39 GiB
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.18 GiB
         checkpoint (1 measure), 2 steps -> 4.39 GiB

@@ -55,7 +55,7 @@ fn it_is_looked_at_as_it_is_written_while_it_compiles() {
         micro-batches (2 parts), 2 steps, work -> 10.06 GiB
         micro-batches (4 parts), 2 steps, work -> 6.64 GiB
         the unchanged script, steady -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         micro-batches (2 parts), steady -> 7.32 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
         checkpoint, 2 steps, work -> 15.53 GiB
@@ -103,7 +103,7 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         micro-batches (8 parts), 2 steps, work -> 4.93 GiB
         checkpoint, 2 steps, work -> 15.53 GiB
         the unchanged script, steady -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         " micro-batches (2 parts): needs at least 10.06 GiB before anything is compiled, too much to compile it
         micro-batches (4 parts), steady -> 4.88 GiB
         " checkpoint: needs at least 15.53 GiB before anything is compiled, too much to compile it
@@ -120,7 +120,7 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         micro-batches (4 parts), 2 steps, work -> 7.81 GiB
         micro-batches (8 parts), 2 steps, work -> 6.59 GiB
         the unchanged script, steady -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         " micro-batches (2 parts): needs at least 10.25 GiB before anything is compiled, too much to compile it
         micro-batches (4 parts), steady -> 4.88 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
@@ -139,7 +139,7 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         micro-batches (8 parts), 2 steps, work -> 4.93 GiB
         checkpoint, 2 steps, work -> 15.53 GiB
         the unchanged script, steady -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         " micro-batches (2 parts): needs at least 10.06 GiB before anything is compiled, too much to compile it
         " micro-batches (4 parts): needs at least 6.64 GiB before anything is compiled, too much to compile it
         " checkpoint: needs at least 15.53 GiB before anything is compiled, too much to compile it
@@ -180,7 +180,7 @@ fn one_that_speaks_of_compiling_and_compiles_nothing_is_as_any_other() {
     expect![[r#"
         the unchanged script, steady, sites, work -> 12.21 GiB
         the unchanged script, steady -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         chunked-loss, 2 steps -> cut
         chunked-loss + checkpoint, 2 steps -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -205,7 +205,7 @@ fn one_that_does_not_run_as_it_is_written_is_looked_at_as_it_is() {
     expect![[r#"
         the unchanged script, steady, sites, work -> only what is compiled runs
         the unchanged script, steady, sites -> 6.35 GiB
-        " without changes: needs 6.35 GiB
+        " without changes: 6.35 GiB to be safe
         the unchanged script, a validation, alone on the card -> 6.35 GiB
         as it is: fits, needs 6.35 GiB
         seen: 3 steps

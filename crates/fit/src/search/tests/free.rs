@@ -25,7 +25,7 @@ fn they_are_tried_all_at_once_and_go_again_where_they_are_not_needed() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         fused + set-to-none + chunked-loss + attention, 2 steps -> 7.32 GiB
         set-to-none + chunked-loss + attention, 2 steps -> cut
         fused + chunked-loss + attention, 2 steps -> 7.32 GiB
@@ -52,7 +52,7 @@ fn one_by_one_where_they_do_not_run_together() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         fused + set-to-none + chunked-loss + attention, 2 steps -> no such kernel
         fused, 2 steps -> cut
         set-to-none, 2 steps -> cut
@@ -79,7 +79,7 @@ fn where_fused_may_not_be_used_foreach_is() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         foreach + set-to-none + chunked-loss + attention, 2 steps -> 7.32 GiB
         set-to-none + chunked-loss + attention, 2 steps -> cut
         foreach + chunked-loss + attention, 2 steps -> cut
@@ -102,7 +102,7 @@ fn the_strong_ones_alone_are_most_often_enough() {
         Made::new(8_000, |run| nothing_idle(less(run, &[("fused", 100), ("checkpoint", 6_000)])));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         fused + set-to-none, 2 steps -> cut
         fused + set-to-none + checkpoint, 2 steps -> 6.25 GiB
         checkpoint, 2 steps -> 6.35 GiB
@@ -123,7 +123,7 @@ fn and_sometimes_both_are_needed() {
         Made::new(8_000, |run| nothing_idle(less(run, &[("fused", 3_000), ("checkpoint", 2_000)])));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         fused + set-to-none, 2 steps -> cut
         fused + set-to-none + checkpoint, 2 steps -> 7.32 GiB
         checkpoint, 2 steps -> cut
@@ -147,7 +147,7 @@ fn in_place_is_used_only_where_that_alone_takes_less() {
     let made = Made::new(8_000, |run| nothing_idle(less(run, &[("inplace-activations", 5_000)])));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         inplace-activations, 2 steps -> 7.32 GiB
         set-to-none + inplace-activations, 2 steps -> 7.32 GiB
         inplace-activations, steady, reserves up to 7.32 GiB -> 7.32 GiB
@@ -162,7 +162,7 @@ fn in_place_is_used_only_where_that_alone_takes_less() {
     let made = Made::new(8_000, |run| nothing_idle(less(run, &[("set-to-none", 1_000)])));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         inplace-activations, 2 steps -> 12.21 GiB
         set-to-none, 2 steps -> cut
         set-to-none, 2 steps -> 11.23 GiB
@@ -183,7 +183,7 @@ fn gradients_are_shared_with_what_is_sent_only_where_something_is() {
     let allowed = ["bucket-view", "set-to-none"];
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         set-to-none + bucket-view, 2 steps -> 7.32 GiB
         bucket-view, 2 steps -> 7.32 GiB
         bucket-view, steady, reserves up to 7.32 GiB -> 7.32 GiB
@@ -197,7 +197,7 @@ fn gradients_are_shared_with_what_is_sent_only_where_something_is() {
     .assert_eq(&Made::new(8_000, program(true)).allow(&allowed).plans());
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         set-to-none, 2 steps -> cut
         set-to-none, 2 steps -> 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -218,7 +218,7 @@ fn what_raises_where_it_comes_that_far_is_left_out_though_it_was_ended_before() 
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         fused + set-to-none, 2 steps -> cut
         fused + set-to-none + offload, 2 steps -> `fused=True` requires other tensors
         fused + set-to-none, 2 steps -> `fused=True` requires other tensors

@@ -114,7 +114,7 @@ fn people_are_told_what_each_plan_comes_to() {
     let made = Made::new(8_000, |run| takes(if run.has("checkpoint") { 5_000 } else { 12_000 }));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> cut
         " autocast: needs more than 7.81 GiB (1.0 s)
         checkpoint, 2 steps -> 5.37 GiB
@@ -136,7 +136,7 @@ fn an_old_card_has_no_bfloat16() {
     let made = made.rules(|it| it.card.compute_capability = (7, 5));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast-fp16, 2 steps -> 5.37 GiB
         autocast-fp16, steady, reserves up to 7.32 GiB -> 5.37 GiB
         autocast-fp16, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
@@ -157,7 +157,7 @@ fn what_was_asked_for_by_name_comes_first_and_then_in_company() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         sgd, 2 steps -> cut
         checkpoint, 2 steps -> cut
         sgd + checkpoint, 2 steps -> 5.37 GiB
@@ -181,7 +181,7 @@ fn numbers_that_are_to_be_kept_leave_no_room_for_precision() {
     let made = made.allow(&["autocast", "checkpoint"]).rules(|it| it.keep_numerics = true);
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
@@ -209,7 +209,7 @@ fn in_parts(exact: bool) -> Made {
 fn parts_keep_numbers_where_nothing_draws_random_ones() {
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
@@ -222,7 +222,7 @@ fn parts_keep_numbers_where_nothing_draws_random_ones() {
     .assert_eq(&in_parts(true).plans());
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         nearest: the unchanged script, needs 12.21 GiB
@@ -239,7 +239,7 @@ fn three_plans_are_enough_and_offload_is_for_those_who_have_none() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
@@ -270,7 +270,7 @@ fn two_plans_are_enough_if_one_keeps_the_numbers() {
     let allowed = ["optimizer-in-backward", "checkpoint", "autocast"];
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-in-backward, 2 steps -> 5.37 GiB
@@ -294,7 +294,7 @@ fn who_refuses_alone_is_not_tried_in_company() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         micro-batches (2 parts), 2 steps -> micro-batches refuses
         checkpoint, 2 steps -> cut
         checkpoint, 2 steps -> 12.21 GiB
@@ -311,7 +311,7 @@ fn nor_is_what_fails_alone() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> RuntimeError: in place
         autocast, 2 steps -> 12.21 GiB
@@ -330,7 +330,7 @@ fn a_failure_in_company_says_nothing_of_each() {
     let allowed = ["autocast", "micro-batches", "checkpoint"];
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> cut
         micro-batches (2 parts), 2 steps -> 12.21 GiB
         micro-batches (4 parts), 2 steps -> 12.21 GiB
@@ -366,7 +366,7 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
     let made = made.rules(|it| it.forbid.push("inplace-activations".to_owned()));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         " left out: autocast (it is there); checkpoint, offload (no repeated blocks)
         channels-last, 2 steps -> cut
         optimizer-in-backward, 2 steps -> 5.37 GiB
@@ -413,7 +413,7 @@ fn slower(with_8bit: f64, with_checkpoint: f64) -> Made {
 fn the_plan_that_costs_least_time_comes_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -434,7 +434,7 @@ fn the_plan_that_costs_least_time_comes_first() {
 fn of_plans_as_fast_the_one_that_keeps_the_numbers_comes_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB

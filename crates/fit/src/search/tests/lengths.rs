@@ -48,7 +48,7 @@ fn the_allocator_comes_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
-        " without changes: needs at least 6.35 GiB
+        " without changes: at least 6.35 GiB to be safe
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         allocator (expandable_segments:True), 2 steps -> 6.45 GiB
@@ -70,7 +70,7 @@ fn what_is_given_back_on_the_card_is_not_needed() {
     expect![[r#"
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
-        " without changes: needs at least 6.35 GiB
+        " without changes: at least 6.35 GiB to be safe
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         the unchanged script, a validation, alone on the card -> 6.64 GiB
@@ -88,7 +88,7 @@ fn what_every_card_would_keep_is_no_need() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs at least 9.28 GiB
+        " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation -> 26.86 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 2 steps -> 5.47 GiB
@@ -112,7 +112,7 @@ fn the_allocator_comes_first_wherever_much_is_kept_for_later() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs 26.86 GiB
+        " without changes: 26.86 GiB to be safe
         allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 2 steps -> 6.93 GiB
         allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB -> 6.93 GiB
@@ -136,7 +136,7 @@ fn an_evaluation_that_the_first_run_came_to_ends_the_search_too() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 9.28 GiB
-        " without changes: needs 9.28 GiB
+        " without changes: 9.28 GiB to be safe
         " the evaluation needs 9.28 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation -> 9.28 GiB
         as it is: does not fit, needs 9.28 GiB
@@ -168,7 +168,7 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
     let made = Made::new(8_000, |run| with_a_smaller_step(tight_and_roomy(run)));
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs at least 9.28 GiB
+        " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation -> 26.86 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + autocast, 2 steps -> 7.23 GiB
@@ -224,7 +224,7 @@ fn an_evaluation_that_nothing_reaches_ends_the_search() {
     let made = Made::new(8_000, |run| with_evaluation(9_000, 2_000, run, differ(9_000, run, 0)));
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs at least 9.28 GiB
+        " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation -> 28.81 GiB
         " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation -> 28.81 GiB
@@ -241,7 +241,7 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
-        " without changes: needs at least 9.28 GiB
+        " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation -> 26.86 GiB
         " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
         allocator (expandable_segments:True), one validation -> cut
@@ -267,7 +267,7 @@ fn free_memory_in_pieces_is_said_to_be_so() {
     expect![[r#"
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
-        " without changes: needs at least 6.35 GiB
+        " without changes: at least 6.35 GiB to be safe
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         allocator (expandable_segments:True), 2 steps -> 6.45 GiB

@@ -35,7 +35,7 @@ fn made(plain: u64, free: u64) -> Made {
 fn the_fastest_comes_first_and_is_proven_if_it_was_not() {
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -68,7 +68,7 @@ fn the_fastest_comes_first_and_is_proven_if_it_was_not() {
 fn what_is_not_free_is_not_measured() {
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -94,7 +94,7 @@ fn what_is_not_free_is_not_measured() {
     .assert_eq(&made(12_000, 8_000).steps(measured).plans());
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -122,7 +122,7 @@ fn what_fails_there_is_said() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -155,7 +155,7 @@ fn what_fails_there_is_said() {
 fn a_script_that_fits_is_measured_as_it_is() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, 16 steps on the device
         " the unchanged script, on the device: 1.2000 s a step
@@ -177,7 +177,7 @@ fn one_that_is_faster_and_not_provable_is_no_plan() {
     let made = made.rules(|it| it.measure_in = Some(Bytes::mib(40_000)));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB

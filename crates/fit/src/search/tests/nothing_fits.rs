@@ -17,7 +17,7 @@ fn what_came_nearest_is_run_through_to_see_what_it_needs() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> cut
         autocast + checkpoint, 2 steps -> cut
@@ -39,7 +39,7 @@ fn no_more_than_three_are_run_through() {
         ["autocast", "checkpoint", "optimizer-in-backward", "optimizer-offload", "offload"];
     expect![[r#"
         the unchanged script, steady, sites -> 20.02 GiB
-        " without changes: needs 20.02 GiB
+        " without changes: 20.02 GiB to be safe
         autocast, 2 steps -> cut
         optimizer-in-backward, 2 steps -> cut
         checkpoint, 2 steps -> cut
@@ -69,7 +69,7 @@ fn advice_is_run_and_what_the_script_does_not_bear_is_left_out() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         detach-losses, 2 steps -> cut
         detach-losses, 2 steps -> 12.21 GiB
         the unchanged script, steady, half as long -> 7.32 GiB
@@ -102,7 +102,7 @@ fn advice_may_be_asked_for_though_it_fits() {
         Made::new(8_000, |run| takes(if run.half == Some(Half::Length) { 2_000 } else { 4_000 }));
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: needs 4.39 GiB
+        " without changes: 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, steady, half as long -> 2.44 GiB
         " advice shorter-sequence: needs 2.44 GiB

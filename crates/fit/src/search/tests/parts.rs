@@ -24,7 +24,7 @@ fn in_parts(fixed: u64, divided: u64, samples: Option<u64>) -> Made {
 fn there_are_twice_as_many_until_it_fits() {
     expect![[r#"
         the unchanged script, steady, sites -> 32.71 GiB
-        " without changes: needs 32.71 GiB
+        " without changes: 32.71 GiB to be safe
         micro-batches (2 parts), 2 steps -> 17.09 GiB
         micro-batches (4 parts), 2 steps -> 9.28 GiB
         micro-batches (8 parts), 2 steps -> 5.37 GiB
@@ -43,7 +43,7 @@ fn there_are_twice_as_many_until_it_fits() {
 fn there_are_no_more_than_samples() {
     expect![[r#"
         the unchanged script, steady, sites -> 36.62 GiB
-        " without changes: needs 36.62 GiB
+        " without changes: 36.62 GiB to be safe
         micro-batches (2 parts), 2 steps -> 21.00 GiB
         micro-batches (4 parts), 2 steps -> 13.18 GiB
         micro-batches (8 parts), 2 steps -> 9.28 GiB
@@ -57,7 +57,7 @@ fn there_are_no_more_than_samples() {
 fn more_parts_that_no_longer_help_are_not_tried() {
     expect![[r#"
         the unchanged script, steady, sites -> 11.23 GiB
-        " without changes: needs 11.23 GiB
+        " without changes: 11.23 GiB to be safe
         micro-batches (2 parts), 2 steps -> 10.25 GiB
         micro-batches (4 parts), 2 steps -> 9.77 GiB
         as it is: does not fit, needs 11.23 GiB
@@ -77,7 +77,7 @@ fn one_that_is_not_bearable_in_parts() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         micro-batches (2 parts), 2 steps -> Expected more than 1 value per channel
         checkpoint, 2 steps -> cut
         checkpoint, 2 steps -> 12.21 GiB

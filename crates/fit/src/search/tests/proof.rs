@@ -33,7 +33,7 @@ fn a_plan_that_takes_more_in_another_run_is_none() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> out of memory
         " a later step needs more than the first ones: from now on each run includes it
@@ -62,7 +62,7 @@ fn the_last_run_refutes_plans_too_and_others_are_looked_for() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
@@ -127,7 +127,7 @@ fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         checkpoint, steady -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
@@ -152,7 +152,7 @@ fn a_later_step_that_takes_more_has_all_steps_run_from_then_on() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> out of memory
@@ -178,7 +178,7 @@ fn the_next_plan_is_taken_where_the_first_does_not_get_through_on_the_card() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
@@ -213,7 +213,7 @@ fn a_validation_that_takes_more_is_in_each_run_from_then_on() {
     let made = made.forbid(&others);
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
@@ -250,7 +250,7 @@ fn so_is_a_larger_batch_that_comes_later() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 6.35 GiB
         autocast, steady, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, 2 steps -> 6.35 GiB
@@ -284,7 +284,7 @@ fn what_masks_may_find_refutes_no_plan_and_is_said() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -311,7 +311,7 @@ fn a_plan_is_proven_at_the_other_end_too() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
         checkpoint, 2 steps -> 5.37 GiB
@@ -336,7 +336,7 @@ fn a_limit_on_what_is_reserved_holds_in_every_proof() {
     let made = made.rules(|it| it.limit_reserved = Some(Bytes::mib(6_000)));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 11.72 GiB
+        " without changes: 11.72 GiB to be safe
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 5.86 GiB -> 5.37 GiB
@@ -362,7 +362,7 @@ fn a_plan_is_run_to_the_end_if_that_is_asked_for() {
     let made = made.rules(|it| it.until_exit = true);
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB

@@ -44,7 +44,7 @@ fn what_ran_and_fits_is_said_after_what_the_plan_does() {
     let made = Made::new(8_000, |run| ran(run, "")).allow(&["checkpoint", "micro-batches"]);
     expect![[r#"
         the unchanged script, steady, sites -> 12.70 GiB
-        " without changes: needs 12.70 GiB
+        " without changes: 12.70 GiB to be safe
         micro-batches (2 parts), 2 steps -> 12.70 GiB
         micro-batches (4 parts), 2 steps -> 12.70 GiB
         checkpoint, 2 steps -> 7.32 GiB

@@ -20,7 +20,7 @@ fn they_are_used_first_and_each_rank_is_looked_at() {
     let made = Made::new(8_000, |run| takes(shared(run))).rules(|it| it.gpus = 4);
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         zero1 (4 gpus), 2 steps -> cut
         fsdp2 (4 gpus), 2 steps -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 7.32 GiB, rank 1 -> 5.37 GiB
@@ -44,7 +44,7 @@ fn a_rank_that_takes_more_than_there_is_refutes_the_plan() {
     let made = Made::new(5_800, |run| takes(shared(run))).rules(|it| it.gpus = 4);
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         fsdp2 (4 gpus), 2 steps -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 1 -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 2 -> 5.37 GiB
@@ -70,7 +70,7 @@ fn who_has_one_device_is_not_asked_for_more() {
     let made = Made::new(8_000, |run| takes(shared(run)));
     expect![[r#"
         the unchanged script, steady, sites -> 12.21 GiB
-        " without changes: needs 12.21 GiB
+        " without changes: 12.21 GiB to be safe
         as it is: does not fit, needs 12.21 GiB
         nearest: the unchanged script, needs 12.21 GiB
     "#]]
