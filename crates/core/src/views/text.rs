@@ -1,7 +1,10 @@
 //! The report as text for a terminal, for somebody who is tired: the answer first, then the numbers behind it, then what limits
 //! them. The short form fits one screen of 24 lines in most cases; the full one has all tables and notes.
 
-use std::fmt::{self, Display, Formatter};
+use std::{
+    cmp::Reverse,
+    fmt::{self, Display, Formatter},
+};
 
 pub use crate::views::style::{Style, Styles};
 use crate::{
@@ -9,8 +12,8 @@ use crate::{
     codes::RemarkCode,
     findings::{Finding, Weight},
     prediction::{
-        CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
-        Origin, Outcome, Peaks, Prediction, StepGrowth, Verdict,
+        CardFit, Carries, Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note,
+        OomPlace, Origin, Outcome, Peaks, Prediction, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
@@ -93,7 +96,7 @@ impl Report<'_> {
         if p.peak.allocated != Bytes::ZERO && p.outcome != Outcome::ScriptFailed {
             self.peaks(f)?;
             by_rank::table(f, &p.ranks, self.styles)?;
-            let (title, rows) = self.categories();
+            let (title, rows) = self.categories(usize::MAX);
             self.table(f, &title, &rows)?;
             self.table(f, "By line of your code", &self.lines())?;
             self.modules(f)?;
@@ -148,7 +151,7 @@ impl Report<'_> {
         let left = |rows: usize, told: &str| {
             SCREEN.saturating_sub(lines(&first) + rows + lines(&cards) + lines(told) + 2)
         };
-        let (title, mut categories) = self.categories();
+        let (mut title, mut categories) = self.categories(usize::MAX);
         let mut by_line = self.lines();
         if has_tables {
             let heads = if by_line.is_empty() { 2 } else { 4 };
@@ -157,9 +160,8 @@ impl Report<'_> {
             while room < categories.len() + by_line.len() && least_lines < by_line.len() {
                 by_line.pop();
             }
-            while room < categories.len() + by_line.len() && least_categories < categories.len() {
-                categories.pop();
-            }
+            let most = room.saturating_sub(by_line.len()).max(least_categories);
+            (title, categories) = self.categories(most);
         }
         f.write_str(&first)?;
         if has_tables {
@@ -571,7 +573,8 @@ impl Report<'_> {
     }
 
     /// The moment that is broken down, and a row for each category.
-    fn categories(self) -> (String, Vec<String>) {
+    /// The title and at most `most` rows: the largest, in the order of all, and the sum of the others.
+    fn categories(self, most: usize) -> (String, Vec<String>) {
         let p = self.prediction;
         let when = p.shown_moment.map(|it| When(it, self.counted()));
         let when = when.map(|when| when.to_string());
@@ -589,7 +592,15 @@ impl Report<'_> {
                 format!("  {:<16} {:>10}  was requested and refused  {place}", "", oom.requested);
             rows.push(format!("{}\n", self.styles.bad.of(row.trim_end())));
         }
-        for share in p.categories.iter().filter(|share| self.shows(share.bytes)) {
+        let mut by_size: Vec<(usize, &CategoryShare)> = p.categories.iter().enumerate().collect();
+        by_size.sort_by_key(|(_, share)| Reverse(share.bytes));
+        let n_shown = by_size.iter().filter(|(_, share)| self.shows(share.bytes)).count();
+        let n_free = most.saturating_sub(rows.len());
+        // The sum of the others takes a row.
+        let n = if n_free < n_shown { n_free.saturating_sub(1) } else { n_shown };
+        let others: Bytes = by_size.drain(n..).map(|(_, share)| share.bytes).sum();
+        by_size.sort_by_key(|&(place, _)| place);
+        for (_, share) in by_size {
             let part = share.bytes.share_of(p.shown);
             let blocks = match share.blocks {
                 0 => String::new(),
@@ -606,11 +617,9 @@ impl Report<'_> {
             line.truncate(line.trim_end().len());
             rows.push(line + "\n");
         }
-        let small = p.categories.iter().filter(|share| !self.shows(share.bytes));
-        let small: Bytes = small.map(|it| it.bytes).sum();
-        if self.shows(small) && Bytes::ZERO < small {
-            let part = percent(small.share_of(p.shown));
-            rows.push(format!("  {:<16} {small:>10} {part:>6}\n", "others"));
+        if self.shows(others) && Bytes::ZERO < others {
+            let part = percent(others.share_of(p.shown));
+            rows.push(format!("  {:<16} {others:>10} {part:>6}\n", "others"));
         }
         (title, rows)
     }
