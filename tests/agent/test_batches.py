@@ -94,6 +94,7 @@ def test_a_dataset_with_a_state_of_its_own_makes_them_each_time(made, name):
     assert made[name] == [True, 24, 24]
 
 
+@pytest.mark.soak
 def test_who_checks_or_proves_makes_its_own():
     made = run("import os; os.environ['PLIMSOLL_OWN_BATCHES'] = '1'")
     assert made["plain"] == [True, 24, 24]

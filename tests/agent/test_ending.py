@@ -24,7 +24,7 @@ opt.step(closure)
 }
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("where", sorted(FAILING))
 def test_an_exception_prints_and_exits_as_without_us(run, where):
     script = run.file("fails.py", MODEL + FAILING[where])
@@ -208,7 +208,7 @@ SUDDEN = {
 EVERY_DAY = ("os._exit", "a signal that nobody survives", "a timer")
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("how", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in sorted(SUDDEN)])
 def test_the_last_words_are_said_before_a_sudden_end(run, how):
     end, code, signal = SUDDEN[how]
@@ -218,6 +218,7 @@ def test_the_last_words_are_said_before_a_sudden_end(run, how):
     assert r.process.one("stats")["allocs"] and r.process.trace()
 
 
+@pytest.mark.soak
 def test_signals_that_end_nothing_are_as_without_us(run):
     script = """
 import os, signal, subprocess, sys, time

@@ -89,6 +89,7 @@ print(torch.__version__)
 """
 
 
+@pytest.mark.soak
 def test_a_release_that_nobody_has_seen_runs(plimsoll):
     """The installed torch under a number that no release has yet, all its other files as they are."""
     find = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"

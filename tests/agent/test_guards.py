@@ -89,7 +89,7 @@ RUNS = {
 }
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_fault_of_ours_is_not_the_scripts(bare, run):
     ran = bare(BREAKS.replace("{EXEMPT}", repr(set(EXEMPT))), stop="until-exit", env=RUNS[run])

@@ -102,6 +102,7 @@ print("the end")
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("when", sorted(SCRIPTS))
 def test_an_evaluation_is_seen_soon(run, when):
     script, printed, expected = SCRIPTS[when]

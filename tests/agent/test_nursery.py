@@ -125,6 +125,7 @@ print(len(torchs) > 0, any(it.atexit for it in torchs), folder._finalizer.atexit
 """
 
 
+@pytest.mark.soak
 def test_what_an_import_wants_done_at_the_end_is_done_by_each_child(tmp_path):
     """A temporary folder goes; what torch takes apart in its own memory goes with the process."""
     environment = dict(clean_environment(), PYTHONPATH=AGENT)

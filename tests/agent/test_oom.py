@@ -2,6 +2,7 @@
 
 import subprocess
 
+import pytest
 from harness import PYTHON, ROOT
 
 PROGRAM = """
@@ -46,6 +47,7 @@ oom.ended(torch.OutOfMemoryError("the end"))
 """
 
 
+@pytest.mark.soak
 def test_only_what_reached_python_is_an_error_of_the_script():
     ran = subprocess.run([PYTHON, "-c", PROGRAM, str(ROOT / "agent")], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr

@@ -112,6 +112,7 @@ def test_torchrun(run):
     assert (rank.end["why"], rank.one("begin")["rank"], rank.one("begin")["world_size"]) == ("steady", 0, 1)
 
 
+@pytest.mark.soak
 def test_accelerate_launch_and_its_optimizer(run):
     script = run.file(
         "train.py",
@@ -187,6 +188,7 @@ CALLS = {
 }
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("what", sorted(CALLS))
 def test_torch_compile_is_noted_once_something_compiled_is_called(run, what):
     made, called = CALLS[what]

@@ -54,6 +54,7 @@ except CannotApply as error:
 """
 
 
+@pytest.mark.matrix(5)
 @pytest.mark.parametrize(
     ("remedy", "sentence"),
     [

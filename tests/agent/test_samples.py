@@ -66,6 +66,7 @@ def test_data_on_the_device_is_not_asked(run):
     assert (r.returncode, r.stderr) == (0, "") and r.process.notes == []
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_batch_has_the_largest_sample_where_that_is_asked_for(run, workers):
     item, index, size = DATA["one large tensor"]

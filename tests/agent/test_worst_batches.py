@@ -52,6 +52,7 @@ def test_the_longest_batch_comes_after_a_small_one(run, workers):
     assert "5 to 68" in text and "the worst of" in text
 
 
+@pytest.mark.soak
 def test_where_there_is_no_time_to_read_all_the_worst_of_those_that_were_read_comes_first(run):
     process, (train, *_) = ran(run, "5 + i if __import__('time').sleep(0.05) is None else 0", 0)
     assert max(train) == train[1] > train[0], train

@@ -95,6 +95,7 @@ def assert_plain_markdown(text):
     assert set(rows) <= {4, 5}, rows
 
 
+@pytest.mark.soak
 def test_reports_of_check_are_read_by_their_readers(hostile):
     name = re.sub(r"[^ -~]", "", HOSTILE)
     ran = run(hostile, "check", "--add", name, "--gpu", "t4", "--steps", "3", "--", COLD, FILE)

@@ -85,7 +85,7 @@ def test_parts_of_a_batch_run_what_was_compiled(trainer, compiled, loss, each):
     assert changed[-1] == n * 2 * each
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("how", ["closes over it", "is given it", "is a method"])
 @pytest.mark.parametrize("loss, each", [("own", 1), ("outside", 2)])
 def test_a_model_that_a_compiled_function_calls_is_compiled_by_itself(trainer, loss, each, how):

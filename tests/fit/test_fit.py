@@ -155,6 +155,7 @@ def written_through(plimsoll):
 SETS = pytest.param("os.environ['A_SETTING'] = '1'\n", True, marks=pytest.mark.soak)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("more, is_fresh", [("", False), SETS])
 def test_the_last_run_has_imports_of_its_own_where_they_could_be_others(plimsoll, more, is_fresh):
     """A fork of what has imported torch already is not the same where the script changes the environment."""
@@ -218,6 +219,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.soak
 def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsoll):
     said = "the answer depends on values that a phantom does not compute: sizes follow from the results of nonzero()"
     line = f"! {said}; --assume gives them. `plimsoll predict` with the same command shows how"
@@ -236,6 +238,7 @@ def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsol
     assert line in ran.stdout.splitlines() and json.loads(path.read_text())["depends_on"] == said, ran
 
 
+@pytest.mark.soak
 def test_the_largest_batch_whatever_masks_find(plimsoll):
     """One value for masks that find nothing, a smaller one for masks that find everything; both can be checked with `predict`."""
     plimsoll.script(SPARSE_LABELS)
@@ -268,6 +271,7 @@ for _ in range(5):
 """
 
 
+@pytest.mark.soak
 def test_where_values_of_weights_decide_sizes_they_are_there(plimsoll):
     """Runs without values are quicker, and so are made first; where that is no answer the search begins again."""
     plimsoll.script(COUNTS_ITS_WEIGHTS)
@@ -294,6 +298,7 @@ with socket.create_server(("127.0.0.1", PORT)) as mine:
 """
 
 
+@pytest.mark.soak
 def test_runs_that_are_in_each_others_way_are_made_one_at_a_time(plimsoll):
     """Two processes cannot listen on one port, as a training with `MASTER_PORT` does; and one error is no other run's fault."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -325,6 +330,7 @@ for step in range(6):
 """
 
 
+@pytest.mark.soak
 def test_a_script_that_fails_in_a_later_step_is_said_to(plimsoll):
     plimsoll.script(FAILS_LATER)
     path = plimsoll.folder / "found.json"
@@ -488,6 +494,7 @@ def test_a_validation_after_the_epoch_is_seen_and_planned_for(plimsoll):
     assert answer["as_it_is"]["needs_bytes"] > 1700 << 20 >= answer["plans"][0]["needs_bytes"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("asked", [pytest.param((), marks=pytest.mark.soak), ("--until-exit",)])
 def test_what_comes_late_is_seen(plimsoll, asked):
     """By default, too: 40 steps are soon over, and the script speaks of an evaluation."""
@@ -532,6 +539,7 @@ def test_the_largest_number_in_the_script_itself(plimsoll):
     assert ran.code == 2 and "the command has no {nothing}" in ran.stderr
 
 
+@pytest.mark.soak
 def test_a_package_may_ask_for_a_device_and_other_processes_end_without_training(plimsoll):
     """Runs are forked from a process that has imported the package; what a process of the script's own does not train is no news."""
     package = plimsoll.folder / "site-packages" / "asks"

@@ -119,6 +119,7 @@ def test_what_has_nothing_to_do(trainer, arguments, more, less):
     assert set(found) - ALWAYS == (PLAIN | more) - less - ALWAYS
 
 
+@pytest.mark.soak
 def test_an_autocast_around_a_compiled_model_is_seen(trainer):
     for around in ("", "the whole"):
         found = trainer.run(LOOK, arguments={"compiled": True, "around": around})

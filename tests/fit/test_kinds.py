@@ -216,6 +216,7 @@ def test_an_evaluation_goes_in_parts_no_larger_than_those_of_training(trainer):
     assert (int(plain_size), int(size)) == (19, 3)
 
 
+@pytest.mark.soak
 def test_generate_goes_in_parts_of_its_prompts(trainer):
     plain, parts = trainer.run(GENERATED), trainer.run(GENERATED, remedy("micro-batches"))
     assert plain[0].equal(parts[0])

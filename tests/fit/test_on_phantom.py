@@ -179,6 +179,7 @@ for size in (50_000, 60_000, 60_000, 60_000, 60_000):
 """
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("after", ["evaluation", "forward", "backward", "step"])
 def test_memory_that_nothing_uses_is_given_back(plimsoll, after):
     """What evaluation took is too small for training, and what the first step took for the second."""

@@ -67,12 +67,14 @@ def program(numbers, call):
     return PROGRAM.replace("CALL", "        " + call).replace("NUMBERS", numbers)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", BY_NUMBER)
 def test_what_names_samples_of_the_whole_batch_is_refused(trainer, name):
     answer = trainer.run(program(*BY_NUMBER[name]), PARTS)
     assert isinstance(answer, str) and "the remedy micro-batches does not suit Net: it picks samples by their index in the whole batch" in answer, answer
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", BY_SAMPLE)
 def test_what_stays_within_a_sample_runs_in_parts(trainer, name):
     plain, parts = trainer.run(program(*BY_SAMPLE[name])), trainer.run(program(*BY_SAMPLE[name]), PARTS)

@@ -156,7 +156,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.matrix(5)
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("id", EXACT)
 def test_the_same_with_dropout_and_batch_norm(trainer, id):
     arguments = {"dropout": 0.2, "norm": True, "scheduler": True, "optimizer": "AdamW"}
@@ -294,6 +294,7 @@ def test_a_loss_from_the_model_is_weighted_by_the_labels_that_count(trainer, par
     assert worst(plain, trainer.run(LANGUAGE_MODEL, remedy("micro-batches", parts=parts))) < 1e-6  # transformers computes the loss in float32
 
 
+@pytest.mark.soak
 def test_all_together(trainer):
     ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach", "set-to-none"]
     for program in (LOOP, LANGUAGE_MODEL):
@@ -438,7 +439,7 @@ def test_random_loops(trainer):
         assert worst(plain, trainer.run(LOOP, *plan, arguments=arguments)) < 1e-7, (arguments, plan)
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "more",
     [

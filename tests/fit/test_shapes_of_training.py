@@ -116,7 +116,7 @@ def test_a_loss_of_the_scripts_own(trainer, loss, output):
     assert same(trainer, ["micro-batches"], loss=loss, output=output)
 
 
-@pytest.mark.matrix(5)
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("frozen, hook", [(False, False), (True, True), (True, False)])
 @pytest.mark.parametrize("loss", ["model", "outside"])
@@ -138,12 +138,13 @@ def test_embeddings_from_outside(trainer, remedies, loss, frozen):
 SLOW = [pytest.param(*it, marks=pytest.mark.soak) for it in (("model", "outside"), ("in place", "model"))]
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("compiled, loss", [("blocks", "both"), ("forwards", "outside"), *SLOW])
 def test_compiled(trainer, loss, compiled):
     assert same(trainer, ["checkpoint", "micro-batches"], loss=loss, compiled=compiled)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("remedies", [pytest.param(("micro-batches",), marks=pytest.mark.soak), ("checkpoint",)])
 def test_compiled_blocks_of_several_sizes(trainer, remedies):
     """The compiler makes another program for the second size, which serves the first one as well: what runs again is not what ran."""

@@ -202,11 +202,13 @@ def test_fused_attention_is_the_same(trainer, program):
     assert trainer.run(program, "attention", arguments={"look": True}) != trainer.run(program, arguments={"look": True})
 
 
+@pytest.mark.soak
 def test_where_there_is_nothing_to_switch_it_is_said(trainer):
     assert "it contains no transformers model" in trainer.run(GPT2, "attention", arguments={"implementation": "sdpa"})
     assert "asks for attention weights" in trainer.run(GPT2, "attention", arguments={"attentions": True})
 
 
+@pytest.mark.soak
 def test_together_with_what_runs_parts_again(trainer):
     plan = [remedy("micro-batches"), remedy("checkpoint"), "attention", remedy("chunked-loss")]
     assert worst(trainer.run(LLAMA), trainer.run(LLAMA, *plan)) < 1e-6
@@ -317,6 +319,7 @@ result.append(torch.tensor(float(sizes[0] == sizes[1])))
 """
 
 
+@pytest.mark.soak
 def test_a_compiled_loss_in_chunks_is_one_operator_of_its_graph(trainer):
     plain, changed = trainer.run(COMPILED_LOSSES), trainer.run(COMPILED_LOSSES, remedy("chunked-loss", smallest=10))
     assert worst(plain, changed) < 1e-5

@@ -310,6 +310,7 @@ for step in range(3):
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("who", [1, pytest.param(5, marks=pytest.mark.soak)])
 def test_run_starts_a_process_for_each_and_ends_as_they_do(plimsoll, who):
     """One that fails ends all; nobody says twice what one says."""

@@ -191,7 +191,7 @@ def largest_difference(result, other):
 RARER = ("accumulation", "two losses", "older checkpoints", "half precision", "layer by layer", "an input with a gradient")
 
 
-@pytest.mark.matrix(6)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("name", [pytest.param(it, marks=pytest.mark.soak) if it in RARER else it for it in PROGRAMS])
 def test_the_numbers_are_those_of_an_undisturbed_run(trainer, name):
     alone = trained(trainer, name, survive=False)

@@ -48,7 +48,7 @@ PEAKS = {
 }
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("name", LARGEST)
 def test_a_recurrent_network_asks_for_what_it_asked_on_an_h200(phantom, name):
     largest, calls = LARGEST[name]
@@ -94,6 +94,7 @@ def test_a_call_takes_what_it_took_on_an_h200(phantom, name):
     assert ran.not_imitated == set()
 
 
+@pytest.mark.soak
 def test_a_sparse_product_has_its_work_area(phantom):
     ran = phantom(
         """

@@ -31,6 +31,7 @@ def turns(model, **options):
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("early_stopping", [*(pytest.param(it, marks=pytest.mark.soak) for it in (True, False)), "never"])
 def test_a_search_with_beams_goes_on_to_its_limit(phantom, early_stopping):
     ran = phantom(

@@ -119,6 +119,7 @@ def test_counts_of_what_nobody_knows_are_zero(phantom):
     assert 4 <= ran.report["unknown_reads"]["count"]
 
 
+@pytest.mark.soak
 def test_masks_of_millions_are_computed_where_they_are_read(phantom):
     """Attention over a thousand tokens: whether any is masked is read from the first row of a mask that was written out in full."""
     ran = phantom(
@@ -660,6 +661,7 @@ def test_what_nobody_knows_is_no_nan_and_finite(phantom):
     assert ran.values == 3 * [[True, False, True, False]] + [[True, False]]
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("foreach", [True, False])
 def test_an_optimizer_counts_its_steps_on_the_device(phantom, foreach):
     """With a default device, Adam's counts are there, and it divides by 1 - beta ** count."""
@@ -749,6 +751,7 @@ def test_a_router_drops_what_is_over_an_experts_capacity(phantom):
     assert sum(it[1] for it in ran.values) == 64
 
 
+@pytest.mark.soak
 def test_a_loop_that_waits_for_what_nobody_knows_ends_and_it_is_said(phantom):
     ran = phantom(
         """

@@ -84,6 +84,7 @@ def test_never_trains(plimsoll):
     assert "1 forward pass; the script has no optimizer" in str(ran.report["notes"]), ran
 
 
+@pytest.mark.soak
 def test_grows(plimsoll):
     script = plimsoll.script(MODEL + "kept = []\nfor _ in range(10**6):\n    step()\n    kept.append(torch.empty(2**20, device='cuda'))\n")
     ran = plimsoll.predict(script, options=["--gpu", "h200"])
@@ -106,6 +107,7 @@ def test_killed(plimsoll, number):
     plimsoll.predict(script).assert_sentence(number.name)
 
 
+@pytest.mark.soak
 def test_a_hundred_megabytes_of_output(plimsoll):
     script = plimsoll.script(MODEL + "for _ in range(10): sys.stdout.write('x' * 10_000_000)\nfor _ in range(5): step()\n")
     ran = plimsoll.predict(script, options=["--gpu", "h200"])
@@ -139,6 +141,7 @@ def test_ctrl_c(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_a_child_that_waits_for_a_parent_that_failed_is_not_waited_for(plimsoll):
     """On a GPU this hangs for ever; here the report is what matters."""
     script = plimsoll.script("""
@@ -154,6 +157,7 @@ torch.empty(1 << 42, device="cuda")
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_leaves_a_process_running(plimsoll):
     script = plimsoll.script(
         MODEL + "import subprocess\n"
@@ -233,6 +237,7 @@ for x in torch.utils.data.DataLoader(Slow(), 16, num_workers=3):
 }
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("where", sorted(WAITS))
 def test_ctrl_c_wherever_it_comes(plimsoll, where):
     script = plimsoll.script(WAITS[where])
@@ -265,6 +270,7 @@ def test_a_home_that_cannot_be_written(plimsoll):
     nowhere.assert_sentence("found no folder to unpack into", "set PLIMSOLL_CACHE")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("mebibytes", "says"), [(1, "too little space"), (70, "was full while the script ran")], ids=["before", "during"])
 def test_no_disk_left(plimsoll, mebibytes, says):
     """On a small disk of our own; the second one is full only once the script has filled it."""

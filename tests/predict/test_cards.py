@@ -67,6 +67,7 @@ def test_what_does_not_fit_is_tried_on_the_largest(plimsoll):
     assert "unknown" not in json.dumps(list(found.values()))
 
 
+@pytest.mark.soak
 def test_ctrl_c_in_a_further_run_leaves_no_half_answer(plimsoll):
     line = "rows = 64\nif torch.cuda.mem_get_info()[1] > 100 << 30:\n    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)"
     (plimsoll.folder / "size.py").write_text(HEAD + line + TAIL)

@@ -21,6 +21,7 @@ def notes(ran):
     return {it["code"] for it in ran.report["notes"]}
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(
     "kind",
     ["ddp", "ddp-gradient-view", "ddp-static", "ddp-unused", "zero1", "fsdp1", "fsdp1-original", "fsdp2", "fsdp2-mixed", "fsdp2-keep", "fsdp2-offload", "hsdp", "tensor", "tensor-fsdp2"],
@@ -301,6 +302,7 @@ dist.destroy_process_group()
     assert ran.code == 0 and "SAYS [4, 4] 0" in ran.stdout, ran
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     "rank, use, mib",
     [

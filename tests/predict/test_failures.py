@@ -82,7 +82,7 @@ EVERY_DAY = (
 )
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("who", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in HANGS])
 def test_memory_runs_out_and_somebody_waits(plimsoll, who):
     began = time.monotonic()
@@ -137,6 +137,7 @@ def test_what_a_script_does_at_its_end_has_time(plimsoll):
     assert "waited-in-vain" not in [it["code"] for it in ran.report["notes"]], ran
 
 
+@pytest.mark.soak
 def test_a_limit_on_the_size_of_files(plimsoll):
     limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (%d, %d))\n"
     for limit, says in (

@@ -61,6 +61,7 @@ def outside():
     statsd.close()
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("way", ["mounts" if os.geteuid() == 0 else "user", pytest.param("traced", marks=pytest.mark.soak)])
 def test_whom_the_script_reached_is_said_and_its_own_processes_are_nobody(plimsoll, outside, way):
     ports, got = outside
@@ -113,6 +114,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.soak
 def test_ranks_that_meet_on_this_machine_reach_nobody_outside(plimsoll):
     plimsoll.script(RANKS)
     words = [COLD, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "train.py"]

@@ -89,6 +89,7 @@ GROWS = {
 }
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("what", sorted(GROWS))
 def test_growth_by_joining_is_growth(plimsoll, what):
     loop, per_step = GROWS[what]
@@ -106,6 +107,7 @@ NO_GROWTH = {
 }
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("what", sorted(NO_GROWTH))
 def test_what_fills_up_or_is_sorted_is_no_growth(plimsoll, what):
     plimsoll.script(HEAD + NO_GROWTH[what])

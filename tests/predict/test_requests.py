@@ -1,5 +1,7 @@
 """What to ask a scheduler for: lines to paste, and the host's memory that is in them."""
 
+import pytest
+
 LOADER = """
 import time, torch
 class Data(torch.utils.data.Dataset):
@@ -38,6 +40,7 @@ import time; time.sleep(0.6)
 """
 
 
+@pytest.mark.soak
 def test_pinned_memory_counts_whole_though_nobody_touched_it(plimsoll):
     (plimsoll.folder / "pinned.py").write_text(PINNED)
     ran = plimsoll.predict("pinned.py", options=("--gpu", "h200", "--as", "slurm", "--until-exit"), environment=plimsoll.cold())

@@ -25,7 +25,7 @@ def notes(ran):
     return {it["code"] for it in ran.report["notes"]}
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("name", ["classifier.py", "gan.py", "lightning_autoencoder.py", "notebook.py", "trainer.py"])
 def test_runs_as_it_is(plimsoll, name):
     ran = predict(plimsoll, name)
@@ -54,6 +54,7 @@ def test_a_project_with_modules_data_and_arguments_of_its_own(plimsoll):
     nowhere.assert_sentence("FileNotFoundError", "data/other.csv", "train.py:6")
 
 
+@pytest.mark.soak
 def test_the_whole_script_with_validation_and_checkpoints(plimsoll):
     ran = predict(plimsoll, "classifier.py", options=("--gpu", "rtx3090", "--until-exit"))
     assert ran.code == 0, ran

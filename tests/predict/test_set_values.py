@@ -23,6 +23,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("what", sorted(CHOICES))
 def test_what_was_just_set_to_nothing_is_not_among_the_best(plimsoll, what):
     plimsoll.script(HEAD + f"for i in range(60):\n    {CHOICES[what]}\n    net(torch.randn(8, 64, device='cuda')).sum().backward(); opt.step(); opt.zero_grad()")

@@ -1,5 +1,6 @@
 """Without `--gpu`: the smallest card is found by runs, where most of what the largest card needs is PyTorch's cache."""
 
+import pytest
 from harness import COLD, PYTHON
 
 # Each step wants more than what the last one gave back, in one block: on a large card all of it stays cached.
@@ -34,6 +35,7 @@ def test_the_smallest_card_is_one_that_a_run_showed(plimsoll):
     assert named.code == 0 and named.report["verdict"] == "fits" and "smallest" not in named.report, named
 
 
+@pytest.mark.soak
 def test_what_needs_little_cache_is_run_once(plimsoll):
     plimsoll.script(GROWING_BATCHES.replace("[4, 6, 8, 10, 12, 14, 16, 18]", "[18]"))
     ran = plimsoll.predict(COLD, "train.py", options=("--until-exit",))

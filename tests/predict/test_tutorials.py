@@ -88,6 +88,7 @@ def test_runs_unchanged(plimsoll, text):
     assert_consistent(ran.report)
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     "command",
     [
@@ -107,6 +108,7 @@ def test_however_it_is_started(plimsoll, command):
     assert 3 <= ran.report["steps_seen"], ran
 
 
+@pytest.mark.matrix(1)
 def test_a_users_own_sitecustomize_runs_too(plimsoll):
     folder = plimsoll.folder / "theirs"
     folder.mkdir()

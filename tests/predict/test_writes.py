@@ -48,6 +48,7 @@ def picture(folder):
     return {it: (it.lstat().st_mtime_ns, it.lstat().st_ino, it.read_bytes() if it.is_file() else None) for it in files}
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("way", [None, "user", "traced"])
 def test_a_run_reads_back_what_it_wrote_and_changes_nothing(project, way):
     before = picture(project.folder)

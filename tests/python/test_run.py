@@ -159,6 +159,7 @@ def test_fit_goes_on_where_it_depends_on_masks(run, program):
     assert head in program.folder.joinpath("plan.toml").read_text()
 
 
+@pytest.mark.soak
 def test_fit_starts_nothing_when_no_plan_fits(run, program):
     program.folder.joinpath("train.py").write_text(SCRIPT + "open('trained', 'w')\n")
     ran = run("--fit", "--allow", "foreach", "--", PYTHON, "train.py", 32768, memory="700MiB")
@@ -334,6 +335,7 @@ def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
     assert "(measured)" in program.folder.joinpath("plan.toml").read_text()
 
 
+@pytest.mark.soak
 def test_fit_measures_no_more_than_fits_on_the_device(program, cache):
     """No trial ends out of memory: what does not fit is not started."""
     environment = program.on_a_device("--gpu", "t4", "--memory", "1450MiB")

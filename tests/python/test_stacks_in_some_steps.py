@@ -77,6 +77,7 @@ def in_full(notes):
     return steps
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("what", ["leak", "long batch", "checked now and then"])
 def test_a_few_steps_in_full_say_what_all_would_have_said(train, what):
     notes, sampled = train(what, 0.4)

@@ -69,6 +69,7 @@ def test_hf_trainer(program):
     assert explained(program)["steps"] == 6
 
 
+@pytest.mark.soak
 def test_lightning_keeps_the_recording_of_what_failed(program):
     ran = program.run(LIGHTNING, environment=program.on_a_device("--gpu", "t4"))
     assert ran.returncode == 0 and ran.stdout.splitlines()[-1] == "ran out True", ran
@@ -107,6 +108,7 @@ def test_here_over(gpu_memory_budget):
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("with_gpu", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_the_fixture_holds_a_training_to_its_budget(program, with_gpu):
     program.folder.joinpath("test_budget.py").write_text(BUDGET)

@@ -100,6 +100,7 @@ def test_without_a_gpu_there_is_nothing_to_compare_with(program):
         assert ran.returncode == 2 and "found no NVIDIA GPU on this machine" in ran.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("gpus", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_calibrated_card_is_known_from_then_on(program, gpus):
     cards = program.folder / "cards"

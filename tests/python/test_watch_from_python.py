@@ -156,6 +156,7 @@ def test_an_alarm_is_sent_to_an_address(program, on_a_device):
     assert_described("alarm", got[0])
 
 
+@pytest.mark.soak
 def test_others_watch_from_beside(program, on_a_device, cache):
     """`plimsoll watch LABEL` begins while the run is under way, and ends with it."""
     text = MODEL + """

@@ -44,6 +44,7 @@ def assert_plain(name, text):
     assert not [it for it in text if (ord(it) < 32 and it not in "\n\t") or 0x7F <= ord(it) < 0xA0 or it == "\u202e"], (name, text)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("one_of", [pytest.param(7, id="some"), pytest.param(1, id="all", marks=pytest.mark.soak)])
 def test_a_status_says_anything(machine, one_of):
     it = machine(0)

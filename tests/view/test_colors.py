@@ -57,6 +57,7 @@ def opened(page, viewer):
     return page
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("vision", VISIONS)
 def test_categories_are_told_apart(opened, vision):
     colors = opened.evaluate("async (keys) => { const { categoryColor } = await import('./palette.js'); return keys.map(categoryColor); }", CATEGORIES)
@@ -161,6 +162,7 @@ def test_words_can_be_read(opened, theme):
         assert 1.5 <= contrast(band, colors["plot"]), band
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("view", ["answer", "timeline", "peak", "segments", "growth", "whatif", "ranks"])
 def test_a_narrow_screen_has_all_of_it(page, viewer, view):
     page.set_viewport_size({"width": 390, "height": 844})
@@ -174,6 +176,7 @@ def test_a_narrow_screen_has_all_of_it(page, viewer, view):
             assert page.locator(name).is_visible()
 
 
+@pytest.mark.soak
 def test_long_names_and_missing_segments_do_not_stretch_the_page(page, tmp_path):
     snapshot = pickle.loads((SNAPSHOTS / "seed-mlp-adam-b64.pickle").read_bytes())
 

@@ -154,6 +154,7 @@ def test_first_and_last_step_are_compared_at_like_moments(page, every):
     assert phases == ["forward", "forward"]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("words", ["192", "192.0", "192 MB", "201 MB", "192MiB", "192.0 MiB", "192m"])
 def test_sizes_are_found_as_people_type_them(page, every, words):
     viewer, _ = every

@@ -38,6 +38,7 @@ def colors(page, selector=".plot"):
     )
 
 
+@pytest.mark.matrix(10)
 @pytest.mark.parametrize("r", range(N_SCENES))
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_of_every_recording(page, viewer, view, r):
@@ -249,6 +250,7 @@ def hostile(path, protocol):
     path.write_bytes(pickle.dumps(snapshot, protocol=protocol))
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_markup_in_a_recording_is_shown_and_not_run(page, tmp_path, protocol):
     path = tmp_path / "<img src=x onerror=alert(1)>.pickle"

@@ -173,6 +173,7 @@ LAYERS = """async () => {
 }"""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("r", [pytest.param(it, marks=[pytest.mark.soak] * (it < 2), id=NAMES[it]) for it in range(3)])
 def test_every_block_of_the_peak_is_drawn_alone_and_picked_by_mouse_and_by_keys(page, strangers, r):
     page.goto(f"{strangers.url}#view=timeline&r={r}")

@@ -323,6 +323,7 @@ def flipped(path, whole, plimsoll):
             return
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("break_it", [cut, flipped])
 def test_a_damaged_file_is_said_on_every_view_and_nothing_is_guessed(page, plimsoll, tmp_path, break_it):
     path = tmp_path / "damaged.pickle"

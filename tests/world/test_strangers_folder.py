@@ -103,7 +103,7 @@ COMMANDS = {
 SHORT = ("doctor", "predict", "lint", "config")
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.soak
 @pytest.mark.parametrize("name", [pytest.param(it, marks=[] if it in SHORT else [pytest.mark.soak]) for it in COMMANDS])
 def test_no_module_of_the_folder_is_imported(folder, cache, name):
     code, words = COMMANDS[name]
@@ -117,6 +117,7 @@ def test_no_module_of_the_folder_is_imported(folder, cache, name):
     assert ran.returncode == code, ran
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 Python cannot be told to leave the working folder out")
 def test_a_function_is_predicted_without_the_folder(folder, cache, tmp_path):
     script = tmp_path / "ask.py"

@@ -187,6 +187,9 @@ impl Report<'_> {
         for (n, what) in hidden.into_iter().filter(|it| 0 < it.0) {
             more += &format!(", {n} more {what}{}", if n == 1 { "" } else { "s" });
         }
+        if p.seen.covers().is_some() && !first.contains("--until-exit") {
+            more += "; --until-exit runs all of it";
+        }
         writeln!(f, "\n{}", self.styles.faint.of(more))
     }
 
@@ -374,10 +377,8 @@ impl Report<'_> {
         }
         if !of(Carries::Tight).is_empty() {
             let all = list(Carries::Tight);
-            parts.push(format!(
-                "{} {all} (may run: less than the safe size)",
-                self.styles.warn.of("tight")
-            ));
+            let tight = self.styles.warn.of("tight");
+            parts.push(format!("{tight} (may run, with little to spare) {all}"));
         }
         if let [first, .., last] = of(Carries::Grows)[..] {
             let of = |it: &CardFit| {
@@ -764,7 +765,7 @@ impl Report<'_> {
                     ids.push(')');
                 }
                 if carries == Carries::Tight {
-                    ids.push_str(" (may run: less than the safe size, but the tensors fit)");
+                    ids.push_str(" (may run: the tensors fit, but not the safe size)");
                 }
                 write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
                 self.wrapped(f, &ids, 13, 13)?;

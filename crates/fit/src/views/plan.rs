@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use plimsoll_core::{
     codes::FitCode,
     explanation::origin_words,
-    plan::{Remedy, find, remedies},
+    plan::{Numbers, Remedy, find, remedies},
     prediction::{Category, LineShare},
     recording::{Framework, Reached, SiteKind},
     units::{Bytes, grouped},
@@ -323,7 +323,7 @@ fn report(it: &Proposal) -> String {
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
-        recipes(&mut res, "The change", &it.recipes);
+        recipes(&mut res, "The change", *limit, &it.recipes);
         advice(&mut res, &it.found.advice);
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
@@ -347,7 +347,7 @@ fn report(it: &Proposal) -> String {
     }
     let _ = writeln!(
         res,
-        "  request: the size to request to be safe, as `plimsoll predict` of the plan gives it\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
+        "  request: the size to request to be safe, as `plimsoll predict` of the plan gives it; spare: the rest of the card\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
     );
     res += &if_found(it);
     if let Some(sentence) = measured(it) {
@@ -356,9 +356,16 @@ fn report(it: &Proposal) -> String {
     let _ = writeln!(res, "\n{}", seen(&it.found));
     let _ = writeln!(
         res,
-        "\nTo run the first plan, which is saved, without changing the script:\n    {}\nTo check it without a GPU, after you change it or the script:\n    {}",
+        "\nThe first plan is saved. To train with it, without changing the script:\n    {}\nTo check it without a GPU, after you change it or the script:\n    {}",
         it.beside.run_line, it.beside.check_line
     );
+    let is_same = |it: &Candidate| it.numbers == Numbers::Same;
+    if !is_same(best) && it.found.plans.iter().any(is_same) {
+        let _ = writeln!(
+            res,
+            "To save the plan that leaves the numbers the same instead: fit with --keep-numerics"
+        );
+    }
     if !it.change.diff.is_empty() {
         let _ = writeln!(res, "\nOr change the script ({}):", it.beside.patch_line);
         for line in it.change.diff.lines() {
@@ -376,11 +383,15 @@ fn report(it: &Proposal) -> String {
             let _ = writeln!(res, "\n{also} by hand:");
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        for line in snippet(remedy, &it.found).lines() {
+        let snippet = snippet(remedy, &it.found);
+        if let Some(n) = remedy.parts().filter(|_| snippet.contains("chunk(parts)")) {
+            let _ = writeln!(res, "      parts = {n}");
+        }
+        for line in snippet.lines() {
             let _ = writeln!(res, "      {line}");
         }
     }
-    recipes(&mut res, "Or", &it.recipes);
+    recipes(&mut res, "Or", *limit, &it.recipes);
     advice(&mut res, &it.found.advice);
     if it.found.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
@@ -442,20 +453,24 @@ fn measured(it: &Proposal) -> Option<String> {
     Some(format!("Measured on {device}{on}; {plain}."))
 }
 
-fn recipes(res: &mut String, also: &str, all: &[Shown]) {
+fn recipes(res: &mut String, also: &str, limit: Bytes, all: &[Shown]) {
     let Some(first) = all.first() else { return };
     let of = first.tried.recipe.framework;
     let _ = writeln!(
         res,
-        "\n{also} in settings of {of}. Each of these was run without a GPU and fits; plimsoll did not estimate their step times:"
+        "\n{also} in settings of {of}. Each of these was run without a GPU and fits; plimsoll did not estimate their step times (request, spare, numbers):"
     );
     for it in all {
         let words = &it.tried.recipe.words;
         let words = (!words.is_empty()).then(|| format!("in the command: {}", words.join(" ")));
         let lines: Vec<String> = it.lines.iter().cloned().chain(words).collect();
         let (needs, numbers) = (it.tried.needs.to_string(), it.tried.recipe.numbers.shown());
-        let _ =
-            writeln!(res, "  {needs:>10}  {numbers:<20} {}", lines.join(&format!("\n{:34}", "")));
+        let spare = limit.saturating_sub(it.tried.needs).to_string();
+        let _ = writeln!(
+            res,
+            "  {needs:>10}  {spare:>10}  {numbers:<20} {}",
+            lines.join(&format!("\n{:46}", ""))
+        );
     }
     for line in first.diff.lines() {
         let _ = writeln!(res, "    {line}");
@@ -680,11 +695,7 @@ pub fn json(it: &Proposal) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use plimsoll_core::{
-        plan::{Numbers, Plan},
-        prediction::Origin,
-        recording::CodeLine,
-    };
+    use plimsoll_core::{plan::Plan, prediction::Origin, recording::CodeLine};
 
     use super::*;
     use crate::{change::Recipe, cost::Factor};
@@ -906,8 +917,8 @@ mod tests {
             without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             FITS with settings of transformers in your script: 9.00 GiB to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none
 
-            The change in settings of transformers. Each of these was run without a GPU and fits; plimsoll did not estimate their step times:
-                9.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
+            The change in settings of transformers. Each of these was run without a GPU and fits; plimsoll did not estimate their step times (request, spare, numbers):
+                9.00 GiB   13.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
             plimsoll started your script 9 times, in 20.0 s
         "#]]
         .assert_eq(&text(&it));
