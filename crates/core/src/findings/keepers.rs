@@ -7,7 +7,7 @@ use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Weight, place},
     prediction::timeline::Places,
-    recording::Keeper,
+    recording::{Keeper, Keepers},
     replay::{BlockId, BlockLife},
     units::Bytes,
 };
@@ -34,28 +34,53 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// Who holds most of its blocks; of a graph, which has no tensors of its own, who holds the most of autograd's nodes.
-fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Bytes)> {
-    let notes = &case.run.recording.notes;
-    let keepers = notes.keepers.iter().rfind(|it| it.device == case.run.index)?;
-    let moment = Places::new(&case.run.replay, case.run.index, &notes.stats).event(&keepers.place);
-    let is_live = |it: &BlockId| {
-        let life = case.life(*it);
+/// The keepers that were found at the end of the run, if the agent looked.
+fn keepers_of<'a>(case: &Case<'a>) -> Option<&'a Keepers> {
+    case.run.recording.notes.keepers.iter().rfind(|it| it.device == case.run.index)
+}
+
+/// Who holds most of `blocks`, if somebody holds most of them: the place of that keeper among all.
+pub(super) fn main_keeper(case: &Case<'_>, blocks: &[BlockId]) -> Option<usize> {
+    let keepers = keepers_of(case)?;
+    let blocks = live(case, keepers, blocks);
+    let all: u64 = blocks.iter().map(|(_, size)| size).sum();
+    let known = keepers.entries.iter().enumerate().filter(|(_, it)| it.at.is_some());
+    let (place, most) =
+        known.map(|(n, it)| (n, held_of(&blocks, it))).max_by_key(|(_, bytes)| *bytes)?;
+    (all / 2 < most.0).then_some(place)
+}
+
+/// Address and size of those of `blocks` that were live when the agent looked, by address.
+fn live(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Vec<(u64, u64)> {
+    let stats = &case.run.recording.notes.stats;
+    let moment = Places::new(&case.run.replay, case.run.index, stats).event(&keepers.place);
+    let is_live = |it: &&BlockId| {
+        let life = case.life(**it);
         life.alloc < moment && life.free.is_none_or(|free| moment <= free)
     };
-    let mut blocks: Vec<(u64, u64)> = (finding.blocks.iter().filter(|it| is_live(it)))
+    let mut res: Vec<(u64, u64)> = (blocks.iter().filter(is_live))
         .map(|it| (case.life(*it).address, case.life(*it).size.0))
         .collect();
-    blocks.sort_unstable();
-    let held = |keeper: &Keeper| -> Bytes {
-        let found: BTreeSet<(u64, u64)> = (keeper.addresses.iter())
-            .filter_map(|address| {
-                let at = blocks.partition_point(|(begin, _)| begin <= address).checked_sub(1)?;
-                Some(blocks[at]).filter(|(begin, size)| *address < begin + size)
-            })
-            .collect();
-        Bytes(found.iter().map(|(_, size)| size).sum())
-    };
+    res.sort_unstable();
+    res
+}
+
+/// How much of `blocks` it holds: their addresses and sizes, by address.
+fn held_of(blocks: &[(u64, u64)], keeper: &Keeper) -> Bytes {
+    let found: BTreeSet<(u64, u64)> = (keeper.addresses.iter())
+        .filter_map(|address| {
+            let at = blocks.partition_point(|(begin, _)| begin <= address).checked_sub(1)?;
+            Some(blocks[at]).filter(|(begin, size)| *address < begin + size)
+        })
+        .collect();
+    Bytes(found.iter().map(|(_, size)| size).sum())
+}
+
+/// Who holds most of its blocks; of a graph, which has no tensors of its own, who holds the most of autograd's nodes.
+fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Bytes)> {
+    let keepers = keepers_of(case)?;
+    let blocks = live(case, keepers, &finding.blocks);
+    let held = |keeper: &Keeper| held_of(&blocks, keeper);
     let known = || keepers.entries.iter().filter(|it| it.at.is_some());
     let most = known().map(|it| (it, held(it))).max_by_key(|(_, bytes)| *bytes);
     let is_graph =

@@ -500,6 +500,48 @@ fn a_leak_is_told_at_the_line_of_who_holds_it() {
     assert_eq!((at, made), (11, None));
 }
 
+/// A list of pairs, whose members two functions made, is one leak.
+#[test]
+fn what_one_object_holds_is_told_once() {
+    let told = |is_one: bool| {
+        let mut program = Program::default();
+        let stacks = [("accuracy", 12), ("entropy", 30)]
+            .map(|(function, line)| program.stack(&[("/home/u/train.py", function, line)]));
+        let mut held = [Vec::new(), Vec::new()];
+        for _ in 0..8 {
+            program.step_that_keeps(&[], 0);
+            for (stack, held) in stacks.iter().zip(&mut held) {
+                held.push(program.alloc(2 * MIB, *stack));
+            }
+        }
+        let line =
+            |line: u32| CodeLine { file: "/home/u/train.py".into(), line, ..CodeLine::default() };
+        let keeper = |name: &str, addresses: Vec<u64>| Keeper {
+            name: name.into(),
+            what: "container".into(),
+            addresses,
+            at: Some(line(50)),
+            ..Keeper::default()
+        };
+        let entries = match (is_one, held) {
+            (true, held) => vec![keeper("pairs[...]", held.concat())],
+            (false, [a, b]) => vec![keeper("a[...]", a), keeper("b[...]", b)],
+        };
+        let actions = program.device.events.actions();
+        let count = |of: Action| vec![actions.iter().filter(|it| **it == of).count() as u64];
+        let place = Place { allocs: count(Action::Alloc), frees: count(Action::FreeRequested) };
+        let keepers = vec![Keepers { place, device: 0, entries }];
+        let told = program.explain_noted(Notes { keepers, ..Notes::default() });
+        let found = told.findings.into_iter().filter(|it| it.code.word().starts_with("growth/"));
+        found.map(|it| it.title).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(true),
+        ["memory stays allocated after 7 of 8 steps: 28.0 MiB, 4.0 MiB in each"]
+    );
+    assert_eq!(told(false).len(), 2);
+}
+
 /// A replay memory is no leak without end: how large it becomes is known.
 #[test]
 fn a_buffer_of_limited_length_is_told_with_its_size_when_full() {

@@ -29,6 +29,7 @@ use crate::{
         },
         blocks,
         growth::{A_RUN, Growth, Kind},
+        keepers::main_keeper,
     },
     prediction::timeline::Stage,
     recording::CodeLine,
@@ -59,7 +60,7 @@ pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
     let lines: Vec<Option<CodeLine>> =
         res.iter().filter(|it| it.kind.is_graph()).map(|it| it.at.clone()).collect();
     res.retain(|it| it.kind != Kind::Results || !lines.contains(&it.at));
-    join_neighbours(&mut res);
+    join_neighbours(case, &mut res);
     // Crumbs beside a large growth would only be read twice; what they are of is seen when that is mended.
     let most = res.iter().map(|it| it.bytes).max().unwrap_or_default();
     res.retain(|it| most.0 / CRUMB <= it.bytes.0);
@@ -74,20 +75,22 @@ pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
     res
 }
 
-/// Lines of one function that grow alike, step by step, are one thing: a list of tuples, keys and values.
-fn join_neighbours(growths: &mut Vec<Growth>) {
-    let mut res: Vec<Growth> = Vec::new();
+/// What grows alike, step by step, is one thing if lines of one function made it, or one object holds it: a list of tuples,
+/// keys and values.
+fn join_neighbours(case: &Case<'_>, growths: &mut Vec<Growth>) {
+    let mut res: Vec<(Growth, Option<usize>)> = Vec::new();
     for it in growths.drain(..) {
-        let alike = |old: &&mut Growth| {
+        let keeper = main_keeper(case, &it.older);
+        let alike = |(old, its_keeper): &&mut (Growth, Option<usize>)| {
             let place =
                 |it: &Growth| it.at.as_ref().map(|it| (it.file.clone(), it.function.clone()));
             old.kind == it.kind
                 && old.seen_at == it.seen_at
                 && (old.steps, old.larger_each_time) == (it.steps, it.larger_each_time)
-                && place(old) == place(&it)
+                && (place(old) == place(&it) || keeper.is_some() && *its_keeper == keeper)
         };
         match res.iter_mut().find(alike) {
-            Some(old) => {
+            Some((old, _)) => {
                 if old.bytes < it.bytes {
                     old.at = it.at;
                 }
@@ -100,10 +103,10 @@ fn join_neighbours(growths: &mut Vec<Growth>) {
                 old.older.extend(it.older);
                 old.counted.extend(it.counted);
             }
-            None => res.push(it),
+            None => res.push((it, keeper)),
         }
     }
-    *growths = res;
+    *growths = res.into_iter().map(|(it, _)| it).collect();
 }
 
 fn at(look: &Look<'_>, moment: EventId) -> Vec<Growth> {
