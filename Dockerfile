@@ -11,7 +11,7 @@ FROM python:${PYTHON}-slim
 ARG TORCH=2.11.0
 RUN pip install --no-cache-dir torch==${TORCH} numpy
 
-COPY target/dist/plimsoll_gpu-*.whl /tmp/
+COPY target/published/plimsoll_gpu-*.whl /tmp/
 RUN pip install --no-cache-dir /tmp/plimsoll_gpu-*.whl && rm /tmp/plimsoll_gpu-*.whl
 
 # Nobody's account: the script needs no rights, and plimsoll keeps its writes apart by itself.

@@ -24,7 +24,7 @@ help:
 	@echo 'make test    everything that has to pass'
 	@echo 'make soak    the same without shortcuts, and what takes long: before a release'
 	@echo 'make wheel   the Python package as a wheel and as sources, tried in an environment of its own'
-	@echo 'make release  everything that a release has, in target/dist'
+	@echo 'make release  everything that a release has, in target/published'
 	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
 	@echo 'make site    the documents as a site with search, in target/site'
 
@@ -102,7 +102,7 @@ wheel:
 	target/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll_gpu-*.tar.gz
 	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll_gpu-*.whl
 
-# Everything that a release has, in target/dist: the wheel for glibc 2.28 and later, the sources, one tarball with the program, completions and man
+# Everything that a release has, in target/published: the wheel for glibc 2.28 and later, the sources, one tarball with the program, completions and man
 # pages, what it is made of, checksums. The same commit gives the same files. Minutes: the program is built once more.
 release:
 	@tools/release
