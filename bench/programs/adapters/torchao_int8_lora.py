@@ -1,0 +1,12 @@
+"""torchao's weights of 8 bits, loaded by transformers, under LoRA."""
+import torch
+from parts import evaluate, phase, saved, train, trainable
+from peft import LoraConfig, get_peft_model
+from torchao.quantization import Int8WeightOnlyConfig
+from transformers import AutoModelForCausalLM, TorchAoConfig
+
+model = AutoModelForCausalLM.from_pretrained(saved(), quantization_config=TorchAoConfig(Int8WeightOnlyConfig()), device_map="auto", dtype=torch.bfloat16)
+phase("loading")
+model = get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj"]))
+train(model, torch.optim.AdamW(trainable(model), 1e-4), rows=2)
+evaluate(model, rows=2)
