@@ -69,3 +69,22 @@ def test_of_a_kernel_of_triton_two_are_timed_that_fit():
     assert tuner.run() == 1 and compiled == [0, 1, 2] and said
     # Of another size it is tuned again.
     assert tuner.run() == 1 and compiled == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_selector_is_told_when_the_program_makes_it():
+    # Making it asks for the current GPU, and a program that forks has not used CUDA before.
+    class AlgorithmSelectorCache:
+        def __init__(self):
+            self.functions = []
+
+        def add_preprocessing_fn(self, function):
+            self.functions.append(function)
+
+    class TritonTemplateCaller:
+        pass
+
+    said = []
+    autotune._fewer_choices(SimpleNamespace(TritonTemplateCaller=TritonTemplateCaller, AlgorithmSelectorCache=AlgorithmSelectorCache), say=lambda: said.append(True))
+    (fewer,) = AlgorithmSelectorCache().functions
+    choices = [TritonTemplateCaller() for _ in range(5)]
+    assert fewer(choices) == choices[:2] and said

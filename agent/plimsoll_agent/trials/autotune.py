@@ -93,9 +93,19 @@ def _fewer_choices(module: Library, say: Function) -> None:
         return kept
 
     # Where nothing can be said to that, all are tried.
-    add = getattr(module, "add_preprocessing_fn", None)
-    if add is not None:
-        add(fewer)
+    selector = getattr(module, "AlgorithmSelectorCache", None)
+    if hasattr(selector, "add_preprocessing_fn"):
+        patch.replace(selector, "__init__", functools.partial(_made, fewer=fewer))
+
+
+def _made(real: Function, *, fewer: Function) -> Function:
+    """Inductor's selector is told when the program makes it: making it asks for the current GPU, which initializes CUDA."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
+        self.add_preprocessing_fn(fewer)
+
+    return __init__
 
 
 def _fewer_configs(module: Library, say: Function) -> None:

@@ -11,6 +11,8 @@ taken `SECONDS`. What the interpreter cannot do (code in assembly, atomics) is l
 from __future__ import annotations
 
 import ctypes
+import functools
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 1100
 """Of a launch: engines have a block for each request, and up to 1024 of these."""
-SECONDS, SECONDS_EACH = 20.0, 2.0
-"""Of all launches together, and of one."""
+SECONDS, SECONDS_EACH = 60.0, 5.0
+"""Of the processor, for all launches together, and for one. A block takes a millisecond."""
 FILLS = (0, 1)
 """What unknown numbers read as; small, because loops count by them: in the first run, and in the second, if there are any."""
 
@@ -71,7 +73,7 @@ class Interpreted:
             return
         if not self._are_integers([*args, *kwargs.values()]) or self._torch.cuda.is_current_stream_capturing():
             return
-        start = time.monotonic()
+        start = time.thread_time()
         self._busy = True
         try:
             first = second = _interpret(function, grid, args, kwargs, _Memory(self._known, FILLS[0]))
@@ -83,17 +85,27 @@ class Interpreted:
             return
         finally:
             self._busy = False
-            self._spent += time.monotonic() - start
+            self._spent += time.thread_time() - start
         self._take(first, second)
 
     def _take(self, first: _Memory, second: _Memory) -> None:
-        """What both runs stored alike is known, what one stored otherwise is not."""
-        one, other = first.written(), second.written()
-        for address, value in one.items():
-            # Bytes that lie side by side are written together.
-            self._computed(address, len(value), value if other.get(address) == value else None)
-        for address in other.keys() - one.keys():
-            self._computed(address, len(other[address]), None)
+        """What both runs stored alike is known, what one stored otherwise is not. Numbers that lie side by side are written together."""
+        one, other = first.stored, second.stored
+        start, run, is_known = 0, bytearray(), True
+        for address in sorted(one.keys() | other.keys()):
+            value = one.get(address, b"")
+            known = other.get(address) == value
+            if run and (address != start + len(run) or known != is_known):
+                self._write(start, run, is_known)
+                run = bytearray()
+            if not run:
+                start, is_known = address, known
+            run += value or other[address]
+        if run:
+            self._write(start, run, is_known)
+
+    def _write(self, address: int, values: bytearray, is_known: bool) -> None:
+        self._computed(address, len(values), bytes(values) if is_known else None)
 
     def _are_integers(self, values: list[Any]) -> bool:
         tensors = [it for it in values if isinstance(it, self._torch.Tensor)]
@@ -107,63 +119,63 @@ class _Memory:
     def __init__(self, known: Function, fill: int) -> None:
         self._known, self._fill = known, fill
         self.met_unknown = False
-        self._end = time.monotonic() + SECONDS_EACH
-        self._stores: list[tuple[Any, Any]] = []
-        """Addresses and values, in order."""
+        self._end, self._loads = time.thread_time() + SECONDS_EACH, 0
+        self.stored: dict[int, bytes] = {}
+        """The last value of each address that was stored to, which is one element's."""
 
     def load(self, pointers: Any, mask: Any, other: Any, dtype: Any) -> Any:
         import numpy as np
 
-        if self._end < time.monotonic():
+        self._loads += 1
+        if self._loads % 64 == 0 and self._end < time.thread_time():
             raise _Unable("seconds")
         dtype = np.dtype(dtype)
         result = np.array(np.broadcast_to(other, pointers.shape), dtype=dtype)
-        wanted = np.broadcast_to(mask, pointers.shape).reshape(-1)
-        at, flat = pointers.reshape(-1)[wanted].astype(np.uint64), result.reshape(-1)
-        if len(at):
-            places, inverse = np.unique(at, return_inverse=True)
+        flat, wanted = result.reshape(-1), np.broadcast_to(mask, pointers.shape).reshape(-1)
+        if result.size == 1:
+            if wanted[0]:
+                flat[0] = np.frombuffer(self._number(int(pointers.reshape(-1)[0]), dtype), dtype)[0]
+        elif wanted.any():
+            places, inverse = np.unique(pointers.reshape(-1)[wanted].astype(np.uint64), return_inverse=True)
             flat[wanted] = self._values(places, dtype)[inverse]
         return result
 
     def _values(self, at: Any, dtype: Any) -> Any:
         import numpy as np
 
-        low, size = int(at.min()), int(at.max() - at.min()) + dtype.itemsize
+        low, size = int(at[0]), int(at[-1] - at[0]) + dtype.itemsize
         whole = self._bytes(low, size) if size <= 1 << 20 else None
-        if whole is not None and (size - dtype.itemsize) % dtype.itemsize == 0:
-            values = np.frombuffer(whole, dtype)[(at - np.uint64(low)) // np.uint64(dtype.itemsize)]
-        else:
-            filled = np.array(self._fill, dtype).tobytes()
-            known = [self._bytes(int(it), dtype.itemsize) for it in at]
-            self.met_unknown |= None in known
-            values = np.frombuffer(b"".join(filled if it is None else it for it in known), dtype)
-        values = np.array(values)
-        for places, stored in self._stores:
-            if places.min() <= at.max() and at.min() <= places.max():
-                _, here, there = np.intersect1d(at, places, return_indices=True)
-                values[here] = stored[there].astype(dtype)
+        if whole is None or (size - dtype.itemsize) % dtype.itemsize:
+            return np.frombuffer(b"".join(self._number(it, dtype) for it in at.tolist()), dtype)
+        values = np.array(np.frombuffer(whole, dtype)[(at - np.uint64(low)) // np.uint64(dtype.itemsize)])
+        if self.stored:
+            for i, place in enumerate(at.tolist()):
+                stored = self.stored.get(place)
+                if stored is not None and len(stored) == dtype.itemsize:
+                    values[i] = np.frombuffer(stored, dtype)[0]
         return values
+
+    def _number(self, address: int, dtype: Any) -> bytes:
+        """What lies there."""
+        import numpy as np
+
+        found = self.stored.get(address)
+        if found is None or len(found) != dtype.itemsize:
+            found = self._bytes(address, dtype.itemsize)
+        if found is None:
+            self.met_unknown = True
+            found = np.array(self._fill, dtype).tobytes()
+        return found
 
     def store(self, pointers: Any, value: Any, mask: Any) -> None:
         import numpy as np
 
         wanted = np.broadcast_to(mask, pointers.shape).reshape(-1)
-        at = pointers.reshape(-1)[wanted].astype(np.uint64)
-        if len(at):
-            self._stores.append((at, np.broadcast_to(value, pointers.shape).reshape(-1)[wanted]))
-
-    def written(self) -> dict[int, bytes]:
-        """All that was stored, by address: each store whole where it is of neighbours, else element by element."""
-        import numpy as np
-
-        res: dict[int, bytes] = {}
-        for at, values in self._stores:
-            width = values.dtype.itemsize
-            if len(at) > 1 and np.array_equal(at, at[0] + np.arange(len(at), dtype=np.uint64) * np.uint64(width)):
-                res[int(at[0])] = values.tobytes()
-            else:
-                res.update((int(place), value.tobytes()) for place, value in zip(at, values))
-        return res
+        at = pointers.reshape(-1)[wanted].tolist()
+        values = np.broadcast_to(value, pointers.shape).reshape(-1)[wanted]
+        raw, width = values.tobytes(), values.dtype.itemsize
+        for i, place in enumerate(at):
+            self.stored[place] = raw[i * width : (i + 1) * width]
 
     def _bytes(self, address: int, size: int) -> bytes | None:
         out = ctypes.create_string_buffer(size)
@@ -194,14 +206,42 @@ def _interpret(function: Any, grid: Any, args: Any, kwargs: Any, memory: _Memory
             n_blocks *= int(it)
         if MOST_BLOCKS < n_blocks:
             raise _Unable("blocks")
+    language = _Language()
     # A kernel calls other functions of Triton as if they were Python's.
     instead = (
         patch.put(jit.JITFunction, "__call__", lambda self, *args, **kwargs: interpreter.InterpretedFunction(self.fn)(*args, **kwargs)),
         patch.put(interpreter, "_interpreter", memory),
+        patch.put(interpreter, "_patch_lang_tensor", functools.partial(_tensors, interpreter._patch_lang_tensor)),
     )
     try:
         Executor(interpreted.rewrite(), interpreted.arg_names, grid)(*args, **kwargs)
     finally:
         for it in instead:
             it.undo()
+        language.restore()
     return memory
+
+
+def _tensors(real: Function, tensor: Any, *scope: Any) -> None:
+    """What counts a loop is an array of one number, which NumPy 2.4 makes no integer of."""
+    real(tensor, *scope)
+    tensor.__index__ = lambda it: int(it.handle.data.item())
+
+
+class _Language:
+    """`triton.language` as it is before a kernel is interpreted. The interpreter changes it, and leaves there what it changed for a
+    function that the kernel calls (or all, before Triton 3.6): Triton would compile no kernel any more."""
+
+    def __init__(self) -> None:
+        modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "triton" and name.split(".")[1:2] == ["language"]]
+        classes = {it for module in modules for it in vars(module).values() if isinstance(it, type) and it.__module__.startswith("triton.language")}
+        self._before = [(owner, dict(vars(owner))) for owner in (*modules, *classes)]
+
+    def restore(self) -> None:
+        for owner, before in self._before:
+            for name, value in list(vars(owner).items()):
+                if name in before and before[name] is not value:
+                    setattr(owner, name, before[name])
+                elif name not in before and isinstance(owner, type):
+                    # In a module there are new names that the kernel's functions need the next time.
+                    delattr(owner, name)
