@@ -192,7 +192,7 @@ class Agent:
         if asked.worst_batches:
             from plimsoll_agent.inputs import worst_batches
 
-            worst_batches.apply(torch, recording, asked.stop == "validation", lambda: self._steps.done)
+            worst_batches.apply(torch, recording, asked.stop, lambda: self._steps.done, lambda: self._phases.n_backwards)
         if asked.unhurried:
             from plimsoll_agent.trials import unhurried
 

@@ -25,7 +25,7 @@ optimizer = torch.optim.SGD(net.parameters(), 0.1)
 torch.manual_seed(1)
 train = DataLoader(Texts(64), batch_size=4, shuffle=True, collate_fn=collate, num_workers={workers})
 valid = DataLoader(Texts(20), batch_size=4, collate_fn=collate)
-shapes, seen = [], []
+shapes, seen, outputs = [], [], []
 for epoch in range(2):
     for x in train:
         optimizer.zero_grad()
@@ -36,6 +36,10 @@ for epoch in range(2):
         for x in valid:
             net(x.cuda())
             seen.append(x.shape[1])
+            {gathered}
+    if "{ends}":
+        print([shapes, seen, len(shapes), 0], flush=True)
+        {ends}
 print([shapes, seen, len(shapes), train.dataset.calls if {workers} == 0 else 0])
 """
 
@@ -46,10 +50,22 @@ def test_the_longest_batch_comes_after_a_small_one(run, workers):
     train, valid, n, calls = printed
     # It goes on with the longest, until memory is steady.
     assert train[0] < 5 + 63 and train[1] == 5 + 63 and train[8:16] == [5 + 63] * 8, train
-    assert valid == [8, 24, 16, 20, 24] * 2, "an evaluation goes on with its own"
+    assert train[2] == train[0], "and before a small one"
+    assert valid == [8, 24, 8, 20, 24] * 2, "an evaluation goes on with its own"
     assert n == 32 and calls in (0, 128), "as many batches as before, and nothing of ours was counted by the dataset"
     (text,) = {it["text"] for it in process.all("worst") if "64 samples" in it["text"]}
     assert "5 to 68" in text and "the worst of" in text
+
+
+@pytest.mark.parametrize("stop, n_evaluated", [("one-validation", 3), ("until-exit", 5)])
+def test_an_evaluation_that_gathers_nothing_ends_after_its_first_batches_where_nothing_is_proven(run, stop, n_evaluated):
+    _, (_, valid, *_) = ran(run, "5 + i", 0, stop=stop, ends="os._exit(0)")
+    assert len(valid) == n_evaluated, valid
+
+
+def test_an_evaluation_that_gathers_its_outputs_has_all_its_batches(run):
+    _, (_, valid, *_) = ran(run, "5 + i", 0, stop="one-validation", ends="os._exit(0)", gathered="outputs.append(torch.zeros(1 << 20, device='cuda'))")
+    assert len(valid) == 5, valid
 
 
 @pytest.mark.soak
@@ -82,9 +98,9 @@ def test_a_dataset_that_would_be_seen_outside_keeps_its_order_and_does_nothing_t
     assert asked == 2 * (64 + 20)
 
 
-def ran(run, size, workers, more="", collate="nn.utils.rnn.pad_sequence(texts, batch_first=True)"):
-    program = SCRIPT.format(size=size, workers=workers, more=more, collate=collate)
-    r = run(program, stop="until-exit", env={"PLIMSOLL_WORST_BATCHES": "1"})
+def ran(run, size, workers, more="", collate="nn.utils.rnn.pad_sequence(texts, batch_first=True)", stop="until-exit", ends="", gathered=""):
+    program = SCRIPT.format(size=size, workers=workers, more=more, collate=collate, ends=ends, gathered=gathered)
+    r = run(program, stop=stop, env={"PLIMSOLL_WORST_BATCHES": "1"})
     assert r.returncode == 0, r.stderr
     (process,) = [it for it in r.processes if it.all("end")]
     process.printed = r.stdout

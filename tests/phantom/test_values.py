@@ -146,6 +146,29 @@ def test_masks_of_millions_are_computed_where_they_are_read(phantom):
     assert ran.report["unknown_reads"]["count"] == 0
 
 
+def test_sums_of_masks_of_two_shapes_are_computed_where_they_are_read(phantom):
+    """`nn.MultiheadAttention` adds a mask for the future to one for the padding, in each layer and at each step of a greedy decoding."""
+    ran = phantom(
+        """
+        import json, torch
+        def sums(device):
+            n = torch.tensor([100, 7, 128, 64], device=device)
+            ahead = torch.ones(128, 128, dtype=torch.bool, device=device).triu(1)
+            future = torch.zeros(128, 128, device=device).masked_fill_(ahead, -1e4)
+            padding = torch.zeros(4, 128, device=device).masked_fill_(torch.arange(128, device=device)[None] >= n[:, None], -1e4)
+            padding = padding.view(4, 1, 1, 128).expand(-1, 16, -1, -1).reshape(64, 1, 128)
+            both = future + padding
+            future.fill_(7.0)
+            parts = [both[3, 9], both[20, :, 8], both[63, 127], (both[40] < 0), both[17:19, 5, 3:9]]
+            return [it.float().tolist() for it in parts] + [(both < 0).sum().item()]
+        want, got = sums("cpu"), sums("cuda")
+        print(json.dumps([i for i, (a, b) in enumerate(zip(want, got)) if a != b]))
+        """
+    )
+    assert ran.values == []
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
 def test_pooled_masks_and_pictures_are_computed(phantom):
     """Which frames a convolution still sees, which places of a heat map are peaks, a mask at the resolution of the features."""
     ran = phantom(

@@ -2,10 +2,10 @@
 
 Where samples differ in size (texts, sounds, graphs, pictures of several sizes) the batches that decide come up by chance. The index lists
 of a loader's own sampler are drawn for some epochs ahead, in a child process, the sizes of the samples are read there, and the
-batches that may be the worst are put together. The loader then begins with a small batch and the worst ones, and training goes on with
-the worst one, which memory becomes steady with; an evaluation goes on with its own. Where a run shows at the end that a plan holds, small
-batches also come after the worst ones, and then a few as the sampler draws them: PyTorch's allocator meets the worst batch after others
-and before others.
+batches that may be the worst are put together. The loader then begins with a small batch, the worst ones and the small one again, and training
+goes on with the worst one, which memory becomes steady with; an evaluation goes on with its own. Where a run shows at the end that a plan
+holds, a few come as the sampler draws them, and the first ones again: PyTorch's allocator meets the worst batch after others and before others.
+In the runs before that one an evaluation ends there, if the small batch leaves as much the second time: nothing is gathered from batch to batch.
 
 A batch takes the place of one that the sampler drew, so there are as many as before. A loader whose samples have one size, a stream, and
 a dataset that cannot be read in a child keep their order. On a phantom only: such an order is of no use for training.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll_agent import patch
 from plimsoll_agent.inputs import aside
 from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.run.steady import LITTLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,12 +61,13 @@ def share() -> None:
     _shared = os.memfd_create("plimsoll-worst-batches")
 
 
-def apply(torch: Torch, recording: Recording, proves: bool, steps: Callable[[], int]) -> None:
-    """Takes its place in PyTorch's loader; `steps()`: training steps so far; `proves`: the run shows at the end that a plan holds."""
+def apply(torch: Torch, recording: Recording, stop: str, steps: Callable[[], int], backwards: Callable[[], int]) -> None:
+    """Takes its place in PyTorch's loader; `steps()` and `backwards()`: training steps and backward passes so far; `stop`: where the run ends."""
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    worst = WorstBatches(torch, recording, proves, steps)
-    original = _BaseDataLoaderIter._next_index
+    worst = WorstBatches(torch, recording, stop == "validation", steps, backwards)
+    ends_evaluations = stop not in ("validation", "until-exit")
+    original, take = _BaseDataLoaderIter._next_index, _BaseDataLoaderIter.__next__
     begin, reset = _BaseDataLoaderIter.__init__, _BaseDataLoaderIter._reset
 
     def __init__(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -80,7 +82,13 @@ def apply(torch: Torch, recording: Recording, proves: bool, steps: Callable[[], 
         drawn = original(self)  # At the end of the data it says so.
         return worst.instead(self, drawn)
 
+    def __next__(self: Any) -> Any:
+        if ends_evaluations and worst.has_shown_enough(self):
+            raise StopIteration
+        return take(self)
+
     patch.put(_BaseDataLoaderIter, "__init__", __init__)
+    patch.put(_BaseDataLoaderIter, "__next__", __next__)
     patch.put(_BaseDataLoaderIter, "_reset", _reset)
     patch.put(_BaseDataLoaderIter, "_next_index", _next_index)
 
@@ -88,15 +96,15 @@ def apply(torch: Torch, recording: Recording, proves: bool, steps: Callable[[], 
 class WorstBatches:
     """See the top of this file."""
 
-    def __init__(self, torch: Torch, recording: Recording, proves: bool, steps: Callable[[], int]) -> None:
-        self._torch, self._recording, self._proves, self._steps = torch, recording, proves, steps
+    def __init__(self, torch: Torch, recording: Recording, proves: bool, steps: Callable[[], int], backwards: Callable[[], int]) -> None:
+        self._torch, self._recording, self._proves, self._steps, self._backwards = torch, recording, proves, steps, backwards
         self._found: dict[str, Any] = {}
         self._said: set[str] = set()
 
     @guarded
     def begins(self, iterator: Any, loader: Any) -> None:
         """A loader begins an epoch."""
-        iterator._plimsoll_batches = None
+        iterator._plimsoll_batches = iterator._plimsoll_evaluation = None
         if self._torch.utils.data.get_worker_info() is not None:
             return
         name = _name(loader)
@@ -105,6 +113,8 @@ class WorstBatches:
         if name not in self._found:
             self._found[name] = _found_once(name, lambda: aside.ask(self._torch, lambda tell: tell(found(self._torch, loader)), LONGEST))
         order = self._found[name]
+        if order and self._steps():
+            iterator._plimsoll_evaluation = Evaluation(1 + len(order["worst"]), self._backwards())
         if order:
             iterator._plimsoll_batches = self._batches(order)
             if name not in self._said:
@@ -116,17 +126,43 @@ class WorstBatches:
         """In this order; None stands for what the sampler drew."""
         worst, small, before = order["worst"], order["small"], self._steps()
 
-        yield from (small, *worst)
+        yield from (small, *worst, small)
         if self._proves:
-            yield from (small, worst[0], *[None] * AS_DRAWN, small, *worst)
+            yield from (worst[0], *[None] * AS_DRAWN, small, *worst)
         while True:  # Workers ask for some before the first step.
             yield worst[0] if before < self._steps() else None
+
+    @guarded
+    def has_shown_enough(self, iterator: Any) -> bool:
+        """Whether an evaluation takes its batches from it, and has had the first ones and gathers nothing on the device. What it gathers on the
+        host is seen in the run at the end, which has all batches."""
+        evaluation = getattr(iterator, "_plimsoll_evaluation", None)
+        if evaluation is None or not self._torch.cuda.is_initialized():
+            return False
+        if evaluation.backwards != self._backwards():
+            iterator._plimsoll_evaluation = None  # It feeds training.
+            return False
+        return evaluation.gathers_nothing(self._torch.cuda.memory_allocated())
 
     def instead(self, iterator: Any, drawn: Any) -> Any:
         """The indices of the next batch."""
         batches = getattr(iterator, "_plimsoll_batches", None)
         wanted = next(batches, None) if batches is not None else None
         return drawn if wanted is None else wanted
+
+
+class Evaluation:
+    """What lives on the device before each batch of a loader, as long as no backward pass follows one."""
+
+    def __init__(self, n_first: int, backwards: int) -> None:
+        """The small batch comes again after so many."""
+        self._n_first, self.backwards = n_first, backwards
+        self._lived: list[int] = []
+
+    def gathers_nothing(self, lives: int) -> bool:
+        """Takes in what lives before one more batch. Whether it is what lived after the small one before, which has just come again."""
+        self._lived.append(lives)
+        return len(self._lived) == self._n_first + 2 and lives <= self._lived[1] + LITTLE
 
 
 def _name(loader: Any) -> str | None:

@@ -43,6 +43,8 @@ class Phases:
         self._evaluations = self._in_evaluation_mode = self._waiting = self._most_waiting = 0
         self.is_set_aside = False
         """Whether what runs prepares something for a library, and is no part of training or of an evaluation."""
+        self.n_backwards = 0
+        """Backward passes so far."""
         self.went_back_on_device = False
         """Whether a backward pass allocated on a device since this was last set to False."""
         self._allocs_at_begin: int | None = None
@@ -93,6 +95,7 @@ class Phases:
 
     def _count(self, phase: str, mode: str | None) -> None:
         self._evaluations += phase == EVALUATION
+        self.n_backwards += phase == BACKWARD
         self._in_evaluation_mode += phase == FORWARD and mode == EVALUATION
         # A backward pass may go through all that was called before it. A penalty has several in a step, and one call.
         self._waiting = 0 if phase == BACKWARD else self._waiting + (phase == FORWARD)

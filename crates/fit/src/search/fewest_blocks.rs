@@ -34,21 +34,41 @@ pub(super) async fn fewest_blocks(
     }
 }
 
-/// Bisects how many blocks have to be checkpointed. The first ones are: backward reaches the last ones first, and frees
-/// them before anything is run again.
+/// Looks between too few blocks and enough for how many have to be checkpointed: where their needs say, if both are known, else in the middle.
+/// The first ones are: backward reaches the last ones first, and frees them before anything is run again.
 async fn first_blocks(program: &mut Program, mut it: Candidate, n_blocks: u64) -> Candidate {
     let may_be_tight = program.is_tight(&it);
     let (mut too_few, mut enough) = (0, n_blocks);
+    let mut needs_of_too_few: Option<Bytes> = None;
     while too_few + 1 < enough && !program.interrupted {
-        let n = too_few + (enough - too_few) / 2;
+        let needs = needs_of_too_few.map(|more| (more, it.needs));
+        let n = between(too_few, enough, needs, program.rules.most());
         let plan = with_blocks(&it.plan, (0..n).collect());
         let run = program.run(&plan).await;
-        match run.filter(|it| it.fits && (may_be_tight || !program.is_tight(it))) {
-            Some(fewer) => (it, enough) = (fewer, n),
-            None => too_few = n,
+        match run {
+            Some(fewer) if fewer.fits && (may_be_tight || !program.is_tight(&fewer)) => {
+                (it, enough) = (fewer, n);
+            }
+            run => {
+                let whole = run.filter(|it| it.cut_after.is_none() && !it.fits);
+                (too_few, needs_of_too_few) = (n, whole.map(|it| it.needs));
+            }
         }
     }
     it
+}
+
+/// The fewest blocks, of more than `too_few` and less than `enough`, that need at most `most` if each saves as much as the others; `needs` are
+/// those of too few and of enough.
+fn between(too_few: u64, enough: u64, needs: Option<(Bytes, Bytes)>, most: Bytes) -> u64 {
+    let middle = too_few + (enough - too_few) / 2;
+    let Some((more, less)) = needs.filter(|(more, less)| less < more && *less <= most) else {
+        return middle;
+    };
+    let (spare, saved) = (u128::from((most - less).0), u128::from((more - less).0));
+    let fewer = spare * u128::from(enough - too_few) / saved;
+    let n = enough.saturating_sub(u64::try_from(fewer).unwrap_or(u64::MAX));
+    n.clamp(too_few + 1, enough - 1)
 }
 
 /// `everything`, which checkpoints all blocks and fits, with the cheapest blocks that fit instead; none if the blocks of
@@ -137,4 +157,23 @@ fn instead(plan: &Plan, checkpoint: &Remedy) -> Plan {
     let change =
         |it: &Remedy| if it.id == remedies::CHECKPOINT { checkpoint.clone() } else { it.clone() };
     Plan::of(plan.remedies.iter().map(change).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_blocks_save_alike_the_second_look_is_the_last_but_one() {
+        let of = |more, less, most| {
+            between(12, 24, Some((Bytes::mib(more), Bytes::mib(less))), Bytes::mib(most))
+        };
+        assert_eq!(between(12, 24, None, Bytes::gib(11)), 18, "in the middle");
+        assert_eq!(of(1167, 1086, 1163), 13);
+        assert_eq!(of(1400, 800, 1100), 18);
+        // Beyond both ends is the next to them.
+        assert_eq!(of(1100, 1000, 1200), 13);
+        assert_eq!(of(1100, 1000, 1000), 23);
+        assert_eq!(of(1100, 1200, 1150), 18);
+    }
 }

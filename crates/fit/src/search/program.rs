@@ -284,6 +284,16 @@ impl Program {
         (run, limit)
     }
 
+    /// How far a run goes that is there to refute a plan. Where batches differ in size it has gone through the worst ones after so many steps, and
+    /// how others go with them is seen at the end.
+    pub(super) fn until_again(&self) -> Until {
+        match (self.pace.until, self.pace.first_steps) {
+            (Until::Steady, Some(n)) if self.known.sizes_differ => Until::Steps(n + 1),
+            (Until::Validation, _) if self.known.sizes_differ => Until::OneValidation,
+            (until, _) => until,
+        }
+    }
+
     async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {
         if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
             return Some(it.clone());

@@ -74,7 +74,7 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     // Of several devices the first has the largest share of most things, and each of some.
     let gpus = it.plan.gpus().unwrap_or(1);
     let of_rank = |rank: u32| {
-        let run = program.roomy(&it.plan, program.pace.until);
+        let run = program.roomy(&it.plan, program.until_again());
         let with_room = Run { rank: Some(rank % gpus), ..run };
         (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
     };

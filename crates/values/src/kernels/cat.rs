@@ -146,7 +146,7 @@ impl Kernel {
             }
             at + index * own.strides[0]
         };
-        let last = (0..elements).map(place).max()?;
+        let last = own.last(elements, self.dims, (dim, size))?;
         let span = last.checked_add(1)?.checked_mul(self.width).filter(|&it| it <= MOST)?;
         let span = known(from, span)?;
         Some(
@@ -196,6 +196,17 @@ impl Shape {
         }
         let (sizes, strides) = numbers.split_first_chunk()?;
         Some(Shape { sizes: *sizes, strides: *strides.first_chunk()? })
+    }
+
+    /// The place of its last element; `size` in the dimension in which tensors are joined.
+    fn last(&self, elements: usize, dims: usize, (dim, size): (usize, usize)) -> Option<usize> {
+        let (mut outer, mut last) = (elements, 0_usize);
+        for i in (1..dims).rev() {
+            let size = if i == dim { size } else { self.sizes[i] }.max(1);
+            last = last.checked_add((size - 1).checked_mul(self.strides[i])?)?;
+            outer /= size;
+        }
+        last.checked_add(outer.checked_sub(1)?.checked_mul(self.strides[0])?)
     }
 }
 
@@ -257,5 +268,9 @@ mod tests {
         let own = Shape { sizes: [2, 3, 0, 0], strides: [1, 2, 0, 0] };
         let known = |_, size: usize| Some((0..6).take(size).collect());
         assert_eq!(narrow.source(0, 6, Some(&own), (0, 2), &known), Some(vec![0, 2, 4, 1, 3, 5]));
+        assert_eq!(own.last(6, 2, (0, 2)), Some(5));
+        // Two of three columns are joined with others.
+        assert_eq!(own.last(4, 2, (1, 2)), Some(3));
+        assert_eq!(own.last(0, 2, (0, 0)), None);
     }
 }

@@ -20,6 +20,8 @@ use crate::types::ScalarType;
 
 /// Elements that are computed at most, of floats: distances, overlaps.
 const MOST: usize = 1 << 24;
+/// So many floats that come of operands of several shapes, as masks of attention do, are computed where they are read, if that can be.
+const MOST_SPREAD: usize = 1 << 16;
 /// And of anything else at once: a mask for attention often has far more, and nobody reads it back.
 const MOST_MASKED: usize = 1 << 20;
 /// And of halves: autocast makes them of every weight, and nobody reads these.
@@ -90,6 +92,12 @@ impl Kernel {
         if is_large { MOST } else { MOST_MASKED }
     }
 
+    /// Whether it makes many floats of tensors that do not lie one after the other, and tests nothing.
+    fn is_spread(self, count: usize) -> bool {
+        let is_sum = self.strided && self.form == Form::Tensors && !is_test(self.action);
+        is_sum && !self.kind.is_whole() && MOST_SPREAD < count
+    }
+
     /// The types of what it computes with, result first, before any casts.
     fn types(self) -> ([ScalarType; MOST_TENSORS], usize) {
         let kind = self.kind;
@@ -145,11 +153,14 @@ impl Kernel {
             }
         }
         let types = &types[..tensors];
-        let computed = (count <= self.most())
-            .then(|| self.compute(count, types, &places, known))
+        let lazily = || self.lazily(count, types, &places, known);
+        let (is_spread, is_beyond) = (self.is_spread(count), self.most() < count);
+        let computed = is_spread
+            .then(lazily)
             .flatten()
+            .or_else(|| (!is_beyond).then(|| self.compute(count, types, &places, known)).flatten())
             .or_else(|| self.evident(count, types, &places))
-            .or_else(|| self.lazily(count, types, &places, known));
+            .or_else(|| is_beyond.then(lazily).flatten());
         Some(computed.unwrap_or_else(|| {
             let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
             let end = if self.strided { last + 8 } else { 8 * wide(count) };
@@ -336,7 +347,7 @@ impl Kernel {
         places: &Places<'_>,
         known: Known<'_>,
     ) -> Option<Vec<Write>> {
-        (self.most() < count && (self.form != Form::Alone || self.kind.is_whole())).then_some(())?;
+        (self.form != Form::Alone || self.kind.is_whole()).then_some(())?;
         let mut operands = places.addresses.iter().zip(types).skip(1);
         operands.all(|(&at, kind)| known(at, kind.width()).is_some()).then_some(())?;
         let places = places.with_widths(types);

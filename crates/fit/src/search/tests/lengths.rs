@@ -52,8 +52,8 @@ fn the_allocator_comes_first() {
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         allocator (expandable_segments:True), 2 steps -> 6.45 GiB
-        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.45 GiB
-        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.45 GiB
+        allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
+        allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
         as it is: does not fit, needs 6.64 GiB
@@ -92,8 +92,8 @@ fn what_every_card_would_keep_is_no_need() {
         the unchanged script, one validation -> 26.86 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 2 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB -> 5.47 GiB
-        allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB, work -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
@@ -172,11 +172,11 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
         the unchanged script, one validation -> 26.86 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + autocast, 2 steps -> 7.23 GiB
-        allocator (expandable_segments:True) + autocast, steady, reserves up to 7.32 GiB -> 7.23 GiB
+        allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB -> 7.23 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), 2 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.47 GiB
-        allocator (expandable_segments:True) + autocast, steady, reserves up to 7.32 GiB, work -> 7.23 GiB
-        allocator (expandable_segments:True) + micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.47 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB, work -> 7.23 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), a validation, alone on the card -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
@@ -248,8 +248,8 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
         allocator (expandable_segments:True) + checkpoint, one validation -> cut
         allocator (expandable_segments:True) + optimizer-offload + checkpoint, one validation -> 5.47 GiB
         allocator (expandable_segments:True) + optimizer-offload, one validation -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-offload, a validation, reserves up to 7.32 GiB -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-offload, a validation, reserves up to 7.32 GiB, work -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, one validation, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, one validation, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + optimizer-offload, a validation, alone on the card -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
@@ -271,8 +271,8 @@ fn free_memory_in_pieces_is_said_to_be_so() {
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         allocator (expandable_segments:True), 2 steps -> 6.45 GiB
-        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.45 GiB
-        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.45 GiB
+        allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
+        allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
         as it is: does not fit, needs 6.35 GiB
