@@ -19,6 +19,7 @@ from plimsoll_agent.run import ending, engines, first_step, guard, preparing, pr
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.failures import Failures
+from plimsoll_agent.run.graphs import Graphs
 from plimsoll_agent.run.guard import failed, guarded
 from plimsoll_agent.run.keepers import Keepers
 from plimsoll_agent.run.later import Later
@@ -47,7 +48,7 @@ from plimsoll_agent.watch.watching import Watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.kinds import Arguments, Named, Torch
 
 _agent: Agent | None = None
 
@@ -94,10 +95,11 @@ class Agent:
         owners = Owners()
         self._tensors = tensors = Tensors(torch, memory, recording, owners, steps.optimizers)
         self._keepers = keepers = Keepers(torch, memory, recording, tensors)
+        self._graphs = graphs = Graphs(torch, memory, recording, owners, steps.optimizers, lambda: steps.done)
         self._oom = oom = OutOfMemory(torch, memory, recording, phases, tensors)
         self._phantom = Phantom(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers, asked.ghost_weights)
-        self._ending = ending.Ending(torch, recording, memory, steps, tensors, keepers, oom, self._phantom, stopping)
+        self._ending = ending.Ending(torch, recording, memory, steps, tensors, keepers, graphs, oom, self._phantom, stopping)
         self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Shares, recording.note)
         self._modules.around_call = self._ghosts.leaves_for
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
@@ -290,9 +292,10 @@ class Agent:
             self.live = False
 
     @guarded
-    def _backward_begins(self) -> None:
+    def _backward_begins(self, args: Arguments, kwargs: Named) -> None:
         self._ghosts.training_begins()
         self._modules.backward_begins()
+        self._graphs.backward_begins(args, kwargs)
 
     def _before_stop(self) -> None:
         self._tensors.all()

@@ -28,7 +28,9 @@
     owners          which model a module belongs to, and its path there
     gradients       whether a call of a module is training
     nested          tensors in what a call is given and what it returns
+    batch_sizes     whether an evaluation's batch is much larger than those of the training
     tensors         which address is which parameter, gradient, state or input
+    graphs          what autograd's graph shows: attention written out, repeated casts, gradients for no optimizer
     keepers         who holds the tensors that stay allocated
     oom             where memory ran out
     first_step      the memory of the first step, to compare with a plan's prediction

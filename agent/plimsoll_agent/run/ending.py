@@ -20,6 +20,7 @@ from plimsoll_agent.run.refusal import behind
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Described, Named, OfPhantom, Torch
+    from plimsoll_agent.run.graphs import Graphs
     from plimsoll_agent.run.keepers import Keepers
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.oom import OutOfMemory
@@ -32,7 +33,7 @@ class Ending:
     """Writes the end of one process, once."""
 
     def __init__(
-        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, keepers: Keepers, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping
+        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, keepers: Keepers, graphs: Graphs, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping
     ) -> None:
         self._torch = torch
         self._recording = recording
@@ -40,6 +41,7 @@ class Ending:
         self._steps = steps
         self._tensors = tensors
         self._keepers = keepers
+        self._graphs = graphs
         self._oom = oom
         self._phantom = phantom
         self._stopping = stopping
@@ -80,6 +82,7 @@ class Ending:
             self._steps.write_kept_aside,
             self._tensors.all,
             lambda: self._keepers.of_the_ended(error),
+            lambda: self._graphs.of_the_ended(error),
             lambda: self._oom.ended(error),
             self._phantom.write_reads,
             self._phantom.write_report,

@@ -193,7 +193,7 @@ class Modules:
         mode = ("training" if module.training else "evaluation") if has_mode else None
         if not self._phases.begin(phase, mode):
             return None
-        self._tensors.inputs(args, kwargs)
+        self._tensors.inputs(module, phase == FORWARD, args, kwargs)
         if self.given is not None and phase == FORWARD:
             self.given += sum(it.numel() * it.element_size() for it in nested.tensors_in(self._torch, (args, kwargs)))
         return phase

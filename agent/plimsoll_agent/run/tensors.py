@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import nested
+from plimsoll_agent.run.batch_sizes import BatchSizes
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Arguments, Named, Nested, Optimizer, Tensor, Torch
+    from plimsoll_agent.kinds import Arguments, Module, Named, Nested, Optimizer, Tensor, Torch
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.owners import Owners
     from plimsoll_agent.run.recording import Recording
@@ -40,6 +41,7 @@ class Tensors:
         self._optimizers = optimizers
         self._input_lines = 0
         self._models_seen = 0
+        self._batches = BatchSizes(recording)
         self.first_inputs: list[str] = []
         """What the first forward pass was given, as in `input_ids 8x512 int64`."""
         self.input_wants_gradient = False
@@ -87,9 +89,10 @@ class Tensors:
             self.all()
 
     @guarded
-    def inputs(self, args: Arguments, kwargs: Named) -> None:
+    def inputs(self, model: Module, is_training: bool, args: Arguments, kwargs: Named) -> None:
         """The tensors given to a top-level forward."""
         tensors = nested.tensors_in(self._torch, (args, kwargs))
+        self._batches.given(model, is_training, tensors)
         self.input_wants_gradient = any(it.requires_grad and it.is_leaf for it in tensors)
         if not self._memory.started or self._input_lines >= MOST_INPUT_LINES:
             return

@@ -119,6 +119,13 @@ problems! {
     Size OneAllocation = "size/one-allocation", "one allocation is far larger than the others", "one_allocation.md";
     Other ForeachTemporaries = "optimizer/foreach-temporaries", "the optimizer's temporaries make the peak", "foreach.md";
     Other IdleCheckpointing = "checkpointing/no-effect", "activation checkpointing is on and saves nothing", "idle_checkpointing.md";
+    Other WrittenOutAttention = "attention/written-out", "attention stores its score matrices", "written_out_attention.md";
+    Other RepeatedCasts = "casts/repeated", "the same weights are cast to another type again and again", "repeated_casts.md";
+    Other NoOptimizer = "gradients/no-optimizer", "parameters that no optimizer has get gradients", "no_optimizer.md";
+    Other DenseTable = "gradients/dense-table", "an embedding table has a dense gradient", "dense_table.md";
+    Other LargeEvaluation = "evaluation/large-batch", "an evaluation's batch is much larger than a training batch", "large_evaluation.md";
+    Other WholeVolume = "evaluation/whole-volume", "a whole volume or result stays on the device during an evaluation", "whole_volume.md";
+    Other StepBefore = "outputs/step-before", "outputs of the step before are live in the next", "step_before.md";
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
     Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
@@ -141,6 +148,21 @@ problems! {
     Other Host = "outside/host", "the host's memory (RAM) ran out, not the GPU's";
     Other PrivatePools = "pools/private", "private pools of CUDA graphs or a MemPool hold the memory";
     Other Unknown = "unknown", "the numbers do not show the cause";
+}
+
+impl ProblemCode {
+    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding.
+    pub(crate) const fn names_its_blocks(self) -> bool {
+        matches!(
+            self,
+            ProblemCode::WrittenOutAttention
+                | ProblemCode::RepeatedCasts
+                | ProblemCode::NoOptimizer
+                | ProblemCode::DenseTable
+                | ProblemCode::LargeEvaluation
+                | ProblemCode::WholeVolume
+        )
+    }
 }
 
 /// What problems have in common.

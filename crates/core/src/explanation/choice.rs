@@ -11,10 +11,12 @@
 //! 6. another process, if this one would have fitted without it;
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
 //!    quarter of what is reserved is free; a request that is a fifth of all there is has to find a quarter of itself in pieces;
-//! 8. data that is on the device before a step needs it;
-//! 9. one result that is a fifth of all there is;
-//! 10. the model's own states;
-//! 11. the activations of a step.
+//! 8. what a mistake or another form of the same program would not have: casts that are repeated, networks that are not frozen,
+//!    a whole validation set at once, attention that is written out;
+//! 9. data that is on the device before a step needs it;
+//! 10. one result that is a fifth of all there is;
+//! 11. the model's own states;
+//! 12. the activations of a step.
 //!
 //! Models of earlier experiments without an optimizer, which may be in use, come after the leaks; the passes of a step's inner loop
 //! before what one line made.
@@ -42,6 +44,18 @@ const IN_A_LINE: usize = 2;
 /// Of what was allocated, in percent: less is not what made the run too large.
 const LEAST_SHARE: u64 = 10;
 
+/// What needs not be there by the program's own design, what is a mistake first.
+const CAUSES: [ProblemCode; 8] = [
+    ProblemCode::IdleCheckpointing,
+    ProblemCode::RepeatedCasts,
+    ProblemCode::NoOptimizer,
+    ProblemCode::LargeEvaluation,
+    ProblemCode::WrittenOutAttention,
+    ProblemCode::WholeVolume,
+    ProblemCode::DenseTable,
+    ProblemCode::StepBefore,
+];
+
 /// Chooses the cause of the failed request `event`.
 pub(super) fn choose(
     case: &Case<'_>,
@@ -59,6 +73,7 @@ pub(super) fn choose(
         .or_else(|| failed.limit())
         .or_else(|| failed.other_process())
         .or_else(|| failed.pieces())
+        .or_else(|| CAUSES.iter().find_map(|it| failed.avoidable(*it)))
         .or_else(|| failed.avoidable(ProblemCode::AllOnDevice))
         .or_else(|| failed.avoidable(ProblemCode::KvCache))
         .or_else(|| failed.graphs_of_one_step())

@@ -204,6 +204,56 @@ impl<'a> Case<'a> {
         .collect()
     }
 
+    /// When memory ran out, or most was allocated.
+    pub(crate) fn moment(&self) -> EventId {
+        self.run.oom.unwrap_or(self.peak.event)
+    }
+
+    /// The stage of that moment. The mark of a pass that ran out ends before the request that failed: what was served last counts.
+    pub(crate) fn stage_then(&self) -> Stage {
+        let timeline = &self.run.timeline;
+        let last = self.run.oom.and_then(|oom| {
+            let made = self.run.replay.blocks.partition_point(|it| it.alloc <= oom);
+            made.checked_sub(1).map(|it| self.run.replay.blocks[it].alloc)
+        });
+        timeline.stage(last.unwrap_or(self.peak.event))
+    }
+
+    /// What forward passes made and no name is known of, live at the moment that counts, by [`as_rounded`] size.
+    pub(crate) fn made_by_passes(&self) -> BTreeMap<u64, Vec<BlockId>> {
+        let mut res: BTreeMap<u64, Vec<BlockId>> = BTreeMap::new();
+        for it in self.live_after(self.moment()) {
+            let is_made = matches!(it.category, Category::Activations | Category::Temporaries)
+                && matches!(self.stage(it.block), Stage::Forward | Stage::Loss | Stage::Backward);
+            if is_made {
+                let size = as_rounded(self.life(it.block).requested);
+                res.entry(size).or_default().push(it.block);
+            }
+        }
+        res
+    }
+
+    /// The path of the module that asked for `block`, where the agent saw it.
+    pub(crate) fn module(&self, block: BlockId) -> Option<&str> {
+        let event = self.run.device.events.get(self.life(block).alloc.index());
+        self.run.trace.text(event.metadata).strip_prefix("m=").filter(|it| !it.is_empty())
+    }
+
+    /// The line of the user's own code that asked for most of `blocks`.
+    pub(crate) fn line_of_most(&self, blocks: &[BlockId]) -> Option<CodeLine> {
+        let mut by_line: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+        for block in blocks {
+            if let Some(line) = self.line(*block) {
+                *by_line.entry(line).or_default() += self.life(*block).size;
+            }
+        }
+        by_line.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line)
+    }
+
+    pub(crate) fn sum(&self, blocks: &[BlockId]) -> Bytes {
+        blocks.iter().map(|it| self.life(*it).size).sum()
+    }
+
     /// The last event that belongs to the run: a program that returns only gives back after it.
     pub(crate) fn last(&self) -> EventId {
         let over = EventId(self.evidence.over().0.saturating_sub(1));
@@ -281,4 +331,9 @@ impl<'a> Case<'a> {
     pub(crate) fn is_first_device(&self) -> bool {
         DeviceRun::used(self.run.recording).first() == Some(&self.run.index)
     }
+}
+
+/// A request as it is recorded where it failed: the allocator rounds it first.
+pub(crate) fn as_rounded(it: Bytes) -> u64 {
+    it.0.next_multiple_of(512)
 }

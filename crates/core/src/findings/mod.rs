@@ -8,6 +8,7 @@ mod accumulation;
 mod all_on_device;
 mod began_late;
 mod case;
+mod dense_table;
 mod double_buffer;
 mod dynamic_shapes;
 mod earlier_models;
@@ -28,20 +29,26 @@ mod idle_passes;
 mod idle_pools;
 mod keepers;
 mod kv_cache;
+mod large_evaluation;
+mod no_optimizer;
 mod one_allocation;
 mod outside;
 mod peak;
 mod per_step;
+mod repeated_casts;
 mod results_kept;
 mod ring;
+mod step_before;
 mod streams;
 mod traceback_kept;
 mod unused_graph;
 mod what_if;
+mod whole_volume;
 mod workspaces;
+mod written_out_attention;
 
-pub(crate) use case::Case;
 pub use case::Window;
+pub(crate) use case::{Case, as_rounded};
 pub(crate) use growth::Kind;
 
 pub use finding::{Finding, Rule, Weight};
@@ -49,10 +56,13 @@ pub(crate) use finding::{blocks, category_name, place};
 pub(crate) use fragmentation::is_much as is_much_slack;
 pub(crate) use one_allocation::IN_CHUNKS;
 
+use std::collections::BTreeSet;
+
 use crate::{
     codes::ProblemCode,
     prediction::{Runs, categories::Evidence, device_run::DeviceRun},
     recording::{EndReason, Later},
+    replay::BlockId,
 };
 
 /// Every rule, in the order of its codes.
@@ -69,6 +79,13 @@ pub const RULES: &[Rule] = &[
     one_allocation::RULE,
     foreach::RULE,
     idle_checkpointing::RULE,
+    written_out_attention::RULE,
+    repeated_casts::RULE,
+    no_optimizer::RULE,
+    dense_table::RULE,
+    large_evaluation::RULE,
+    whole_volume::RULE,
+    step_before::RULE,
     gradients_kept::RULE,
     double_buffer::RULE,
     dynamic_shapes::RULE,
@@ -114,6 +131,14 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
         it.device = case.run.index;
         it.is_over = is_over;
     }
+    // What is large, or of an earlier step, is told by what it is, where a rule knows that.
+    let names = res.iter().filter(|it| it.code.names_its_blocks());
+    let named: BTreeSet<BlockId> = names.flat_map(|it| it.shown.iter().copied()).collect();
+    res.retain(|it| {
+        let is_general = matches!(it.code, ProblemCode::OneAllocation | ProblemCode::GradientsKept);
+        let told = it.shown.iter().filter(|it| named.contains(it)).count();
+        !is_general || told * 2 <= it.shown.len()
+    });
     keepers::name(case, &mut res);
     sort(&mut res);
     res

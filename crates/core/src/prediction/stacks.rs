@@ -54,8 +54,13 @@ impl Signs {
     /// Named after CUDA graphs.
     pub(crate) const GRAPH: Signs = Signs(1 << 18);
 
+    /// Inside the attention of `nn.MultiheadAttention`.
+    pub(crate) const MULTIHEAD: Signs = Signs(1 << 19);
+    /// Inside the attention of Hugging Face that is written out.
+    pub(crate) const EAGER: Signs = Signs(1 << 20);
+
     /// What names say, each in lower case.
-    const WORDS: [(&str, Signs); 20] = [
+    const WORDS: [(&str, Signs); 22] = [
         ("loss", Signs::LOSS),
         ("cross_entropy", Signs::LOSS),
         ("log_softmax", Signs::SCORES),
@@ -76,6 +81,8 @@ impl Signs {
         ("fsdp_param", Signs::GATHERED),
         ("flat_param", Signs::GATHERED),
         ("partition_parameters.py", Signs::GATHERED),
+        ("multi_head_attention_forward", Signs::MULTIHEAD),
+        ("eager_attention", Signs::EAGER),
     ];
 
     /// The closure that `optimizer.step(closure)` calls.

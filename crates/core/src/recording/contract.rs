@@ -93,6 +93,10 @@ note_kinds! {
     Tensors = "tensors",
     /// Who holds which tensors.
     Keepers = "keepers",
+    /// What autograd's graph showed.
+    Graph = "graph",
+    /// A batch of an evaluation is much larger than those of the training.
+    LargeBatch = "large_batch",
     /// From here on events have stacks, or have none.
     Stacks = "stacks",
     /// The program changed the allocator's settings.

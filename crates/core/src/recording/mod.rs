@@ -20,9 +20,10 @@ pub use curve::{Curve, CurveDevice};
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
-    FirstStep, HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor, Notes, OomNote,
-    Phase, Place, ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote,
-    Spread, StacksNote, StepTimes, Tensors, Unsupported,
+    FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later, Mark, MarkKind,
+    NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay,
+    Refusal, Remark, Role, SettingsNote, Spread, StacksNote, StepTimes, Table, Tensors, Unowned,
+    Unsupported, WrittenOut,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};

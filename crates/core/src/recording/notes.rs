@@ -21,6 +21,10 @@ pub struct Notes {
     pub tensors: Vec<Tensors>,
     /// Who held which tensors at the end.
     pub keepers: Vec<Keepers>,
+    /// What autograd's graph showed when backward passes began.
+    pub graphs: Vec<GraphNote>,
+    /// Batches of an evaluation that are much larger than those of the training.
+    pub large_batches: Vec<LargeBatch>,
     /// Where stacks were switched on and off; nothing if all events have them.
     pub stacks: Vec<StacksNote>,
     /// What a serving engine reported of its memory, if one was started.
@@ -57,6 +61,80 @@ pub struct Notes {
     pub plan: PlanNotes,
     /// The last line; none if the process was killed.
     pub end: Option<End>,
+}
+
+/// What autograd's graph showed that was new, when a backward pass began or memory ran out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GraphNote {
+    /// Attention that is written out, by the shape of its scores.
+    pub attention: Vec<WrittenOut>,
+    /// Parameters that were cast to another type more than once.
+    pub casts: Vec<Recast>,
+    /// Parameters whose gradients no optimizer uses, by network.
+    pub unowned: Vec<Unowned>,
+    /// Embedding tables whose gradients are dense.
+    pub tables: Vec<Table>,
+}
+
+/// Softmax between two products of batches of matrices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenOut {
+    /// Of the scores: matrices, queries, keys.
+    pub shape: [u64; 3],
+    /// How many of these the graph has.
+    pub count: u64,
+    /// What each saves for the backward pass, a size for each tensor.
+    pub saved: Vec<Bytes>,
+}
+
+/// A parameter that was cast again and again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recast {
+    /// Its name.
+    pub name: String,
+    /// The bytes of one copy.
+    pub bytes: Bytes,
+    /// How many copies the graph has.
+    pub copies: u64,
+}
+
+/// Parameters that get gradients and that no optimizer has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unowned {
+    /// The path of the module that has them and none that is trained.
+    pub part: Option<String>,
+    /// Their names.
+    pub names: Vec<String>,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// Gradients go through it to something that is trained.
+    pub is_needed: bool,
+}
+
+/// An embedding table that nothing but embeddings uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// The name of its weight.
+    pub name: String,
+    /// The bytes of its weight, and of a dense gradient.
+    pub bytes: Bytes,
+    /// Its rows.
+    pub rows: u64,
+    /// How many of them one backward pass uses at most.
+    pub used: u64,
+}
+
+/// A forward pass of an evaluation that was given much more than any of the training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeBatch {
+    /// Rows of the largest tensor of a training batch.
+    pub rows_in_training: u64,
+    /// And its numbers.
+    pub elements_in_training: u64,
+    /// Rows of the largest tensor of this one.
+    pub rows: u64,
+    /// And its numbers.
+    pub elements: u64,
 }
 
 /// How a process began.

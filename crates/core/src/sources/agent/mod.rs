@@ -12,8 +12,9 @@ use self::{
     lines::{CodeText, PlaceKeys, clipped, or_default},
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
-        AlarmLine, BeginLine, EndLine, EngineLine, FirstStepLine, HostLine, KeepersLine, MarkLine,
-        OomLine, ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine,
+        AlarmLine, BeginLine, EndLine, EngineLine, FirstStepLine, GraphLine, HostLine, KeepersLine,
+        LargeBatchLine, MarkLine, OomLine, ReadLine, RedoneLine, StatsLine, StepTimesLine,
+        TensorsLine,
     },
 };
 use crate::{
@@ -36,6 +37,9 @@ const NEWEST: u64 = 1;
 
 /// Sentences that a recording has at most.
 const MOST_REMARKS: usize = 500;
+
+/// Lines about graphs and batches that are read at most.
+const MOST_GRAPHS: usize = 1000;
 
 /// Changes of the allocator's settings that are followed at most.
 const MOST_CHANGES: usize = 10_000;
@@ -64,6 +68,13 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             Line::Tensors(it) => notes.tensors.push(it.into()),
             Line::Keepers(it) => notes.keepers.push(it.into()),
+            // The agent writes what is new, and 256 of each at most.
+            Line::Graph(it) if notes.graphs.len() < MOST_GRAPHS => notes.graphs.push(it.into()),
+            Line::Graph(_) => {}
+            Line::LargeBatch(it) if notes.large_batches.len() < MOST_GRAPHS => {
+                notes.large_batches.push(it.into());
+            }
+            Line::LargeBatch(_) => {}
             Line::Oom(it) => notes.ooms.push(it.into()),
             Line::Redone(it) => notes.redone.extend(it.into_note()),
             Line::Read(it) => notes.reads.push(it.into()),
@@ -177,6 +188,9 @@ enum Line {
     Mark(MarkLine),
     Tensors(TensorsLine),
     Keepers(KeepersLine),
+    Graph(GraphLine),
+    #[serde(rename = "large_batch")]
+    LargeBatch(LargeBatchLine),
     Stacks {
         kept: bool,
         #[serde(flatten)]
@@ -288,7 +302,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

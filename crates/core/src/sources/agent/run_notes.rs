@@ -8,9 +8,9 @@ use crate::{
     failures::Verdict,
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
-        Exception, FirstStep, HostNote, Keeper, Keepers, Later, Mark, MarkKind, NamedTensor,
-        OomNote, Phase, ReadNote, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes,
-        Tensors,
+        Exception, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later, Mark,
+        MarkKind, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay,
+        Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -188,6 +188,102 @@ impl From<KeepersLine> for Keepers {
         };
         let entries = it.entries.into_iter().map(keeper).collect();
         Keepers { place: it.place.into(), device: it.device, entries }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct GraphLine {
+    #[serde(deserialize_with = "or_default")]
+    attention: Vec<WrittenOutKeys>,
+    #[serde(deserialize_with = "or_default")]
+    casts: Vec<RecastKeys>,
+    #[serde(deserialize_with = "or_default")]
+    unowned: Vec<UnownedKeys>,
+    #[serde(deserialize_with = "or_default")]
+    tables: Vec<TableKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WrittenOutKeys {
+    shape: [u64; 3],
+    count: u64,
+    saved: Vec<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RecastKeys {
+    name: String,
+    bytes: u64,
+    copies: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UnownedKeys {
+    part: Option<String>,
+    names: Vec<String>,
+    bytes: u64,
+    needed: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TableKeys {
+    name: String,
+    bytes: u64,
+    rows: u64,
+    used: u64,
+}
+
+impl From<GraphLine> for GraphNote {
+    fn from(it: GraphLine) -> GraphNote {
+        let written_out = |it: WrittenOutKeys| WrittenOut {
+            shape: it.shape,
+            count: it.count,
+            saved: it.saved.into_iter().map(Bytes).collect(),
+        };
+        let recast = |it: RecastKeys| Recast {
+            name: clipped(one_line(it.name)),
+            bytes: Bytes(it.bytes),
+            copies: it.copies,
+        };
+        let unowned = |it: UnownedKeys| Unowned {
+            part: it.part.map(one_line).map(clipped),
+            names: it.names.into_iter().map(one_line).collect(),
+            bytes: Bytes(it.bytes),
+            is_needed: it.needed,
+        };
+        let table = |it: TableKeys| Table {
+            name: clipped(one_line(it.name)),
+            bytes: Bytes(it.bytes),
+            rows: it.rows,
+            used: it.used,
+        };
+        GraphNote {
+            attention: it.attention.into_iter().map(written_out).collect(),
+            casts: it.casts.into_iter().map(recast).collect(),
+            unowned: it.unowned.into_iter().map(unowned).collect(),
+            tables: it.tables.into_iter().map(table).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LargeBatchLine {
+    rows_in_training: u64,
+    elements_in_training: u64,
+    rows: u64,
+    elements: u64,
+}
+
+impl From<LargeBatchLine> for LargeBatch {
+    fn from(it: LargeBatchLine) -> LargeBatch {
+        let LargeBatchLine { rows_in_training, elements_in_training, rows, elements } = it;
+        LargeBatch { rows_in_training, elements_in_training, rows, elements }
     }
 }
 

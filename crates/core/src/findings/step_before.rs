@@ -1,0 +1,120 @@
+//! Outputs of the pass before that are still there in the next one, because a variable holds them until it gets its next value: of the
+//! step before in a training, of the batch before in an evaluation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    codes::ProblemCode,
+    findings::{Case, Finding, Rule, Weight},
+    prediction::{Category, timeline::Stage},
+    replay::{BlockId, BlockLife},
+    trace::{EventId, StackId},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule { code: ProblemCode::StepBefore, find };
+
+/// Passes in which a line has to do it: once is chance.
+const LEAST: usize = 2;
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let stage = case.stage_then();
+    if !case.run.timeline.marked {
+        return Vec::new();
+    }
+    match stage {
+        Stage::Forward | Stage::Loss | Stage::Backward => of_training(case),
+        Stage::Evaluation => of_evaluation(case),
+        _ => None,
+    }
+    .into_iter()
+    .collect()
+}
+
+/// What a forward pass of one step made, and the next step gives back.
+fn of_training(case: &Case<'_>) -> Option<Finding> {
+    let timeline = &case.run.timeline;
+    let is_output =
+        |it: &BlockLife| matches!(timeline.stage(it.alloc), Stage::Forward | Stage::Loss);
+    told(case, "step", &is_output, &|it| timeline.steps_before(it))
+}
+
+/// What one forward pass without gradients made, and the next one from the same line gives back.
+fn of_evaluation(case: &Case<'_>) -> Option<Finding> {
+    let timeline = &case.run.timeline;
+    let passes: Vec<EventId> = timeline.starts(Stage::Evaluation).collect();
+    let is_output = |it: &BlockLife| timeline.stage(it.alloc) == Stage::Evaluation;
+    let pass = |it: EventId| {
+        u32::try_from(passes.partition_point(|begin| *begin <= it)).unwrap_or(u32::MAX)
+    };
+    told(case, "batch", &is_output, &pass)
+}
+
+/// `number` counts the passes up to an event.
+fn told(
+    case: &Case<'_>,
+    what: &str,
+    is_output: &dyn Fn(&BlockLife) -> bool,
+    number: &dyn Fn(EventId) -> u32,
+) -> Option<Finding> {
+    let moment = case.moment();
+    let now = number(moment);
+    let is_late = |it: &BlockLife| {
+        is_output(it) && it.free.is_some_and(|free| number(free) == number(it.alloc) + 1)
+    };
+    let collected: BTreeSet<BlockId> =
+        case.growth.iter().flat_map(|it| it.older.iter().copied()).collect();
+    let is_before = |block: &BlockId| {
+        let life = case.life(*block);
+        number(life.alloc) + 1 == now
+            && is_output(life)
+            // Where memory ran out nothing was given back.
+            && (is_late(life) || case.run.oom.is_some() && life.free.is_none_or(|it| moment <= it))
+            && case.evidence.name(*block).is_none()
+            && !collected.contains(block)
+    };
+    let is_result = |it: Category| {
+        matches!(
+            it,
+            Category::Activations | Category::Temporaries | Category::Retained | Category::Unknown
+        )
+    };
+    let live = case.live_after(moment);
+    let candidates = live.iter().filter(|it| is_result(it.category)).map(|it| it.block);
+    let mut blocks: Vec<BlockId> = candidates.filter(is_before).collect();
+    if !case.matters(case.sum(&blocks), 5, Bytes::mib(32)) {
+        return None;
+    }
+    // What another line's pass made may be what this one works with.
+    let made = case.run.replay.blocks.partition_point(|it| it.alloc <= moment);
+    let newest = (0..made).rev().filter_map(|it| u32::try_from(it).ok()).map(BlockId);
+    let of_pass = |it: &BlockId| is_output(case.life(*it)) && number(case.life(*it).alloc) == now;
+    let here = newest.take_while(of_pass).find_map(|it| case.line_outside(case.stack(it)));
+    blocks.retain(|it| here.is_some() && case.line_outside(case.stack(*it)) == here);
+    // Each does so in more passes than this one.
+    let mut times: BTreeMap<StackId, usize> = BTreeMap::new();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if is_late(life) {
+            *times.entry(case.stack(block)).or_default() += 1;
+        }
+    }
+    let least = if case.run.oom.is_some() { LEAST - 1 } else { LEAST };
+    blocks.retain(|it| least <= times.get(&case.stack(*it)).copied().unwrap_or_default());
+    let bytes = case.sum(&blocks);
+    if !case.matters(bytes, 5, Bytes::mib(32)) {
+        return None;
+    }
+    let title = format!("outputs of the {what} before are live during the next: {bytes}");
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.at = here;
+    res.step = case.step(moment);
+    res.evidence.push(format!(
+        "PyTorch frees {} of one {what} only in the next, when their variables get new values",
+        crate::findings::blocks(blocks.len())
+    ));
+    res.remedy = format!(
+        "delete the variables at the end of the {what} (`del outputs, loss`), or compute the {what} in a function, whose variables go when it returns"
+    );
+    res.frees(blocks);
+    Some(res)
+}
