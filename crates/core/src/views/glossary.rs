@@ -94,7 +94,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "micro-batch",
         &["gradient accumulation", "accumulation"],
-        "A batch in parts: each part has its forward and backward pass, and the optimizer steps once. Results differ only by batch norm and rounding; the activations are those of one part.",
+        "A batch in parts: each part has its forward and backward pass, and the optimizer steps once. Results differ by rounding, and by dropout and batch norm if the model has them; the activations are those of one part.",
     ),
     (
         "no_grad",
