@@ -56,8 +56,11 @@ pub fn largest_value(rules: Rules, range: Range, sets: bool) -> Search<FoundValu
     Search::new(move |line| async move {
         let mut values = Values::new(rules, line, range);
         let search = values.search();
-        let (search, runs) = values.largest(search, &Plan::default(), "").await;
+        let (search, mut runs) = values.largest(search, &Plan::default(), "").await;
         let interrupted = values.interrupted;
+        if let Some(found) = search.found().filter(|_| !interrupted) {
+            values.largest_safe(&mut runs, found, search.step()).await;
+        }
         let answer = runs.iter().find(|it| Some(it.value) == search.found() && !interrupted);
         let with_less = match answer.filter(|it| it.retries != 0) {
             Some(run) => values.with_less(run, search.step()).await,

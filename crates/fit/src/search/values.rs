@@ -18,6 +18,8 @@ use crate::search::largest::{Largest, Tried};
 const ON_THE_EDGE: u32 = 12;
 /// So many values are tried from such a one downwards for one that has room.
 const DOWNWARDS: usize = 6;
+/// So many values are run for the largest one that is safe, where the largest one that fits is not.
+const FOR_A_SAFE_ONE: usize = 4;
 
 /// The number whose largest value is wanted, and where to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,26 +123,13 @@ impl Values {
                 break;
             }
             let tried = self.tried(&ran);
-            let (seconds, retries) = (ran.seconds, ran.n_retries);
+            let seconds = ran.seconds;
             let (name, said) = (&self.range.name, said(&tried, self.rules.what()));
             let how = proof.map_or("", |it| it.1.in_words());
             self.line.say(format!("{with}{name}={value}{how}: {said} ({seconds:.1} s)"));
             let is_unbearable =
                 !with.is_empty() && runs.is_empty() && matches!(tried, Tried::Fails(_));
-            let peak = (ran.took.peak != Peaks::default()).then_some(ran.took.peak);
-            let safe = self.safe(&ran.took);
-            let (depends, ran_out, ends) = (ran.took.depends, ran.took.oom, ran.ends);
-            let run = ValueRun {
-                value,
-                tried: tried.clone(),
-                peak,
-                safe,
-                ran_out,
-                retries,
-                seconds,
-                depends,
-                ends,
-            };
+            let run = self.value_run(value, tried.clone(), ran);
             if let Some((at, proof)) = proof {
                 proven.push((value, proof));
                 let first = &mut runs[at];
@@ -167,6 +156,63 @@ impl Values {
             }
         }
         (search, runs)
+    }
+
+    fn value_run(&self, value: u64, tried: Tried, ran: Ran) -> ValueRun {
+        ValueRun {
+            value,
+            tried,
+            peak: (ran.took.peak != Peaks::default()).then_some(ran.took.peak),
+            safe: self.safe(&ran.took),
+            ran_out: ran.took.oom,
+            retries: ran.n_retries,
+            seconds: ran.seconds,
+            depends: ran.took.depends,
+            ends: ran.ends,
+        }
+    }
+
+    /// Runs values below `found`, which fits and is not safe, until the largest safe one is known or is close; `step`: how far values are apart.
+    pub(super) async fn largest_safe(&mut self, runs: &mut Vec<ValueRun>, found: u64, step: u64) {
+        let limit = self.rules.most();
+        for _ in 0..FOR_A_SAFE_ONE {
+            let fits = |it: &&ValueRun| it.value <= found && matches!(it.tried, Tried::Fits(_));
+            let is_safe = |it: &ValueRun| it.safe <= limit;
+            let safe = runs.iter().filter(fits).filter(|it| is_safe(it)).max_by_key(|it| it.value);
+            let below = safe.map_or(0, |it| it.value);
+            let unsafe_ones = runs.iter().filter(|it| below < it.value && it.value <= found);
+            let Some(above) = unsafe_ones.filter(|it| !is_safe(it)).min_by_key(|it| it.value)
+            else {
+                return;
+            };
+            let (low, high) = (below.max(self.range.lowest.saturating_sub(step)), above.value);
+            if high - low <= step {
+                return;
+            }
+            // As if what is needed rose evenly between the two.
+            let steps = (high - low) / step;
+            let up = match safe {
+                Some(safe) => {
+                    let (part, all) = (limit - safe.safe, above.safe - safe.safe);
+                    u128::from(steps) * u128::from(part.0) / u128::from(all.0.max(1))
+                }
+                None => u128::from(steps / 2),
+            };
+            let up = u64::try_from(up).unwrap_or(steps).clamp(1, steps - 1);
+            let value = low + up * step;
+            if runs.iter().any(|it| it.value == value) {
+                return;
+            }
+            let run = self.run(value, &Plan::default(), self.until);
+            let ran = self.trial(run).await;
+            if ran.interrupted {
+                return;
+            }
+            let tried = self.tried(&ran);
+            let (name, said) = (&self.range.name, said(&tried, self.rules.what()));
+            self.line.say(format!("{name}={value}: {said} ({:.1} s)", ran.seconds));
+            runs.push(self.value_run(value, tried, ran));
+        }
     }
 
     /// What `run`, which would be the answer, has not shown yet. What masks may find is another question: no value is refuted by it.

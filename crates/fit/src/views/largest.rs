@@ -149,10 +149,10 @@ pub fn text(it: &FindMax) -> String {
         if *limit < run.safe {
             let roomy = it.result.runs.iter().filter(|it| matches!(it.tried, Tried::Fits(_)));
             let roomy = roomy.filter(|it| it.safe <= *limit).map(|it| it.value).max();
-            let with_room = roomy.map_or_else(
-                || format!("no value of {name} that was run is safe"),
-                |it| format!("{name}={it} is the largest that was run and is safe"),
-            );
+            let with_room = match roomy {
+                None => format!("no value of {name} that was run is safe"),
+                Some(it) => format!("{name}={it} is the largest that was run and is safe"),
+            };
             let _ = writeln!(
                 res,
                 "TIGHT: request {} {what} to be safe, {} more than there is; {with_room}",

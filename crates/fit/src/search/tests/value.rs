@@ -61,6 +61,29 @@ fn a_limit_on_what_is_reserved() {
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
 }
 
+/// The largest one that fits leaves less than a real run may need: the largest one that is safe is run, too.
+#[test]
+fn the_largest_safe_value_is_run_where_the_largest_is_not_safe() {
+    let made = Made::new(8_500, |run| {
+        let mut ran = takes(linear(run));
+        ran.took.safe = ran.took.peak.device + Bytes::mib(900);
+        ran
+    });
+    let (picture, found) = made.largest((1, 500, 1), false);
+    let fits = found.runs.iter().filter(|it| it.value <= 70);
+    let safe = fits.filter(|it| it.safe <= Bytes::mib(8_500)).map(|it| it.value).max();
+    assert_eq!((found.found, safe), (Some(70), Some(61)));
+    expect![[r#"
+        batch=8, the unchanged script, a validation, on the card -> 3.12 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.91 GiB
+        batch=70, the unchanged script, steady, on the card -> 9.18 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=61, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=62, the unchanged script, steady, on the card -> 8.40 GiB
+        found Some(70), above Some((71, TooMuch))
+    "#]].assert_eq(&shown((picture, found)));
+}
+
 /// From 60 on it goes on only because memory is given back, and with less memory from 58 on not at all.
 fn on_the_edge(holds_for_long: bool) -> Made {
     Made::new(8_500, move |run: &Run| {
