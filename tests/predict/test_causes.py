@@ -15,6 +15,7 @@ CAUSES = [
     ("table", "gradients/dense-table", 562, "2000000 rows of `items.weight`", "sparse=True"),
     ("validation", "evaluation/large-batch", 3700, "5000 rows in one forward pass, the training 64", "batches"),
     ("volume", "evaluation/whole-volume", 514, "64 forward passes", "sw_device"),
+    ("closures", "leak/earlier-models", 640, "5 earlier models", "`reports[...] > model` keeps the model"),
     ("before", "outputs/step-before", 768, "of the step before", "del outputs, loss"),
     ("batches", "outputs/step-before", 600, "of the batch before", "del outputs, loss"),
 ]
