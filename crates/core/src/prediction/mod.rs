@@ -185,7 +185,7 @@ impl<'a> Runs<'a> {
             None => verdict::cards(
                 card,
                 (peak, evidence.allocated_without_scratch()),
-                other + beside,
+                other + beside + still_to_come.unwrap_or_default(),
                 (outcome, oom.as_ref(), growth.as_ref()),
                 &run.recording.notes.architectures,
             ),
