@@ -1,5 +1,6 @@
 """Who holds what stays allocated is found at the end of a run, with the line that puts it there; nothing is kept alive for it."""
 
+import pytest
 from test_steps import MODEL
 
 STEPS = """
@@ -72,3 +73,29 @@ def test_a_container_of_limited_length_says_how_many_members_it_may_have(run):
     (found,) = [it for it in entries if it["where"].startswith("memory")]
     assert (found["members"], found["limit"]) == (12, 500)
     assert all(it["limit"] is None for it in entries if it is not found)
+
+
+FOLDS = """
+import functools
+def train(net):
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(2):
+        x, y = batch(); opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+def fresh(): return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
+"""
+
+
+@pytest.mark.parametrize(
+    "text, where, what, line",
+    [
+        ("models = []\nfor _ in range(4):\n    it = fresh(); train(it)\n    models.append(it)", "models[...]", "container", "models.append(it)"),
+        ("later = []\ndef fold():\n    model = fresh(); train(model)\n    later.append(lambda: model)\nfor _ in range(4): fold()", "later[...] > model", "closure", "model = fresh(); train(model)"),
+        ("later = []\nfor _ in range(4):\n    it = fresh(); train(it)\n    later.append(functools.partial(train, it))", "later[...]", "container", "later.append(functools.partial(train, it))"),
+        ("@functools.lru_cache\ndef names(model): return 1\nfor _ in range(4):\n    it = fresh(); train(it); names(it)", "names[...]", "cache", "@functools.lru_cache"),
+        ("@functools.cache\ndef names(model): return 1\nfor _ in range(4):\n    it = fresh(); train(it); names(it)", "names[...]", "cache", "@functools.cache"),
+    ],
+)
+def test_models_are_held_by_lists_closures_and_caches(run, text, where, what, line):
+    found = keepers(run, MODEL + FOLDS + text + "\ndel it" * ("it =" in text), stop="until-exit")
+    kind, tensors, at = held(found, where)
+    assert (kind, at) == (what, line) and tensors >= 4 * 2, found

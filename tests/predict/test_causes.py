@@ -1,8 +1,10 @@
 """Causes that a script can have without an error in it: each is named in a script that has it, and not in its fixed twin."""
 
+import json
 import pathlib
 
 import pytest
+from described import assert_described
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts" / "causes"
 
@@ -15,6 +17,7 @@ CAUSES = [
     ("table", "gradients/dense-table", 562, "2000000 rows of `items.weight`", "sparse=True"),
     ("validation", "evaluation/large-batch", 3700, "5000 rows in one forward pass, the training 64", "batches"),
     ("volume", "evaluation/whole-volume", 514, "64 forward passes", "sw_device"),
+    ("closures", "leak/earlier-models", 640, "5 earlier models", "`reports[...] > model` keeps the model"),
     ("before", "outputs/step-before", 768, "of the step before", "del outputs, loss"),
     ("batches", "outputs/step-before", 600, "of the batch before", "del outputs, loss"),
 ]
@@ -52,3 +55,37 @@ def test_a_recording_of_a_run_that_ran_out_leads_with_the_cause(plimsoll, name, 
     plimsoll.run("predict", "--gpu", "rtx3060-12g", "--record", "rec", "--quiet", "--", script)
     told = plimsoll.run("explain", "rec").stdout
     assert told.startswith("OUT OF MEMORY") and f"[{code}]" in told.split("\n\n")[0], told
+
+
+def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
+    """Plans that fit need a third more time for it; a large batch of written-out attention needs an edit."""
+    script = plimsoll.script((SCRIPTS / "attention.py").read_text().replace("torch.randn(4, 3, 384", "torch.randn(12, 3, 384"))
+    ran = plimsoll.run("fit", "--gpu", "rtx3070", "--allow", "micro-batches", "--json", "fit.json", "--", script)
+    report = json.loads((plimsoll.folder / "fit.json").read_text())
+    assert_described("fit", report)
+    (edit,) = report["by_hand"]
+    assert edit["bytes"] > report["as_it_is"]["needs_bytes"] / 2 and edit["at"]["line"] in (23, 24, 25), edit
+    assert "scaled_dot_product_attention" in edit["change"] and "Changes by hand that no remedy makes" in ran.stdout, ran
+
+
+def test_what_grows_by_less_than_the_scripts_own_loop_leaves_fits(plimsoll):
+    text = """
+import torch
+net = torch.nn.Linear(256, 256).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+bank = torch.zeros(0, 256, device="cuda")
+for step in range(STEPS):
+    z = net(torch.randn(64, 256, device="cuda"))
+    loss = (z @ torch.cat([z, bank]).t()).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    bank = torch.cat([bank, z.detach()])
+"""
+    few = plimsoll.predict(plimsoll.script(text.replace("STEPS", "6000")), options=["--gpu", "h200"])
+    assert few.report["outcome"] == "fits" and any(it["code"] == "grows-slowly" for it in few.report["notes"]), few
+    assert "growth/per-step" in {it["code"] for it in few.report["findings"]}, few
+    # What is still to come is in the safe size, and in the list of cards.
+    assert few.report["safe_bytes"] > 6000 * 64 * 1024, few
+    many = plimsoll.predict(plimsoll.script(text.replace("STEPS", "6_000_000")), options=["--gpu", "h200"])
+    assert many.report["outcome"] == "grows", many

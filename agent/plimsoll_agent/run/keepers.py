@@ -1,4 +1,4 @@
-"""Who holds the tensors that stay allocated: a list, a dict, an attribute, a closure, a hook, an error's traceback.
+"""Who holds the tensors that stay allocated: a list, a dict, an attribute, a closure, a cache of functools, a hook, an error's traceback.
 
 Looked for once, when the run is about to end: from the variables of the functions that run (or of the error that ended the program) and of the
 user's modules, through what they refer to, to tensors on a device. Only references are read: no property runs, no value is copied, and
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import collections
 import functools
+import gc
 import linecache
 import os
 import sys
@@ -61,8 +62,10 @@ class _Path:
         """As `tracker.total[...]`."""
         text = ""
         for it in self.steps():
-            text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "closure": " > " + it.name}.get(it.kind, it.name)
-        return text.replace("[...][...]", "[...]")
+            text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "cache": "[...]", "closure": " > " + it.name}.get(it.kind, it.name)
+        while "[...][...]" in text:
+            text = text.replace("[...][...]", "[...]")
+        return text
 
 
 class Keepers:
@@ -71,6 +74,8 @@ class Keepers:
     def __init__(self, torch: Torch, memory: Memory, recording: Recording, tensors: Tensors) -> None:
         self._torch, self._memory, self._recording, self._tensors = torch, memory, recording, tensors
         self._has_looked = False
+        # Python takes this name from the main module when the script has ended.
+        self._script = getattr(sys.modules.get("__main__"), "__file__", None)
 
     @guarded
     def of_the_running(self) -> None:
@@ -99,16 +104,18 @@ class Keepers:
         self._has_looked = True
         until = time.monotonic() + MOST_SECONDS
         groups: dict[tuple[int, str], _Group] = {}
-        for path, root, tensor in self._tensors_from(_roots(running), until):
+        for path, root, tensor in self._tensors_from(_roots(running, self._script), until):
             where = self._tensors.storage_of(tensor)
             if where is not None:
                 key = (where[0], path.shown())
                 if key not in groups:
-                    groups[key] = _Group(path, root)
+                    groups[key] = _Group(path, root, isinstance(tensor, self._torch.nn.Parameter))
                 groups[key].add(where[1], where[2], getattr(tensor, "grad_fn", None))
         most = sorted(groups.items(), key=lambda it: -it[1].bytes)
         # A loss is small, and its graph is not.
-        most = most[:MOST_KEEPERS] + [it for it in most[MOST_KEEPERS:] if it[1].graphs][:MOST_KEEPERS]
+        models = [it for it in most if it[1].is_of_a_model][:MOST_KEEPERS]
+        most = [it for it in most if not it[1].is_of_a_model]
+        most = most[:MOST_KEEPERS] + models + [it for it in most[MOST_KEEPERS:] if it[1].graphs][:MOST_KEEPERS]
         by_device: dict[int, list[Any]] = {}
         for (device, shown), group in most:
             by_device.setdefault(device, []).append(group.told(shown, until))
@@ -117,23 +124,30 @@ class Keepers:
             self._recording.write("keepers", device=device, entries=entries, **place)
 
     def _tensors_from(self, roots: Iterable[tuple[_Path, _Root, Any]], until: float) -> Iterator[tuple[_Path, _Root, Any]]:
-        """(path, root, tensor) of each tensor that is reached, the shortest path first."""
+        """(path, root, tensor) of each tensor that is reached, the shortest path first. The parameters of a model have the path of who holds
+        the model, if that is more than a variable."""
         seen: dict[int, Any] = {}  # Objects that are made for this look, too: their ids are not used again meanwhile.
-        todo = collections.deque((path, root, value, 0) for path, root, value in roots)
-        is_tensor, parameter = self._torch.Tensor, self._torch.nn.Parameter
+        model: _Path | None = None
+        todo = collections.deque((path, root, value, 0, model) for path, root, value in roots)
+        is_tensor, parameter, module = self._torch.Tensor, self._torch.nn.Parameter, self._torch.nn.Module
         while todo and len(seen) < MOST_OBJECTS:
-            path, root, value, depth = todo.popleft()
+            path, root, value, depth, model = todo.popleft()
             if isinstance(value, _PLAIN) or id(value) in seen:
                 continue
             seen[id(value)] = value
             if isinstance(value, is_tensor):
-                if not isinstance(value, parameter):
+                if isinstance(value, parameter):
+                    if model is not None and model.kind != "variable":
+                        yield model, root, value
+                else:
                     yield path, root, value
                     if value.is_leaf and value.requires_grad and value.grad is not None:
                         yield _Path(path, "gradient", ".grad"), root, value.grad
                 continue
+            if model is None and isinstance(value, module):
+                model, depth = path, 0
             if depth < _DEEPEST:
-                todo.extend((further, root, it, depth + 1) for further, it in _referred(path, value))
+                todo.extend((further, root, it, depth + 1, model) for further, it in _referred(path, value))
             if not len(seen) % 256 and until < time.monotonic():
                 return
 
@@ -150,8 +164,8 @@ class _Root:
 class _Group:
     """The tensors that are reached in one way."""
 
-    def __init__(self, path: _Path, root: _Root) -> None:
-        self._path, self._root = path, root
+    def __init__(self, path: _Path, root: _Root, is_of_a_model: bool) -> None:
+        self._path, self._root, self.is_of_a_model = path, root, is_of_a_model
         self._addresses: dict[int, int] = {}
         self._tensors = self.bytes = 0
         self.graphs: list[Any] = []
@@ -185,7 +199,7 @@ class _Group:
         }
 
 
-def _roots(running: list[types.FrameType]) -> Iterator[tuple[_Path, _Root, Any]]:
+def _roots(running: list[types.FrameType], script: str | None) -> Iterator[tuple[_Path, _Root, Any]]:
     for frame in running:
         code = frame.f_code
         if frames.is_ours(code.co_filename):
@@ -196,9 +210,9 @@ def _roots(running: list[types.FrameType]) -> Iterator[tuple[_Path, _Root, Any]]
             yield _Path(None, "variable", name), root, value
     modules = [it for it in list(sys.modules.values()) if isinstance(it, types.ModuleType)]
     for module in sorted(modules, key=lambda it: vars(it).get("__name__") != "__main__"):
-        file = vars(module).get("__file__")
         # Some of PyTorch's namespaces have a file without a folder.
         is_main = vars(module).get("__name__") == "__main__"
+        file = vars(module).get("__file__", script if is_main else None)
         if isinstance(file, str) and (is_main or os.path.isabs(file)) and frames.is_users(file):
             for name, value in list(vars(module).items()):
                 yield _Path(None, "variable", name), _Root(file, None, 1, 0), value
@@ -227,6 +241,12 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
         found += [(_Path(path, "closure", name, value), it) for name, it in zip(names, defaults)]
     elif isinstance(value, types.MethodType):
         found += [(path, value.__self__), (path, value.__func__)]
+    elif isinstance(value, functools._lru_cache_wrapper):
+        # The arguments of its calls, and what these returned; in a dict, if their number has no limit.
+        for it in gc.get_referents(value):
+            if isinstance(it, dict):
+                found += [(_Path(path, "cache", "", value), key) for key in list(it)[-MOST_MEMBERS:]]
+            found.append((_Path(path, "cache", "", value), it))
     elif isinstance(value, functools.partial):
         found += [(_Path(path, "member", ""), it) for it in (value.func, value.args, value.keywords)]
     elif isinstance(value, BaseException):
@@ -264,6 +284,8 @@ def _what(path: _Path) -> str:
         return "gradient"
     if any(it.kind == "attribute" and it.name.endswith("_hooks") for it in steps):
         return "hook"
+    if "cache" in kinds:
+        return "cache"
     if "closure" in kinds:
         return "closure"
     if kinds[-1] == "member":
@@ -317,6 +339,10 @@ class _Finder:
                 method = _function_around(tree, found)
                 caller = _first(_calls(_tree(root.file), method, it.owner.__name__)) if method else None
                 return (_line(root.file, caller), inner) if caller else (inner, None)
+            if it.kind == "cache":
+                code = getattr(getattr(it.owner, "__wrapped__", None), "__code__", None)
+                if code is not None and frames.is_users(code.co_filename):
+                    return _line(code.co_filename, code.co_firstlineno), None
             if it.kind == "closure":
                 file = it.owner.__code__.co_filename
                 found = _put(_tree(file), it.name, False)

@@ -18,14 +18,15 @@ const FEW_NODES: u64 = 256;
 /// Names the keeper of each finding that is about something that stays.
 pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     let stays = |it: &&mut Finding| {
-        it.weight == Weight::Problem
-            && matches!(
-                it.code,
-                ProblemCode::GraphRetained
-                    | ProblemCode::EvalWithoutNoGrad
-                    | ProblemCode::ResultsKept
-                    | ProblemCode::PerStep
-            )
+        it.code == ProblemCode::EarlierModels
+            || it.weight == Weight::Problem
+                && matches!(
+                    it.code,
+                    ProblemCode::GraphRetained
+                        | ProblemCode::EvalWithoutNoGrad
+                        | ProblemCode::ResultsKept
+                        | ProblemCode::PerStep
+                )
     };
     for finding in findings.iter_mut().filter(stays) {
         if let Some((keeper, bytes)) = keeper_of(case, finding) {
@@ -89,7 +90,7 @@ fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Byte
     let by_bytes = most.filter(|(_, it)| *it != Bytes::ZERO && least <= *it);
     // What is saved for a backward pass has no tensor in Python; results may be saved, too.
     let of_graph = || {
-        if finding.code == ProblemCode::PerStep {
+        if matches!(finding.code, ProblemCode::PerStep | ProblemCode::EarlierModels) {
             return None;
         }
         let most = known().max_by_key(|it| it.nodes)?;
@@ -117,6 +118,7 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
         "gradient" => "tensors whose `.grad` stays",
         "hook" => "filled by a hook",
         "closure" => "a variable of a closure",
+        "cache" => "the cache of functools.lru_cache",
         "traceback" => "a variable in an error's traceback",
         "attribute" => "an attribute",
         "variable" => "a variable",
@@ -149,6 +151,19 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
         finding.made_at = Some(made);
     }
     let name = keeper.name.trim_end_matches("[...]");
+    if finding.code == ProblemCode::EarlierModels {
+        finding.remedy = match keeper.what.as_str() {
+            "cache" => format!(
+                "`{name}` is cached, so its cache keeps the models that it was called with: remove `lru_cache`, or call `{name}.cache_clear()` when a model is done"
+            ),
+            "closure" => format!(
+                "`{name}` keeps the model of each experiment: give the function numbers instead (`lambda loss=loss.item(): loss`), or empty its list when an experiment is done"
+            ),
+            _ => format!(
+                "`{name}` keeps the models: store numbers or `state_dict()` copies on the CPU there, or delete each model when its experiment is done. If you still use the earlier models, nothing is wrong"
+            ),
+        };
+    }
     if finding.code == ProblemCode::PerStep && keeper.what == "container" {
         finding.remedy = format!(
             "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"

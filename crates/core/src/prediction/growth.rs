@@ -155,7 +155,12 @@ impl StepGrowth {
     /// Whether a training is long enough to run out of it: this one, if the number of its steps is known, or any.
     pub(super) fn matters(&self, steps_in_all: Option<u64>) -> bool {
         let steps_in_all = steps_in_all.filter(|_| self.counted != Counted::Evaluations);
-        LEAST_PER_STEP <= self.per_step || steps_in_all.is_some_and(|it| self.runs_out_at <= it)
+        match steps_in_all {
+            // A quarter more steps than the script has: later steps may leave a little more than those seen.
+            Some(all) if LEAST_PER_STEP <= self.per_step => self.runs_out_at <= all + all / 4,
+            Some(all) => self.runs_out_at <= all,
+            None => LEAST_PER_STEP <= self.per_step,
+        }
     }
 
     /// What the steps that were not seen leave, of so many in all.

@@ -159,9 +159,9 @@ impl<'a> Runs<'a> {
         let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
         // What other processes hold of the device meanwhile.
         let beside = run.beside(recordings, card);
-        let with_allowance =
-            safe_bytes(peak, &unknowns) + beside + still_to_come.unwrap_or_default();
-        let allowance = with_allowance.saturating_sub(peak.device + beside);
+        let alone = safe_bytes(peak, &unknowns);
+        let allowance = alone.saturating_sub(peak.device);
+        let with_allowance = alone + beside + still_to_come.unwrap_or_default();
         let with_card = |it: steps::Highest| Peaks {
             allocated: it.allocated,
             reserved: it.reserved,
@@ -186,7 +186,7 @@ impl<'a> Runs<'a> {
             None => verdict::cards(
                 card,
                 (peak, evidence.allocated_without_scratch(), allowance),
-                other + beside,
+                other + beside + still_to_come.unwrap_or_default(),
                 (outcome, oom.as_ref(), growth.as_ref()),
                 &run.recording.notes.architectures,
             ),

@@ -8,7 +8,7 @@ use plimsoll_core::{
         CategoryShare, EvaluationPeak, LineShare, Note, OomPlace, OtherEnd, Outcome, Peaks,
         Predicted, Prediction, StepGrowth, StepPeaks,
     },
-    recording::{FirstStep, Reading, Split, Spread, Work},
+    recording::{CodeLine, FirstStep, Reading, Split, Spread, Work},
     units::Bytes,
 };
 
@@ -196,6 +196,21 @@ pub struct Took {
     pub evaluation: Option<EvaluationPeak>,
     /// It depends on numbers that nobody computed: which, in a sentence.
     pub depends: Option<String>,
+    /// What an edit of the script by hand would give back, most first.
+    pub by_hand: Vec<ByHand>,
+}
+
+/// Something wasteful that no remedy removes, and an edit of the script does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByHand {
+    /// What was found, in a sentence.
+    pub what: String,
+    /// What it takes at the peak.
+    pub bytes: Bytes,
+    /// The line.
+    pub at: Option<CodeLine>,
+    /// What to change.
+    pub change: String,
 }
 
 /// A script that grows, under the limit that was asked for.
@@ -376,6 +391,7 @@ impl Took {
             oom,
             evaluation,
             depends,
+            by_hand: Vec::new(),
         }
     }
 }

@@ -45,7 +45,7 @@ mod weakest;
 pub use self::{
     advice::Advice,
     ask::{
-        Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps,
+        ByHand, Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps,
         TooLarge, Took, Until,
     },
     by_remedies::WithRemedies,

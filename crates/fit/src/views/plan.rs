@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     change::{Change, Places, change},
     search::{
-        Advice, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
+        Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
         TooLarge, Tried,
     },
 };
@@ -264,6 +264,7 @@ fn report(it: &Proposal) -> String {
         if let Some(sentence) = measured(it) {
             let _ = writeln!(res, "\n{sentence}");
         }
+        edits(&mut res, &it.found.plain.took.by_hand);
         advice(&mut res, &it.found.advice);
         return res;
     }
@@ -324,6 +325,7 @@ fn report(it: &Proposal) -> String {
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
         recipes(&mut res, "The change", *limit, &it.recipes);
+        edits(&mut res, &it.found.plain.took.by_hand);
         advice(&mut res, &it.found.advice);
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
@@ -392,6 +394,7 @@ fn report(it: &Proposal) -> String {
         }
     }
     recipes(&mut res, "Or", *limit, &it.recipes);
+    edits(&mut res, &it.found.plain.took.by_hand);
     advice(&mut res, &it.found.advice);
     if it.found.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
@@ -474,6 +477,19 @@ fn recipes(res: &mut String, also: &str, limit: Bytes, all: &[Shown]) {
     }
     for line in first.diff.lines() {
         let _ = writeln!(res, "    {line}");
+    }
+}
+
+/// What only an edit of the script removes, for people.
+fn edits(res: &mut String, all: &[ByHand]) {
+    for (i, it) in all.iter().enumerate() {
+        if i == 0 {
+            let _ =
+                writeln!(res, "\nChanges by hand that no remedy makes; run fit again after one:");
+        }
+        let at = it.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+        let _ = writeln!(res, "  {:>10}  at the peak{at}: {}", it.bytes.to_string(), it.what);
+        let _ = writeln!(res, "              {}", it.change);
     }
 }
 
@@ -647,6 +663,12 @@ pub fn json(it: &Proposal) -> String {
         }),
         "plans": it.found.plans.iter().map(row).collect::<Vec<_>>(),
         "advice": it.found.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
+        "by_hand": it.found.plain.took.by_hand.iter().map(|it| json!({
+            "what": it.what,
+            "bytes": it.bytes.0,
+            "at": explain_wire::line(it.at.as_ref()),
+            "change": it.change,
+        })).collect::<Vec<_>>(),
         "recipes": it.recipes.iter().map(|it| json!({
             "framework": it.tried.recipe.framework,
             "lines": it.lines,

@@ -31,7 +31,7 @@ pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {
     let refused = refused.iter().map(|it| it.id.clone()).collect();
     let ran = Ran {
         outcome: read.prediction.outcome,
-        took: Took::of(read.prediction),
+        took: Took { by_hand: read.by_hand, ..Took::of(read.prediction) },
         failure: read.failure.map(|it| why.unwrap_or(it)),
         refused,
         n_ooms,

@@ -9,11 +9,12 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
-    prediction::{self, OtherEnd, Outcome, Prediction},
+    findings,
+    prediction::{OtherEnd, Outcome, Prediction, Runs},
     recording::{PlanNotes, Reached, Recording},
 };
 use plimsoll_fit::{
-    search::Until,
+    search::{ByHand, Until},
     trials::{EARLY, Failure, Mark, Order, Purpose, Start, Trial, Values, Waited, Workshop},
 };
 use plimsoll_writes::Layers;
@@ -78,6 +79,8 @@ pub(super) struct Job {
 #[derive(Clone, Debug)]
 pub(super) struct Read {
     pub(super) prediction: Prediction,
+    /// What only an edit of the script would give back.
+    pub(super) by_hand: Vec<ByHand>,
     /// Why it gave no answer, in one sentence.
     pub(super) failure: Option<String>,
     /// Somebody asked us to stop.
@@ -177,7 +180,10 @@ impl Shop {
         let (recordings, _) = phantom_run::read(&folders);
         let ended = &diagnosis::without_a_late_signal(ended, &recordings);
         let facts = phantom_run::facts(ended, None);
-        let prediction = prediction::predict(&recordings, &what.card, facts);
+        let runs = Runs::of(&recordings, &what.card);
+        let prediction = runs.predict(facts);
+        let by_hand = by_hand(&recordings, &runs);
+        drop(runs);
         let ends = phantom_run::left_open(&recordings, &self.assumed);
         let ran = prediction.outcome != Outcome::OutOfMemory;
         let raised =
@@ -204,10 +210,32 @@ impl Shop {
         let marks = recordings.iter().map(early).collect();
         let start = Start { steps: prediction.seen.steps.min(EARLY), marks };
         let interrupted = ended.interrupted;
-        let read = Read { prediction, ends, recordings, failure, interrupted, n_retries, was_cut };
+        let read = Read {
+            prediction,
+            by_hand,
+            ends,
+            recordings,
+            failure,
+            interrupted,
+            n_retries,
+            was_cut,
+        };
         let compiles = read.compiles();
         Ok(Trial { failure: kind, n_ooms, compiles, start, had_company: false, read })
     }
+}
+
+/// What only an edit of the script would give back. The rules are asked where the agent saw a sign of it.
+fn by_hand(recordings: &[Recording], runs: &Runs<'_>) -> Vec<ByHand> {
+    let has_sign =
+        |it: &Recording| !it.notes.graphs.is_empty() || !it.notes.large_batches.is_empty();
+    if !recordings.iter().any(has_sign) {
+        return Vec::new();
+    }
+    let found = findings::of_runs(runs).into_iter().filter(|it| it.code.names_its_blocks());
+    found
+        .map(|it| ByHand { what: it.title, bytes: it.bytes, at: it.at, change: it.remedy })
+        .collect()
 }
 
 impl Workshop for Shop {

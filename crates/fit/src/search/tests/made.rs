@@ -303,6 +303,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
     };
     Took {
         depends: None,
+        by_hand: Vec::new(),
         peak: Peaks { allocated, reserved, device },
         safe: device,
         steps_seen: 3,
