@@ -10,7 +10,8 @@ In the runs before that one an evaluation ends there, if the small batch leaves 
 A batch takes the place of one that the sampler drew, so there are as many as before. A loader whose samples have one size, a stream, and
 a dataset that cannot be read in a child keep their order. On a phantom only: such an order is of no use for training.
 
-The nursery lays out memory in which its children leave what they found: each loader is read once in a search.
+The nursery lays out memory in which its children leave what they found: each loader is read once in a search. A run that is alone looks at
+few samples first, and no further if these have one size.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ LONGEST = 30.0
 """After so many seconds a child has found nothing."""
 ENOUGH_OF_ONE_SIZE = 512
 """So many samples of one size, taken from all of the data, show that sizes do not differ."""
+FEW, FEW_SECONDS = 64, 0.5
+"""The same where there is one run; they are read for so long at most."""
 MOST_DRAWN = 4_000
 MOST_WORST, MOST_TRIED = 2, 6
 """So many batches come first, of so many that are put together."""
@@ -217,6 +220,8 @@ def _write(known: dict[str, Any]) -> None:
 
 def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     """{"worst": lists of indices, "small": one, "text"}; None where sizes do not differ."""
+    if _shared is None and not _differ(torch, loader.dataset):
+        return None
     drawn = _drawn(loader)
     sizes = _sizes(torch, loader.dataset, drawn)
     if not sizes:
@@ -290,6 +295,16 @@ def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | Non
         return None
     read(i for it in drawn for i in _listed(it))
     return sizes
+
+
+def _differ(torch: Torch, dataset: Any) -> bool:
+    """Whether a few of its samples do."""
+    until, sizes = time.monotonic() + FEW_SECONDS, []
+    for i in itertools.islice(aside.spread(len(dataset)), FEW):
+        sizes.append(dict(_shapes(torch, dataset[i], "", _DEEPEST)))
+        if sizes[-1] != sizes[0] or until < time.monotonic():
+            break
+    return sizes[-1:] != sizes[:1]
 
 
 def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True) -> Iterator[tuple[str, Any]]:
@@ -378,7 +393,9 @@ def _text(sizes: dict[int, Any], n: int, n_drawn: int) -> str:
     least, most = min(shapes, key=_product), max(shapes, key=_product)
     what = path.strip("/") or "samples"
     of = "%d samples" % n if len(sizes) == n else "%d of %d samples" % (len(sizes), n)
-    return "batches differ in size (%s %s to %s, in %s): each run begins with the worst of %d drawn batches" % (
+    if what.isdigit():
+        what = "part %d:" % (int(what) + 1)
+    return "batches differ in size (%s %s to %s, in %s): plimsoll runs the worst of %d drawn batches first" % (
         what,
         "x".join(map(str, least)),
         "x".join(map(str, most)),

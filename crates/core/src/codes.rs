@@ -276,6 +276,7 @@ open_words! {
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",
         IdleCheckpointing = "checkpointing-no-effect",
+        WorstBatches = "worst-batches",
     }
 }
 

@@ -34,9 +34,7 @@ use crate::{
     options::{
         assumption::Assumption,
         cli::{PredictArgs, PredictUntil, Writes},
-        shown_command,
-        worst_sequence::WorstSequence,
-        worst_size::WorstSize,
+        shown_command, worst_batches,
     },
     output::{self, Output, say},
 };
@@ -247,17 +245,16 @@ impl Script<'_> {
         let mut progress = (!args.quiet && output::is_seen()).then(|| {
             Progress::new(format!("running {} on a phantom {}", command.name(), card.name))
         });
-        let longer = args.worst_seq.map(WorstSequence::setting);
-        let larger = args.worst_size.map(WorstSize::setting);
-        let sample = args.worst_sample.then(|| (contract::WORST_SAMPLE, "1".into()));
+        let mut batches = worst_batches::named(args.worst_seq, args.worst_size);
+        batches.extend(args.worst_sample.then(|| (contract::WORST_SAMPLE, "1".into())));
+        // Who says how far the run goes wants the batches as they come.
+        let is_ours = matches!(stop, Stop::Steady | Stop::Validation);
+        if batches.is_empty() && is_ours {
+            batches.push(worst_batches::of_the_data());
+        }
         let folds = (!args.traceback && !args.quiet).then(|| (contract::FOLDS, "1".into()));
-        let settings: Vec<_> = longer
-            .into_iter()
-            .chain(larger)
-            .chain(sample)
-            .chain(folds)
-            .chain(plan.iter().cloned())
-            .collect();
+        let settings: Vec<_> =
+            batches.into_iter().chain(folds).chain(plan.iter().cloned()).collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, told),

@@ -9,5 +9,7 @@ pub(crate) mod refusal;
 #[cfg(feature = "phantom")]
 pub(crate) mod shown_command;
 pub(crate) mod size;
+#[cfg(feature = "phantom")]
+pub(crate) mod worst_batches;
 pub(crate) mod worst_sequence;
 pub(crate) mod worst_size;

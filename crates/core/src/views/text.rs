@@ -781,7 +781,7 @@ impl Report<'_> {
             return Ok(());
         }
         for note in p.notes.iter().filter(|it| stands_above(it)) {
-            write!(f, "{} ", self.styles.warn.of("!"))?;
+            self.mark(f, note, 0)?;
             self.wrapped(f, &note.to_string(), 2, 2)?;
         }
         Ok(())
@@ -811,9 +811,14 @@ impl Report<'_> {
         notes.into_iter().try_for_each(|it| self.note(f, it, 2))
     }
 
-    fn note(self, f: &mut Formatter<'_>, note: &Note, indent: usize) -> fmt::Result {
+    /// Whether a note casts doubt on the answer.
+    fn mark(self, f: &mut Formatter<'_>, note: &Note, indent: usize) -> fmt::Result {
         let style = if note.is_doubt() { self.styles.warn } else { self.styles.faint };
-        write!(f, "{:indent$}{} ", "", style.of(if note.is_doubt() { "!" } else { "-" }))?;
+        write!(f, "{:indent$}{} ", "", style.of(if note.is_doubt() { "!" } else { "-" }))
+    }
+
+    fn note(self, f: &mut Formatter<'_>, note: &Note, indent: usize) -> fmt::Result {
+        self.mark(f, note, indent)?;
         let text = match note {
             Note::UnknownReads { count, .. } if !self.is_full() => format!(
                 "{}: if memory depends on {}, the answer may be wrong (--full, --assume)",
@@ -849,7 +854,8 @@ fn stands_above(note: &Note) -> bool {
     match note {
         Note::SizesUnknown { .. } => true,
         Note::Remark(remark) => {
-            matches!(remark.code, RemarkCode::LargerSample | RemarkCode::FailedLater)
+            use RemarkCode::{FailedLater, LargerSample, WorstBatches};
+            matches!(remark.code, LargerSample | FailedLater | WorstBatches)
         }
         _ => false,
     }

@@ -52,6 +52,8 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let is_compiled = program.known.compiles;
     let sizes_differ = program.known.sizes_differ;
     let first_steps = steps_to_the_peak(&plain.took, sizes_differ);
+    // A small batch comes again after the worst one.
+    let first_steps = first_steps.map(|it| it + u32::from(sizes_differ));
     program.pace.first_steps = first_steps.filter(|_| !is_compiled);
     let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
     if plain.fits && !program.interrupted && program.known.growth.is_none() {

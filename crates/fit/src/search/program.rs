@@ -267,13 +267,7 @@ impl Program {
 
     /// The run of a candidate that may allocate so much; and what it may reserve, where it makes do with less.
     fn of_candidate(&self, plan: &Plan, most: Option<Bytes>) -> (Run, Option<Bytes>) {
-        let until = match (self.pace.until, self.pace.first_steps) {
-            (Until::Steady, Some(n)) => Until::Steps(n),
-            // The worst batches come first in any case; how others go with them is seen at the end.
-            (Until::Validation, _) if self.known.sizes_differ => Until::OneValidation,
-            (until, _) => until,
-        };
-        let roomy = self.roomy(plan, until);
+        let roomy = self.roomy(plan, self.until_of_candidates());
         let leaves_allocator = plan.alloc_conf().is_none();
         let for_sizes = self.known.limit_for_sizes.filter(|_| leaves_allocator);
         let limit = most.and(self.known.adapts_to.or(for_sizes));
@@ -284,14 +278,20 @@ impl Program {
         (run, limit)
     }
 
-    /// How far a run goes that is there to refute a plan. Where batches differ in size it has gone through the worst ones after so many steps, and
-    /// how others go with them is seen at the end.
-    pub(super) fn until_again(&self) -> Until {
+    /// How far the run of a candidate goes.
+    fn until_of_candidates(&self) -> Until {
         match (self.pace.until, self.pace.first_steps) {
-            (Until::Steady, Some(n)) if self.known.sizes_differ => Until::Steps(n + 1),
+            (Until::Steady, Some(n)) => Until::Steps(n),
+            // The worst batches come first in any case; how others go with them is seen at the end.
             (Until::Validation, _) if self.known.sizes_differ => Until::OneValidation,
             (until, _) => until,
         }
+    }
+
+    /// How far a run goes that is there to refute a plan: where batches differ in size no further than the one before, which went through the
+    /// worst ones. How others go with them is seen at the end.
+    pub(super) fn until_again(&self) -> Until {
+        if self.known.sizes_differ { self.until_of_candidates() } else { self.pace.until }
     }
 
     async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     contract::{self, Setting},
     engine::{launch::Signals, plan_settings},
-    options::{cli::FitArgs, worst_sequence::WorstSequence, worst_size::WorstSize},
+    options::{cli::FitArgs, worst_batches},
     output::say,
 };
 
@@ -216,11 +216,8 @@ impl<'a> Driver<'a> {
 
     /// The worst batches: those that the user names, or else those that the data shows.
     fn batches(&self) -> Vec<Setting> {
-        let FitArgs { worst_seq, worst_size, .. } = self.args;
-        let named = worst_seq.map(WorstSequence::setting);
-        let named: Vec<Setting> =
-            named.into_iter().chain(worst_size.map(WorstSize::setting)).collect();
-        if named.is_empty() { vec![(contract::WORST_BATCHES, "1".into())] } else { named }
+        let named = worst_batches::named(self.args.worst_seq, self.args.worst_size);
+        if named.is_empty() { vec![worst_batches::of_the_data()] } else { named }
     }
 
     /// What the environment of a run has more; of two values of one variable the later one holds.

@@ -51,7 +51,7 @@ fn the_allocator_comes_first() {
         " without changes: at least 6.35 GiB to be safe
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
-        allocator (expandable_segments:True), 2 steps -> 6.45 GiB
+        allocator (expandable_segments:True), 3 steps -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
@@ -90,8 +90,8 @@ fn what_every_card_would_keep_is_no_need() {
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation -> 26.86 GiB
-        allocator (expandable_segments:True), 2 steps -> cut
-        allocator (expandable_segments:True) + checkpoint, 2 steps -> 5.47 GiB
+        allocator (expandable_segments:True), 3 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
@@ -170,10 +170,10 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation -> 26.86 GiB
-        allocator (expandable_segments:True), 2 steps -> cut
-        allocator (expandable_segments:True) + autocast, 2 steps -> 7.23 GiB
+        allocator (expandable_segments:True), 3 steps -> cut
+        allocator (expandable_segments:True) + autocast, 3 steps -> 7.23 GiB
         allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB -> 7.23 GiB
-        allocator (expandable_segments:True) + micro-batches (2 parts), 2 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB, work -> 7.23 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
@@ -270,7 +270,7 @@ fn free_memory_in_pieces_is_said_to_be_so() {
         " without changes: at least 6.35 GiB to be safe
         the unchanged script, one validation -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
-        allocator (expandable_segments:True), 2 steps -> 6.45 GiB
+        allocator (expandable_segments:True), 3 steps -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
