@@ -829,7 +829,10 @@ fn stands_above(note: &Note) -> bool {
     match note {
         Note::SizesUnknown { .. } => true,
         Note::Remark(remark) => {
-            matches!(remark.code, RemarkCode::LargerSample | RemarkCode::FailedLater)
+            matches!(
+                remark.code,
+                RemarkCode::LargerSample | RemarkCode::FailedLater | RemarkCode::ServerReady
+            )
         }
         _ => false,
     }
