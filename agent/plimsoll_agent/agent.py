@@ -158,7 +158,7 @@ class Agent:
             functools.partial(preparing.install, self._phases) if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
-            functools.partial(engines.install, recording) if is_imagined else None,
+            functools.partial(engines.install, recording, asked.stop) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):

@@ -67,6 +67,19 @@ def test_loops_whose_length_is_loaded_are_counted(plimsoll):
     assert "[[6, 6, 6, 0], [0, 0, 0, 0], [22, 22, 22, 22]]" in ran.stdout, ran.stdout + ran.stderr
 
 
+TOO_MANY = LOOPS.replace("print(", """many = torch.zeros(8000, dtype=torch.int32).cuda()
+gathered[(1999,)](rows, many, many, 4, BLOCK=2)
+out.zero_()
+gathered[(3,)](rows, start, out, 4, BLOCK=2)
+print(""")
+
+
+def test_a_launch_that_is_too_large_says_nothing_of_the_next(plimsoll):
+    plimsoll.script(TOO_MANY)
+    ran = plimsoll.run("predict", "--gpu", "h100-80g", "--until-exit", "--", "train.py")
+    assert "[[6, 6, 6, 0], [0, 0, 0, 0], [22, 22, 22, 22]]" in ran.stdout, ran.stdout + ran.stderr
+
+
 COMPILED_AFTERWARDS = SCRIPT + '''
 @triton.jit
 def widest(length_ptr, out_ptr, BLOCK: tl.constexpr):

@@ -1,6 +1,7 @@
 """A serving engine's own numbers, of a package that has vLLM's names; vLLM itself is tried by hand (`docs/howto/serving.md`)."""
 
 import json
+import signal
 
 WORKER = """
 import torch
@@ -71,13 +72,72 @@ with torch.no_grad():
 """
 
 
-def serve(plimsoll, length):
-    for folder in ("vllm", "vllm/v1", "vllm/v1/worker", "vllm/v1/core"):
+UVICORN = """
+import asyncio
+
+class Server:
+    def __init__(self):
+        self.should_exit = False
+
+    async def startup(self, sockets=None):
+        self.started = True
+
+    async def serve(self):
+        await self.startup()
+        print("the server is ready", flush=True)
+        while not self.should_exit:
+            await asyncio.sleep(0.05)
+"""
+SERVER = """
+import asyncio, multiprocessing, signal, sys
+import torch
+from uvicorn.server import Server
+import vllm.entrypoints.openai.api_server
+
+def engine(ready, stop):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    exec(open("serve.py").read().split("net =")[0], {"__name__": "engine"})
+    ready.set()
+    stop.wait()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Event(), context.Event()
+    child = context.Process(target=engine, args=(ready, stop))
+    child.start()
+    ready.wait()
+    try:
+        asyncio.run(Server().serve())
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # As vLLM ends its engine, which has no time unless `--shutdown-timeout` gives it some.
+    from vllm.v1 import utils
+    utils.shutdown([child], timeout=0)
+"""
+UTILS = """
+def shutdown(procs, timeout=None):
+    for it in procs:
+        it.terminate()
+        it.join(timeout)
+        it.kill()
+"""
+
+
+def package(plimsoll):
+    for folder in ("vllm", "vllm/v1", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "uvicorn"):
         (plimsoll.folder / folder).mkdir()
         (plimsoll.folder / folder / "__init__.py").touch()
     (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(WORKER)
     (plimsoll.folder / "vllm/v1/core/kv_cache_utils.py").write_text(PLAN)
+    (plimsoll.folder / "vllm/entrypoints/openai/api_server.py").touch()
+    (plimsoll.folder / "vllm/v1/utils.py").write_text(UTILS)
+    (plimsoll.folder / "uvicorn/server.py").write_text(UVICORN)
     plimsoll.script(SCRIPT, "serve.py")
+
+
+def serve(plimsoll, length):
+    package(plimsoll)
     return plimsoll.predict("serve.py", str(length), options=("--gpu", "l4", "--until-exit"))
 
 
@@ -100,3 +160,24 @@ def test_an_engine_that_refuses_does_not_fit(plimsoll):
     assert ran.report["verdict"] == "does_not_fit" and not ran.report["serving"]["starts"], json.dumps(ran.report["serving"])
     longest = ran.report["serving"]["remedies"][0]
     assert "max_model_len=" in longest and longest in " ".join(ran.stdout.split()), ran.stdout
+
+
+def test_a_server_is_stopped_when_it_is_ready(plimsoll):
+    package(plimsoll)
+    plimsoll.script(SERVER, "server.py")
+    ran = plimsoll.predict("server.py", "32768", options=("--gpu", "l4"), environment=plimsoll.cold())
+    assert ran.code == 0, ran
+    assert ran.report["serving"]["starts"] and ran.report["categories"]["kv_cache"] == ran.report["serving"]["cache_bytes"], "the memory of its child"
+    assert "the server was ready, and plimsoll stopped it before the first request" in " ".join(ran.stdout.split()), ran.stdout
+
+
+def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
+    package(plimsoll)
+    plimsoll.script(SERVER, "server.py")
+    run = plimsoll.start("predict", "--gpu", "l4", "--until-exit", "--", "server.py", "32768", environment=plimsoll.cold())
+    assert "the server is ready\n" in iter(run.stdout.readline, "")
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0, out + err
+    assert "FITS l4" in out and "for keys and values" in out, out + err
+    assert "interrupted: the report covers what the serving engine did until then" in err, err

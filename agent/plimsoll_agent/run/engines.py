@@ -1,5 +1,6 @@
 """What a serving engine plans with its memory, in the engine's own numbers: what weights and a forward pass take, what is free for keys and
-values, how many tokens that is, and how much requests of several lengths need; or why the engine refuses to start.
+values, how many tokens that is, and how much requests of several lengths need; or why the engine refuses to start. A server that is ready has
+shown that: it is asked to end, because it never does by itself.
 
 vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Other engines are not known here.
 """
@@ -7,11 +8,13 @@ vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Other
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.values import interpreted
 
 if TYPE_CHECKING:
     from plimsoll_agent.kinds import Function
@@ -20,13 +23,60 @@ if TYPE_CHECKING:
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Contexts that users may have, in tokens."""
 
+FAREWELL = 30.0
+"""Seconds, at most, in which the processes of an engine end."""
+_SERVERS = ("vllm.entrypoints.openai.api_server",)
+"""Modules of engines' HTTP servers: who has imported one, and starts uvicorn, serves."""
 _WORKER, _PLAN = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils"
 
 
-def install(recording: Recording) -> None:
-    """Takes its places in vLLM once that is imported."""
-    after_import(_WORKER, lambda module: patch.replace(module.Worker, "determine_available_memory", functools.partial(_measures, recording)))
+def install(recording: Recording, goal: str) -> None:
+    """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
+    if goal != "until-exit":
+        after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", functools.partial(_becomes_ready, recording)))
+    after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
+    after_import(_WORKER, functools.partial(_in_the_worker, recording))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, module)))
+
+
+def _in_the_worker(recording: Recording, module: Any) -> None:
+    patch.replace(module.Worker, "determine_available_memory", functools.partial(_measures, recording))
+    if hasattr(module.Worker, "compile_or_warm_up_model"):
+        patch.replace(module.Worker, "compile_or_warm_up_model", _warms_up)
+
+
+def _warms_up(real: Function) -> Function:
+    def compile_or_warm_up_model(*args: Any, **kwargs: Any) -> Any:
+        with interpreted.paused():
+            return real(*args, **kwargs)
+
+    return compile_or_warm_up_model
+
+
+def _becomes_ready(recording: Recording, real: Function) -> Function:
+    @guarded
+    def stop(server: Any) -> None:
+        if any(name in sys.modules for name in _SERVERS) and not server.should_exit:
+            recording.note(
+                "server-ready",
+                "the server was ready, and plimsoll stopped it before the first request; `--until-exit` lets it run until you interrupt it",
+            )
+            server.should_exit = True
+
+    async def startup(server: Any, *args: Any, **kwargs: Any) -> None:
+        await real(server, *args, **kwargs)
+        stop(server)
+
+    return startup
+
+
+def _patiently(real: Function) -> Function:
+    """Gives the engine's processes the time to write what they used: vLLM kills them at once unless `--shutdown-timeout` is given."""
+
+    def shutdown(procs: Any, timeout: float | None = None) -> Any:
+        return real(procs, timeout=FAREWELL if timeout is None else max(timeout, FAREWELL))
+
+    return shutdown
 
 
 def _measures(recording: Recording, real: Function) -> Function:

@@ -10,6 +10,7 @@ taken `SECONDS`. What the interpreter cannot do (code in assembly, atomics) is l
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import sys
@@ -21,6 +22,8 @@ from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from plimsoll_agent.kinds import Function, Torch
 
 MOST_BLOCKS = 1100
@@ -29,6 +32,26 @@ SECONDS, SECONDS_EACH = 60.0, 5.0
 """Of the processor, for all launches together, and for one. A block takes a millisecond."""
 FILLS = (0, 1)
 """What unknown numbers read as; small, because loops count by them: in the first run, and in the second, if there are any."""
+
+
+def _is_too_much(error: BaseException | None) -> bool:
+    """The interpreter raises its own from it, at each function that the kernel calls."""
+    return error is not None and (isinstance(error, _TooMuch) or _is_too_much(error.__cause__))
+
+
+_paused = 0
+"""How many callers have paused it."""
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Nothing is interpreted meanwhile: where an engine warms up, with as many requests as it may ever have, nobody needs the numbers."""
+    global _paused
+    _paused += 1
+    try:
+        yield
+    finally:
+        _paused -= 1
 
 
 def install(torch: Torch) -> None:
@@ -50,6 +73,10 @@ class _Unable(Exception):
     """The kernel does something that is not interpreted."""
 
 
+class _TooMuch(Exception):
+    """This launch has too many blocks, or takes too long; another may not."""
+
+
 class Interpreted:
     """What is interpreted in this process."""
 
@@ -69,7 +96,7 @@ class Interpreted:
     def launched(self, kernel: Any, grid: Any, args: Any, kwargs: Any) -> None:
         """The program launched `kernel`, which did nothing."""
         function = getattr(kernel, "fn", None)
-        if self._known is None or self._busy or function in self._unable or SECONDS <= self._spent:
+        if _paused or self._known is None or self._busy or function in self._unable or SECONDS <= self._spent:
             return
         if not self._are_integers([*args, *kwargs.values()]) or self._torch.cuda.is_current_stream_capturing():
             return
@@ -79,9 +106,10 @@ class Interpreted:
             first = second = _interpret(function, grid, args, kwargs, _Memory(self._known, FILLS[0]))
             if first.met_unknown:
                 second = _interpret(function, grid, args, kwargs, _Memory(self._known, FILLS[1]))
-        except Exception:
+        except Exception as error:
             # Whatever it was: nothing was computed, as for all kernels that nobody knows.
-            self._unable.add(function)
+            if not _is_too_much(error):
+                self._unable.add(function)
             return
         finally:
             self._busy = False
@@ -128,7 +156,7 @@ class _Memory:
 
         self._loads += 1
         if self._loads % 64 == 0 and self._end < time.thread_time():
-            raise _Unable("seconds")
+            raise _TooMuch
         dtype = np.dtype(dtype)
         result = np.array(np.broadcast_to(other, pointers.shape), dtype=dtype)
         flat, wanted = result.reshape(-1), np.broadcast_to(mask, pointers.shape).reshape(-1)
@@ -205,7 +233,7 @@ def _interpret(function: Any, grid: Any, args: Any, kwargs: Any, memory: _Memory
         for it in grid:
             n_blocks *= int(it)
         if MOST_BLOCKS < n_blocks:
-            raise _Unable("blocks")
+            raise _TooMuch
     language = _Language()
     # A kernel calls other functions of Triton as if they were Python's.
     instead = (

@@ -273,6 +273,7 @@ open_words! {
         KeptOff = "kept-off",
         LargerSample = "larger-sample",
         SampledStacks = "sampled-stacks",
+        ServerReady = "server-ready",
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",
         IdleCheckpointing = "checkpointing-no-effect",

@@ -130,6 +130,9 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
             None => say("no size of this card's memory is safe, so there is no size to request"),
         }
     }
+    if ended.interrupted.is_some() && diagnosis::has_planned(&recordings) && !args.quiet {
+        say("interrupted: the report covers what the serving engine did until then");
+    }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };
         say(&format!("plimsoll ended {n} remaining {processes} of the script"));

@@ -69,6 +69,10 @@ pub(crate) fn diagnose(
 
 fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Option<String> {
     let steps = &Reached::of(recordings);
+    // A server does not end by itself: what was seen of it is its answer.
+    if ended.interrupted.is_some() && has_planned(recordings) {
+        return None;
+    }
     // Who asks a script to stop that failed, and does not end, has waited for its answer.
     if let Some(signal) = ended.interrupted.filter(|_| !recordings.iter().any(has_failed)) {
         let after = after(steps);
@@ -156,6 +160,12 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     None
 }
 
+/// Whether a serving engine has planned its memory, and so started.
+pub(crate) fn has_planned(recordings: &[Recording]) -> bool {
+    let planned = |it: &Recording| it.notes.engine.as_ref().is_some_and(|it| it.blocks.is_some());
+    recordings.iter().any(planned) && !recordings.iter().any(has_failed)
+}
+
 /// A signal's name and what it means, for the signals that programs die of.
 fn killed(
     signal: Signal,
@@ -199,16 +209,51 @@ fn grown(it: &HostGrowth) -> String {
 fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
     let Exception { class, message, user_frame } = uncaught(recording)?;
     let in_worker = said_in_a_worker(class, message);
-    let message = in_worker.or_else(|| message.lines().next()).unwrap_or_default();
+    let message = in_worker.or_else(|| telling_line(message)).unwrap_or_default();
     let worker = if in_worker.is_some() { " in a worker of its DataLoader" } else { "" };
     let colon = if message.is_empty() { "" } else { ": " };
     let place =
         user_frame.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
     let after = after(steps);
     let why = ours(recording, message)
+        .or_else(|| of_this_machine(class, message))
         .or_else(|| a_zero_of_ours(recording, class, message, user_frame.as_ref()))
         .unwrap_or_default();
     Some(format!("the script raised {class}{worker}{colon}{message}{place}, {after}{why}"))
+}
+
+/// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the third.
+fn telling_line(message: &str) -> Option<&str> {
+    let mut lines = message.lines();
+    let first = lines.next()?;
+    if !first.contains("validation error") || !first.contains(" for ") {
+        return Some(first);
+    }
+    let detail = lines.map(str::trim).find(|line| line.contains("[type=")).unwrap_or(first);
+    let detail = detail.split(" [type=").next().unwrap_or(detail);
+    Some(detail.strip_prefix("Value error, ").unwrap_or(detail))
+}
+
+/// What to do about what is missing or taken on this machine, or in the folder of a model: the last part of a sentence.
+fn of_this_machine(class: &str, message: &str) -> Option<String> {
+    if let Some(rest) =
+        message.strip_prefix("No module named ").filter(|_| class == "ModuleNotFoundError")
+    {
+        let name = rest.trim_matches('\'').split('.').next().unwrap_or(rest);
+        return Some(format!("; activate the environment that has {name}, or install it there"));
+    }
+    let what = if message.contains("Address already in use") {
+        "another program listens on that port: end it, or give the script another port"
+    } else if message.contains("Cannot find any model weights") {
+        "memory does not depend on their values: `--load-format dummy` starts vLLM without them"
+    } else if message.contains("not a valid JSON file") {
+        "correct that file, or download the model again"
+    } else if message.contains("Invalid repository ID or local directory") {
+        "a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
+    } else {
+        return None;
+    };
+    Some(format!("; {what}"))
 }
 
 /// What an exception said that a `DataLoader` raises again with the worker's traceback (`ExceptionWrapper` of `torch/_utils.py`).
@@ -420,6 +465,8 @@ struct Reached {
     steps: u32,
     /// Why it was recorded in part only; then it may have come further.
     cut: Option<String>,
+    /// A serving engine had planned its memory: it has no optimizer steps.
+    engine: bool,
 }
 
 impl Reached {
@@ -427,11 +474,15 @@ impl Reached {
         Reached {
             steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
             cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
+            engine: recordings.iter().any(|it| it.notes.engine.is_some()),
         }
     }
 }
 
 fn after(reached: &Reached) -> String {
+    if reached.engine {
+        return "after the serving engine had planned its memory".to_owned();
+    }
     let Some(why) = &reached.cut else {
         return match reached.steps {
             0 => "before the first optimizer step was finished".to_owned(),
@@ -494,12 +545,14 @@ mod tests {
     use super::*;
 
     fn reached(steps: u32) -> Reached {
-        Reached { steps, cut: None }
+        Reached { steps, cut: None, engine: false }
     }
 
     #[test]
     fn what_was_not_recorded_is_not_told_as_not_done() {
-        let cut = |steps| after(&Reached { steps, cut: Some("File too large".to_owned()) });
+        let cut = |steps| {
+            after(&Reached { steps, cut: Some("File too large".to_owned()), engine: false })
+        };
         assert_eq!(
             cut(0),
             "after an unknown number of optimizer steps (plimsoll's notes could not be written: File too large)"
@@ -510,6 +563,10 @@ mod tests {
         );
         assert_eq!(after(&reached(0)), "before the first optimizer step was finished");
         assert_eq!(after(&reached(6)), "after 6 optimizer steps");
+        assert_eq!(
+            after(&Reached { engine: true, ..reached(1) }),
+            "after the serving engine had planned its memory"
+        );
     }
 
     #[test]
@@ -570,6 +627,46 @@ mod tests {
         assert_eq!(
             told(End::Code(1), true).unwrap(),
             format!("{said}; after that the script waited without end, and plimsoll ended it")
+        );
+    }
+
+    #[test]
+    fn what_is_missing_or_taken_comes_with_what_to_do() {
+        // As Python, vLLM 0.24 and pydantic 2.14 word it.
+        let said = |class: &str, message: &str| {
+            let line = telling_line(message).unwrap();
+            format!("{line}{}", of_this_machine(class, line).unwrap_or_default())
+        };
+        let rows = [
+            (
+                "ModuleNotFoundError",
+                "No module named 'vllm.entrypoints'",
+                "; activate the environment that has vllm, or install it there",
+            ),
+            (
+                "OSError",
+                "[Errno 98] Address already in use",
+                "; another program listens on that port: end it, or give the script another port",
+            ),
+            (
+                "RuntimeError",
+                "Cannot find any model weights with `/m`",
+                "; memory does not depend on their values: `--load-format dummy` starts vLLM without them",
+            ),
+            (
+                "OSError",
+                "It looks like the config file at '/m/config.json' is not a valid JSON file.",
+                "; correct that file, or download the model again",
+            ),
+            ("RuntimeError", "shapes do not match", ""),
+        ];
+        for (class, message, advice) in rows {
+            assert_eq!(said(class, message), format!("{message}{advice}"));
+        }
+        let pydantic = "1 validation error for ModelConfig\n  Value error, Invalid repository ID or local directory specified: '/m' [type=value_error, input_value=ArgsKwargs(()), input_type=ArgsKwargs]\n    For further information visit https://errors.pydantic.dev/2.14/v/value_error";
+        assert_eq!(
+            said("ValidationError", pydantic),
+            "Invalid repository ID or local directory specified: '/m'; a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
         );
     }
 

@@ -17,7 +17,7 @@
 //!    - evaluation: temporary, unless it outlives it; of the pass in which memory ran out, activation;
 //!    - setup: live when the first forward pass begins, and freed at the end of the first step at the
 //!      latest: input; freed before: temporary.
-//!    - anywhere, where nothing is trained: what never goes and was made by a function or file named after a key-value cache
+//!    - anywhere, where nothing is trained: what never goes, or goes when a serving engine ends, and was made by a function or file named after a key-value cache
 //!      or CUDA graphs is that.
 //! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
 //!    in the allocator, taken by an operation that cuDNN serves or by autograd, and there not of a
@@ -102,6 +102,8 @@ pub(crate) struct Evidence<'a> {
     /// Frees from this event on belong to the end of the run.
     over: EventId,
     trains: bool,
+    /// It plans the memory of a serving engine, which frees its cache when it ends.
+    serves: bool,
     /// Blocks of a workspace's size that are too many to be one, sorted.
     no_workspaces: Vec<BlockId>,
 }
@@ -156,6 +158,7 @@ impl<'a> Evidence<'a> {
             parameter_sizes,
             over,
             trains,
+            serves: notes.engine.is_some(),
             no_workspaces: made_again(device, replay, stacks.recorded, over),
         }
     }
@@ -234,9 +237,9 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// What stays allocated where nothing is trained, and whose maker's name says what it is for.
+    /// What stays allocated where nothing is trained (in an engine: until it ends), and whose maker's name says what it is for.
     fn of_serving(&self, life: &BlockLife, free: Option<EventId>) -> Option<Category> {
-        if self.trains || free.is_some() {
+        if self.trains || free.is_some() && !self.serves {
             return None;
         }
         let signs = self.signs(life.alloc);

@@ -854,8 +854,8 @@ fn stands_above(note: &Note) -> bool {
     match note {
         Note::SizesUnknown { .. } => true,
         Note::Remark(remark) => {
-            use RemarkCode::{FailedLater, LargerSample, WorstBatches};
-            matches!(remark.code, LargerSample | FailedLater | WorstBatches)
+            use RemarkCode::{FailedLater, LargerSample, ServerReady, WorstBatches};
+            matches!(remark.code, LargerSample | FailedLater | ServerReady | WorstBatches)
         }
         _ => false,
     }
