@@ -6,6 +6,7 @@
 
 mod accumulation;
 mod all_on_device;
+mod all_trainable;
 mod began_late;
 mod case;
 mod double_buffer;
@@ -28,6 +29,8 @@ mod idle_passes;
 mod idle_pools;
 mod keepers;
 mod kv_cache;
+mod loaded_twice;
+mod not_quantized;
 mod one_allocation;
 mod outside;
 mod peak;
@@ -71,6 +74,9 @@ pub const RULES: &[Rule] = &[
     idle_checkpointing::RULE,
     gradients_kept::RULE,
     double_buffer::RULE,
+    loaded_twice::RULE,
+    not_quantized::RULE,
+    all_trainable::RULE,
     dynamic_shapes::RULE,
     all_on_device::RULE,
     streams::RULE,

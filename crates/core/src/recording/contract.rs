@@ -93,6 +93,8 @@ note_kinds! {
     Tensors = "tensors",
     /// Who holds which tensors.
     Keepers = "keepers",
+    /// What the weights of a model are.
+    Weights = "weights",
     /// From here on events have stacks, or have none.
     Stacks = "stacks",
     /// The program changed the allocator's settings.

@@ -5,6 +5,7 @@
 mod lines;
 mod plan_notes;
 mod run_notes;
+mod weights;
 
 use serde::Deserialize;
 
@@ -15,12 +16,13 @@ use self::{
         AlarmLine, BeginLine, EndLine, EngineLine, FirstStepLine, HostLine, KeepersLine, MarkLine,
         OomLine, ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine,
     },
+    weights::WeightsLine,
 };
 use crate::{
     codes::RemarkCode,
     recording::{
         AskedSize, EngineNote, MarkKind, Notes, PhantomReport, Remark, SettingsNote, StacksNote,
-        Unsupported,
+        Unsupported, WeightsNote,
         contract::{NoteKind, ProcessFile},
     },
     sources::{
@@ -64,6 +66,11 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             Line::Tensors(it) => notes.tensors.push(it.into()),
             Line::Keepers(it) => notes.keepers.push(it.into()),
+            Line::Weights(it) => {
+                let it = WeightsNote::from(it);
+                notes.weights.retain(|before| before.model != it.model);
+                notes.weights.push(it);
+            }
             Line::Oom(it) => notes.ooms.push(it.into()),
             Line::Redone(it) => notes.redone.extend(it.into_note()),
             Line::Read(it) => notes.reads.push(it.into()),
@@ -177,6 +184,7 @@ enum Line {
     Mark(MarkLine),
     Tensors(TensorsLine),
     Keepers(KeepersLine),
+    Weights(WeightsLine),
     Stacks {
         kept: bool,
         #[serde(flatten)]
