@@ -89,6 +89,7 @@ def test_command_of_the_page_on_small_cards(program, line):
     assert ran.returncode == 0, ran
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ("bitsandbytes", "peft", "transformers"))), reason="needs bitsandbytes and PEFT")
 def test_the_program_of_the_page_on_small_cards(program):
     (program.folder / "qlora.py").write_text(blocks(SMALL_CARD, "python")[0])

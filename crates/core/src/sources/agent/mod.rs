@@ -296,7 +296,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 
