@@ -16,6 +16,7 @@ from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.remedies.support.hooks import Hooks
 from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process
+from plimsoll_agent.run.checkpoints import Checkpoints
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.failures import Failures
@@ -37,6 +38,7 @@ from plimsoll_agent.run.sudden_end import SuddenEnd
 from plimsoll_agent.run.tensors import Tensors
 from plimsoll_agent.run.training_calls import TrainingCalls
 from plimsoll_agent.run.training_steps import Steps, goal_of
+from plimsoll_agent.run.weights import Weights
 from plimsoll_agent.settings import Settings
 from plimsoll_agent.trials import autotune, batches
 from plimsoll_agent.values import descent, detectors, interpreted, phantom, solvers
@@ -94,6 +96,8 @@ class Agent:
         self._steps = steps = Steps(memory, phases, recording, stopping, goal_of(asked.stop, recording.note), asked.hopeless)
         owners = Owners()
         self._tensors = tensors = Tensors(torch, memory, recording, owners, steps.optimizers)
+        self._weights = Weights(torch, recording, owners)
+        tensors.appeared = self._weights.look
         self._keepers = keepers = Keepers(torch, memory, recording, tensors)
         self._graphs = graphs = Graphs(torch, memory, recording, owners, steps.optimizers, lambda: steps.done)
         self._oom = oom = OutOfMemory(torch, memory, recording, phases, tensors)
@@ -156,6 +160,7 @@ class Agent:
             later.install if later is not None else None,
             functools.partial(self._samples.install, asked.worst_sample) if self._samples is not None else None,
             functools.partial(preparing.install, self._phases) if is_imagined else None,
+            Checkpoints(torch, recording.note).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
             functools.partial(engines.install, recording, asked.stop) if is_imagined else None,
@@ -263,6 +268,7 @@ class Agent:
             self._stopwatch.step_ended(step)
         if step == 1 and self._memory.started:
             first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
+            self._weights.look()
         if not self._asked.is_real:
             ranks.wait_for_watchdog(step)
         if (step <= 4 or step & (step - 1) == 0) and not self._memory.asleep:

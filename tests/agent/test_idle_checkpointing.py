@@ -52,3 +52,27 @@ def test_a_pass_that_runs_out_before_its_backward_pass_says_it_too(run):
     text = LAYERS + "switch_on(); net.eval()\ntorch.cuda.set_per_process_memory_fraction(0.01)\nx = torch.randn(1 << 20, 64, device='cuda')\nfor _ in range(9):\n    loss = net(x).sum()\n    loss.backward()"
     process = run(text).process
     assert process.one("oom")["phase"] == "forward" and CODE in process.notes
+
+
+CUT = """
+import torch, torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+frozen, layer, head = nn.Linear(64, 64).cuda().requires_grad_(False), nn.Linear(64, 64).cuda(), nn.Linear(64, 1).cuda()
+layer.requires_grad_(%r)
+def forward(x):
+    h = frozen(x)
+    if %r: h.requires_grad_()
+    return head(checkpoint(layer, h, use_reentrant=%r))
+opt = torch.optim.SGD([*layer.parameters(), *head.parameters()], 0.1)
+for _ in range(3):
+    opt.zero_grad(); forward(torch.randn(32, 64, device="cuda")).sum().backward(); opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "trained, wants, reentrant, found",
+    [(True, False, True, True), (True, True, True, False), (True, False, False, False), (False, False, True, False)],
+)
+def test_checkpointing_that_cuts_the_graph_is_named_where_something_inside_is_to_be_trained(run, trained, wants, reentrant, found):
+    notes = run(CUT % (trained, wants, reentrant), stop="until-exit").process.notes
+    assert ("checkpointing-no-gradients" in notes) == found, notes

@@ -18,6 +18,7 @@
     hints           whether the text of the script mentions an evaluation or a checkpoint
     trainers        makes trainers of libraries validate now
     training_calls  an optimizer's step, zero_grad and backward: where they begin and end
+    checkpoints     where checkpointing cuts the graph of what is to be trained
     compiled        stops watching calls of modules at the first call of what torch.compile made
     engines         what a serving engine plans with its memory
     uncaught        an error that ends the program, a thread or a child of multiprocessing
@@ -31,6 +32,7 @@
     batch_sizes     whether an evaluation's batch is much larger than those of the training
     tensors         which address is which parameter, gradient, state or input
     graphs          what autograd's graph shows: attention written out, repeated casts, gradients for no optimizer
+    weights         what weights are packed, frozen or adapted
     keepers         who holds the tensors that stay allocated
     oom             where memory ran out
     first_step      the memory of the first step, to compare with a plan's prediction

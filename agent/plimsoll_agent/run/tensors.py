@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_INPUT_LINES = 200
 MOST_INPUTS = 1000
 MOST_FIRST_INPUTS = 16
+MOST_PARTS = 16
 _DEEPEST = 4
 
 
@@ -42,6 +43,8 @@ class Tensors:
         self._input_lines = 0
         self._models_seen = 0
         self._batches = BatchSizes(recording)
+        self.appeared: Callable[[], object] | None = None
+        """Called when new models are called for the first time."""
         self.first_inputs: list[str] = []
         """What the first forward pass was given, as in `input_ids 8x512 int64`."""
         self.input_wants_gradient = False
@@ -87,6 +90,8 @@ class Tensors:
         if models > self._models_seen:
             self._models_seen = models
             self.all()
+            if self.appeared is not None:
+                self.appeared()
 
     @guarded
     def inputs(self, model: Module, is_training: bool, args: Arguments, kwargs: Named) -> None:
@@ -135,10 +140,38 @@ class Tensors:
         return found
 
     def _add(self, entries: _Entries, tensor: Any, name: str, role: str, model: str | None) -> None:
-        where = self.storage_of(tensor) if isinstance(tensor, self._torch.Tensor) else None
-        if where is not None:
-            device, address, size = where
-            entries.add(device, name, role, address, size, model)
+        if not isinstance(tensor, self._torch.Tensor):
+            return
+        for part in self._stored(tensor):
+            where = self.storage_of(part)
+            if where is not None:
+                device, address, size = where
+                entries.add(device, name, role, address, size, model)
+
+    def _stored(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors whose storage it has: itself, or those that a quantized weight is made of."""
+        found: list[Tensor] = []
+        todo: list[Any] = [tensor]
+        while todo and len(found) < MOST_PARTS:
+            it = todo.pop()
+            flatten = None if hasattr(it, "_local_tensor") else getattr(it, "__tensor_flatten__", None)
+            if flatten is not None:
+                todo += [getattr(it, name) for name in flatten()[0]]
+                continue
+            found.append(it)
+            if not it.is_floating_point():  # The scales of a packed weight are attributes of it.
+                todo += [part for part in self._attributes(it, 2) if part is not it]
+        return found
+
+    def _attributes(self, value: Any, depth: int) -> list[Tensor]:
+        """The tensors among what an object has as attributes, and among theirs."""
+        found: list[Tensor] = []
+        for it in getattr(value, "__dict__", {}).values():
+            if isinstance(it, self._torch.Tensor):
+                found.append(it)
+            elif depth and not isinstance(it, (type, self._torch.nn.Module)):
+                found += self._attributes(it, depth - 1)
+        return found[:MOST_PARTS]
 
     def storage_of(self, tensor: Any) -> tuple[int, int, int] | None:
         """The device, the address and the bytes of a tensor's storage; None if that is on no device."""

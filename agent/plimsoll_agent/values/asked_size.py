@@ -24,6 +24,12 @@ MOST = 5
 """So many places are named."""
 
 
+def _warms_up(frame: FrameType) -> bool:
+    """Whether `from_pretrained` asks before it reserves memory for the weights: less than a card has that the weights fit, whatever size that card is."""
+    code = frame.f_code
+    return code.co_name == "caching_allocator_warmup" and code.co_filename.endswith(os.path.join("transformers", "modeling_utils.py"))
+
+
 class AskedSize:
     """Who asked in this process."""
 
@@ -68,7 +74,7 @@ class AskedSize:
     @guarded
     def _asked(self, called: Any, frame: FrameType) -> None:
         asker = frame.f_code.co_filename
-        if frames.is_ours(asker) or asker.startswith(self._of_torch):
+        if frames.is_ours(asker) or asker.startswith(self._of_torch) or _warms_up(frame):
             return
         at: FrameType | None = frame
         while at is not None and not frames.is_users(at.f_code.co_filename):

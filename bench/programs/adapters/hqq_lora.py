@@ -1,7 +1,7 @@
 """HQQ: weights of 4 bits in groups of 64, quantized while loading, under LoRA."""
 import torch
-from parts import config, evaluate, phase, train, trainable
 from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+from parts import config, evaluate, phase, train, trainable
 from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import LlamaForCausalLM

@@ -13,7 +13,7 @@ with torch.device("meta"):
 weights = {}
 for file in glob.glob(folder + "/*.safetensors"):
     with safe_open(file, "pt", device="cuda:0") as opened:
-        for name in opened.keys():
+        for name in opened.keys():  # noqa: SIM118
             weights[name] = opened.get_tensor(name)
 model.load_state_dict(weights, strict=False, assign=True)
 del weights

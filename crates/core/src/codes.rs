@@ -128,6 +128,9 @@ problems! {
     Other StepBefore = "outputs/step-before", "outputs of the step before are live in the next", "step_before.md";
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
     Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
+    Other LoadedTwice = "weights/loaded-twice", "the weights are on the device twice, or in a larger form, while they are loaded", "loaded_twice.md";
+    Other NotQuantized = "weights/not-quantized", "a quantized model has large weights that are not", "not_quantized.md";
+    Other AllTrainable = "adapters/all-trainable", "the weights below adapters are trained too", "all_trainable.md";
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
     Other AllOnDevice = "inputs/all-on-device", "all data is on the device before training begins", "all_on_device.md";
     Other PendingFrees = "streams/pending-frees", "blocks wait for another stream", "streams.md";
@@ -278,6 +281,7 @@ open_words! {
         StepsByForward = "steps-by-forward",
         IdleCheckpointing = "checkpointing-no-effect",
         WorstBatches = "worst-batches",
+        CutByCheckpointing = "checkpointing-no-gradients",
     }
 }
 

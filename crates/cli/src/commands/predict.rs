@@ -5,8 +5,9 @@ use std::{env, path::Path, time::SystemTime};
 use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
+    codes::RemarkCode,
     findings,
-    prediction::{self, Inquiry, Observed, Prediction, Runs, Verdict, Wanted},
+    prediction::{self, Inquiry, Note, Observed, Prediction, Runs, Verdict, Wanted},
     recording::{Reached, Recording},
     views::{
         answer::Answer,
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let given = args.cards.iter().map(|it| cards::find(it)).collect::<Result<Vec<_>, _>>()?;
     let gpu = args.gpu.as_deref().or(args.cards.first().map(String::as_str));
     let Choice { card, how } = phantom_run::choice(gpu, args.memory, &args.command)?;
+    let card = phantom_run::with_beside(card, args.beside)?;
     let plan = args.plan.as_deref().map(plan_settings::read).transpose()?;
     let plan = plan.map(|it| plan_settings::settings(&it, &args.command)).unwrap_or_default();
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
@@ -117,6 +119,10 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     }
     if let Some(sentence) = prediction.failure() {
         say(&sentence.to_string());
+        // It may be why: nothing has a gradient then.
+        let is_cut = |note: &&Note| matches!(note, Note::Remark(it) if it.code == RemarkCode::CutByCheckpointing);
+        let cut = prediction.notes.iter().filter(is_cut);
+        cut.for_each(|it| say(&it.to_string()));
         // There is no report to say it.
         prediction.reached.iter().filter_map(Reached::sentence).for_each(|whom| say(&whom));
     } else if !args.quiet && !json_on_stdout {
@@ -226,6 +232,7 @@ impl Script<'_> {
 
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
     fn again(&self, card: &Card, told: &str) -> anyhow::Result<Option<Prediction>> {
+        let card = &card.clone().with_beside(self.args.beside.unwrap_or_default());
         let again = self.read_on(card, self.run_on(card, told, ScriptOutput::Nowhere)?);
         Ok(again.ended.interrupted.is_none().then_some(again.prediction))
     }

@@ -199,6 +199,11 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<Bytes>,
 
+    /// What other programs hold of the card while the script runs (a display, a browser), as in `1.2GiB`. `nvidia-smi`
+    /// shows it as used memory. Default: nothing.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) beside: Option<Bytes>,
+
     /// The number of these cards in the machine. Default: 1, or as many as the ranks need, up to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) gpus: Option<u32>,
@@ -381,6 +386,11 @@ pub(crate) struct FitArgs {
     /// The memory of the card, as in `20GiB`. Default: the memory that the card has.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "budget")]
     pub(crate) memory: Option<Bytes>,
+
+    /// What other programs hold of the card while the script runs (a display, a browser), as in `1.2GiB`. `nvidia-smi`
+    /// shows it as used memory. Default: nothing.
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "budget")]
+    pub(crate) beside: Option<Bytes>,
 
     /// The most GPU memory that the process may need, CUDA context included.
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -62,6 +62,9 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
         }
         _ => return None,
     }
+    if let Some(beside) = args.beside.filter(|_| prediction.verdict() == Verdict::DoesNotFit) {
+        add("--beside", beside.to_string().replace(' ', ""));
+    }
     if let Some(it) = args.worst_seq {
         add("--worst-seq", it.to_string());
     }
@@ -81,10 +84,13 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
     let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
     let size = |it: Bytes| it.to_string().replace(' ', "");
-    let FitArgs { gpu, memory, budget, limit_reserved, worst_seq, worst_size, assume, .. } = args;
+    let FitArgs {
+        gpu, memory, beside, budget, limit_reserved, worst_seq, worst_size, assume, ..
+    } = args;
     let said = [
         ("--gpu", gpu.clone()),
         ("--memory", memory.map(size)),
+        ("--beside", beside.map(size)),
         ("--budget", budget.map(size)),
         ("--limit-reserved", limit_reserved.map(size)),
         ("--worst-seq", worst_seq.map(|it| it.to_string())),

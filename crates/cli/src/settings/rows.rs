@@ -52,6 +52,7 @@ const TRIES: &[&str] = &["predict", "fit"];
 pub(crate) const ROWS: &[Row] = &[
     row("gpu", Kind::Card, TRIES, &["cards"], Anything, "the card to imitate or to fit"),
     row("memory", Kind::Text, TRIES, &["budget", "cards"], Anything, "the card's memory"),
+    row("beside", Kind::Text, TRIES, &["budget"], Anything, "what other programs hold of the card"),
     row("assume", Kind::List, TRIES, &[], Anything, "as in predict --assume"),
     row("worst-seq", Kind::Length, TRIES, &[], Anything, "sequence length of every batch"),
     row("worst-size", Kind::Length, TRIES, &[], Anything, "size of every image"),

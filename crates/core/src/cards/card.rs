@@ -19,6 +19,8 @@ pub struct Card {
     pub compute_capability: (u32, u32),
     /// What the driver calls total memory (`cudaMemGetInfo`): less than what is sold.
     pub total: Bytes,
+    /// What other programs hold of it: the display, a browser. Nothing unless somebody says so.
+    pub beside: Bytes,
     /// What the first use of the card takes before PyTorch has asked for anything: CUDA context,
     /// loaded kernels, cuBLAS.
     pub context: Bytes,
@@ -154,5 +156,17 @@ impl Card {
     pub fn with_total(mut self, total: Bytes) -> Card {
         self.total = total;
         self
+    }
+
+    /// The same of which other programs hold `beside`.
+    #[must_use]
+    pub fn with_beside(mut self, beside: Bytes) -> Card {
+        self.beside = beside;
+        self
+    }
+
+    /// What a script can get of it, its context included.
+    pub fn usable(&self) -> Bytes {
+        self.total.saturating_sub(self.beside)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::cards::Card;
+use crate::{cards::Card, units::Bytes};
 
 /// The driver that we claim to be: CUDA 13.0, what the torch 2.11 wheels are built for.
 const DRIVER_VERSION: u32 = 13_000;
@@ -19,6 +19,9 @@ impl Card {
         line("name", &self.name);
         line("compute_capability", &format_args!("{major}.{minor}"));
         line("total_bytes", &self.total.0);
+        if self.beside != Bytes::ZERO {
+            line("beside_bytes", &self.beside.0);
+        }
         line("context_bytes", &self.context.0);
         line("blas_bytes", &self.blas.0);
         line("dnn_bytes", &self.dnn.0);

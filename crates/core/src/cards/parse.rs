@@ -395,6 +395,7 @@ impl Catalogue {
                 text.memory_bus_bits,
                 base.map(|it| it.memory_bus_bits),
             )?,
+            beside: Bytes::ZERO,
             nccl,
             speeds,
             provenance: Provenance {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight},
+    findings::{Case, Finding, Rule, Weight, loaded_twice},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
@@ -143,8 +143,11 @@ fn cloned(case: &Case<'_>, live: &[Live]) -> BTreeSet<BlockId> {
     by_line.into_values().flatten().map(|it| it.block).collect()
 }
 
-/// `torch.load` onto the device, while the model is there.
+/// `torch.load` onto the device, while the model is there. A state dict of nothing but its weights is `loaded_twice`'s.
 fn loaded(case: &Case<'_>) -> Option<Finding> {
+    if loaded_twice::state_dict(case).is_some() {
+        return None;
+    }
     // What a model or its optimizer took over is in use, and no second copy.
     let in_use = |it: Category| {
         matches!(it, Category::Parameters | Category::Buffers | Category::OptimizerState)

@@ -6,6 +6,7 @@
 
 mod accumulation;
 mod all_on_device;
+mod all_trainable;
 mod began_late;
 mod case;
 mod dense_table;
@@ -30,7 +31,9 @@ mod idle_pools;
 mod keepers;
 mod kv_cache;
 mod large_evaluation;
+mod loaded_twice;
 mod no_optimizer;
+mod not_quantized;
 mod one_allocation;
 mod outside;
 mod peak;
@@ -88,6 +91,9 @@ pub const RULES: &[Rule] = &[
     step_before::RULE,
     gradients_kept::RULE,
     double_buffer::RULE,
+    loaded_twice::RULE,
+    not_quantized::RULE,
+    all_trainable::RULE,
     dynamic_shapes::RULE,
     all_on_device::RULE,
     streams::RULE,

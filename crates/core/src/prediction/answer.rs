@@ -484,7 +484,8 @@ impl Predicted {
     pub fn headroom(&self) -> Option<Bytes> {
         let most = self.needs().max(self.if_found().unwrap_or_default());
         let fits = self.outcome == Outcome::Fits && !self.runs_out_if_found;
-        (fits && most <= self.card.total).then(|| self.card.total - most)
+        let usable = self.card.usable();
+        (fits && most <= usable).then(|| usable - most)
     }
 
     /// Why nothing can be said, if that is so.

@@ -16,7 +16,8 @@
 //!    - between: live when the next forward pass begins: input; else temporary;
 //!    - evaluation: temporary, unless it outlives it; of the pass in which memory ran out, activation;
 //!    - setup: live when the first forward pass begins, and freed at the end of the first step at the
-//!      latest: input; freed before: temporary.
+//!      latest: input; freed before: temporary, but for what `module.to()`
+//!      made, which are weights;
 //!    - anywhere, where nothing is trained: what never goes, or goes when a serving engine ends, and was made by a function or file named after a key-value cache
 //!      or CUDA graphs is that.
 //! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
@@ -343,6 +344,10 @@ impl<'a> Evidence<'a> {
             .filter_map(|it| self.timeline.next(it, life.alloc))
             .min();
         match (forward, free) {
+            // An earlier form of the weights: in another precision, or of a model that was replaced.
+            (Some(forward), Some(free)) if free < forward && signs.has(Signs::APPLY) => {
+                Category::Parameters
+            }
             (Some(forward), Some(free)) if free < forward => Category::Temporaries,
             // Nobody named anything: what `module.to()` or a constructor made and stays is a weight or a buffer.
             (_, None)

@@ -59,7 +59,7 @@ fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Ste
     let (first_most, second_most) = (most(first)?, most(second)?);
     let taken = again.max(second_most.saturating_sub(first_most));
     let needs = needs(run, &steps).max(second_most);
-    let room = card.total.saturating_sub(run.context(card) + run.other() + beside);
+    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
     let more = room.saturating_sub(needs).0.checked_div(taken.0)?;
     Some(StepGrowth {
         per_step: again,
@@ -119,7 +119,7 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let (before, now) = (needs(run, &steps[..half]), needs(run, &steps));
     let between = (after.len() - half) as u64;
     let taken = now.saturating_sub(before).0.checked_div(between)?.max(per_step);
-    let room = card.total.saturating_sub(run.context(card) + run.other() + beside);
+    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
     let more = room.saturating_sub(now).0.checked_div(taken)?;
     Some(StepGrowth {
         per_step: Bytes(per_step),

@@ -274,9 +274,11 @@ impl Predicted {
         if enough.is_none() && !self.runs_out_if_found {
             return;
         }
+        let beside = self.card.beside;
         for it in &mut self.cards {
             let carries = matches!(it.carries, Carries::Yes | Carries::Tight);
-            if carries && enough.is_none_or(|enough| it.card.total < enough) {
+            if carries && enough.is_none_or(|enough| it.card.total.saturating_sub(beside) < enough)
+            {
                 it.carries = Carries::Unknown;
             }
         }

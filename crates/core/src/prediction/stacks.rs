@@ -210,6 +210,8 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     } else if function == "step" && file.contains("/optim") && !is_users_code(&file, frame.line) {
         // apex, bitsandbytes, transformers: each has its own `optim*/` or `optimization.py`.
         Signs::OPTIMIZER
+    } else if file.ends_with("/safetensors/torch.py") && function == "load_file" {
+        Signs::LOADED
     } else if file.ends_with("/torch/autograd/__init__.py") {
         if function == "grad" { Signs::BACKWARD.with(Signs::GRAD) } else { Signs::BACKWARD }
     } else if file.ends_with("/torch/utils/checkpoint.py") {

@@ -26,7 +26,7 @@ pub(super) fn outcome(
     }
     if recordings.iter().any(Recording::ended_out_of_memory) {
         // Without what it had grown by it would have gone on.
-        let room = |it: &StepGrowth| card.total + it.grown;
+        let room = |it: &StepGrowth| card.usable() + it.grown;
         let is_why = growth.zip(oom).is_some_and(|(growth, oom)| {
             runs.first().is_some_and(|run| {
                 let beside = run.context(card) + run.other();
@@ -50,7 +50,7 @@ pub(super) fn outcome(
     }
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
-    let over = runs.first().is_some_and(|it| card.total < it.peaks(card).device);
+    let over = runs.first().is_some_and(|it| card.usable() < it.peaks(card).device);
     // What the context has to have is refused nowhere: a handle of a library that the card has no memory for.
     let lacks = runs.iter().filter_map(|it| it.phantom()).any(|it| it.lacked != Bytes::ZERO);
     if over && !has_capacity || lacks {
@@ -175,7 +175,9 @@ pub(super) fn cards(
         let runs = |&it: &u32| it / 10 == major && it % 10 <= minor;
         architectures.is_empty() || architectures.iter().any(runs)
     };
-    let left = |card: &Card| card.total.saturating_sub(card.context);
+    // A display and a browser hold as much of any card.
+    let usable = |card: &Card| card.total.saturating_sub(imitated.beside);
+    let left = |card: &Card| usable(card).saturating_sub(card.context);
     // What ran out on this card runs out on every card that has no more.
     let ran_out = oom.filter(|it| it.free.is_some_and(|free| free < it.requested));
     let too_little = ran_out.map(|_| left(imitated));
@@ -190,17 +192,17 @@ pub(super) fn cards(
             growth.filter(|_| outcome == Outcome::Grows).map(|it| match it.runs_out_at {
                 // It knows what this one's context takes, and when it died.
                 known if card.id == imitated.id && card.total == imitated.total => known,
-                _ => it.runs_out_with(card.total.saturating_sub(fixed)),
+                _ => it.runs_out_with(usable(card).saturating_sub(fixed)),
             });
         let carries = if !has_kernels(card) {
             Carries::NoKernels
         } else if let Some(step) = runs_out_at {
             if step <= 1 { Carries::No } else { Carries::Grows }
-        } else if card.total < allocated + fixed || is_no_larger {
+        } else if usable(card) < allocated + fixed || is_no_larger {
             Carries::No
         } else if outcome != Outcome::Fits {
             Carries::Unknown
-        } else if card.total < peak.reserved.max(peak.allocated) + fixed + allowance {
+        } else if usable(card) < peak.reserved.max(peak.allocated) + fixed + allowance {
             Carries::Tight
         } else {
             Carries::Yes

@@ -97,6 +97,8 @@ note_kinds! {
     Graph = "graph",
     /// A batch of an evaluation is much larger than those of the training.
     LargeBatch = "large_batch",
+    /// What the weights of a model are.
+    Weights = "weights",
     /// From here on events have stacks, or have none.
     Stacks = "stacks",
     /// The program changed the allocator's settings.

@@ -13,6 +13,7 @@ mod plan_notes;
 mod reached;
 mod settings_changes;
 mod sites;
+mod weights;
 
 pub use alarms::{Alarm, AlarmNote};
 pub use curve::{Curve, CurveDevice};
@@ -29,6 +30,7 @@ pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomRepor
 pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};
 pub use reached::{Destination, Reached, Transport};
 pub use sites::{Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
+pub use weights::{Unfrozen, WeightsNote, WideWeights};
 
 use crate::trace::{Action, Trace};
 

@@ -3,7 +3,7 @@
 
 use crate::{
     codes::RemarkCode,
-    recording::{PlanNotes, alarms::AlarmNote},
+    recording::{PlanNotes, WeightsNote, alarms::AlarmNote},
     units::Bytes,
 };
 
@@ -25,6 +25,8 @@ pub struct Notes {
     pub graphs: Vec<GraphNote>,
     /// Batches of an evaluation that are much larger than those of the training.
     pub large_batches: Vec<LargeBatch>,
+    /// What the weights of each model were, the last of each.
+    pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
     pub stacks: Vec<StacksNote>,
     /// What a serving engine reported of its memory, if one was started.

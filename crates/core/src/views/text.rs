@@ -218,7 +218,11 @@ impl Report<'_> {
 
     fn verdict(self, f: &mut Formatter<'_>) -> fmt::Result {
         let Report { prediction: p, styles, .. } = self;
-        let card = format!("{} ({})", p.card.id, p.card.total);
+        let in_use = match p.card.beside {
+            Bytes::ZERO => String::new(),
+            beside => format!(", {beside} in use by other programs"),
+        };
+        let card = format!("{} ({}{in_use})", p.card.id, p.card.total);
         let needs = p.needs();
         let of_what = p.seen.covers().map_or_else(String::new, |it| format!(" for {}", it.words()));
         match p.verdict() {
@@ -323,12 +327,12 @@ impl Report<'_> {
         };
         let text = format!("{safe} to be safe{of_what} ({why})");
         write!(f, "request ")?;
-        if p.card.total < safe {
+        if p.card.usable() < safe {
             self.wrapped(f, &format!("{text}:"), 8, 2)?;
             return writeln!(
                 f,
                 "  {}",
-                self.styles.warn.of("TIGHT: that is more than this card has")
+                self.styles.warn.of("TIGHT: that is more than this card has free")
             );
         }
         self.wrapped(f, &text, 8, 2)

@@ -10,3 +10,4 @@ mod leaks;
 mod pairs;
 mod program;
 mod unused;
+mod weights;

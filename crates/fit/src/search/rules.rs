@@ -40,7 +40,7 @@ pub struct Rules {
 impl Rules {
     /// How much there is of what is limited.
     pub fn most(&self) -> Bytes {
-        self.limit_reserved.unwrap_or(self.card.total)
+        self.limit_reserved.unwrap_or(self.card.usable())
     }
 
     /// What is limited, for people.

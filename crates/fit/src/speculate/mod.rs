@@ -275,7 +275,7 @@ impl<'a, T> Speculation<'a, T> {
         let ran =
             Ran { failure, n_ooms, interrupted, failed_later: None, outcome: Outcome::Fits, ..ran };
         let is_beyond = run.limit_reserved.is_some_and(|it| it < reserved)
-            || run.on != On::Roomy && self.rules.card.total < device;
+            || run.on != On::Roomy && self.rules.card.usable() < device;
         if is_beyond {
             return Ran { outcome: Outcome::OutOfMemory, n_ooms: 1, was_cut: false, ..ran };
         }

@@ -54,6 +54,7 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
 fn card(args: &FitArgs) -> anyhow::Result<Card> {
     let Choice { card, how } =
         phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    let card = phantom_run::with_beside(card, args.beside)?;
     match how {
         Some(How::Largest(_)) if args.budget.is_none() && args.limit_reserved.is_none() => {
             anyhow::bail!(

@@ -93,6 +93,20 @@ pub(crate) fn card(
     })
 }
 
+/// `card` of which other programs hold `beside`.
+pub(crate) fn with_beside(card: Card, beside: Option<Bytes>) -> anyhow::Result<Card> {
+    let beside = beside.unwrap_or_default();
+    if card.total.saturating_sub(card.context) <= beside {
+        anyhow::bail!(
+            "--beside {beside} leaves nothing of the {} of {}: the CUDA context alone needs {}; give less",
+            card.total,
+            card.name,
+            card.context,
+        );
+    }
+    Ok(card.with_beside(beside))
+}
+
 /// `a100-80g/3g.40gb` is a slice of a card, `./a100` a file.
 fn is_file(given: &str) -> bool {
     given.ends_with(".toml")

@@ -8,7 +8,7 @@ mod reading;
 mod world;
 
 pub(crate) use self::{
-    card::{Choice, How, card, choice, largest, largest_for},
+    card::{Choice, How, card, choice, largest, largest_for, with_beside},
     ends::{conf_line, left_open},
     reading::{facts, read},
     world::{RunOutput, Runner, World},

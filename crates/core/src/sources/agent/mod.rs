@@ -5,6 +5,7 @@
 mod lines;
 mod plan_notes;
 mod run_notes;
+mod weights;
 
 use serde::Deserialize;
 
@@ -16,12 +17,13 @@ use self::{
         LargeBatchLine, MarkLine, OomLine, ReadLine, RedoneLine, StatsLine, StepTimesLine,
         TensorsLine,
     },
+    weights::WeightsLine,
 };
 use crate::{
     codes::RemarkCode,
     recording::{
         AskedSize, EngineNote, MarkKind, Notes, PhantomReport, Remark, SettingsNote, StacksNote,
-        Unsupported,
+        Unsupported, WeightsNote,
         contract::{NoteKind, ProcessFile},
     },
     sources::{
@@ -75,6 +77,11 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.large_batches.push(it.into());
             }
             Line::LargeBatch(_) => {}
+            Line::Weights(it) => {
+                let it = WeightsNote::from(it);
+                notes.weights.retain(|before| before.model != it.model);
+                notes.weights.push(it);
+            }
             Line::Oom(it) => notes.ooms.push(it.into()),
             Line::Redone(it) => notes.redone.extend(it.into_note()),
             Line::Read(it) => notes.reads.push(it.into()),
@@ -191,6 +198,7 @@ enum Line {
     Graph(GraphLine),
     #[serde(rename = "large_batch")]
     LargeBatch(LargeBatchLine),
+    Weights(WeightsLine),
     Stacks {
         kept: bool,
         #[serde(flatten)]
@@ -302,7 +310,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

@@ -252,7 +252,7 @@ impl Made {
         }
         let Peaks { allocated, reserved, device } = ran.took.peak;
         let is_beyond = run.limit_reserved.is_some_and(|it| it < reserved)
-            || run.on != On::Roomy && self.rules.card.total < device;
+            || run.on != On::Roomy && self.rules.card.usable() < device;
         if is_beyond {
             return Ran { took: Took::default(), outcome: Outcome::OutOfMemory, n_ooms: 1, ..ran };
         }

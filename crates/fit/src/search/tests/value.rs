@@ -81,7 +81,8 @@ fn the_largest_safe_value_is_run_where_the_largest_is_not_safe() {
         batch=61, the unchanged script, steady, on the card -> 8.30 GiB
         batch=62, the unchanged script, steady, on the card -> 8.40 GiB
         found Some(70), above Some((71, TooMuch))
-    "#]].assert_eq(&shown((picture, found)));
+    "#]]
+    .assert_eq(&shown((picture, found)));
 }
 
 /// From 60 on it goes on only because memory is given back, and with less memory from 58 on not at all.

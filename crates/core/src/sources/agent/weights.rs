@@ -1,0 +1,80 @@
+//! What the agent noted of a model's weights.
+
+use serde::Deserialize;
+
+use super::lines::{clipped, or_default};
+use crate::{
+    recording::{Unfrozen, WeightsNote, WideWeights},
+    sources::json_lines::one_line,
+    units::Bytes,
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WeightsLine {
+    #[serde(deserialize_with = "or_default")]
+    model: String,
+    #[serde(deserialize_with = "or_default")]
+    packed: u64,
+    #[serde(deserialize_with = "or_default")]
+    packed_modules: u64,
+    #[serde(deserialize_with = "or_default")]
+    wide: Vec<WideLine>,
+    #[serde(deserialize_with = "or_default")]
+    adapters: u64,
+    #[serde(deserialize_with = "or_default")]
+    unfrozen: UnfrozenLine,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WideLine {
+    #[serde(rename = "where", deserialize_with = "or_default")]
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    class: String,
+    #[serde(deserialize_with = "or_default")]
+    bits: u32,
+    #[serde(deserialize_with = "or_default")]
+    table: bool,
+    #[serde(deserialize_with = "or_default")]
+    tensors: u64,
+    #[serde(deserialize_with = "or_default")]
+    bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UnfrozenLine {
+    #[serde(deserialize_with = "or_default")]
+    tensors: u64,
+    #[serde(deserialize_with = "or_default")]
+    bytes: u64,
+    first: Option<String>,
+}
+
+impl From<WeightsLine> for WeightsNote {
+    fn from(it: WeightsLine) -> WeightsNote {
+        let name = |it: String| clipped(one_line(it));
+        let wide = |it: WideLine| WideWeights {
+            name: name(it.name),
+            class: name(it.class),
+            bits: it.bits,
+            is_table: it.table,
+            tensors: it.tensors,
+            bytes: Bytes(it.bytes),
+        };
+        WeightsNote {
+            model: name(it.model),
+            packed: Bytes(it.packed),
+            packed_modules: it.packed_modules,
+            wide: it.wide.into_iter().map(wide).collect(),
+            adapters: Bytes(it.adapters),
+            unfrozen: Unfrozen {
+                tensors: it.unfrozen.tensors,
+                bytes: Bytes(it.unfrozen.bytes),
+                first: it.unfrozen.first.map(name),
+            },
+        }
+    }
+}
