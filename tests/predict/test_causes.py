@@ -89,3 +89,61 @@ for step in range(STEPS):
     assert few.report["safe_bytes"] > 6000 * 64 * 1024, few
     many = plimsoll.predict(plimsoll.script(text.replace("STEPS", "6_000_000")), options=["--gpu", "h200"])
     assert many.report["outcome"] == "grows", many
+
+
+HEALTHY = {
+    # The state of one step is the input of the next.
+    "carried": """
+net, opt = None, None
+cell = torch.nn.GRUCell(1024, 1024).cuda()
+opt = torch.optim.SGD(cell.parameters(), 0.1)
+h = torch.zeros(32768, 1024, device="cuda")
+for step in range(20):
+    h = cell(torch.randn(32768, 1024, device="cuda"), h.detach())
+    opt.zero_grad(); h.pow(2).mean().backward(); opt.step()
+""",
+    # Both results are needed at the same time.
+    "guided": """
+net = torch.nn.Conv2d(4, 64, 1).cuda().eval()
+out = torch.nn.Conv2d(64, 4, 1).cuda().eval()
+with torch.no_grad():
+    x = torch.randn(1, 4, 2048, 2048, device="cuda")
+    for step in range(12):
+        given = net(x)
+        free = net(-x)
+        x = out(free + 3 * (given - free))
+        del given, free
+""",
+    # Keys and values of all tokens, which each pass is given.
+    "cached": """
+class Decoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(512, 512)
+    def forward(self, x, cache, at):
+        cache[:, at] = self.layer(x)
+        return cache[:, at] + x
+net = Decoder().cuda().eval()
+with torch.inference_mode():
+    cache = torch.zeros(64, 4096, 512, device="cuda")
+    x = torch.randn(64, 512, device="cuda")
+    for at in range(40):
+        x = net(x, cache, at)
+""",
+    # Two networks that are trained in turn, each with an optimizer.
+    "in turn": """
+a, b = (torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda() for _ in range(2))
+oa, ob = torch.optim.SGD(a.parameters(), 0.1), torch.optim.SGD(b.parameters(), 0.1)
+for step in range(20):
+    made = a(torch.randn(4096, 1024, device="cuda"))
+    ob.zero_grad(); b(made.detach()).mean().backward(); ob.step()
+    oa.zero_grad(); b(made).mean().backward(); oa.step()
+    del made
+""",
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_looks_like_a_cause_and_is_needed_is_no_finding(plimsoll, name):
+    ran = found(plimsoll.predict(plimsoll.script("import torch\n" + HEALTHY[name]), options=["--gpu", "rtx4090"]))
+    assert not {it[1] for it in CAUSES}.intersection(ran), ran
