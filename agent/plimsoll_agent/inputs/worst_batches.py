@@ -122,7 +122,8 @@ class WorstBatches:
             iterator._plimsoll_batches = self._batches(order)
             if name not in self._said:
                 self._said.add(name)
-                self._recording.note("worst-batches", order["text"])
+                if len(self._said) == 1:  # An evaluation's are said in the recording.
+                    self._recording.note("worst-batches", order["text"])
                 self._recording.write("worst", how="order", tensors=[], text=order["text"])
 
     def _batches(self, order: Any) -> Iterator[Any]:
