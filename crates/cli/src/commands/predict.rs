@@ -136,7 +136,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
             None => say("no size of this card's memory is safe, so there is no size to request"),
         }
     }
-    if ended.interrupted.is_some() && diagnosis::has_planned(&recordings) && !args.quiet {
+    let has_report = prediction.failure().is_none() && !args.quiet;
+    if has_report && ended.interrupted.is_some() && diagnosis::has_planned(&recordings) {
         say("interrupted: the report covers what the serving engine did until then");
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
