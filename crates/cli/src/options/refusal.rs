@@ -7,6 +7,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use plimsoll_core::spelling::nearest;
+
 use crate::options::shown_command::shown;
 
 /// Programs that start training scripts.
@@ -18,11 +20,21 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
         ErrorKind::InvalidSubcommand => {
             no_command(&text(error, ContextKind::InvalidSubcommand)?, words)
         }
-        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_none() => {
+        ErrorKind::UnknownArgument if !is_mistyped(error) => {
             no_option(&text(error, ContextKind::InvalidArg)?, grammar, words)
         }
         _ => None,
     }
+}
+
+/// Whether the option that clap suggests is a few letters away: it also suggests `--beside` for a script's `--batchsize`.
+fn is_mistyped(error: &clap::Error) -> bool {
+    const LETTERS: usize = 2;
+    let given = text(error, ContextKind::InvalidArg);
+    let near = |(given, meant): (String, String)| {
+        !nearest(&given, LETTERS, [meant], str::to_owned).is_empty()
+    };
+    given.zip(text(error, ContextKind::SuggestedArg)).is_some_and(near)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
