@@ -99,7 +99,7 @@ class Ghosts:
         """So many more bytes of weights on the host."""
         self._real += size
         if self._limit < self._real:
-            self._begin("the model's weights are larger than %.1f GiB" % (self._limit / 2**30))
+            self._begin("the script made more than %.1f GiB of weights in this machine's memory, its share of what is free there" % (self._limit / 2**30))
 
     def _begin(self, why: str) -> None:
         if self._mode is not None or threading.current_thread() is not threading.main_thread():

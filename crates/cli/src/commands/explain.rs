@@ -167,6 +167,9 @@ fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
     let processes = match open::read(path)? {
         Opened::Recording(processes) => processes,
         Opened::File(stream) => {
+            if let Some(why) = of_ours(path, stream.head()) {
+                anyhow::bail!(why);
+            }
             let it = of_stream(&name, stream, after)
                 .with_context(|| format!("cannot explain {}", path.display()))?;
             return Ok(vec![it]);
@@ -255,6 +258,21 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
     let mut res = explanation::of_text(name, failures, printed);
     res.notes.extend(log.left_out());
     Ok(res)
+}
+
+/// What to type instead, of a file that is no log: a script, or a plan of `fit`.
+fn of_ours(path: &Path, head: &[u8]) -> Option<String> {
+    let shown = path.display();
+    if path.extension().is_some_and(|it| it == "py") {
+        return Some(format!(
+            "{shown} is a script, and explain reads logs, snapshots and recordings; to predict its memory: plimsoll predict -- python {shown}"
+        ));
+    }
+    head.starts_with(b"# Made by `plimsoll fit`").then(|| {
+        format!(
+            "{shown} is a plan, and explain reads logs, snapshots and recordings; to check the plan: plimsoll predict --plan {shown} -- python train.py"
+        )
+    })
 }
 
 /// Whether it may be a log, by how it begins. PowerShell writes UTF-16.

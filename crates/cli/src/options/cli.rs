@@ -478,6 +478,10 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 
+    /// Show each change of the script, line by line: the diff, and what a person would write by hand.
+    #[arg(long)]
+    pub(crate) full: bool,
+
     /// Print no progress and no report.
     #[arg(long, short)]
     pub(crate) quiet: bool,

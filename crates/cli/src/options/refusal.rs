@@ -23,6 +23,7 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
         ErrorKind::UnknownArgument if !is_mistyped(error) => {
             no_option(&text(error, ContextKind::InvalidArg)?, grammar, words)
         }
+        ErrorKind::MissingRequiredArgument => no_script(error, grammar, words),
         _ => None,
     }
 }
@@ -88,6 +89,27 @@ fn no_option(given: &str, grammar: &Command, words: &[OsString]) -> Option<Strin
     Some(format!("{start}: {}", shown(&line)))
 }
 
+/// `plimsoll predict --gpu t4`, without what it is to run.
+fn no_script(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let [one] = missing.as_slice() else { return None };
+    let is_command = |word: &OsString| grammar.find_subcommand(word).is_some();
+    let at = words.iter().skip(1).position(is_command)? + 1;
+    one.starts_with("<COMMAND>").then(|| {
+        let mut command = words.to_vec();
+        command[0] = "plimsoll".into();
+        command.retain(|word| word != "--");
+        command.extend(["--", "python", "train.py"].map(OsString::from));
+        format!(
+            "plimsoll {} needs the command that starts your script: {}",
+            words[at].display(),
+            shown(&command)
+        )
+    })
+}
+
 fn is_python_file(word: &OsStr) -> bool {
     std::path::Path::new(word).extension().is_some_and(|extension| extension == "py")
 }
@@ -130,6 +152,15 @@ mod tests {
         );
         let bare = hint_of("plimsoll predict --batchsize 4 t.py").unwrap();
         assert!(bare.ends_with("plimsoll predict -- python train.py --batchsize ..."), "{bare}");
+    }
+
+    #[test]
+    fn a_command_without_a_script() {
+        assert_eq!(
+            hint_of("plimsoll predict --gpu t4").unwrap(),
+            "plimsoll predict needs the command that starts your script: plimsoll predict --gpu t4 -- python train.py"
+        );
+        assert!(hint_of("plimsoll fit").unwrap().ends_with(": plimsoll fit -- python train.py"));
     }
 
     /// clap names the option that was meant.

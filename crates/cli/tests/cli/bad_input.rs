@@ -243,9 +243,9 @@ fn json_path_is_checked_before_the_run() {
 #[test]
 fn bad_arguments() {
     let place = Place::new();
+    place.run(&["predict"]).assert_sentence("predict needs the command that starts your script");
     for arguments in [
-        &["predict"][..],
-        &["predict", "--gpus", "0", "true"],
+        &["predict", "--gpus", "0", "true"][..],
         &["predict", "--steps", "0", "true"],
         &["predict", "--max", "much", "true"],
         &["predict", "--steps", "3", "--until-exit", "true"],

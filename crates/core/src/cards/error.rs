@@ -7,7 +7,8 @@ use crate::spelling::did_you_mean;
 pub enum CardError {
     /// No card has this name.
     #[error(
-        "no card is called {given:?}{}{}; `plimsoll cards{}` lists them",
+        "no card is called {given:?}{}{}{}; `plimsoll cards{}` lists them",
+        size(.given),
         did_you_mean(.near),
         .instead.as_ref().map_or_else(String::new, |it| format!("; the nearest is `{it}`")),
         .family.as_ref().map_or_else(String::new, |it| format!(" {it}"))
@@ -121,4 +122,11 @@ pub(super) const KEYS: [&str; 33] = [
 
 fn it_has(slices: &[String]) -> String {
     if slices.is_empty() { String::new() } else { format!(" it has `{}`;", slices.join("`, `")) }
+}
+
+/// Where to give a size, if that is one.
+fn size(given: &str) -> String {
+    let digits = given.trim_end_matches(|it: char| "gibGIB ".contains(it));
+    let is_size = digits.len() < given.len() && digits.parse::<f64>().is_ok();
+    if is_size { format!("; for a size: `--memory {digits}GiB`") } else { String::new() }
 }

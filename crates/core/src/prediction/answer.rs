@@ -141,6 +141,8 @@ pub struct Predicted {
     pub cards: Vec<CardFit>,
     /// The smallest card that a run showed to be enough, if nobody named a card and smaller ones were run.
     pub smallest: Option<SmallestRun>,
+    /// A larger card on which the script ran to an answer after it ran out on this one, and what it needed there.
+    pub larger: Option<(&'static Card, Peaks)>,
     /// One for each process that used a device, worst first; the numbers above are the first's.
     pub ranks: Vec<Rank>,
     /// What a serving engine makes of the card, if the script starts one.

@@ -7,7 +7,7 @@ use crate::{
     cards::Card,
     codes::NoteCode,
     prediction::{
-        CardFit, Carries, Host, Note, OtherEnd, Outcome, Predicted, Prediction, Writes,
+        CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Writes,
         smallest::Search,
     },
     recording::Reached,
@@ -144,7 +144,7 @@ impl Inquiry {
         let is_answered = self.so_far.outcome == Outcome::OutOfMemory;
         match (of, there) {
             (Wanted::OtherEnd(end), Some(there)) => self.so_far.cover(end, there),
-            (Wanted::Larger(_), Some(there)) => self.so_far.learn_of_larger(there),
+            (Wanted::Larger(card), Some(there)) => self.so_far.learn_of_larger(card, there),
             (Wanted::Smaller(card), Some(there)) => {
                 let search = self.smaller.get_or_insert_default();
                 self.so_far.learn_of_smaller(card, there, search);
@@ -210,7 +210,10 @@ impl Predicted {
     }
 
     /// Takes in what the same script did on the largest of the cards of which this run says nothing.
-    fn learn_of_larger(&mut self, largest: &Predicted) {
+    fn learn_of_larger(&mut self, card: &'static Card, largest: &Predicted) {
+        if largest.outcome == Outcome::Fits {
+            self.larger = Some((card, Peaks { device: largest.needs(), ..largest.peak }));
+        }
         let unknown = self.cards.iter_mut().filter(|it| it.carries == Carries::Unknown);
         for it in unknown {
             let there = largest.cards.iter().find(|other| other.card.id == it.card.id);

@@ -140,6 +140,7 @@ impl<'a> Runs<'a> {
             oom,
             cards: Vec::new(),
             smallest: None,
+            larger: None,
             ranks,
             serving: Serving::of(recordings, card),
             notes,

@@ -539,6 +539,9 @@ impl Report<'_> {
             f,
             "requested {requested} while {allocated} were allocated and {reserved} reserved"
         )?;
+        if let Some((card, peak)) = self.prediction.larger {
+            writeln!(f, "on a card that has it ({}) the script needs {}", card.id, peak.device)?;
+        }
         match oom.free {
             Some(free) if *requested <= free => {
                 let text = format!(

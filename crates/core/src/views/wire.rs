@@ -96,6 +96,9 @@ struct PredictionWire<'a> {
     /// Of a run without `--gpu`: the smallest card that a run on it showed to be enough, where smaller cards were run.
     #[serde(skip_serializing_if = "Option::is_none")]
     smallest: Option<SmallestWire>,
+    /// Of a run that ran out of memory: a larger card on which it did not, and what it needed there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    larger: Option<LargerWire>,
     process: ProcessWire<'a>,
     ranks: Vec<RankWire>,
     /// What a serving engine makes of the card, if the script starts one.
@@ -311,6 +314,12 @@ struct SmallestWire {
     too_small: Vec<&'static str>,
 }
 
+#[derive(Debug, Serialize)]
+struct LargerWire {
+    gpu: &'static str,
+    peak: PeaksWire,
+}
+
 impl From<&SmallestRun> for SmallestWire {
     fn from(it: &SmallestRun) -> SmallestWire {
         SmallestWire {
@@ -516,6 +525,9 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             oom: it.oom.as_ref().map(OomWire::from),
             cards: it.cards.iter().map(CardWire::from).collect(),
             smallest: it.smallest.as_ref().map(SmallestWire::from),
+            larger: it
+                .larger
+                .map(|(card, peak)| LargerWire { gpu: &card.id, peak: PeaksWire::from(peak) }),
             process: ProcessWire {
                 exit_code: match it.exit {
                     ScriptExit::Code(code) => Some(code),

@@ -314,7 +314,10 @@ impl Program {
         let said = match &ran.failure {
             Some(why) => why.clone(),
             None if it.fits && it.retries != 0 => {
-                format!("fits, needs {}, with the cache given back {} times", it.needs, it.retries)
+                format!(
+                    "fits, needs {}; PyTorch gave its cache back, times: {}",
+                    it.needs, it.retries
+                )
             }
             None if it.fits => format!("fits, needs {}", it.needs),
             None if ran.was_cut => format!("needs more than {}", self.rules.most()),

@@ -9,7 +9,7 @@ use plimsoll_core::{
     prediction::{Category, LineShare},
     recording::{Framework, Reached, SiteKind},
     units::{Bytes, grouped},
-    views::{explain_wire, wire},
+    views::{explain_wire, text::Extent, wire},
 };
 use serde_json::json;
 
@@ -231,9 +231,9 @@ fn too_large(large: &TooLarge, it: &Proposal) -> String {
     )
 }
 
-/// For people.
-pub fn text(it: &Proposal) -> String {
-    report(it) + &whom(&it.beside.reached)
+/// For people. The short form shows the plans and the commands; the full one also the change of the script, line by line.
+pub fn text(it: &Proposal, extent: Extent) -> String {
+    report(it, extent) + &whom(&it.beside.reached)
 }
 
 /// A line about whom the script reached, if it reached somebody.
@@ -241,7 +241,8 @@ pub(super) fn whom(reached: &Reached) -> String {
     reached.sentence().map(|it| it + "\n").unwrap_or_default()
 }
 
-fn report(it: &Proposal) -> String {
+fn report(it: &Proposal, extent: Extent) -> String {
+    let is_full = extent == Extent::Full;
     let mut res = String::new();
     let (Beside { card, what, limit, .. }, as_it_is) = (&it.beside, &it.found.plain);
     if it.found.plain.fits {
@@ -324,7 +325,7 @@ fn report(it: &Proposal) -> String {
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
-        recipes(&mut res, "The change", *limit, &it.recipes);
+        recipes(&mut res, "The change", (*limit, true), &it.recipes);
         edits(&mut res, &it.found.plain.took.by_hand);
         advice(&mut res, &it.found.advice);
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
@@ -370,7 +371,7 @@ fn report(it: &Proposal) -> String {
     }
     if !it.change.diff.is_empty() {
         let _ = writeln!(res, "\nOr change the script ({}):", it.beside.patch_line);
-        for line in it.change.diff.lines() {
+        for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
         if !it.change.by_hand.is_empty() {
@@ -385,6 +386,9 @@ fn report(it: &Proposal) -> String {
             let _ = writeln!(res, "\n{also} by hand:");
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
+        if !is_full {
+            continue;
+        }
         let snippet = snippet(remedy, &it.found);
         if let Some(n) = remedy.parts().filter(|_| snippet.contains("chunk(parts)")) {
             let _ = writeln!(res, "      parts = {n}");
@@ -393,7 +397,7 @@ fn report(it: &Proposal) -> String {
             let _ = writeln!(res, "      {line}");
         }
     }
-    recipes(&mut res, "Or", *limit, &it.recipes);
+    recipes(&mut res, "Or", (*limit, is_full), &it.recipes);
     edits(&mut res, &it.found.plain.took.by_hand);
     advice(&mut res, &it.found.advice);
     if it.found.interrupted {
@@ -409,6 +413,12 @@ fn report(it: &Proposal) -> String {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };
     let _ = writeln!(res, "{estimated}");
+    let is_more = !it.change.diff.is_empty()
+        || !it.change.by_hand.is_empty()
+        || it.recipes.iter().any(|it| !it.diff.is_empty());
+    if is_more && !is_full {
+        let _ = writeln!(res, "--full shows each change of the script, line by line");
+    }
     res
 }
 
@@ -456,7 +466,7 @@ fn measured(it: &Proposal) -> Option<String> {
     Some(format!("Measured on {device}{on}; {plain}."))
 }
 
-fn recipes(res: &mut String, also: &str, limit: Bytes, all: &[Shown]) {
+fn recipes(res: &mut String, also: &str, (limit, is_full): (Bytes, bool), all: &[Shown]) {
     let Some(first) = all.first() else { return };
     let of = first.tried.recipe.framework;
     let _ = writeln!(
@@ -475,7 +485,7 @@ fn recipes(res: &mut String, also: &str, limit: Bytes, all: &[Shown]) {
             lines.join(&format!("\n{:46}", ""))
         );
     }
-    for line in first.diff.lines() {
+    for line in first.diff.lines().filter(|_| is_full) {
         let _ = writeln!(res, "    {line}");
     }
 }
@@ -586,8 +596,8 @@ pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
         "The script fits without changes; only its first step is compared.".to_owned()
     } else {
         format!(
-            "Without the plan the script needs {} of the device.",
-            it.found.plain.took.peak.device
+            "Without the plan the script would need {} of the device to be safe.",
+            it.found.plain.needs
         )
     };
     let mut res = vec![
@@ -757,12 +767,12 @@ mod tests {
             high: seconds * 1.1,
             factor,
         };
-        let estimated = text(&proposal(None, None));
+        let estimated = text(&proposal(None, None), Extent::Full);
         assert!(estimated.contains("1.40x (1.10-1.80)"), "{estimated}");
         assert!(estimated.contains("step times are estimates"), "{estimated}");
 
         let measured = proposal(Some(step(0.1, Some(1.0))), Some(step(0.13, Some(1.3))));
-        let shown = text(&measured);
+        let shown = text(&measured, Extent::Full);
         assert!(shown.contains("1.30x measured"), "{shown}");
         assert!(
             shown.contains(
@@ -776,7 +786,7 @@ mod tests {
         assert!(head.contains(", 1.30 times the step time (measured)"), "{head}");
 
         // The script as it is did not fit there.
-        let shown = text(&proposal(None, Some(step(0.13, None))));
+        let shown = text(&proposal(None, Some(step(0.13, None))), Extent::Full);
         assert!(shown.contains("0.1300 s"), "{shown}");
         assert!(shown.contains("it needs more than is free there"), "{shown}");
     }
@@ -786,13 +796,13 @@ mod tests {
         let mut it = proposal(None, None);
         it.found.has_unseen_sizes = true;
         it.found.plans[0].is_tight = true;
-        let shown = text(&it);
+        let shown = text(&it, Extent::Full);
         assert!(shown.contains("checkpoint  TIGHT: little to spare for larger sizes"), "{shown}");
         let sentence = "This answer is for the sizes seen; later steps may need more\n";
         assert!(shown.contains(sentence), "{shown}");
         // To the end of the script there are no others.
         it.found.seen.until_exit = true;
-        assert!(!text(&it).contains("the sizes seen"), "{}", text(&it));
+        assert!(!text(&it, Extent::Full).contains("the sizes seen"), "{}", text(&it, Extent::Full));
     }
 
     #[test]
@@ -800,13 +810,16 @@ mod tests {
         let mut it = proposal(None, None);
         it.change.diff = "--- train.py\n+++ train.py\n".to_owned();
         it.change.by_hand.clear();
-        assert!(!text(&it).contains("This diff"), "{}", text(&it));
+        assert!(!text(&it, Extent::Full).contains("This diff"), "{}", text(&it, Extent::Full));
         it.change.by_hand.push("checkpoint");
-        let shown = text(&it);
+        let shown = text(&it, Extent::Full);
         let lines = "    +++ train.py\nThis diff alone does not fit; it also takes, by hand: checkpoint\n\nAnd by hand:";
         assert!(shown.contains(lines), "{shown}");
         it.found.interrupted = true;
-        assert!(text(&it).contains("This diff alone is only a part of the plan; it also takes"));
+        assert!(
+            text(&it, Extent::Full)
+                .contains("This diff alone is only a part of the plan; it also takes")
+        );
     }
 
     #[test]
@@ -818,10 +831,13 @@ mod tests {
         expect![[r#"
             without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             ! the script raised KeyError; later parts of the script were not run"#]]
-        .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
-        assert!(it.found.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
+        .assert_eq(text(&it, Extent::Full).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
+        assert!(
+            it.found.fails_by_itself()
+                && text(&it, Extent::Full).contains("\nseen: 3 training steps\n")
+        );
         it.found.seen.failed = Some(failed(true));
-        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
+        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it, Extent::Full).lines().nth(1).unwrap_or_default());
         assert!(!it.found.fails_by_itself());
     }
 
@@ -887,7 +903,7 @@ mod tests {
                 4.88 GiB  backward (activations)
             plimsoll started your script 9 times, in 20.0 s
         "#]]
-        .assert_eq(&text(&it));
+        .assert_eq(&text(&it, Extent::Full));
         let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
         assert_eq!(json["outcome"], "does_not_fit");
         assert_eq!(json["left"][0]["not_tried"], json!(["pure-bf16"]));
@@ -902,7 +918,7 @@ mod tests {
             it
         };
         let lines = |it: &Proposal| {
-            let text = text(it);
+            let text = text(it, Extent::Full);
             let outcome = json(it).lines().find(|it| it.contains("outcome")).map(str::to_owned);
             text.lines().take(3).collect::<Vec<_>>().join("\n")
                 + "\n"
@@ -943,7 +959,7 @@ mod tests {
                 9.00 GiB   13.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
             plimsoll started your script 9 times, in 20.0 s
         "#]]
-        .assert_eq(&text(&it));
+        .assert_eq(&text(&it, Extent::Full));
         let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
         assert_eq!(json["outcome"], "fits_with_recipe");
     }

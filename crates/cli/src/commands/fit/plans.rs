@@ -3,7 +3,10 @@
 use std::time::Instant;
 
 use anyhow::Context as _;
-use plimsoll_core::{plan::Plan, views::glossary};
+use plimsoll_core::{
+    plan::Plan,
+    views::{glossary, text::Extent},
+};
 use plimsoll_fit::{
     search::{self, Rules},
     views::plan::{self as view, Beside, Proposal},
@@ -74,7 +77,7 @@ pub(super) fn run(
         sink.json(&view::json(&proposal), out)?;
     }
     if !args.quiet && !json_on_stdout {
-        let report = view::text(&proposal);
+        let report = view::text(&proposal, if args.full { Extent::Full } else { Extent::Short });
         let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
         out.text(&(report + &words))?;
     }
