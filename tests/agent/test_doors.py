@@ -12,6 +12,7 @@ SETS_ATTRIBUTES = {
     "plimsoll_agent/inputs/samples.py": "in a child of its own, which ends there",
     "plimsoll_agent/ranks/imagined.py": "fills a class of its own",
     "plimsoll_agent/remedies/support/split.py": "settings of PyTorch's backends, which have values and no code",
+    "plimsoll_agent/values/interpreted.py": "puts Triton's language back as it was before a kernel was interpreted",
     "plimsoll_agent/watch/trackers.py": "a mark on its own function",
 }
 """The files with a `setattr` or a `delattr`, and what each is for."""
@@ -69,6 +70,7 @@ def replaced_by_hand(tree):
 ON_OBJECTS = {
     "plimsoll_agent/run/after_import.py": ("spec.loader.exec_module", "the loader of one module, for one import"),
     "plimsoll_agent/run/uncaught.py": ("process.run", "a process that is about to run, once"),
+    "plimsoll_agent/values/interpreted.py": ("tensor.__index__", "what Triton's interpreter fills for one launch, and is put back after it"),
     "plimsoll_agent/remedies/support/again.py": ("ctx.remedy, ctx.gradients_of, ctx.n", "what our own function of autograd keeps"),
 }
 """Where a function is put on one object, which nobody else meets: the file, the place and why that is no replacement."""

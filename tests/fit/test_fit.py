@@ -376,7 +376,7 @@ def test_ctrl_c_before_anything_was_found(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1050MiB", "--allow", "micro-batches"]
     process = plimsoll.start("fit", *options, "--", COLD, "train.py", start_new_session=True)
-    assert any("needs" in line for line in iter(process.stderr.readline, ""))
+    assert any("to be safe" in line for line in iter(process.stderr.readline, ""))
     os.killpg(process.pid, signal.SIGINT)
     answer, _ = process.communicate(timeout=60)
     assert process.returncode == 2 and "INTERRUPTED before a plan that fits was found" in answer

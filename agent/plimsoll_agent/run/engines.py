@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from plimsoll_agent import patch
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
-from plimsoll_agent.values import interpreted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from plimsoll_agent.kinds import Function
     from plimsoll_agent.run.recording import Recording
 
@@ -30,24 +32,25 @@ _SERVERS = ("vllm.entrypoints.openai.api_server",)
 _WORKER, _PLAN = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils"
 
 
-def install(recording: Recording, goal: str) -> None:
-    """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
+def install(recording: Recording, goal: str, paused: Callable[[], AbstractContextManager[None]]) -> None:
+    """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it. While the engine warms up,
+    kernels run within `paused()`."""
     if goal != "until-exit":
         after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", functools.partial(_becomes_ready, recording)))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
-    after_import(_WORKER, functools.partial(_in_the_worker, recording))
+    after_import(_WORKER, functools.partial(_in_the_worker, recording, paused))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, module)))
 
 
-def _in_the_worker(recording: Recording, module: Any) -> None:
+def _in_the_worker(recording: Recording, paused: Callable[[], AbstractContextManager[None]], module: Any) -> None:
     patch.replace(module.Worker, "determine_available_memory", functools.partial(_measures, recording))
     if hasattr(module.Worker, "compile_or_warm_up_model"):
-        patch.replace(module.Worker, "compile_or_warm_up_model", _warms_up)
+        patch.replace(module.Worker, "compile_or_warm_up_model", functools.partial(_warms_up, paused))
 
 
-def _warms_up(real: Function) -> Function:
+def _warms_up(paused: Callable[[], AbstractContextManager[None]], real: Function) -> Function:
     def compile_or_warm_up_model(*args: Any, **kwargs: Any) -> Any:
-        with interpreted.paused():
+        with paused():
             return real(*args, **kwargs)
 
     return compile_or_warm_up_model

@@ -53,7 +53,7 @@ class Weights:
             packed += sum(sizes)
             modules += any(sizes)
             for name, parameter in module._parameters.items():
-                if parameter is None or not parameter.is_cuda or not parameter.is_floating_point() or _packed(parameter):
+                if parameter is None or not _has_values(self._torch, parameter) or not parameter.is_cuda or not parameter.is_floating_point() or _packed(parameter):
                     continue
                 size = parameter.numel() * parameter.element_size()
                 if id(parameter) in of_adapters:
@@ -85,14 +85,17 @@ class Weights:
 
     def _tensors(self, module: Module) -> Iterator[Tensor]:
         """Its own parameters, and the tables of whole numbers that some libraries keep as buffers in the place of a weight."""
-        for it in module._parameters.values():
-            if it is not None:
-                yield it
-        if not any(it is not None and it.is_floating_point() and 2 <= it.dim() for it in module._parameters.values()):
+        own = [it for it in module._parameters.values() if it is not None and _has_values(self._torch, it)]
+        yield from own
+        if not any(it.is_floating_point() and 2 <= it.dim() for it in own):
             for it in module._buffers.values():
                 if it is not None and it.dim() == 2 and it.dtype != self._torch.bool and it.dtype != self._torch.int64:
                     yield it
 
+
+def _has_values(torch: Torch, parameter: Tensor) -> bool:
+    """A lazy module's parameter has no shape before the module's first call, and raises where it is asked."""
+    return not torch.nn.parameter.is_lazy(parameter)
 
 
 def _packed(tensor: Tensor) -> int:
