@@ -482,6 +482,15 @@ impl Predicted {
         (self.verdict() == Verdict::Fits).then_some(self.with_allowance)
     }
 
+    /// What its slow growth adds until the script's own loop ends, where the safe size includes that.
+    pub fn still_grows(&self) -> Option<Bytes> {
+        let of = self.notes.iter().find_map(|it| match it {
+            Note::GrowsSlowly { of, .. } => *of,
+            _ => None,
+        });
+        of.map(|(_, bytes)| bytes)
+    }
+
     /// How much of the card would be left at the peak, whatever masks find; none when it does not fit.
     pub fn headroom(&self) -> Option<Bytes> {
         let most = self.needs().max(self.if_found().unwrap_or_default());

@@ -323,7 +323,12 @@ impl Report<'_> {
         let more = safe.saturating_sub(needs);
         let why = match self.smallest() {
             Some(_) => "with less, PyTorch may have to free its cache".to_owned(),
-            None => format!("{more} more, for what only a real GPU shows"),
+            None => match p.still_grows() {
+                Some(grown) => format!(
+                    "{more} more: {grown} of growth until the loop ends, the rest for what only a real GPU shows"
+                ),
+                None => format!("{more} more, for what only a real GPU shows"),
+            },
         };
         let text = format!("{safe} to be safe{of_what} ({why})");
         write!(f, "request ")?;
@@ -540,7 +545,10 @@ impl Report<'_> {
             "requested {requested} while {allocated} were allocated and {reserved} reserved"
         )?;
         if let Some((card, peak)) = self.prediction.larger {
-            writeln!(f, "on a card that has it ({}) the script needs {}", card.id, peak.device)?;
+            // Its own CUDA context stands for that of the larger one.
+            let own = self.prediction.card.context;
+            let needs = peak.device.saturating_sub(card.context) + own;
+            writeln!(f, "with more memory the script needs {needs}, PyTorch's cache included")?;
         }
         match oom.free {
             Some(free) if *requested <= free => {
@@ -617,7 +625,11 @@ impl Report<'_> {
             };
             let mut line = format!(
                 "  {:<16} {:>10} {:>6}  {:<20} {blocks}",
-                share.category.name(),
+                if p.serving.is_some() && share.category == Category::Parameters {
+                    "weights"
+                } else {
+                    share.category.name()
+                },
                 share.bytes,
                 percent(part),
                 bar(part, 20),
