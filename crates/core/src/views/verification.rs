@@ -121,7 +121,7 @@ fn parting(it: &Parting, alike: usize, most: usize) -> String {
         let file = at.file.rsplit('/').next().unwrap_or_default();
         format!(", at {file}:{}", at.line)
     });
-    let when = it.moment.map_or_else(String::new, |it| match (it.step, it.phase) {
+    let when = it.moment.map_or_else(String::new, |moment| match (moment.step, moment.phase) {
         (0, _) => ", before training".to_owned(),
         (step, phase) => format!(", in step {step}{}", phase.map_or("", word)),
     });
@@ -212,10 +212,10 @@ fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
 }
 
 fn compared(verified: &Verified, with_lines: bool) -> Value {
-    let side = |it: &Side| {
+    let side = |side: &Side| {
         json!({
-            "steps": it.steps, "allocated_bytes": it.allocated.0, "reserved_bytes": it.reserved.0,
-            "process_bytes": it.process.map(|it| it.0), "requests": it.requests, "torch": it.torch,
+            "steps": side.steps, "allocated_bytes": side.allocated.0, "reserved_bytes": side.reserved.0,
+            "process_bytes": side.process.map(|it| it.0), "requests": side.requests, "torch": side.torch,
         })
     };
     let parting = verified.parting.as_ref().map(|parting| {

@@ -173,10 +173,10 @@ pub(crate) fn computes_loss(name: &str) -> bool {
 pub(crate) fn is_batches(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words: Vec<&str> = text.split(|it: char| !it.is_ascii_alphanumeric()).collect();
-    words.iter().any(|it| {
-        it.contains("loader")
+    words.iter().any(|word| {
+        word.contains("loader")
             || matches!(
-                *it,
+                *word,
                 "batches"
                     | "batch"
                     | "dl"

@@ -449,8 +449,8 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let name = name.rsplit('.').next().unwrap_or_default().to_owned();
         story.file.steps.take(story.file.functions.len() / 8);
         let indices: Vec<usize> = (0..story.file.functions.len())
-            .filter(|it| {
-                let function = &story.file.functions[*it];
+            .filter(|index| {
+                let function = &story.file.functions[*index];
                 function.name == name
                     || function
                         .parent

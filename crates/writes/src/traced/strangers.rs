@@ -68,9 +68,9 @@ pub(super) fn decide(
         Whom::User => refused,
         Whom::All | Whom::Group(_) => {
             let own = own_process(task);
-            let is_meant = |it: &Pid| match whom {
-                Whom::Group(group) => getpgid(Some(*it)) == Ok(group),
-                _ => Some(*it) != own,
+            let is_meant = |pid: &Pid| match whom {
+                Whom::Group(group) => getpgid(Some(*pid)) == Ok(group),
+                _ => Some(*pid) != own,
             };
             let (strangers, ours): (Vec<Pid>, Vec<Pid>) =
                 processes().filter(is_meant).partition(|it| is_strange(*it));

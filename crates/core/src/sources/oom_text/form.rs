@@ -235,8 +235,8 @@ pub(super) fn is_class(place: &Place<'_>) -> bool {
 
 /// Whether a program that caught the error says in its `lines` that it goes on without what failed.
 pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
-    lines.any(|it| {
-        let lower = it.to_ascii_lowercase();
+    lines.any(|line| {
+        let lower = line.to_ascii_lowercase();
         [
             "skipping batch",
             "skip batch",
