@@ -93,16 +93,16 @@ impl Seen {
         {
             self.run.command = begin.argv.join(" ");
         }
-        let marks = notes.marks.iter().map(|it| LivePoint {
+        let marks = notes.marks.iter().map(|mark| LivePoint {
             pid,
-            seconds: it.seconds,
-            step: it.step,
-            phase: match it.kind {
-                MarkKind::Begin(it) | MarkKind::End(it) => Some(it),
+            seconds: mark.seconds,
+            step: mark.step,
+            phase: match mark.kind {
+                MarkKind::Begin(phase) | MarkKind::End(phase) => Some(phase),
                 MarkKind::StepEnd | MarkKind::TrainingBegin => None,
             },
-            allocated: it.allocated.iter().copied().sum(),
-            reserved: it.reserved.iter().copied().sum(),
+            allocated: mark.allocated.iter().copied().sum(),
+            reserved: mark.reserved.iter().copied().sum(),
         });
         self.run.points.extend(marks);
         for tensor in notes.tensors.iter().flat_map(|it| &it.entries) {

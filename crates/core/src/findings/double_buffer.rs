@@ -149,8 +149,8 @@ fn loaded(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     // What a model or its optimizer took over is in use, and no second copy.
-    let in_use = |it: Category| {
-        matches!(it, Category::Parameters | Category::Buffers | Category::OptimizerState)
+    let in_use = |category: Category| {
+        matches!(category, Category::Parameters | Category::Buffers | Category::OptimizerState)
     };
     let is_load = |live: &&Live| {
         let named = case.evidence.name(live.block).is_some();

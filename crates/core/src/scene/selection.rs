@@ -196,8 +196,8 @@ impl Scene<'_> {
                     .all
                     .iter()
                     .map(|owner| {
-                        owner.frame.is_some_and(|it| {
-                            let frame = self.run.trace.stacks.frame_of(it);
+                        owner.frame.is_some_and(|id| {
+                            let frame = self.run.trace.stacks.frame_of(id);
                             frame.line == *line && self.run.trace.text(frame.file) == file
                         })
                     })

@@ -107,16 +107,16 @@ pub fn marks(scene: &Scene<'_>) -> String {
     let steps: Vec<Value> = scene
         .steps()
         .iter()
-        .map(|it| {
+        .map(|row| {
             json!({
-                "step": it.step,
-                "end": it.end,
-                "micros": scene.micros_at(it.end),
-                "allocated": it.allocated.0,
-                "reserved": it.reserved.0,
-                "after": it.after.0,
-                "unfinished": it.unfinished,
-                "peak": it.peak,
+                "step": row.step,
+                "end": row.end,
+                "micros": scene.micros_at(row.end),
+                "allocated": row.allocated.0,
+                "reserved": row.reserved.0,
+                "after": row.after.0,
+                "unfinished": row.unfinished,
+                "peak": row.peak,
             })
         })
         .collect();

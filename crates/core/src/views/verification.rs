@@ -187,9 +187,9 @@ fn requests(verified: &Verified) -> Value {
 
 /// Of one process its numbers; of several a list of them.
 fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
-    let of_rank = |it: &OfRank| {
-        let mut res = compared(&it.verified, with_lines);
-        let other_way = it.other_way.as_ref().map(|other| {
+    let of_rank = |one: &OfRank| {
+        let mut res = compared(&one.verified, with_lines);
+        let other_way = one.other_way.as_ref().map(|other| {
             json!({
                 "end": in_words(other.end).0, "shown": !other.is_the_end,
                 "allocated_bytes": other.side.allocated.0, "reserved_bytes": other.side.reserved.0,
@@ -197,8 +197,8 @@ fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
             })
         });
         res["other_way"] = other_way.into();
-        res["within"] = it.is_within().into();
-        res["rank"] = it.rank.into();
+        res["within"] = one.is_within().into();
+        res["rank"] = one.rank.into();
         res
     };
     let mut res = match ranks {

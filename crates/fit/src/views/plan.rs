@@ -699,12 +699,12 @@ pub fn json(it: &Proposal) -> String {
             "with": large.with.remedies.iter().map(Remedy::shown).collect::<Vec<_>>(),
             "at": large.evaluation.at.as_ref().map(origin_words),
         })),
-        "left": it.found.left.iter().map(|it| {
-            let with = |fate| it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
+        "left": it.found.left.iter().map(|rest| {
+            let with = |fate| rest.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
             json!({
-                "category": it.category.name(),
-                "bytes": it.bytes.0,
-                "as_it_is_bytes": it.as_it_is.0,
+                "category": rest.category.name(),
+                "bytes": rest.bytes.0,
+                "as_it_is_bytes": rest.as_it_is.0,
                 "in_it": with(Fate::InIt),
                 "tried": with(Fate::Tried),
                 "unsuited": with(Fate::Unsuited),

@@ -55,9 +55,9 @@ fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             || call.arguments.keywords.iter().any(|it| it.arg.is_none());
         let is_weights = weights_go_into_a_model(story, event.at, event.function, event.statement);
         if !has_place && is_weights {
-            let end = |it: &str| {
-                let it = it.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
-                vec![Mend::Replace(event.at, format!("{it}, map_location=\"cpu\")"))]
+            let end = |call: &str| {
+                let open = call.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
+                vec![Mend::Replace(event.at, format!("{open}, map_location=\"cpu\")"))]
             };
             acc.push(Found {
                 code: "PLM401",

@@ -74,8 +74,8 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 return;
             }
             let last = events.iter().rfind(|it| mode(it) && it.at.start() < event.at.start());
-            let is_eval = last.is_some_and(|it| {
-                matches!(it.what, What::Mode { train: false, .. }) && is_before(it, event)
+            let is_eval = last.is_some_and(|mode| {
+                matches!(mode.what, What::Mode { train: false, .. }) && is_before(mode, event)
             });
             let is_train = last.is_some_and(|it| matches!(it.what, What::Mode { train: true, .. }));
             if is_train || !(is_eval || is_evaluation && around.is_some()) {
@@ -230,8 +230,8 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             });
         } else if let Some(name) = handler.name {
             // The exception is kept.
-            let keeps = story.in_function(handler.function).filter(inside).find(|it| {
-                matches!(&it.what, What::Method { name: method, call, .. } if method == "append" && call.arguments.args.iter().any(|it| is_exactly(it, name)))
+            let keeps = story.in_function(handler.function).filter(inside).find(|event| {
+                matches!(&event.what, What::Method { name: method, call, .. } if method == "append" && call.arguments.args.iter().any(|it| is_exactly(it, name)))
             });
             if let Some(keeps) = keeps {
                 acc.push(Found {

@@ -421,7 +421,7 @@ fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     && the_loop.at.end() < to.start()
             })
         };
-        let moved = story.in_function(event.function).find(|it| match &it.what {
+        let moved = story.in_function(event.function).find(|other| match &other.what {
             What::Move { model, call } => {
                 let target = call
                     .arguments
@@ -437,9 +437,9 @@ fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         && !target.contains("half");
                 models.contains(model)
                     && to_device
-                    && event.at.end() < it.at.start()
-                    && is_first(event.at, it.at)
-                    && it.branches.len() <= event.branches.len() + 1
+                    && event.at.end() < other.at.start()
+                    && is_first(event.at, other.at)
+                    && other.branches.len() <= event.branches.len() + 1
             }
             _ => false,
         });

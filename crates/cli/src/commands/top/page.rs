@@ -385,9 +385,9 @@ fn draw_table(rows: &[Row<'_>], view: &View, area: Rect, buffer: &mut Buffer) {
         };
         Cells::new(columns.iter().map(cell)).style(color.map_or(Style::new(), |it| view.style(it)))
     };
-    let width = |it: &&Column| match it.width {
+    let width = |column: &&Column| match column.width {
         0 => Constraint::Fill(1),
-        it => Constraint::Length(it),
+        width => Constraint::Length(width),
     };
     let table = Table::new(rows.iter().map(cells), columns.iter().map(width))
         .header(Cells::new(columns.iter().map(|it| title(it))))

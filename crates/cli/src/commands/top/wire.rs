@@ -6,9 +6,10 @@ use crate::gpu::machine::snapshot::{Device, End, Process, Row, Snapshot};
 
 pub(super) fn document(snapshot: &Snapshot) -> String {
     let rows = snapshot.rows();
-    let processes = snapshot.processes.iter().map(|it| {
-        let rows: Vec<&Row<'_>> = rows.iter().filter(|row| std::ptr::eq(row.process, it)).collect();
-        process(it, &rows)
+    let processes = snapshot.processes.iter().map(|owner| {
+        let rows: Vec<&Row<'_>> =
+            rows.iter().filter(|row| std::ptr::eq(row.process, owner)).collect();
+        process(owner, &rows)
     });
     let document = json!({
         "version": 1,

@@ -96,8 +96,8 @@ impl Follower<'_> {
     fn same_stack(&self, end: usize) -> Option<Vec<usize>> {
         let events = &self.device.events;
         let stack = events.stack(end.checked_sub(1)?);
-        let is_same = |it: &usize| {
-            let event = events.get(*it);
+        let is_same = |place: &usize| {
+            let event = events.get(*place);
             matches!(event.action, Action::SegmentAlloc | Action::SegmentMap)
                 && event.stack == stack
         };

@@ -123,8 +123,8 @@ impl Form {
 
     /// Whether it is the message of the caching allocator, in one of its templates.
     pub(super) fn is_torch(&self) -> bool {
-        self.read.is_some_and(|it| {
-            std::ptr::fn_addr_eq(it, readers::torch as fn(&mut Failure, &str, &str))
+        self.read.is_some_and(|reader| {
+            std::ptr::fn_addr_eq(reader, readers::torch as fn(&mut Failure, &str, &str))
         })
     }
 }
