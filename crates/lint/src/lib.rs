@@ -77,10 +77,10 @@ impl Selection {
     /// Whether it has this rule.
     pub fn has(&self, rule: &Rule) -> bool {
         let named = |words: &[String]| {
-            words.iter().any(|it| {
-                it.eq_ignore_ascii_case("ALL")
-                    || rule.name.eq_ignore_ascii_case(it)
-                    || rule.code.starts_with(&it.to_ascii_uppercase())
+            words.iter().any(|word| {
+                word.eq_ignore_ascii_case("ALL")
+                    || rule.name.eq_ignore_ascii_case(word)
+                    || rule.code.starts_with(&word.to_ascii_uppercase())
             })
         };
         let selected = if self.select.is_empty() { rule.on } else { named(&self.select) };
@@ -91,9 +91,9 @@ impl Selection {
     pub fn unknown(&self) -> Option<&str> {
         let known = |word: &str| {
             word.eq_ignore_ascii_case("ALL")
-                || RULES.iter().any(|it| {
-                    it.name.eq_ignore_ascii_case(word)
-                        || !word.is_empty() && it.code.starts_with(&word.to_ascii_uppercase())
+                || RULES.iter().any(|rule| {
+                    rule.name.eq_ignore_ascii_case(word)
+                        || !word.is_empty() && rule.code.starts_with(&word.to_ascii_uppercase())
                 })
         };
         self.select.iter().chain(&self.ignore).map(String::as_str).find(|it| !known(it))
@@ -134,19 +134,19 @@ pub fn lint(text: &str, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut
 pub fn lint_notebook(json: &str, selection: &Selection) -> Result<Vec<Diagnosis>, LeftOut> {
     let notebook = Notebook::of(json).map_err(LeftOut::whole)?;
     let found = of_text(&notebook.text, Mode::Ipython, selection)?;
-    let place = |it: &Place| {
-        let found = notebook.cells.get(it.line.saturating_sub(1));
-        found.map_or((1, it.line), |(cell, line)| (*cell as usize, *line as usize))
+    let place = |place: &Place| {
+        let found = notebook.cells.get(place.line.saturating_sub(1));
+        found.map_or((1, place.line), |(cell, line)| (*cell as usize, *line as usize))
     };
     Ok(found
         .into_iter()
-        .map(|it| {
-            let ((cell, first), (_, last)) = (place(&it.start), place(&it.end));
+        .map(|diagnosis| {
+            let ((cell, first), (_, last)) = (place(&diagnosis.start), place(&diagnosis.end));
             Diagnosis {
-                start: Place { line: first, ..it.start },
-                end: Place { line: last, ..it.end },
+                start: Place { line: first, ..diagnosis.start },
+                end: Place { line: last, ..diagnosis.end },
                 cell: Some(cell),
-                ..it
+                ..diagnosis
             }
         })
         .collect())
@@ -158,8 +158,8 @@ fn of_text(text: &str, mode: Mode, selection: &Selection) -> Result<Vec<Diagnosi
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(bounds::STACK);
         let thread = thread.spawn_scoped(scope, || read(text, mode, selection));
-        let thread = thread.map_err(|it| {
-            LeftOut::whole(format!("plimsoll cannot start a thread to read it: {it}"))
+        let thread = thread.map_err(|why| {
+            LeftOut::whole(format!("plimsoll cannot start a thread to read it: {why}"))
         })?;
         thread.join().unwrap_or_else(|_| {
             let message = "plimsoll failed while it read this file; that is a bug in plimsoll: please report it with the file";
@@ -229,8 +229,8 @@ fn probe(text: &str, lines: &Lines<'_>, at: usize) -> Probe {
     let is_start = before.is_empty() || before.ends_with([':', ';']);
     let blank = text[lines.start(at)..].find(|it: char| it != ' ' && it != '\t').unwrap_or(0);
     let at = if is_start { at } else { lines.start(at) + blank };
-    let has_body = WITH_BODY.iter().any(|it| {
-        let rest = text[at..].strip_prefix(it);
+    let has_body = WITH_BODY.iter().any(|keyword| {
+        let rest = text[at..].strip_prefix(keyword);
         rest.is_some_and(|rest| !rest.starts_with(|it: char| it.is_alphanumeric() || it == '_'))
     });
     Probe { at, indent: has_body.then(|| text[lines.start(at)..at].to_owned()) }
@@ -247,7 +247,7 @@ fn changes(text: &str, lines: &Lines<'_>, mend: &[Mend]) -> Vec<Change> {
         text[start..start + blank].to_owned()
     };
     mend.iter()
-        .map(|it| match it {
+        .map(|mend| match mend {
             Mend::Replace(range, with) => {
                 let (from, to) = bytes(*range);
                 Change { from, to, text: with.clone() }

@@ -164,7 +164,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<Place>> {
     if message.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let mut given = message.cmsgs()?.flat_map(|it| match it {
+    let mut given = message.cmsgs()?.flat_map(|message| match message {
         ControlMessageOwned::ScmRights(fds) => fds,
         _ => Vec::new(),
     });

@@ -157,9 +157,9 @@ pub(crate) fn of_file(
     meta: &fs::Metadata,
     before: Option<&fs::Metadata>,
 ) -> Option<Written> {
-    let look = |it: &fs::Metadata| {
-        let length = if it.is_dir() { 0 } else { it.len() };
-        (it.mode(), length, it.mtime(), it.mtime_nsec(), it.rdev())
+    let look = |metadata: &fs::Metadata| {
+        let length = if metadata.is_dir() { 0 } else { metadata.len() };
+        (metadata.mode(), length, metadata.mtime(), metadata.mtime_nsec(), metadata.rdev())
     };
     let (kind, is_same) = match before {
         None => (Kind::Created, false),

@@ -133,12 +133,12 @@ fn number(release: &str) -> Vec<u32> {
 
 /// The newest release before this one whose runtime is known.
 pub(super) fn before(release: &str) -> anyhow::Result<Option<Release>> {
-    let found = all()?.into_iter().rfind(|it| {
-        it["runtime"].is_string()
-            && number(it["release"].as_str().unwrap_or_default()) < number(release)
+    let found = all()?.into_iter().rfind(|entry| {
+        entry["runtime"].is_string()
+            && number(entry["release"].as_str().unwrap_or_default()) < number(release)
     });
-    Ok(found.map(|it| {
-        let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
+    Ok(found.map(|entry| {
+        let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         Release {
             release: text("release"),
             wheel: text("wheel"),

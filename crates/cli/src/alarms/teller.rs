@@ -105,8 +105,8 @@ impl Teller {
         }
         let folder = self.session.join(look);
         let of_process = folder.join(process_folder(pid));
-        let read = |it: ProcessFile| {
-            bounded_file::bytes(&of_process.join(it.name()), bounded_file::RECORDING).ok()
+        let read = |process: ProcessFile| {
+            bounded_file::bytes(&of_process.join(process.name()), bounded_file::RECORDING).ok()
         };
         let (notes, snapshot) = (read(ProcessFile::Notes), read(ProcessFile::Snapshot));
         let _ = fs::remove_dir_all(&folder);

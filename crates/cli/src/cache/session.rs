@@ -104,8 +104,8 @@ impl Session {
     pub(crate) fn read(&self) -> Vec<ProcessFolder> {
         let processes = self.process_paths().into_iter();
         let of = |(pid, folder): (u32, PathBuf)| {
-            let read = |it: ProcessFile| {
-                bounded_file::bytes(&folder.join(it.name()), bounded_file::RECORDING).ok()
+            let read = |process: ProcessFile| {
+                bounded_file::bytes(&folder.join(process.name()), bounded_file::RECORDING).ok()
             };
             ProcessFolder {
                 pid,

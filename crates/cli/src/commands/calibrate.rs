@@ -352,8 +352,8 @@ fn nccl(several: &Value) -> Option<cards::Nccl> {
 }
 
 fn speeds(answer: &Value) -> cards::Speeds {
-    let least = |it: &Value, of: &dyn Fn(&Value) -> Option<u64>| {
-        let all = it.as_array()?.iter().filter_map(of).filter(|it| *it != 0);
+    let least = |value: &Value, of: &dyn Fn(&Value) -> Option<u64>| {
+        let all = value.as_array()?.iter().filter_map(of).filter(|it| *it != 0);
         all.min().map(Bytes)
     };
     let several = &answer["several"];

@@ -35,8 +35,10 @@ in a file and give that to --gpu (docs/cards.md).
 /// The cards that have this word in a name or in their generation.
 fn matching(word: &str) -> Vec<&'static Card> {
     let word = word.to_ascii_lowercase();
-    let has = |it: &&Card| {
-        [&it.id, &it.name, &it.generation].iter().any(|it| it.to_ascii_lowercase().contains(&word))
+    let has = |card: &&Card| {
+        [&card.id, &card.name, &card.generation]
+            .iter()
+            .any(|it| it.to_ascii_lowercase().contains(&word))
     };
     cards::catalogue().iter().filter(has).collect()
 }
@@ -147,7 +149,7 @@ fn word(knowledge: Knowledge) -> &'static str {
 }
 
 fn wire(card: &Card) -> serde_json::Value {
-    let known = |it: Knowledge| match it {
+    let known = |known_by: Knowledge| match known_by {
         Knowledge::Measured => "measured",
         Knowledge::Reported => "reported",
         Knowledge::Derived => "derived",

@@ -156,9 +156,9 @@ fn among(one: &Wanted) -> anyhow::Result<(Difference, Option<explanation::RankTa
             .collect(),
         unread,
     );
-    let chosen = |it: &&explanation::RankFacts| {
-        one.rank.is_none_or(|rank| it.rank == Some(rank))
-            && one.device.is_none_or(|device| it.device == device)
+    let chosen = |facts: &&explanation::RankFacts| {
+        one.rank.is_none_or(|rank| facts.rank == Some(rank))
+            && one.device.is_none_or(|device| facts.device == device)
     };
     let rows: Vec<_> = table.rows.iter().filter(chosen).collect();
     let shown = recordings::shown(&one.path);

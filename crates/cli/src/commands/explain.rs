@@ -215,8 +215,8 @@ fn of_recording(
     after: After,
 ) -> Explanation {
     thread::scope(|scope| {
-        let beside = |it: Arc<InOnePiece>| {
-            scope.spawn(move || it.reserved());
+        let beside = |pieces: Arc<InOnePiece>| {
+            scope.spawn(move || pieces.reserved());
         };
         let followed = ManuallyDrop::new(Followed::after(recording, ahead, beside));
         let res = followed.explanation(name, &recordings::messages(recording));

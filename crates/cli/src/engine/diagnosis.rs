@@ -41,8 +41,12 @@ pub(crate) fn without_a_late_signal(ended: Ended, recordings: &[Recording]) -> E
     if recordings.iter().any(|it| it.notes.end.as_ref().is_some_and(sent_itself)) {
         return Ended { end: End::Code(0), ..ended };
     }
-    let said_its_last = |it: &Recording| {
-        it.notes.end.as_ref().is_some_and(|it| it.exception.is_none() && it.exit_code == Some(0))
+    let said_its_last = |recording: &Recording| {
+        recording
+            .notes
+            .end
+            .as_ref()
+            .is_some_and(|it| it.exception.is_none() && it.exit_code == Some(0))
     };
     let used_it = || recordings.iter().filter(|it| it.trace.is_some());
     let is_late = is_abort && used_it().next().is_some() && used_it().all(said_its_last);
@@ -125,9 +129,9 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         ));
     }
     // A child that failed is its parent's affair, as long as that goes on.
-    let matters = |it: &&Recording| {
-        let is_child = it.notes.begin.as_ref().is_some_and(|it| it.is_child);
-        uncaught(it).is_some() && !(is_child && ended.end == End::Code(0))
+    let matters = |recording: &&Recording| {
+        let is_child = recording.notes.begin.as_ref().is_some_and(|it| it.is_child);
+        uncaught(recording).is_some() && !(is_child && ended.end == End::Code(0))
     };
     if let Some(it) = recordings.iter().find(matters) {
         return raised(it, steps);
@@ -322,8 +326,8 @@ fn a_zero_of_ours(
     // What values lead to; a missing file on the line that trains has other reasons.
     let of_values = ["ValueError", "IndexError", "RuntimeError", "AssertionError", "OverflowError"];
     let values = of_values.contains(&class);
-    let here = |it: &&ReadNote| {
-        values && at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line)
+    let here = |note: &&ReadNote| {
+        values && at.is_some_and(|at| note.at.file == at.file && note.at.line == at.line)
     };
     let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers));
     let Some(read) = read else {

@@ -144,12 +144,12 @@ pub(crate) fn probe(python: &Path, agent: Option<&Path>) -> anyhow::Result<Probe
         anyhow::bail!("{shown} does not answer like a Python 3: {last}");
     };
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let torch = answer.get("torch").filter(|it| !it.is_null()).map(|it| Torch {
-        version: text(it, "version"),
-        cuda: text(it, "cuda"),
-        path: text(it, "path").unwrap_or_default(),
-        is_condas: it.get("is_condas").and_then(Value::as_bool).unwrap_or(false),
-        support: support(text(it, "standing"), text(it, "why")),
+    let torch = answer.get("torch").filter(|it| !it.is_null()).map(|torch| Torch {
+        version: text(torch, "version"),
+        cuda: text(torch, "cuda"),
+        path: text(torch, "path").unwrap_or_default(),
+        is_condas: torch.get("is_condas").and_then(Value::as_bool).unwrap_or(false),
+        support: support(text(torch, "standing"), text(torch, "why")),
     });
     Ok(Probe {
         executable: text(&answer, "executable").unwrap_or_default(),

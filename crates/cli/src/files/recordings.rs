@@ -133,8 +133,8 @@ pub(crate) fn choose(
         let found = found.with_context(|| format!("there is no rank {rank}; there is {ranks}"))?;
         return Ok((found, None));
     }
-    let events = |it: &Process| -> usize {
-        let devices = it.recording.trace.iter().flat_map(|it| &it.devices);
+    let events = |process: &Process| -> usize {
+        let devices = process.recording.trace.iter().flat_map(|it| &it.devices);
         devices.map(|it| it.events.len()).sum()
     };
     let most = processes.iter().reduce(|a, b| if events(a) < events(b) { b } else { a });

@@ -102,7 +102,7 @@ fn nth(nth: usize) -> anyhow::Result<DeviceNow> {
     // In a container or without rights there are none to be seen.
     let mut processes = device.running_compute_processes().unwrap_or_default();
     processes.retain(|it| it.pid != std::process::id());
-    let held = |it: UsedGpuMemory| match it {
+    let held = |memory: UsedGpuMemory| match memory {
         UsedGpuMemory::Used(bytes) => Some(Bytes(bytes)),
         UsedGpuMemory::Unavailable => None,
     };

@@ -29,8 +29,8 @@ impl FromStr for WorstSize {
     type Err = String;
 
     fn from_str(given: &str) -> Result<WorstSize, String> {
-        let side = |it: &str| {
-            it.parse().map_err(|_| {
+        let side = |text: &str| {
+            text.parse().map_err(|_| {
                 "expected height and width in pixels, each from 1 to 65535, as in `800x1333`, or one number for both"
                     .to_owned()
             })

@@ -180,9 +180,9 @@ impl<'a> Gallery<'a> {
 
     /// Of each recording that was not read to its end, why.
     pub(crate) fn damage(&self) -> Vec<Option<String>> {
-        let sentence = |it: &Companions| {
-            it.is_damaged.then(|| {
-                let why = it.notes.first().map(|it| format!(": {it}")).unwrap_or_default();
+        let sentence = |read: &Companions| {
+            read.is_damaged.then(|| {
+                let why = read.notes.first().map(|it| format!(": {it}")).unwrap_or_default();
                 format!("This file is cut off or damaged{why}. The page shows the part before that; later events, and the blocks that were live at the end, are unknown.")
             })
         };
@@ -239,9 +239,11 @@ impl<'a> Gallery<'a> {
         let text = words.trim().to_lowercase();
         let has = |it: &str| !text.is_empty() && it.to_lowercase().contains(&text);
         let findings = &self.explanation(self.recording_of(r)).findings;
-        let meant = findings.iter().filter(|it| {
-            it.device == scene.device()
-                && (has(it.code.word()) || has(&it.title) || it.evidence.iter().any(|it| has(it)))
+        let meant = findings.iter().filter(|finding| {
+            finding.device == scene.device()
+                && (has(finding.code.word())
+                    || has(&finding.title)
+                    || finding.evidence.iter().any(|it| has(it)))
         });
         meant.flat_map(|it| scene.lives_of(&it.shown)).collect()
     }

@@ -58,8 +58,8 @@ impl Live {
     /// The session whose notes were written to last. One that is over is gone.
     fn newest(&self) -> Option<PathBuf> {
         let sessions = fs::read_dir(&self.sessions).ok()?.flatten().map(|it| it.path());
-        let written = |it: &PathBuf| -> Option<SystemTime> {
-            let notes = processes(it).into_iter().map(|(_, it)| it);
+        let written = |path: &PathBuf| -> Option<SystemTime> {
+            let notes = processes(path).into_iter().map(|(_, it)| it);
             notes.filter_map(|it| it.metadata().ok()?.modified().ok()).max()
         };
         let all = sessions.filter_map(|it| Some((written(&it)?, it)));
@@ -93,16 +93,16 @@ impl Seen {
         {
             self.run.command = begin.argv.join(" ");
         }
-        let marks = notes.marks.iter().map(|it| LivePoint {
+        let marks = notes.marks.iter().map(|mark| LivePoint {
             pid,
-            seconds: it.seconds,
-            step: it.step,
-            phase: match it.kind {
-                MarkKind::Begin(it) | MarkKind::End(it) => Some(it),
+            seconds: mark.seconds,
+            step: mark.step,
+            phase: match mark.kind {
+                MarkKind::Begin(phase) | MarkKind::End(phase) => Some(phase),
                 MarkKind::StepEnd | MarkKind::TrainingBegin => None,
             },
-            allocated: it.allocated.iter().copied().sum(),
-            reserved: it.reserved.iter().copied().sum(),
+            allocated: mark.allocated.iter().copied().sum(),
+            reserved: mark.reserved.iter().copied().sum(),
         });
         self.run.points.extend(marks);
         for tensor in notes.tensors.iter().flat_map(|it| &it.entries) {
@@ -128,9 +128,9 @@ impl Seen {
 /// The processes of a session that have notes, and where.
 fn processes(session: &Path) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir(session).into_iter().flatten().flatten();
-    let notes = |it: &fs::DirEntry| {
-        let pid = process_of(it.file_name().to_str()?)?;
-        let path = it.path().join(ProcessFile::Notes.name());
+    let notes = |entry: &fs::DirEntry| {
+        let pid = process_of(entry.file_name().to_str()?)?;
+        let path = entry.path().join(ProcessFile::Notes.name());
         path.is_file().then_some((pid, path))
     };
     let mut res: Vec<(u32, PathBuf)> = entries.filter_map(|it| notes(&it)).collect();

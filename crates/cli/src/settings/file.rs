@@ -162,8 +162,8 @@ impl File<'_> {
     /// A card's file is named as the file of the settings sees it.
     fn beside(&self, value: Value) -> Value {
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        let beside = |it: String| {
-            if it.ends_with(".toml") { folder.join(&it).display().to_string() } else { it }
+        let beside = |path: String| {
+            if path.ends_with(".toml") { folder.join(&path).display().to_string() } else { path }
         };
         match value {
             Value::Text(it) => Value::Text(beside(it)),

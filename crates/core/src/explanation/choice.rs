@@ -338,8 +338,10 @@ impl<'a> Failed<'a> {
         let is_large = self.is_large_request();
         // As many of its size as are there, and the one more that failed.
         let few = self.findings.iter().find(|it| it.code == ProblemCode::OneAllocation);
-        let few = few.filter(|it| {
-            it.at.is_some() && it.count <= 2 && all.0 / LARGE_PART * 2 <= (it.bytes + self.asked).0
+        let few = few.filter(|finding| {
+            finding.at.is_some()
+                && finding.count <= 2
+                && all.0 / LARGE_PART * 2 <= (finding.bytes + self.asked).0
         });
         let larger = self.larger_than_the_rest();
         // Layers of one kind make several as large; a line between the model and its backward pass is none.
@@ -396,8 +398,8 @@ impl<'a> Failed<'a> {
         let Some(line) = self.case.line_of(stack).filter(|_| in_loss) else { return false };
         let live = self.case.live_after(self.event);
         let rounded = |it: Bytes| it.0.next_multiple_of(512);
-        let as_large = |it: &&crate::prediction::origins::Live| {
-            rounded(self.case.life(it.block).requested) == rounded(self.asked)
+        let as_large = |live: &&crate::prediction::origins::Live| {
+            rounded(self.case.life(live.block).requested) == rounded(self.asked)
         };
         let lines = live.iter().filter(as_large).filter_map(|it| self.case.line(it.block));
         !run.stacks.signs(stack).has(Signs::MODULE)

@@ -30,9 +30,9 @@ pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
         |it: &Explanation| it.rank.map_or_else(|| it.name.clone(), |rank| format!("rank {rank}"));
     let peak = |it: &Explanation| it.peak_allocated.unwrap_or_default();
     let highest = (0..inputs.len()).rev().max_by_key(|it| peak(&inputs[*it]))?;
-    let rows = inputs.iter().flat_map(|it| {
+    let rows = inputs.iter().flat_map(|input| {
         // Of a file whose notes say no rank, its name may.
-        it.devices.iter().map(|row| RankFacts { rank: it.rank, ..row.clone() })
+        input.devices.iter().map(|row| RankFacts { rank: input.rank, ..row.clone() })
     });
     let table = RankTable::new(rows.collect(), Vec::new());
     let first = table.first_out.map(|it| &table.rows[it]);

@@ -76,8 +76,8 @@ pub(crate) fn before(run: &DeviceRun<'_>) -> Vec<(InitialBlock, StackId)> {
         .filter(|it| it.state == BlockState::Allocated)
         .map(|it| (it.address, it.stack))
         .collect();
-    let stack = |it: &InitialBlock| match it.free {
-        None => at_end.get(&it.address).copied().unwrap_or_default(),
+    let stack = |block: &InitialBlock| match block.free {
+        None => at_end.get(&block.address).copied().unwrap_or_default(),
         Some(_) => StackId::EMPTY,
     };
     let allocated = run.replay.initial.iter().filter(|it| !it.pending);

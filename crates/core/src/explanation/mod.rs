@@ -305,12 +305,12 @@ pub fn of_text(name: &str, failures: Vec<Failure>, text: PrintedText) -> Explana
 /// Of a card that was too small, levels that the program printed before may say that something grew.
 fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
     let facts = &oom.facts;
-    let is_its = |it: &&Statement| {
-        text.printed.get(it.of).is_some_and(|of| {
-            it.code == StatementCode::LevelsGrow
+    let is_its = |statement: &&Statement| {
+        text.printed.get(statement.of).is_some_and(|of| {
+            statement.code == StatementCode::LevelsGrow
                 && !of.kind.is_of_device()
                 && (&of.writer, of.rank) == (&facts.writer, facts.rank)
-                && it.line < facts.at
+                && statement.line < facts.at
         })
     };
     // What kills without a word, where the host was nearly full, is the host's own.
@@ -350,8 +350,8 @@ fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
 
 /// What one program printed of its own memory: (line, level) of equal words, the device's counters left out.
 fn levels_of(facts: &Failure, printed: &[Printed]) -> Vec<(usize, Bytes)> {
-    let own = printed.iter().filter(|it| {
-        !it.kind.is_of_device() && (&it.writer, it.rank) == (&facts.writer, facts.rank)
+    let own = printed.iter().filter(|line| {
+        !line.kind.is_of_device() && (&line.writer, line.rank) == (&facts.writer, facts.rank)
     });
     let levels = own.flat_map(|it| &it.levels);
     let label = levels.clone().next().map(|it| it.label.clone()).unwrap_or_default();
@@ -376,9 +376,11 @@ fn went_on(ooms: &mut [Oom], printed: &[Printed]) {
         let before = levels.iter().filter(|it| it.0 < oom.facts.began).count();
         let is_caught = 2 <= before && levels.last().is_some_and(|it| oom.facts.at < it.0);
         // The same line of the script runs out again under the same `except`, also at the end of the text.
-        let is_again = ooms[..n].iter().any(|it| {
-            let is_same = it.at.is_some() && it.at == oom.at && it.facts.rank == oom.facts.rank;
-            is_same && it.facts.kind == failures::Kind::Caught && 2 <= before
+        let is_again = ooms[..n].iter().any(|earlier| {
+            let is_same = earlier.at.is_some()
+                && earlier.at == oom.at
+                && earlier.facts.rank == oom.facts.rank;
+            is_same && earlier.facts.kind == failures::Kind::Caught && 2 <= before
         });
         if is_caught || is_again {
             let mut facts = ooms[n].facts.clone();

@@ -110,8 +110,8 @@ impl RankTable {
         let out: Vec<usize> =
             (0..res.rows.len()).filter(|it| res.rows[*it].ran_out_micros.is_some()).collect();
         let timed = out.iter().all(|it| res.rows[*it].ran_out_micros != Some(0));
-        res.first_out = out.iter().copied().min_by_key(|it| {
-            let row = &res.rows[*it];
+        res.first_out = out.iter().copied().min_by_key(|place| {
+            let row = &res.rows[*place];
             if timed { row.ran_out_micros } else { Some(i64::from(row.steps)) }
         });
         if 1 < out.len() && !timed {

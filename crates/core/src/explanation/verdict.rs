@@ -96,8 +96,10 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         expandable.as_ref().is_some_and(|it| it.served_now != 0 && it.ran_out.is_none());
     let mut remedies = Vec::new();
     // What had gone by then would not have helped.
-    let is_there = |it: &&Finding| {
-        proof.is_none() || it.blocks.is_empty() || live_bytes(case, it, event) != Bytes::ZERO
+    let is_there = |finding: &&Finding| {
+        proof.is_none()
+            || finding.blocks.is_empty()
+            || live_bytes(case, finding, event) != Bytes::ZERO
     };
     let worth = findings.iter().filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes);
     let worth = worth.filter(is_there);
@@ -132,8 +134,8 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let general = general(res, said, &remedies);
     let tried = "expandable_segments:True";
     let is_seen = case.window.stacks && !case.window.began_late && !case.window.overwritten;
-    let is_told = |it: &String| {
-        expandable.is_some() && it.contains(tried) || is_seen && it == failures::GROWS
+    let is_told = |sentence: &String| {
+        expandable.is_some() && sentence.contains(tried) || is_seen && sentence == failures::GROWS
     };
     let general = general.into_iter().filter(|it| !is_told(it));
     res.remedies = match res.cause {

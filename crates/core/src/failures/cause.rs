@@ -118,8 +118,8 @@ impl Failure {
         }
         let free = self.free.unwrap_or_default();
         if let Some(others) = self.others() {
-            let large = self.capacity.map_or(Bytes::gib(1), |it| {
-                Bytes((it.0 / 10).clamp(Bytes::mib(512).0, Bytes::gib(2).0))
+            let large = self.capacity.map_or(Bytes::gib(1), |total| {
+                Bytes((total.0 / 10).clamp(Bytes::mib(512).0, Bytes::gib(2).0))
             });
             // A card that is as good as full has its last bytes in pieces, or the driver keeps them.
             let is_full =
@@ -413,8 +413,8 @@ impl Failure {
 
     fn without_request(&self) -> Verdict {
         let innermost = self.innermost.as_ref();
-        let pins = innermost.is_some_and(|it| {
-            it.file.ends_with("pin_memory.py") || it.text.contains("pin_memory(")
+        let pins = innermost.is_some_and(|frame| {
+            frame.file.ends_with("pin_memory.py") || frame.text.contains("pin_memory(")
         });
         if self.backend == Backend::CudaRuntime && pins {
             return verdict(

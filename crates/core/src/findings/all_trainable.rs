@@ -18,9 +18,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let mut models = case.run.recording.notes.weights.iter();
-    let found = models.find_map(|it| match &it.unfrozen {
-        Unfrozen { tensors, bytes, first: Some(first) } if it.adapters.0 * TIMES < bytes.0 => {
-            Some((*tensors, *bytes, first, it.adapters))
+    let found = models.find_map(|model| match &model.unfrozen {
+        Unfrozen { tensors, bytes, first: Some(first) } if model.adapters.0 * TIMES < bytes.0 => {
+            Some((*tensors, *bytes, first, model.adapters))
         }
         _ => None,
     });

@@ -80,9 +80,9 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     let moment = case.run.oom.unwrap_or(case.peak.event);
     let live = case.live_after(moment);
     let cloned = cloned(case, &live);
-    let is_copy = |it: &&Live| {
-        case.stage(it.block) != Stage::Setup && case.signs(it.block).has(Signs::DEEPCOPY)
-            || cloned.contains(&it.block)
+    let is_copy = |live: &&Live| {
+        case.stage(live.block) != Stage::Setup && case.signs(live.block).has(Signs::DEEPCOPY)
+            || cloned.contains(&live.block)
     };
     let blocks: Vec<_> = live.iter().filter(is_copy).collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
@@ -116,17 +116,17 @@ fn cloned(case: &Case<'_>, live: &[Live]) -> BTreeSet<BlockId> {
     let all: u64 = weights.iter().map(|(size, n)| size.0 * n).sum();
     let collected: BTreeSet<BlockId> =
         case.growth.iter().flat_map(|it| it.older.iter().copied()).collect();
-    let is_made = |it: &&Live| {
-        let signs = case.signs(it.block);
+    let is_made = |live: &&Live| {
+        let signs = case.signs(live.block);
         let others = [Signs::MODULE, Signs::OPTIMIZER, Signs::BACKWARD, Signs::APPLY, Signs::BUILT];
-        !matches!(case.stage(it.block), Stage::Setup | Stage::Backward | Stage::Optimizer)
+        !matches!(case.stage(live.block), Stage::Setup | Stage::Backward | Stage::Optimizer)
             && !others.iter().any(|it| signs.has(*it))
             && !matches!(
-                it.category,
+                live.category,
                 Category::Parameters | Category::Gradients | Category::OptimizerState
             )
-            && weights.contains_key(&size(it))
-            && !collected.contains(&it.block)
+            && weights.contains_key(&size(live))
+            && !collected.contains(&live.block)
     };
     let mut by_line: BTreeMap<CodeLine, Vec<Live>> = BTreeMap::new();
     for it in live.iter().filter(is_made) {
@@ -149,12 +149,12 @@ fn loaded(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     // What a model or its optimizer took over is in use, and no second copy.
-    let in_use = |it: Category| {
-        matches!(it, Category::Parameters | Category::Buffers | Category::OptimizerState)
+    let in_use = |category: Category| {
+        matches!(category, Category::Parameters | Category::Buffers | Category::OptimizerState)
     };
-    let is_load = |it: &&Live| {
-        let named = case.evidence.name(it.block).is_some();
-        case.signs(it.block).has(Signs::LOADED) && !(named && in_use(it.category))
+    let is_load = |live: &&Live| {
+        let named = case.evidence.name(live.block).is_some();
+        case.signs(live.block).has(Signs::LOADED) && !(named && in_use(live.category))
     };
     let loaded: Vec<&Live> = case.live.iter().filter(is_load).collect();
     let first = *loaded.first()?;

@@ -61,9 +61,9 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     let timeline = &run.timeline;
     let began = *timeline.step_ends.iter().rev().find(|it| **it <= event)?;
     // What is loaded for the step, and what its forward pass makes of it.
-    let is_pass = |it: EventId| {
+    let is_pass = |event: EventId| {
         matches!(
-            timeline.stage(it),
+            timeline.stage(event),
             Stage::Forward | Stage::Loss | Stage::Between | Stage::AfterBackward
         )
     };
@@ -132,8 +132,11 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
         .live_after(event)
         .iter()
         .filter(|it| began <= case.life(it.block).alloc && !case.signs(it.block).has(Signs::MODULE))
-        .filter(|it| {
-            places.get(&case.stack(it.block)).and_then(Place::both).is_some_and(|it| is_larger(&it))
+        .filter(|live| {
+            places
+                .get(&case.stack(live.block))
+                .and_then(Place::both)
+                .is_some_and(|it| is_larger(&it))
         })
         .min_by_key(|it| case.life(it.block).alloc)
         .and_then(|it| case.line(it.block));

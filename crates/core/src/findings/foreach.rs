@@ -16,10 +16,10 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::ForeachTemporaries, find
 fn find(case: &Case<'_>) -> Vec<Finding> {
     // Many blocks come from few stacks, which may be deep.
     let mut own: BTreeMap<StackId, bool> = BTreeMap::new();
-    let temporary = case.live.iter().filter(|it| {
-        let stack = case.stack(it.block);
-        it.category == Category::Temporaries
-            && case.signs(it.block).has(Signs::OPTIMIZER)
+    let temporary = case.live.iter().filter(|live| {
+        let stack = case.stack(live.block);
+        live.category == Category::Temporaries
+            && case.signs(live.block).has(Signs::OPTIMIZER)
             && !*own.entry(stack).or_insert_with(|| is_own(case, stack))
     });
     let blocks: Vec<_> = temporary.collect();

@@ -23,10 +23,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // What somebody collects step by step is told as that: `zero_grad` lets go of one step's.
     let collected: BTreeSet<BlockId> =
         case.growth.iter().flat_map(|it| it.older.iter().copied()).collect();
-    let old = case.live.iter().filter(|it| {
-        it.category == Category::Gradients
-            && case.run.timeline.steps_before(case.life(it.block).alloc) < now
-            && !collected.contains(&it.block)
+    let old = case.live.iter().filter(|live| {
+        live.category == Category::Gradients
+            && case.run.timeline.steps_before(case.life(live.block).alloc) < now
+            && !collected.contains(&live.block)
     });
     let blocks: Vec<_> = old.collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();

@@ -10,14 +10,14 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::GraphRetained, find };
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Graph);
     growths
-        .map(|it| {
+        .map(|growth| {
             let title = format!(
                 "{} of {} steps leave their autograd graph allocated: {} of activations that no later step needs",
-                it.steps, it.of, it.bytes
+                growth.steps, growth.of, growth.bytes
             );
-            let mut res = RULE.finding(Weight::Problem, it.bytes, title);
+            let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
             res.remedy = "store numbers, not tensors with a graph: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless backward uses the same graph twice (for the gradient of a gradient, `create_graph=True` is enough, and its results must not be stored). If you sum losses on purpose, call backward on each".to_owned();
-            it.tell(case, &mut res);
+            growth.tell(case, &mut res);
             res
         })
         .collect()

@@ -17,11 +17,11 @@ const FEW_NODES: u64 = 256;
 
 /// Names the keeper of each finding that is about something that stays.
 pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
-    let stays = |it: &&mut Finding| {
-        it.code == ProblemCode::EarlierModels
-            || it.weight == Weight::Problem
+    let stays = |finding: &&mut Finding| {
+        finding.code == ProblemCode::EarlierModels
+            || finding.weight == Weight::Problem
                 && matches!(
-                    it.code,
+                    finding.code,
                     ProblemCode::GraphRetained
                         | ProblemCode::EvalWithoutNoGrad
                         | ProblemCode::ResultsKept
@@ -55,8 +55,8 @@ pub(super) fn main_keeper(case: &Case<'_>, blocks: &[BlockId]) -> Option<usize> 
 fn live(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Vec<(u64, u64)> {
     let stats = &case.run.recording.notes.stats;
     let moment = Places::new(&case.run.replay, case.run.index, stats).event(&keepers.place);
-    let is_live = |it: &&BlockId| {
-        let life = case.life(**it);
+    let is_live = |block: &&BlockId| {
+        let life = case.life(**block);
         life.alloc < moment && life.free.is_none_or(|free| moment <= free)
     };
     let mut res: Vec<(u64, u64)> = (blocks.iter().filter(is_live))
@@ -104,9 +104,9 @@ fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Byte
 fn all_of(case: &Case<'_>, keeper: &Keeper) -> Bytes {
     let addresses: BTreeSet<u64> = keeper.addresses.iter().copied().collect();
     let over = case.evidence.over();
-    let is_held = |it: &&BlockLife| {
-        it.free.is_none_or(|free| over <= free)
-            && addresses.range(it.address..it.address + it.size.0).next().is_some()
+    let is_held = |life: &&BlockLife| {
+        life.free.is_none_or(|free| over <= free)
+            && addresses.range(life.address..life.address + life.size.0).next().is_some()
     };
     case.run.replay.blocks.iter().filter(is_held).map(|it| it.size).sum()
 }

@@ -84,12 +84,12 @@ fn beside(case: &Case<'_>) -> Option<Finding> {
 
 /// The blocks of loaded data that are as many of each size as the model has weights of it: no optimizer's state is among them.
 pub(super) fn state_dict(case: &Case<'_>) -> Option<Vec<BlockId>> {
-    let in_use = |it: Category| {
-        matches!(it, Category::Parameters | Category::Buffers | Category::OptimizerState)
+    let in_use = |category: Category| {
+        matches!(category, Category::Parameters | Category::Buffers | Category::OptimizerState)
     };
-    let is_loaded = |it: &&Live| {
-        let is_named = case.evidence.name(it.block).is_some();
-        case.signs(it.block).has(Signs::LOADED) && !(is_named && in_use(it.category))
+    let is_loaded = |live: &&Live| {
+        let is_named = case.evidence.name(live.block).is_some();
+        case.signs(live.block).has(Signs::LOADED) && !(is_named && in_use(live.category))
     };
     let loaded: Vec<BlockId> = case.live.iter().filter(is_loaded).map(|it| it.block).collect();
     let mut weights: BTreeMap<Bytes, u64> = BTreeMap::new();

@@ -140,10 +140,11 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     // What is large, or of an earlier step, is told by what it is, where a rule knows that.
     let names = res.iter().filter(|it| it.code.names_its_blocks());
     let named: BTreeSet<BlockId> = names.flat_map(|it| it.shown.iter().copied()).collect();
-    res.retain(|it| {
-        let is_general = matches!(it.code, ProblemCode::OneAllocation | ProblemCode::GradientsKept);
-        let told = it.shown.iter().filter(|it| named.contains(it)).count();
-        !is_general || told * 2 <= it.shown.len()
+    res.retain(|finding| {
+        let is_general =
+            matches!(finding.code, ProblemCode::OneAllocation | ProblemCode::GradientsKept);
+        let told = finding.shown.iter().filter(|it| named.contains(it)).count();
+        !is_general || told * 2 <= finding.shown.len()
     });
     keepers::name(case, &mut res);
     sort(&mut res);

@@ -25,19 +25,19 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let idle: BTreeSet<&str> =
         unowned.iter().filter(|it| !it.is_needed).filter_map(|it| it.part.as_deref()).collect();
     let live = case.live_after(case.moment());
-    let is_gradient = |it: &&Live| {
-        let name = case.evidence.name(it.block).filter(|it| it.role == Role::Gradient);
+    let is_gradient = |live: &&Live| {
+        let name = case.evidence.name(live.block).filter(|it| it.role == Role::Gradient);
         name.is_some_and(|it| names.contains(it.name))
     };
     // What only these gradients need.
-    let is_stored = |it: &&Live| {
+    let is_stored = |live: &&Live| {
         let within = |path: &str| {
             let inside = |part: &&str| {
                 path.strip_prefix(*part).is_some_and(|it| it.is_empty() || it.starts_with('.'))
             };
             idle.iter().any(inside)
         };
-        it.category == Category::Activations && case.module(it.block).is_some_and(within)
+        live.category == Category::Activations && case.module(live.block).is_some_and(within)
     };
     let blocks = |is_one: &dyn Fn(&&Live) -> bool| -> Vec<BlockId> {
         live.iter().filter(is_one).map(|it| it.block).collect()

@@ -27,9 +27,9 @@ pub(crate) const IN_CHUNKS: &str = "compute the result in chunks, in place, or i
 const IN_A_ROW: std::ops::RangeInclusive<u64> = 512..=65536;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    let settled = |it: Category| {
+    let settled = |category: Category| {
         matches!(
-            it,
+            category,
             Category::Parameters
                 | Category::OptimizerState
                 | Category::Gradients

@@ -57,7 +57,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         };
         res.evidence.push(format!("{:>10} by {at}", it.bytes));
     }
-    res.at = lines.iter().find_map(|it| match &it.at {
+    res.at = lines.iter().find_map(|share| match &share.at {
         crate::prediction::Origin::Line(line) => Some(line.clone()),
         _ => None,
     });

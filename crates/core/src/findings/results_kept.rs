@@ -16,16 +16,16 @@ const NUMBER: Bytes = Bytes(512);
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Results);
     growths
-        .map(|it| {
+        .map(|growth| {
             let size = |gradients: bool| -> Bytes {
-                let of_kind = |it: &&BlockId| {
-                    !gradients || case.evidence.category(**it) == Category::Gradients
+                let of_kind = |block: &&BlockId| {
+                    !gradients || case.evidence.category(**block) == Category::Gradients
                 };
-                it.older.iter().filter(of_kind).map(|it| case.life(*it).size).sum()
+                growth.older.iter().filter(of_kind).map(|it| case.life(*it).size).sum()
             };
             let what = if size(false).0 / 2 < size(true).0 { "gradients" } else { "results" };
-            let title = format!("{what} of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
-            let mut res = RULE.finding(Weight::Problem, it.bytes, title);
+            let title = format!("{what} of {} steps stay on the device: {}, {} more in each", growth.steps, growth.bytes, growth.per_step);
+            let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
             res.remedy = if what == "gradients" {
                 "find who stores these gradients (a list, a hook, the `.grad` of a tensor that is no parameter), and empty that after the step; to look at gradients later, store `it.cpu()` or their norm"
             } else {
@@ -33,10 +33,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             }
             .to_owned();
             // A number each: a loss that is logged.
-            if it.older.iter().all(|it| case.life(*it).size <= NUMBER) {
+            if growth.older.iter().all(|it| case.life(*it).size <= NUMBER) {
                 res.remedy = "each is a single number: store its `.item()`, a Python number, instead of the tensor. That waits for the GPU, so do it every tenth step, or leave the list on the device and read it once with `torch.stack(values).tolist()`".to_owned();
             }
-            it.tell(case, &mut res);
+            growth.tell(case, &mut res);
             res
         })
         .collect()

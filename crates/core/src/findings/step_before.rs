@@ -44,8 +44,8 @@ fn of_evaluation(case: &Case<'_>) -> Option<Finding> {
     let timeline = &case.run.timeline;
     let passes: Vec<EventId> = timeline.starts(Stage::Evaluation).collect();
     let is_output = |it: &BlockLife| timeline.stage(it.alloc) == Stage::Evaluation;
-    let pass = |it: EventId| {
-        u32::try_from(passes.partition_point(|begin| *begin <= it)).unwrap_or(u32::MAX)
+    let pass = |event: EventId| {
+        u32::try_from(passes.partition_point(|begin| *begin <= event)).unwrap_or(u32::MAX)
     };
     told(case, "batch", &is_output, &pass)
 }
@@ -59,8 +59,8 @@ fn told(
 ) -> Option<Finding> {
     let moment = case.moment();
     let now = number(moment);
-    let is_late = |it: &BlockLife| {
-        is_output(it) && it.free.is_some_and(|free| number(free) == number(it.alloc) + 1)
+    let is_late = |life: &BlockLife| {
+        is_output(life) && life.free.is_some_and(|free| number(free) == number(life.alloc) + 1)
     };
     let collected: BTreeSet<BlockId> =
         case.growth.iter().flat_map(|it| it.older.iter().copied()).collect();
@@ -73,9 +73,9 @@ fn told(
             && case.evidence.name(*block).is_none()
             && !collected.contains(block)
     };
-    let is_result = |it: Category| {
+    let is_result = |category: Category| {
         matches!(
-            it,
+            category,
             Category::Activations | Category::Temporaries | Category::Retained | Category::Unknown
         )
     };

@@ -71,11 +71,11 @@ fn kept(case: &Case<'_>, failed: EventId) -> Option<(Bytes, EventId, Vec<BlockId
         .live_after(next)
         .iter()
         .map(|it| it.block)
-        .filter(|it| {
-            let life = case.life(*it);
+        .filter(|block| {
+            let life = case.life(*block);
             begun <= life.alloc
                 && life.alloc < failed
-                && in_pass(case.stage(*it))
+                && in_pass(case.stage(*block))
                 && life.is_live_after(moment)
         })
         .collect();

@@ -37,14 +37,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         of.partition_point(|it| *it <= until) - of.partition_point(|it| *it <= from)
     };
     // All passes that it is there for, also those after the moment that counts.
-    let during = |it: BlockId| {
-        let life = case.life(it);
+    let during = |block: BlockId| {
+        let life = case.life(block);
         between(&passes, life.alloc, life.free.unwrap_or(moment).max(moment))
     };
     let is_other = |it: BlockId| OTHERS.iter().any(|sign| case.signs(it).has(*sign));
-    let is_result = |it: Category| {
+    let is_result = |category: Category| {
         matches!(
-            it,
+            category,
             Category::Temporaries
                 | Category::Inputs
                 | Category::Retained
@@ -59,14 +59,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let large = live.iter().filter(|it| is_result(it.category) && Bytes::mib(16) <= it.size);
     let blocks: Vec<BlockId> = large
         .map(|it| it.block)
-        .filter(|it| {
-            let made = case.life(*it).alloc;
-            case.evidence.name(*it).is_none()
-                && !is_other(*it)
+        .filter(|block| {
+            let made = case.life(*block).alloc;
+            case.evidence.name(*block).is_none()
+                && !is_other(*block)
                 && between(&backward, made, moment) == 0
-                && PASSES <= during(*it)
-                && calls_the_model(case, &passes, *it)
-                && !case.growth.iter().any(|growth| growth.older.contains(it))
+                && PASSES <= during(*block)
+                && calls_the_model(case, &passes, *block)
+                && !case.growth.iter().any(|growth| growth.older.contains(block))
         })
         .collect();
     let bytes = case.sum(&blocks);

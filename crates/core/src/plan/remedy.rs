@@ -26,7 +26,7 @@ impl Remedy {
 
     /// In how many parts the batch goes through the model, if it says so.
     pub fn parts(&self) -> Option<u64> {
-        self.parameters.iter().find_map(|it| match it {
+        self.parameters.iter().find_map(|parameter| match parameter {
             Parameter::Parts(n) => Some(*n),
             _ => None,
         })
@@ -34,7 +34,7 @@ impl Remedy {
 
     /// The blocks that it is about, if not all.
     pub fn blocks(&self) -> Option<&[u64]> {
-        self.parameters.iter().find_map(|it| match it {
+        self.parameters.iter().find_map(|parameter| match parameter {
             Parameter::Blocks(all) => Some(all.as_slice()),
             _ => None,
         })
@@ -42,7 +42,7 @@ impl Remedy {
 
     /// How many devices it needs, if it says so.
     pub fn gpus(&self) -> Option<u64> {
-        self.parameters.iter().find_map(|it| match it {
+        self.parameters.iter().find_map(|parameter| match parameter {
             Parameter::Gpus(n) => Some(*n),
             _ => None,
         })
@@ -50,7 +50,7 @@ impl Remedy {
 
     /// At which point of the loop it acts, if it says so.
     pub fn after(&self) -> Option<Point> {
-        self.parameters.iter().find_map(|it| match it {
+        self.parameters.iter().find_map(|parameter| match parameter {
             Parameter::After(point) => Some(*point),
             _ => None,
         })
@@ -58,7 +58,7 @@ impl Remedy {
 
     /// What it adds to `PYTORCH_CUDA_ALLOC_CONF`.
     pub fn settings(&self) -> Option<&str> {
-        self.parameters.iter().find_map(|it| match it {
+        self.parameters.iter().find_map(|parameter| match parameter {
             Parameter::Settings(text) => Some(text.as_str()),
             _ => None,
         })

@@ -484,7 +484,7 @@ impl Predicted {
 
     /// What its slow growth adds until the script's own loop ends, where the safe size includes that.
     pub fn still_grows(&self) -> Option<Bytes> {
-        let of = self.notes.iter().find_map(|it| match it {
+        let of = self.notes.iter().find_map(|note| match note {
             Note::GrowsSlowly { of, .. } => *of,
             _ => None,
         });

@@ -93,9 +93,9 @@ impl<'a> Runs<'a> {
         let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
         let ranks = runs.iter().map(|it| it.rank(card)).collect();
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
-        notes.extend(slow.map(|it| Note::GrowsSlowly {
-            per_step: it.per_step,
-            at: it.at,
+        notes.extend(slow.map(|growth| Note::GrowsSlowly {
+            per_step: growth.per_step,
+            at: growth.at,
             of: in_all.zip(still_to_come),
         }));
         let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
@@ -163,10 +163,10 @@ impl<'a> Runs<'a> {
         let alone = safe_bytes(peak, &unknowns);
         let allowance = alone.saturating_sub(peak.device);
         let with_allowance = alone + beside + still_to_come.unwrap_or_default();
-        let with_card = |it: steps::Highest| Peaks {
-            allocated: it.allocated,
-            reserved: it.reserved,
-            device: it.reserved + other + context,
+        let with_card = |highest: steps::Highest| Peaks {
+            allocated: highest.allocated,
+            reserved: highest.reserved,
+            device: highest.reserved + other + context,
         };
         let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
         let seen = verdict::seen(recordings, run);
@@ -244,8 +244,8 @@ impl Shown {
         let (context, other) = (run.context(card), run.other());
         let peaks = died_at.map_or_else(
             || run.peaks(card),
-            |it| {
-                let at = steps::curve(run.device, &run.replay, &run.timeline, Some(it)).at;
+            |event| {
+                let at = steps::curve(run.device, &run.replay, &run.timeline, Some(event)).at;
                 let device = at.reserved + other + context;
                 // What was there before a recording that began late has no blocks of its own.
                 let allocated = live.iter().map(|it| it.size).sum::<Bytes>().min(at.allocated);

@@ -194,8 +194,8 @@ fn sizes_unknown(recordings: &[Recording]) -> Option<Note> {
     lines.dedup();
     lines.truncate(NAMED_READS);
     let reports = recordings.iter().filter_map(|it| it.phantom.as_ref());
-    let assumed = reports.flat_map(|it| &it.approximated).filter_map(|it| {
-        let (finder, what) = it.what.split_once(" was assumed to find ")?;
+    let assumed = reports.flat_map(|it| &it.approximated).filter_map(|report| {
+        let (finder, what) = report.what.split_once(" was assumed to find ")?;
         (!what.starts_with("no index")).then(|| finder.to_owned())
     });
     let mut finders: Vec<String> = assumed.collect();

@@ -221,9 +221,9 @@ fn backward_callers(
 
 /// `transformer.h.3.mlp` as `transformer.h.*.mlp`: the same part of every layer.
 pub(crate) fn without_numbers(path: &str) -> String {
-    let parts = path.split('.').map(|it| {
-        let is_number = !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
-        if is_number { "*" } else { it }
+    let parts = path.split('.').map(|path| {
+        let is_number = !path.is_empty() && path.bytes().all(|it| it.is_ascii_digit());
+        if is_number { "*" } else { path }
     });
     parts.collect::<Vec<_>>().join(".")
 }

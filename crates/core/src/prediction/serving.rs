@@ -96,8 +96,8 @@ fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
     else {
         return Vec::new();
     };
-    let others = cards::catalogue().iter().filter(|it| {
-        it.usual && it.id != card.id && it.compute_capability == card.compute_capability
+    let others = cards::catalogue().iter().filter(|other| {
+        other.usual && other.id != card.id && other.compute_capability == card.compute_capability
     });
     others
         .map(|other| {

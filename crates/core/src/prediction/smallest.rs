@@ -25,8 +25,8 @@ impl Search {
     pub(super) fn after(first: &Predicted) -> Search {
         let needs = first.needs().0;
         // A card that has less than the safe size, but what the run needed, carries it.
-        let is_open = |it: &&CardFit| {
-            it.carries == Carries::Tight && it.card.usual && it.card.total.0 < needs
+        let is_open = |card: &&CardFit| {
+            card.carries == Carries::Tight && card.card.usual && card.card.total.0 < needs
         };
         let mut cards: Vec<&'static Card> =
             first.cards.iter().filter(is_open).map(|it| it.card).collect();

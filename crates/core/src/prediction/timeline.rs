@@ -170,8 +170,8 @@ impl Places<'_> {
     pub(crate) fn new<'a>(replay: &'a Replay, device: usize, stats: &[DeviceStats]) -> Places<'a> {
         let lost = |total: u64, seen: usize| total.saturating_sub(seen as u64);
         let stats = stats.iter().find(|it| it.device == device);
-        let lost = stats.map_or((0, 0), |it| {
-            (lost(it.allocs, replay.blocks.len()), lost(it.frees, replay.freed.len()))
+        let lost = stats.map_or((0, 0), |stats| {
+            (lost(stats.allocs, replay.blocks.len()), lost(stats.frees, replay.freed.len()))
         });
         Places { replay, device, lost }
     }

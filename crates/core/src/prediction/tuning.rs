@@ -72,13 +72,13 @@ fn settings_within(program: &Program, config: &Config, before: Bytes) -> Vec<Tun
     replay::candidates(program, config)
         .into_iter()
         .filter(|it| !it.alloc_conf.is_empty() && keeps(&it.outcome, limit, before))
-        .filter(|it| {
-            config.card.is_some() || !it.alloc_conf.contains("garbage_collection_threshold")
+        .filter(|candidate| {
+            config.card.is_some() || !candidate.alloc_conf.contains("garbage_collection_threshold")
         })
         .filter(|it| !it.alloc_conf.contains("max_split_size_mb") || never_full(&it.alloc_conf))
-        .map(|it| Tuned {
-            tuning: Tuning::Settings(it.alloc_conf),
-            reserved: it.outcome.peak_reserved.bytes,
+        .map(|candidate| Tuned {
+            tuning: Tuning::Settings(candidate.alloc_conf),
+            reserved: candidate.outcome.peak_reserved.bytes,
         })
         .collect()
 }

@@ -40,8 +40,8 @@ pub(super) fn outcome(
         return Outcome::OutOfMemory;
     }
     // The agent ended it because it had seen enough; what the script makes of that is its affair.
-    let seen_enough = recordings.iter().any(|it| {
-        let end = it.notes.end.as_ref();
+    let seen_enough = recordings.iter().any(|recording| {
+        let end = recording.notes.end.as_ref();
         end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps))
     });
     let failed = !seen_enough && facts.exit != ScriptExit::Code(0);
@@ -78,10 +78,10 @@ pub(super) fn never_trained(recordings: &[Recording]) -> bool {
 
 /// How much of the script the run went through, as the process saw it that took most.
 pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
-    let stopped = |it: &Recording| {
-        let end = it.notes.end.as_ref();
-        end.is_some_and(|it| {
-            matches!(it.why, EndReason::Steady | EndReason::Steps | EndReason::Hopeless)
+    let stopped = |recording: &Recording| {
+        let end = recording.notes.end.as_ref();
+        end.is_some_and(|end| {
+            matches!(end.why, EndReason::Steady | EndReason::Steps | EndReason::Hopeless)
         })
     };
     let steps = run.steps_seen();
@@ -189,10 +189,10 @@ pub(super) fn cards(
         let is_no_larger = too_little.is_some_and(|it| left(card) <= it);
         // What grows has no peak to compare with.
         let runs_out_at =
-            growth.filter(|_| outcome == Outcome::Grows).map(|it| match it.runs_out_at {
+            growth.filter(|_| outcome == Outcome::Grows).map(|growth| match growth.runs_out_at {
                 // It knows what this one's context takes, and when it died.
                 known if card.id == imitated.id && card.total == imitated.total => known,
-                _ => it.runs_out_with(usable(card).saturating_sub(fixed)),
+                _ => growth.runs_out_with(usable(card).saturating_sub(fixed)),
             });
         let carries = if !has_kernels(card) {
             Carries::NoKernels

@@ -55,9 +55,9 @@ pub fn statements(printed: &[Printed]) -> Vec<Statement> {
 pub fn limits(printed: &[Printed]) -> Vec<&'static str> {
     let mut res: Vec<&'static str> = Vec::new();
     // What a program asked the driver is no counter of PyTorch's.
-    let is_drivers = |it: &Printed| {
-        let last = it.last();
-        it.kind == Kind::Program
+    let is_drivers = |printed: &Printed| {
+        let last = printed.last();
+        printed.kind == Kind::Program
             && last
                 .is_some_and(|it| it.free.is_some() && it.level() == it.used.or_else(|| taken(it)))
     };
@@ -212,10 +212,13 @@ impl Of<'_> {
         operators.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.name.cmp(&b.name)));
         let Some(first) = operators.first() else { return };
         let bytes = first.bytes;
-        let named = |it: &&crate::printed::Operator| {
-            let calls =
-                if it.calls == 1 { "1 call".to_owned() } else { format!("{} calls", it.calls) };
-            format!("{} {} in {calls}", it.name, it.bytes)
+        let named = |operator: &&crate::printed::Operator| {
+            let calls = if operator.calls == 1 {
+                "1 call".to_owned()
+            } else {
+                format!("{} calls", operator.calls)
+            };
+            format!("{} {} in {calls}", operator.name, operator.bytes)
         };
         let most: Vec<String> = operators.iter().take(3).map(named).collect();
         let text = format!("the operator that requested most memory is {}", most.join("; "));
@@ -451,8 +454,9 @@ fn until_full(left: Bytes, each: Bytes) -> String {
 
 /// Processes that compute on cards of their own, and have a little of one more card.
 fn ranks_on_one(printed: &[Printed]) -> Option<Statement> {
-    let sized = |it: &Printed| -> Vec<(u32, Bytes)> {
-        it.processes
+    let sized = |printed: &Printed| -> Vec<(u32, Bytes)> {
+        printed
+            .processes
             .iter()
             .filter(|it| !it.is_graphics)
             .filter_map(|it| Some((it.pid?, it.bytes?)))

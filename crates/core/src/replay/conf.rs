@@ -210,9 +210,9 @@ fn set(key: &str, value: &str, config: &mut Config) -> Result<(), &'static str> 
         }
         "max_non_split_rounding_mb" => {
             const EXPECTED: &str = "a number of MiB above 20 (from 20 on since torch 2.10; from large_segment_size_mb on since 2.11)";
-            let is_enough = |it: &Bytes| match config.torch {
-                torch if torch < TorchVersion::two(10) => Bytes::mib(20) < *it,
-                _ => large <= *it,
+            let is_enough = |bytes: &Bytes| match config.torch {
+                torch if torch < TorchVersion::two(10) => Bytes::mib(20) < *bytes,
+                _ => large <= *bytes,
             };
             config.max_non_split_rounding = mib(value).filter(is_enough).ok_or(EXPECTED)?;
         }

@@ -102,8 +102,8 @@ impl StatArray {
 impl Stats {
     /// Forgets how it came to be as it is: peaks and sums count from here.
     pub(super) fn begin_here(&mut self) {
-        let begin = |it: &mut Stat| {
-            *it = Stat { current: it.current, peak: it.current, allocated: 0, freed: 0 };
+        let begin = |stat: &mut Stat| {
+            *stat = Stat { current: stat.current, peak: stat.current, allocated: 0, freed: 0 };
         };
         for array in [
             &mut self.allocation,

@@ -181,11 +181,11 @@ impl Undoing {
     }
 
     fn finish(self) -> Initial {
-        let extent = |it: &Piece| {
-            let Owner { stream, pool, class, .. } = self.owners[self.first_of(it.owner)];
+        let extent = |piece: &Piece| {
+            let Owner { stream, pool, class, .. } = self.owners[self.first_of(piece.owner)];
             let class = class.unwrap_or(SizeClass::Large);
             let pool = pool.unwrap_or_default();
-            Extent { end: it.end, stream, pool, class, expandable: it.expandable }
+            Extent { end: piece.end, stream, pool, class, expandable: piece.expandable }
         };
         let known = |owner: usize| self.owners[self.first_of(owner)].pool;
         let pools = self.brought.iter().filter_map(|(at, it)| Some((*at, known(*it)?)));

@@ -93,8 +93,8 @@ impl Scene<'_> {
     /// The stack of `life` itself; where that is empty, the one that it is told by.
     pub(super) fn told_stack(&self, life: LifeId) -> StackId {
         let block = (life as usize).checked_sub(self.n_before());
-        let own = block.map(|it| {
-            let alloc = self.run.replay.blocks[it].alloc;
+        let own = block.map(|block| {
+            let alloc = self.run.replay.blocks[block].alloc;
             self.run.device.events.get(alloc.index()).stack
         });
         own.filter(|it| *it != StackId::EMPTY).unwrap_or_else(|| self.owners.stack(life))

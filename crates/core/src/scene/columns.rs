@@ -137,9 +137,12 @@ impl Scene<'_> {
             line.code = code_of(&self.run, frame);
         }
         res.nodes = (0..count(table.n_nodes()))
-            .map(|it| {
-                let frame = table.frame_ids(StackId(it)).next();
-                (if it == 0 { 0 } else { table.caller(StackId(it)).0 }, frame.map_or(0, |it| it.0))
+            .map(|node| {
+                let frame = table.frame_ids(StackId(node)).next();
+                (
+                    if node == 0 { 0 } else { table.caller(StackId(node)).0 },
+                    frame.map_or(0, |it| it.0),
+                )
             })
             .collect();
         res.owners = self.owners.all.iter().map(|it| owners::name(&self.run, *it)).collect();

@@ -198,10 +198,10 @@ impl<'a> Scene<'a> {
     pub fn labels(&self) -> Vec<Label> {
         let trace = self.run.trace;
         let own = trace.annotations.iter().filter(|it| it.device as usize == self.run.index);
-        own.map(|it| Label {
-            position: self.levels.position_of(it.time_micros),
-            name: trace.text(it.name).to_owned(),
-            begins: it.begins,
+        own.map(|mark| Label {
+            position: self.levels.position_of(mark.time_micros),
+            name: trace.text(mark.name).to_owned(),
+            begins: mark.begins,
         })
         .collect()
     }
@@ -309,8 +309,8 @@ fn stacks_before(run: &DeviceRun<'_>) -> Vec<StackId> {
         run.device.blocks.iter().map(|it| (it.address, it.stack)).collect();
     let initial = run.replay.initial.iter();
     initial
-        .map(|it| match it.free {
-            None => last.get(&it.address).copied().unwrap_or_default(),
+        .map(|block| match block.free {
+            None => last.get(&block.address).copied().unwrap_or_default(),
             Some(_) => StackId::EMPTY,
         })
         .collect()

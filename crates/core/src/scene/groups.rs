@@ -120,8 +120,8 @@ fn by_line(run: &DeviceRun<'_>, owners: &Owners) -> (Vec<u8>, Vec<Group>) {
         groups.push(Group { key: "nobody", name: name.to_owned() });
     }
     let group_of: Vec<u8> = (0..owners.all.len())
-        .map(|it| match lines.iter().position(|line| *line == it) {
-            _ if Some(it) == nobody => without,
+        .map(|owner| match lines.iter().position(|line| *line == owner) {
+            _ if Some(owner) == nobody => without,
             Some(at) => number(at),
             None => others,
         })

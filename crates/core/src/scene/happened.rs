@@ -76,10 +76,11 @@ impl Scene<'_> {
         selection.lives.iter().for_each(|it| is_meant[*it as usize] = true);
         let text = words.trim().to_lowercase();
         let has = |it: &str| !text.is_empty() && it.to_lowercase().contains(&text);
-        let is_it = |it: &Happened| {
-            it.life.is_some_and(|it| is_meant[it as usize])
-                || has(it.action)
-                || it.life.is_none() && it.line.as_ref().is_some_and(|it| has(&it.to_string()))
+        let is_it = |happened: &Happened| {
+            happened.life.is_some_and(|it| is_meant[it as usize])
+                || has(happened.action)
+                || happened.life.is_none()
+                    && happened.line.as_ref().is_some_and(|it| has(&it.to_string()))
         };
         let all = (1..self.end()).step_by(EVENTS_AT_ONCE as usize);
         let events = all.flat_map(|from| self.happened(from, EVENTS_AT_ONCE));

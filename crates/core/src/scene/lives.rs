@@ -40,9 +40,9 @@ impl Lives {
     pub(super) fn of(run: &DeviceRun<'_>, groups: &Groups) -> Lives {
         let replay = &run.replay;
         // A block that the program had given back before the first event is nobody's.
-        let before = replay.initial.iter().map(|it| {
-            let end = it.free.map_or(NEVER, |it| it.0 + 1);
-            (0, if it.pending { 0 } else { end }, it.size)
+        let before = replay.initial.iter().map(|block| {
+            let end = block.free.map_or(NEVER, |it| it.0 + 1);
+            (0, if block.pending { 0 } else { end }, block.size)
         });
         let blocks = replay
             .blocks

@@ -65,18 +65,18 @@ impl Scene<'_> {
             .lives
             .at(position)
             .into_iter()
-            .map(|it| {
-                let (address, size) = self.extent(it.id);
-                let requested = self.requested(it.id);
-                MapBlock { address, size, requested, state: MapState::Live(it.id) }
+            .map(|at| {
+                let (address, size) = self.extent(at.id);
+                let requested = self.requested(at.id);
+                MapBlock { address, size, requested, state: MapState::Live(at.id) }
             })
             .collect();
         let waits = |it: &&Pending| it.from <= position && position < it.to;
         let pending = self.segments.pending.iter().filter(waits);
-        blocks.extend(pending.map(|it| MapBlock {
-            address: it.address,
-            size: it.size,
-            requested: it.size,
+        blocks.extend(pending.map(|block| MapBlock {
+            address: block.address,
+            size: block.size,
+            requested: block.size,
             state: MapState::Pending,
         }));
         blocks.sort_by_key(|it| it.address);

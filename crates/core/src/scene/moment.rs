@@ -152,14 +152,14 @@ impl Scene<'_> {
         let to = to.clamp(1, self.end());
         let from = from.min(to - 1);
         let mut lives = Vec::new();
-        self.lives.overlapping((from, to), Grouping::Category, |it| match weigh {
-            Weigh::Made if it.start < from.max(1) => {}
-            Weigh::Made => lives.push(it),
+        self.lives.overlapping((from, to), Grouping::Category, |life| match weigh {
+            Weigh::Made if life.start < from.max(1) => {}
+            Weigh::Made => lives.push(life),
             Weigh::Held => {
-                let lasted = u128::from(it.end.min(to) - it.start.max(from));
-                let size = u128::from(it.size.0) * lasted / u128::from(to - from);
+                let lasted = u128::from(life.end.min(to) - life.start.max(from));
+                let size = u128::from(life.size.0) * lasted / u128::from(to - from);
                 let size = Bytes(u64::try_from(size).unwrap_or(u64::MAX));
-                lives.push(Life { size, ..it });
+                lives.push(Life { size, ..life });
             }
         });
         Trees { stacks: self.stack_tree(&lives), modules: self.module_tree(&lives) }

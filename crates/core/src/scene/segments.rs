@@ -47,19 +47,19 @@ impl Segments {
     pub(super) fn of(run: &DeviceRun<'_>) -> Segments {
         let trace = run.trace;
         let stream = |index: usize| trace.streams.get(index).copied().unwrap_or(0);
-        let last = run.device.segments.iter().map(|it| {
+        let last = run.device.segments.iter().map(|segment| {
             let extent = Extent {
-                end: it.address + it.size.0,
-                stream: stream(it.stream.index()),
-                pool: trace.pools.get(it.pool.index()).copied().unwrap_or_default(),
-                is_small: it.size_class == SizeClass::Small,
-                expandable: it.expandable,
+                end: segment.address + segment.size.0,
+                stream: stream(segment.stream.index()),
+                pool: trace.pools.get(segment.pool.index()).copied().unwrap_or_default(),
+                is_small: segment.size_class == SizeClass::Small,
+                expandable: segment.expandable,
             };
-            (it.address, extent)
+            (segment.address, extent)
         });
-        let is_change = |it: &Event| {
+        let is_change = |event: &Event| {
             matches!(
-                it.action,
+                event.action,
                 Action::SegmentAlloc
                     | Action::SegmentFree
                     | Action::SegmentMap

@@ -195,9 +195,9 @@ impl Scene<'_> {
                     .owners
                     .all
                     .iter()
-                    .map(|it| {
-                        it.frame.is_some_and(|it| {
-                            let frame = self.run.trace.stacks.frame_of(it);
+                    .map(|owner| {
+                        owner.frame.is_some_and(|id| {
+                            let frame = self.run.trace.stacks.frame_of(id);
                             frame.line == *line && self.run.trace.text(frame.file) == file
                         })
                     })
@@ -344,9 +344,9 @@ impl Scene<'_> {
         };
         let frames: Vec<bool> =
             (0..count(table.n_frames())).map(|it| in_frame(FrameId(it))).collect();
-        let own = (0..count(table.n_nodes())).map(|it| {
-            let frame = table.frame_ids(StackId(it)).next();
-            it != 0 && frame.is_some_and(|it| frames[it.index()])
+        let own = (0..count(table.n_nodes())).map(|node| {
+            let frame = table.frame_ids(StackId(node)).next();
+            node != 0 && frame.is_some_and(|it| frames[it.index()])
         });
         self.inherited(own.collect())
     }

@@ -204,8 +204,8 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
     if lower.len() != text.len().min(lower.len()) || !text.is_char_boundary(lower.len()) {
         return 0;
     }
-    let number = |it: &str| {
-        let digits: String = it.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    let number = |text: &str| {
+        let digits: String = text.trim_start().chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u32>().ok().filter(|it| *it < 1_000_000)
     };
     if prefix.len == 0

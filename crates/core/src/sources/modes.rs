@@ -17,7 +17,7 @@ pub(super) fn settle(marks: &mut [Mark], modes: &[Mode], goes_back: bool) {
     for (at, mode) in modes.iter().enumerate().filter(|(_, it)| it.evaluation) {
         let next = modes[at..].iter().find(|it| !it.evaluation).map(|it| it.mark);
         let later = &marks[mode.mark + 1..next.unwrap_or(marks.len())];
-        let decisive = later.iter().find_map(|it| match it.kind {
+        let decisive = later.iter().find_map(|mark| match mark.kind {
             MarkKind::Begin(Phase::Backward) => Some(true),
             MarkKind::StepEnd => Some(false),
             _ => None,
@@ -39,9 +39,9 @@ pub(super) fn settle(marks: &mut [Mark], modes: &[Mode], goes_back: bool) {
 /// Memory that ran out in a forward pass which was none of training did so in an evaluation.
 pub(super) fn settle_oom(oom: &mut OomNote, marks: &[Mark]) {
     let so_far = |place: &Place| place.allocs.get(oom.device).copied().unwrap_or(0);
-    let is_begin = |it: &&Mark| {
-        matches!(it.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
-            && so_far(&it.place) <= so_far(&oom.place)
+    let is_begin = |mark: &&Mark| {
+        matches!(mark.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
+            && so_far(&mark.place) <= so_far(&oom.place)
     };
     let last = marks.iter().rfind(is_begin).map(|it| it.kind);
     if (oom.phase, last) == (Some(Phase::Forward), Some(MarkKind::Begin(Phase::Evaluation))) {

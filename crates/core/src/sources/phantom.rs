@@ -132,20 +132,20 @@ struct ReadsLine {
 impl From<ReportLine> for PhantomReport {
     fn from(it: ReportLine) -> PhantomReport {
         let holder = |it: HolderLine| Holder { pid: it.pid, bytes: Bytes(it.bytes) };
-        let device = |it: DeviceLine| PhantomDevice {
-            total: Bytes(it.total_bytes),
-            context: Bytes(it.context_bytes),
-            used: Bytes(it.used_bytes),
-            peak: Bytes(it.peak_bytes),
-            other_peak: Bytes(it.other_peak_bytes),
-            lacked: Bytes(it.lacked_bytes),
-            more_elsewhere: Bytes(it.more_elsewhere_bytes),
-            ordinal: it.ordinal,
-            together: Bytes(it.together_bytes),
-            ran_out_beside: it.ran_out_beside.into_iter().map(holder).collect(),
+        let device = |device: DeviceLine| PhantomDevice {
+            total: Bytes(device.total_bytes),
+            context: Bytes(device.context_bytes),
+            used: Bytes(device.used_bytes),
+            peak: Bytes(device.peak_bytes),
+            other_peak: Bytes(device.other_peak_bytes),
+            lacked: Bytes(device.lacked_bytes),
+            more_elsewhere: Bytes(device.more_elsewhere_bytes),
+            ordinal: device.ordinal,
+            together: Bytes(device.together_bytes),
+            ran_out_beside: device.ran_out_beside.into_iter().map(holder).collect(),
         };
-        let not_imitated = |it: NotImitatedLine| {
-            let NotImitatedLine { name, library, answer, count } = it;
+        let not_imitated = |line: NotImitatedLine| {
+            let NotImitatedLine { name, library, answer, count } = line;
             let [name, library, answer] = [name, library, answer].map(one_line);
             NotImitated { name, library, answer, count }
         };

@@ -238,8 +238,8 @@ impl Events {
 
     /// All that is not about a block of the program's: what the driver gave and got back, failures. They are few.
     pub fn of_segments(&self) -> impl Iterator<Item = (EventId, Event)> {
-        let of_block = |it: Action| {
-            matches!(it, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
+        let of_block = |action: Action| {
+            matches!(action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
         };
         let all = (0..).map(EventId).zip(&self.actions);
         all.filter(move |(_, it)| !of_block(**it)).map(|(id, _)| (id, self.get(id.index())))

@@ -46,12 +46,12 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>, damage: Opti
     let refusals: Vec<Value> = scene
         .refusals()
         .iter()
-        .map(|it| {
+        .map(|refusal| {
             json!({
-                "position": it.position,
-                "requested": it.requested.0,
-                "free": it.free.0,
-                "line": it.line,
+                "position": refusal.position,
+                "requested": refusal.requested.0,
+                "free": refusal.free.0,
+                "line": refusal.line,
             })
         })
         .collect();
@@ -99,24 +99,24 @@ pub fn marks(scene: &Scene<'_>) -> String {
     let phases: Vec<Value> = scene
         .bands()
         .iter()
-        .map(|it| {
-            let times = [scene.micros_at(it.from), scene.micros_at(it.to)];
-            json!([it.from, it.to, times[0], times[1], phase(it.phase)])
+        .map(|band| {
+            let times = [scene.micros_at(band.from), scene.micros_at(band.to)];
+            json!([band.from, band.to, times[0], times[1], phase(band.phase)])
         })
         .collect();
     let steps: Vec<Value> = scene
         .steps()
         .iter()
-        .map(|it| {
+        .map(|row| {
             json!({
-                "step": it.step,
-                "end": it.end,
-                "micros": scene.micros_at(it.end),
-                "allocated": it.allocated.0,
-                "reserved": it.reserved.0,
-                "after": it.after.0,
-                "unfinished": it.unfinished,
-                "peak": it.peak,
+                "step": row.step,
+                "end": row.end,
+                "micros": scene.micros_at(row.end),
+                "allocated": row.allocated.0,
+                "reserved": row.reserved.0,
+                "after": row.after.0,
+                "unfinished": row.unfinished,
+                "peak": row.peak,
             })
         })
         .collect();
@@ -191,14 +191,14 @@ pub fn moment(scene: &Scene<'_>, it: &Moment) -> String {
 pub fn changes(changes: &[Change]) -> String {
     let rows: Vec<Value> = changes
         .iter()
-        .map(|it| {
+        .map(|change| {
             json!({
-                "line": it.line.as_ref().map(line),
-                "renamed": it.renamed.as_ref().map(line),
-                "category": it.category,
-                "before": [it.before.0.0, it.before.1],
-                "after": [it.after.0.0, it.after.1],
-                "owners": [it.owners.0, it.owners.1],
+                "line": change.line.as_ref().map(line),
+                "renamed": change.renamed.as_ref().map(line),
+                "category": change.category,
+                "before": [change.before.0.0, change.before.1],
+                "after": [change.after.0.0, change.after.1],
+                "owners": [change.owners.0, change.owners.1],
             })
         })
         .collect();
@@ -293,16 +293,16 @@ pub fn layers(it: &[Layer]) -> String {
 pub fn happened(scene: &Scene<'_>, it: &[Happened]) -> String {
     let events: Vec<Value> = it
         .iter()
-        .map(|it| {
+        .map(|event| {
             json!({
-                "position": it.position,
-                "micros": scene.micros_at(it.position),
-                "action": it.action,
-                "size": it.size.0,
-                "loss": it.loss.0,
-                "address": it.address.map(|it| format!("{it:#x}")),
-                "life": it.life,
-                "line": it.line.as_ref().map(line),
+                "position": event.position,
+                "micros": scene.micros_at(event.position),
+                "action": event.action,
+                "size": event.size.0,
+                "loss": event.loss.0,
+                "address": event.address.map(|it| format!("{it:#x}")),
+                "life": event.life,
+                "line": event.line.as_ref().map(line),
             })
         })
         .collect();
@@ -329,13 +329,13 @@ pub fn holes(it: &[(Bytes, Bytes)]) -> String {
 /// What would have happened.
 pub fn what_if(it: &Counterfactual) -> String {
     let outcome = &it.outcome;
-    let ran_out = outcome.ran_out.map(|it| {
+    let ran_out = outcome.ran_out.map(|oom| {
         json!({
-            "position": it.event.0 + 1,
-            "requested": it.requested.0,
-            "allocated": it.allocated.0,
-            "reserved": it.reserved.0,
-            "largest_hole": it.largest_hole.0,
+            "position": oom.event.0 + 1,
+            "requested": oom.requested.0,
+            "allocated": oom.allocated.0,
+            "reserved": oom.reserved.0,
+            "largest_hole": oom.largest_hole.0,
         })
     });
     json!({
@@ -427,16 +427,17 @@ fn code(it: Code) -> u8 {
 fn tree(it: &Tree) -> Vec<Value> {
     it.nodes
         .iter()
-        .map(|it| {
-            let (file, number) = it.line.as_ref().map_or(("", 0), |it| (it.file.as_str(), it.line));
+        .map(|node| {
+            let (file, number) =
+                node.line.as_ref().map_or(("", 0), |it| (it.file.as_str(), it.line));
             json!([
-                it.parent,
-                it.name,
-                it.bytes.0,
-                it.blocks,
-                code(it.code),
-                it.category,
-                it.id,
+                node.parent,
+                node.name,
+                node.bytes.0,
+                node.blocks,
+                code(node.code),
+                node.category,
+                node.id,
                 file,
                 number
             ])

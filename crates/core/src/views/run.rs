@@ -23,25 +23,25 @@ pub fn json(
     files: &[PathBuf],
 ) -> String {
     let spread = |it: Spread| json!({"count": it.count, "median": it.median, "low": it.low, "high": it.high});
-    let processes = recordings.iter().filter(|it| !it.notes.stats.is_empty()).map(|it| {
-        let begin = it.notes.begin.clone().unwrap_or_default();
-        let times = it.notes.step_times;
-        let devices = it.notes.stats.iter().map(|it| {
+    let processes = recordings.iter().filter(|it| !it.notes.stats.is_empty()).map(|recording| {
+        let begin = recording.notes.begin.clone().unwrap_or_default();
+        let times = recording.notes.step_times;
+        let devices = recording.notes.stats.iter().map(|stat| {
             json!({
-                "device": it.device,
-                "peak_allocated_bytes": it.peak_allocated.0,
-                "peak_reserved_bytes": it.peak_reserved.0,
-                "retries": it.retries,
-                "ooms": it.ooms,
+                "device": stat.device,
+                "peak_allocated_bytes": stat.peak_allocated.0,
+                "peak_reserved_bytes": stat.peak_reserved.0,
+                "retries": stat.retries,
+                "ooms": stat.ooms,
             })
         });
         json!({
-            "pid": it.pid,
+            "pid": recording.pid,
             "rank": begin.rank,
             "torch": begin.torch,
-            "steps": it.notes.end.as_ref().map(|it| it.steps),
-            "out_of_memory": it.ended_out_of_memory(),
-            "redone": it.notes.redone.iter().map(redone).collect::<Vec<_>>(),
+            "steps": recording.notes.end.as_ref().map(|it| it.steps),
+            "out_of_memory": recording.ended_out_of_memory(),
+            "redone": recording.notes.redone.iter().map(redone).collect::<Vec<_>>(),
             "devices": devices.collect::<Vec<_>>(),
             "step_seconds": times.and_then(|it| it.device).map(spread),
             "step_seconds_host": times.map(|it| spread(it.host)),
@@ -59,10 +59,10 @@ pub fn json(
         "seconds": seen.seconds,
         "out_of_memory": recordings.iter().any(Recording::ended_out_of_memory),
         "plan": remedies,
-        "drift": drift.map(|it| json!({
-            "predicted_reserved_bytes": it.predicted.0,
-            "reserved_bytes": it.reserved.0,
-            "causes": it.causes,
+        "drift": drift.map(|drift| json!({
+            "predicted_reserved_bytes": drift.predicted.0,
+            "reserved_bytes": drift.reserved.0,
+            "causes": drift.causes,
         })),
         "recordings": files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>(),
         "processes": processes.collect::<Vec<_>>(),

@@ -90,9 +90,11 @@ impl Serving {
 
     fn other_cards(&self) -> Option<String> {
         let cards: Vec<String> = (self.elsewhere.iter())
-            .map(|it| match it.available {
-                Some(free) => format!("{} {free} for {} tokens", it.card.id, grouped(it.tokens)),
-                None => format!("{} does not start", it.card.id),
+            .map(|other| match other.available {
+                Some(free) => {
+                    format!("{} {free} for {} tokens", other.card.id, grouped(other.tokens))
+                }
+                None => format!("{} does not start", other.card.id),
             })
             .collect();
         (!cards.is_empty()).then(|| {

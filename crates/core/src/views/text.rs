@@ -280,9 +280,9 @@ impl Report<'_> {
                 let which = if self.any_card { &p.card.id } else { &card };
                 let all = p.if_found().map_or_else(
                     || "more than the card has".to_owned(),
-                    |it| match p.max {
-                        Some(max) => format!("{it}, more than the {max} that --max allows,"),
-                        None => it.to_string(),
+                    |needs| match p.max {
+                        Some(max) => format!("{needs}, more than the {max} that --max allows,"),
+                        None => needs.to_string(),
                     },
                 );
                 let text = format!(
@@ -373,9 +373,9 @@ impl Report<'_> {
             cards.iter().filter(|it| it.carries == carries).collect()
         };
         let list = |carries: Carries| {
-            let ids = |it: &CardFit| match it.runs_out_at {
-                Some(step) => format!("{} at {}", it.card.id, grouped(step)),
-                None => it.card.id.clone(),
+            let ids = |card: &CardFit| match card.runs_out_at {
+                Some(step) => format!("{} at {}", card.card.id, grouped(step)),
+                None => card.card.id.clone(),
             };
             named(&of(carries), false, ids)
         };
@@ -390,8 +390,12 @@ impl Report<'_> {
             parts.push(format!("{tight} (may run, with little to spare) {all}"));
         }
         if let [first, .., last] = of(Carries::Grows)[..] {
-            let of = |it: &CardFit| {
-                format!("{} of {}", it.runs_out_at.map_or_else(String::new, grouped), it.card.id)
+            let of = |card: &CardFit| {
+                format!(
+                    "{} of {}",
+                    card.runs_out_at.map_or_else(String::new, grouped),
+                    card.card.id
+                )
             };
             let one = self.prediction.growth.as_ref().map_or("step", |it| it.counted.one());
             let when = format!("between {one} {} and {}", of(first), of(last));
@@ -769,9 +773,9 @@ impl Report<'_> {
         };
         self.heading(f, &title)?;
         for (carries, title, style) in groups {
-            let told = |it: &CardFit| match it.runs_out_at {
-                Some(step) => format!("{} at {}", it.card.id, grouped(step)),
-                None => it.card.id.clone(),
+            let told = |card: &CardFit| match card.runs_out_at {
+                Some(step) => format!("{} at {}", card.card.id, grouped(step)),
+                None => card.card.id.clone(),
             };
             let of_kind: Vec<&CardFit> = cards.iter().filter(|it| it.carries == carries).collect();
             let says_little = matches!(carries, Carries::Unknown | Carries::NoKernels);

@@ -121,7 +121,7 @@ fn parting(it: &Parting, alike: usize, most: usize) -> String {
         let file = at.file.rsplit('/').next().unwrap_or_default();
         format!(", at {file}:{}", at.line)
     });
-    let when = it.moment.map_or_else(String::new, |it| match (it.step, it.phase) {
+    let when = it.moment.map_or_else(String::new, |moment| match (moment.step, moment.phase) {
         (0, _) => ", before training".to_owned(),
         (step, phase) => format!(", in step {step}{}", phase.map_or("", word)),
     });
@@ -187,9 +187,9 @@ fn requests(verified: &Verified) -> Value {
 
 /// Of one process its numbers; of several a list of them.
 fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
-    let of_rank = |it: &OfRank| {
-        let mut res = compared(&it.verified, with_lines);
-        let other_way = it.other_way.as_ref().map(|other| {
+    let of_rank = |one: &OfRank| {
+        let mut res = compared(&one.verified, with_lines);
+        let other_way = one.other_way.as_ref().map(|other| {
             json!({
                 "end": in_words(other.end).0, "shown": !other.is_the_end,
                 "allocated_bytes": other.side.allocated.0, "reserved_bytes": other.side.reserved.0,
@@ -197,8 +197,8 @@ fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
             })
         });
         res["other_way"] = other_way.into();
-        res["within"] = it.is_within().into();
-        res["rank"] = it.rank.into();
+        res["within"] = one.is_within().into();
+        res["rank"] = one.rank.into();
         res
     };
     let mut res = match ranks {
@@ -212,10 +212,10 @@ fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
 }
 
 fn compared(verified: &Verified, with_lines: bool) -> Value {
-    let side = |it: &Side| {
+    let side = |side: &Side| {
         json!({
-            "steps": it.steps, "allocated_bytes": it.allocated.0, "reserved_bytes": it.reserved.0,
-            "process_bytes": it.process.map(|it| it.0), "requests": it.requests, "torch": it.torch,
+            "steps": side.steps, "allocated_bytes": side.allocated.0, "reserved_bytes": side.reserved.0,
+            "process_bytes": side.process.map(|it| it.0), "requests": side.requests, "torch": side.torch,
         })
     };
     let parting = verified.parting.as_ref().map(|parting| {

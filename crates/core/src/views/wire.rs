@@ -184,11 +184,11 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
                 .map(|it| UsersWire { tokens_each: it.length, users: it.users })
                 .collect(),
             other_cards: (it.elsewhere.iter())
-                .map(|it| OtherCardWire {
-                    gpu: &it.card.id,
-                    starts: it.available.is_some(),
-                    cache_bytes: bytes(it.available),
-                    tokens: it.tokens,
+                .map(|other| OtherCardWire {
+                    gpu: &other.card.id,
+                    starts: other.available.is_some(),
+                    cache_bytes: bytes(other.available),
+                    tokens: other.tokens,
                 })
                 .collect(),
         }
@@ -424,10 +424,10 @@ pub fn connections(it: &Reached) -> Vec<DestinationWire<'_>> {
 
 impl<'a> From<&'a Writes> for WritesWire<'a> {
     fn from(it: &'a Writes) -> WritesWire<'a> {
-        let file = |it: &'a WrittenFile| WrittenFileWire {
-            path: &it.path,
-            kind: it.change,
-            bytes: it.bytes.0,
+        let file = |file: &'a WrittenFile| WrittenFileWire {
+            path: &file.path,
+            kind: file.change,
+            bytes: file.bytes.0,
         };
         WritesWire {
             way: it.is_apart().then_some(&it.way),

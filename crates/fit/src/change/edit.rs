@@ -67,15 +67,15 @@ pub(crate) fn apply(text: &str, edits: &[&Edit]) -> Option<String> {
         if text.lines().next().is_some_and(|_| text.contains("\r\n")) { "\r\n" } else { "\n" };
     let mut lines: Vec<Line> = text
         .lines()
-        .map(|it| Line {
-            text: Some(it.to_owned()),
-            indent: it.chars().take_while(|it| it.is_whitespace()).collect(),
+        .map(|line| Line {
+            text: Some(line.to_owned()),
+            indent: line.chars().take_while(|it| it.is_whitespace()).collect(),
             ..Line::default()
         })
         .collect();
     let mut instead: Vec<(Span, &str)> = edits
         .iter()
-        .filter_map(|it| match &it.how {
+        .filter_map(|edit| match &edit.how {
             How::Instead(span, text) => Some((*span, text.as_str())),
             _ => None,
         })
@@ -115,8 +115,8 @@ pub(crate) fn apply(text: &str, edits: &[&Edit]) -> Option<String> {
         }
     }
     let mut res = String::with_capacity(text.len() * 2);
-    let mut push = |it: &str| {
-        res.push_str(it);
+    let mut push = |part: &str| {
+        res.push_str(part);
         res.push_str(end);
     };
     for it in &lines {

@@ -113,8 +113,9 @@ fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
         (place.sites.only(SiteKind::Optimizer)?, place.sites.only(SiteKind::Step)?);
     let backward = place.sites.only(SiteKind::Backward)?;
     // The scaler is made beside the optimizer and has to be seen where it is used.
-    let is_seen = |it: &Site| {
-        it.file == optimizer.file && (optimizer.function == 0 || it.function == optimizer.function)
+    let is_seen = |site: &Site| {
+        site.file == optimizer.file
+            && (optimizer.function == 0 || site.function == optimizer.function)
     };
     let (call, stepped) = (backward.call.as_ref()?, step.call.as_ref()?);
     let (loss, stepping) = (call.owner?, stepped.owner?);
@@ -171,8 +172,8 @@ fn checkpoint(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
 fn written(names: &[&str]) -> (String, String) {
     let numbered: Option<Vec<(&str, u64)>> = names
         .iter()
-        .map(|it| {
-            let (list, number) = it.rsplit_once('.').unwrap_or(("", it));
+        .map(|name| {
+            let (list, number) = name.rsplit_once('.').unwrap_or(("", name));
             Some((list, number.parse().ok()?))
         })
         .collect();

@@ -132,8 +132,8 @@ impl Recipe {
 
     /// Whether `other` sets all that this sets, to whatever.
     pub(crate) fn has_all_in(&self, other: &Recipe) -> bool {
-        let names = |it: &Recipe| -> Vec<(Framework, String)> {
-            let all = it.wants.iter();
+        let names = |recipe: &Recipe| -> Vec<(Framework, String)> {
+            let all = recipe.wants.iter();
             all.flat_map(|(of, all)| all.iter().map(|it| (*of, it.0.clone()))).collect()
         };
         let others = names(other);

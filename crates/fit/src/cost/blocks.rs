@@ -171,8 +171,13 @@ fn thinned(states: Vec<State>) -> Vec<State> {
     let n = i64::try_from(MOST_STATES / 4).unwrap_or(1);
     let (lowest, grain) = (first.kept, ((last.kept - first.kept) / n).max(1));
     let bucket = |it: &State| (it.kept - lowest) / grain;
-    let ends = |it: &[State]| {
-        it.first().into_iter().chain(it.get(1..).and_then(<[_]>::last)).copied().collect::<Vec<_>>()
+    let ends = |state: &[State]| {
+        state
+            .first()
+            .into_iter()
+            .chain(state.get(1..).and_then(<[_]>::last))
+            .copied()
+            .collect::<Vec<_>>()
     };
     states.chunk_by(|a, b| bucket(a) == bucket(b)).flat_map(ends).collect()
 }
@@ -192,8 +197,8 @@ impl Pass {
         let mut best: Option<Pass> = None;
         let mut start = 0;
         for i in 1..=readings.len() {
-            let ends = readings.get(i).is_none_or(|it| {
-                matches!(it.at, At::Enter(_))
+            let ends = readings.get(i).is_none_or(|reading| {
+                matches!(reading.at, At::Enter(_))
                     && matches!(
                         readings.get(i - 1),
                         Some(Reading { at: At::Back(_) | At::End, .. })

@@ -79,8 +79,8 @@ pub(super) async fn by_remedies(
 /// The sets that may be used and have something to do.
 fn sets(rules: &Rules, left_out: &LeftOut) -> Vec<Plan> {
     let may = |id: &&'static str| rules.allow(id) && !left_out.has(id);
-    let of_card = |it: &'static [&'static str]| {
-        it.iter().map(|id| ladder::for_card(&rules.card, id)).collect()
+    let of_card = |ids: &'static [&'static str]| {
+        ids.iter().map(|id| ladder::for_card(&rules.card, id)).collect()
     };
     let mut all: Vec<Vec<&'static str>> = vec![FREE.into_iter().filter(may).collect()];
     all.extend(SETS.iter().map(|it| of_card(it)));

@@ -128,12 +128,12 @@ pub(super) fn for_card(card: &Card, id: &'static str) -> &'static str {
 
 /// `plan` with the parameters that its remedies need to run.
 pub(super) fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
-    let remedies = plan.remedies.iter().map(|it| match it.id {
-        remedies::MICRO_BATCHES => Remedy::plain(it.id).with(Parameter::Parts(parts)),
+    let remedies = plan.remedies.iter().map(|remedy| match remedy.id {
+        remedies::MICRO_BATCHES => Remedy::plain(remedy.id).with(Parameter::Parts(parts)),
         id if find(id).is_some_and(|it| it.devices != Devices::One) => {
             Remedy::plain(id).with(Parameter::Gpus(gpus.into()))
         }
-        _ => it.clone(),
+        _ => remedy.clone(),
     });
     Plan::of(remedies.collect())
 }

@@ -208,9 +208,9 @@ impl Largest {
         let fitting = self.fitting();
         let next_to = |it: &&[(u64, Bytes)]| it[1].0 - it[0].0 == self.step;
         let ended = |it: &[(u64, Bytes)]| self.on_the_line(it[0].0) <= it[0].0;
-        let creeps = |it: &[u64]| {
+        let creeps = |values: &[u64]| {
             let fits = |it: &u64| matches!(self.tried.get(it), Some(Tried::Fits(_)));
-            it.iter().all(fits) && it[1] - it[0] < it[0] / STRIDE_SHARE
+            values.iter().all(fits) && values[1] - values[0] < values[0] / STRIDE_SHARE
         };
         let last_two = || self.order.windows(2).skip(ON_THE_LINE).filter(|it| it[0] < it[1]);
         fitting.windows(2).filter(next_to).any(ended) || last_two().any(creeps)

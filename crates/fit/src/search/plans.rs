@@ -309,8 +309,9 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     let was_left_out = free.is_empty() && program.written_least().is_some();
     if was_left_out && !found.is_empty() && !program.seems_hopeless(&all_free) {
         let it = strong_enough(program, &all_free).await;
-        let is_new = |it: &Candidate| {
-            !it.plan.remedies.is_empty() && !found.iter().any(|other| other.plan == it.plan)
+        let is_new = |candidate: &Candidate| {
+            !candidate.plan.remedies.is_empty()
+                && !found.iter().any(|other| other.plan == candidate.plan)
         };
         if let Some(mut it) = it.filter(is_new)
             && proof::fits_again(program, &mut it).await
@@ -346,9 +347,9 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
         }
         done.push(stronger.clone());
         // What was already enough alone needs no company.
-        let is_enough_alone = |it: &Candidate| {
+        let is_enough_alone = |candidate: &Candidate| {
             let mut strong =
-                it.plan.remedies.iter().filter(|it| !is_free(it.id) && !free.contains(it));
+                candidate.plan.remedies.iter().filter(|it| !is_free(it.id) && !free.contains(it));
             strong.all(|it| stronger.contains(&it.id))
         };
         if with_room().any(is_enough_alone) {

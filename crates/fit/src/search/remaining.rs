@@ -95,11 +95,11 @@ pub(super) fn remaining(
     let of = |held: &[CategoryShare], category| {
         held.iter().find(|it| it.category == category).map_or(Bytes::ZERO, |it| it.bytes)
     };
-    let one = |it: &CategoryShare| Remaining {
-        category: it.category,
-        bytes: it.bytes,
-        as_it_is: of(&plain.took.held, it.category),
-        remedies: against(it.category)
+    let one = |share: &CategoryShare| Remaining {
+        category: share.category,
+        bytes: share.bytes,
+        as_it_is: of(&plain.took.held, share.category),
+        remedies: against(share.category)
             .iter()
             .filter(|id| suits_card(id))
             .map(|id| (*id, fate(id)))

@@ -305,9 +305,9 @@ pub fn json(it: &FindMax) -> String {
         "seconds": it.seconds,
         "connections": wire::connections(&it.reached),
         "interrupted": it.result.interrupted || it.result.rest_interrupted,
-        "if_everything_is_found": it.result.if_found.as_ref().map(|it| json!({
-            "found": it.found.map(named),
-            "tried": all_tried(&it.runs),
+        "if_everything_is_found": it.result.if_found.as_ref().map(|all| json!({
+            "found": all.found.map(named),
+            "tried": all_tried(&all.runs),
         })),
         "tried": all_tried(&it.result.runs),
         "by_remedies": by_remedies,

@@ -143,8 +143,10 @@ fn times(n: u64) -> String {
 
 /// What an answer depends on and nobody computed, with how to give it: a line, or nothing.
 pub(super) fn depends(sentence: Option<&str>) -> String {
-    let line = |it| {
-        format!("! {it}; --assume gives them. `plimsoll predict` with the same command shows how\n")
+    let line = |which| {
+        format!(
+            "! {which}; --assume gives them. `plimsoll predict` with the same command shows how\n"
+        )
     };
     sentence.map_or_else(String::new, line)
 }
@@ -610,7 +612,7 @@ pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
             row.took.peak.allocated, row.took.peak.reserved, row.took.peak.device
         ),
     ];
-    res.extend(it.found.if_found().map(|it| match it {
+    res.extend(it.found.if_found().map(|all| match all {
         IfFound::Needs(bytes) => format!(
             "That is with boolean masks that select nothing; if they select everything, it needs {bytes}."
         ),
@@ -641,10 +643,10 @@ pub fn json(it: &Proposal) -> String {
             "numbers": row.numbers.shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
-            "measured": row.measured.map(|it| json!({
-                "step_seconds": it.seconds,
-                "step_seconds_range": [it.low, it.high],
-                "time_factor": it.factor,
+            "measured": row.measured.map(|measured| json!({
+                "step_seconds": measured.seconds,
+                "step_seconds_range": [measured.low, measured.high],
+                "time_factor": measured.factor,
             })),
         })
     };
@@ -667,25 +669,25 @@ pub fn json(it: &Proposal) -> String {
         "as_it_is": row(&it.found.plain),
         "as_it_is_retries": it.found.retries,
         "depends_on": it.found.depends(),
-        "if_everything_is_found": it.found.if_found().map(|it| match it {
+        "if_everything_is_found": it.found.if_found().map(|all| match all {
             IfFound::Needs(bytes) => json!({ "fits": true, "needs_bytes": bytes.0 }),
             IfFound::RunsOut => json!({ "fits": false, "needs_bytes": null }),
         }),
         "plans": it.found.plans.iter().map(row).collect::<Vec<_>>(),
         "advice": it.found.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
-        "by_hand": it.found.plain.took.by_hand.iter().map(|it| json!({
-            "what": it.what,
-            "bytes": it.bytes.0,
-            "at": explain_wire::line(it.at.as_ref()),
-            "change": it.change,
+        "by_hand": it.found.plain.took.by_hand.iter().map(|edit| json!({
+            "what": edit.what,
+            "bytes": edit.bytes.0,
+            "at": explain_wire::line(edit.at.as_ref()),
+            "change": edit.change,
         })).collect::<Vec<_>>(),
-        "recipes": it.recipes.iter().map(|it| json!({
-            "framework": it.tried.recipe.framework,
-            "lines": it.lines,
-            "arguments": it.tried.recipe.words,
-            "diff": it.diff,
-            "needs_bytes": it.tried.needs.0,
-            "numbers": it.tried.recipe.numbers.shown(),
+        "recipes": it.recipes.iter().map(|recipe| json!({
+            "framework": recipe.tried.recipe.framework,
+            "lines": recipe.lines,
+            "arguments": recipe.tried.recipe.words,
+            "diff": recipe.diff,
+            "needs_bytes": recipe.tried.needs.0,
+            "numbers": recipe.tried.recipe.numbers.shown(),
         })).collect::<Vec<_>>(),
         "growth_bytes_per_step": it.found.grows.as_ref().map(|it| it.growth.per_step.0),
         "growth_at": it.found.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
@@ -697,12 +699,12 @@ pub fn json(it: &Proposal) -> String {
             "with": large.with.remedies.iter().map(Remedy::shown).collect::<Vec<_>>(),
             "at": large.evaluation.at.as_ref().map(origin_words),
         })),
-        "left": it.found.left.iter().map(|it| {
-            let with = |fate| it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
+        "left": it.found.left.iter().map(|rest| {
+            let with = |fate| rest.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
             json!({
-                "category": it.category.name(),
-                "bytes": it.bytes.0,
-                "as_it_is_bytes": it.as_it_is.0,
+                "category": rest.category.name(),
+                "bytes": rest.bytes.0,
+                "as_it_is_bytes": rest.as_it_is.0,
                 "in_it": with(Fate::InIt),
                 "tried": with(Fate::Tried),
                 "unsuited": with(Fate::Unsuited),

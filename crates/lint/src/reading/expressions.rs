@@ -374,8 +374,8 @@ impl<'a> Walker<'_, 'a> {
                 }
                 // `self.net(x)`, of which only the name is known.
                 if let Some(name) = dotted(&call.func).filter(|it| it.starts_with("self."))
-                    && !self.class().is_some_and(|it| {
-                        self.file.classes[it].methods.contains_key(func.attr.as_str())
+                    && !self.class().is_some_and(|class_name| {
+                        self.file.classes[class_name].methods.contains_key(func.attr.as_str())
                     })
                 {
                     let kind = guess::kind(self.file, &name);
@@ -517,8 +517,9 @@ impl<'a> Walker<'_, 'a> {
         let parameters = function.parameters();
         let n_decorators = function.def.map_or(0, |it| it.decorator_list.len());
         self.file.steps.take(parameters.len() + n_decorators);
-        let is_static = function.def.is_some_and(|it| {
-            it.decorator_list
+        let is_static = function.def.is_some_and(|function| {
+            function
+                .decorator_list
                 .iter()
                 .any(|it| dotted(&it.expression).is_some_and(|it| it == "staticmethod"))
         });

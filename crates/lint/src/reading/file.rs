@@ -47,8 +47,8 @@ impl Class<'_> {
     }
 
     pub(crate) fn is_module(&self) -> bool {
-        self.has_base(|it| {
-            it.ends_with("nn.Module") || it == "Module" || it.starts_with("torch.nn.")
+        self.has_base(|base| {
+            base.ends_with("nn.Module") || base == "Module" || base.starts_with("torch.nn.")
         }) || self.is_lightning()
             || self.methods.contains_key("forward") && !self.is_function()
     }
@@ -59,10 +59,10 @@ impl Class<'_> {
 
     /// Whether autograd calls it.
     pub(crate) fn is_function(&self) -> bool {
-        self.has_base(|it| {
-            it.ends_with("autograd.Function")
-                || it.ends_with("autograd.function.Function")
-                || it == "Function"
+        self.has_base(|base| {
+            base.ends_with("autograd.Function")
+                || base.ends_with("autograd.function.Function")
+                || base == "Function"
         })
     }
 

@@ -59,9 +59,9 @@ fn last(name: &str) -> String {
 
 /// Whether a word of the name, as underscores part it, is one of these.
 fn has_word(name: &str, words: &[&str]) -> bool {
-    name.split('_').any(|it| {
-        let it = it.trim_end_matches(|it: char| it.is_ascii_digit());
-        words.contains(&it)
+    name.split('_').any(|part| {
+        let word = part.trim_end_matches(|it: char| it.is_ascii_digit());
+        words.contains(&word)
     })
 }
 
@@ -173,10 +173,10 @@ pub(crate) fn computes_loss(name: &str) -> bool {
 pub(crate) fn is_batches(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words: Vec<&str> = text.split(|it: char| !it.is_ascii_alphanumeric()).collect();
-    words.iter().any(|it| {
-        it.contains("loader")
+    words.iter().any(|word| {
+        word.contains("loader")
             || matches!(
-                *it,
+                *word,
                 "batches"
                     | "batch"
                     | "dl"

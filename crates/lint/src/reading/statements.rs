@@ -480,9 +480,9 @@ fn is_sum_with(expr: &Expr, name: &str) -> bool {
         Expr::BinOp(it) if matches!(it.op, Operator::Add | Operator::Sub) => {
             // `0.9 * name + 0.1 * x`
             let is = |it: &Expr| dotted(it).is_some_and(|it| it == name) || is_sum_with(it, name);
-            let is_part = |it: &Expr| match it {
-                Expr::BinOp(it) if matches!(it.op, Operator::Mult | Operator::Div) => {
-                    is(&it.left) || is(&it.right)
+            let is_part = |part: &Expr| match part {
+                Expr::BinOp(both) if matches!(both.op, Operator::Mult | Operator::Div) => {
+                    is(&both.left) || is(&both.right)
                 }
                 other => is(other),
             };

@@ -90,7 +90,7 @@ impl<'f, 'a> Story<'f, 'a> {
 
     /// What happens in a loop, and in the functions that it calls.
     pub(crate) fn within(&self, index: usize) -> impl Iterator<Item = &Event<'a>> {
-        let called = self.in_loop(index).filter_map(|it| match it.what {
+        let called = self.in_loop(index).filter_map(|event| match event.what {
             What::Call { function } => Some(function),
             _ => None,
         });

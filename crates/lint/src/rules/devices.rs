@@ -55,9 +55,9 @@ fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             || call.arguments.keywords.iter().any(|it| it.arg.is_none());
         let is_weights = weights_go_into_a_model(story, event.at, event.function, event.statement);
         if !has_place && is_weights {
-            let end = |it: &str| {
-                let it = it.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
-                vec![Mend::Replace(event.at, format!("{it}, map_location=\"cpu\")"))]
+            let end = |call: &str| {
+                let open = call.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
+                vec![Mend::Replace(event.at, format!("{open}, map_location=\"cpu\")"))]
             };
             acc.push(Found {
                 code: "PLM401",
@@ -86,9 +86,9 @@ fn kept_on_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         story.file.steps.take_text(text.len());
         let function = &story.file.functions[event.function];
         let body = if event.function == 0 { text } else { story.file.text_at(function.at) };
-        let is_dropped = body.lines().map(str::trim).any(|it| {
-            let of_none = it.ends_with("= None") && it.split('=').any(|it| it.trim() == name);
-            of_none || it.strip_prefix("del ").is_some_and(|it| names(it).any(|it| it == name))
+        let is_dropped = body.lines().map(str::trim).any(|line| {
+            let of_none = line.ends_with("= None") && line.split('=').any(|it| it.trim() == name);
+            of_none || line.strip_prefix("del ").is_some_and(|it| names(it).any(|it| it == name))
         });
         // It lives while steps run: those of this function, or those of whoever gets it.
         let after = |index: &usize| {
@@ -96,9 +96,9 @@ fn kept_on_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             it.function == event.function && event.at.end() < it.at.start()
         };
         let trains_after = story.step_loops().iter().any(after);
-        let is_returned = story.in_function(event.function).any(|it| {
-            matches!(it.what, What::Return { .. })
-                && names(story.file.text_at(it.at)).any(|it| it == name)
+        let is_returned = story.in_function(event.function).any(|event| {
+            matches!(event.what, What::Return { .. })
+                && names(story.file.text_at(event.at)).any(|it| it == name)
         });
         if is_dropped || !(trains_after || is_returned || name.starts_with("self.")) {
             continue;
@@ -139,9 +139,9 @@ fn weights_go_into_a_model(
     function: usize,
     statement: TextRange,
 ) -> bool {
-    story.in_function(function).any(|it| match &it.what {
+    story.in_function(function).any(|event| match &event.what {
         What::LoadState { value, of } if !of.contains("scaler") && !of.contains("scheduler") => {
-            it.at.contains_range(at)
+            event.at.contains_range(at)
                 || value.is(&Kind::Loaded)
                     && value.at.is_some_and(|made| {
                         made == at || made == statement || statement.contains_range(made)

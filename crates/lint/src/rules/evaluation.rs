@@ -74,8 +74,8 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 return;
             }
             let last = events.iter().rfind(|it| mode(it) && it.at.start() < event.at.start());
-            let is_eval = last.is_some_and(|it| {
-                matches!(it.what, What::Mode { train: false, .. }) && is_before(it, event)
+            let is_eval = last.is_some_and(|mode| {
+                matches!(mode.what, What::Mode { train: false, .. }) && is_before(mode, event)
             });
             let is_train = last.is_some_and(|it| matches!(it.what, What::Mode { train: true, .. }));
             if is_train || !(is_eval || is_evaluation && around.is_some()) {
@@ -128,10 +128,10 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 
 /// Whether the mode is set where this will be reached after it: not in another branch.
 fn is_before(mode: &Event<'_>, event: &Event<'_>) -> bool {
-    mode.branches.iter().all(|it| {
+    mode.branches.iter().all(|branch| {
         event.branches.iter().any(|other| {
-            other.at == it.at && other.test.map(Ranged::range) == it.test.map(Ranged::range)
-        }) || !it.at.contains_range(event.at)
+            other.at == branch.at && other.test.map(Ranged::range) == branch.test.map(Ranged::range)
+        }) || !branch.at.contains_range(event.at)
     }) && mode
         .branches
         .iter()
@@ -209,17 +209,17 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         let inside = |it: &&Event<'_>| handler.at.contains_range(it.at) && it.in_handler;
-        let again = story.in_function(handler.function).filter(inside).find(|it| match &it.what {
-            What::Forward { .. } | What::Backward { .. } => true,
-            What::Call { function } => {
-                *function == handler.function
-                    || story
-                        .in_function(*function)
-                        .chain(story.within_function(*function))
-                        .any(|it| matches!(it.what, What::Forward { .. } | What::Backward { .. }))
-            }
-            _ => false,
-        });
+        let again =
+            story.in_function(handler.function).filter(inside).find(|event| match &event.what {
+                What::Forward { .. } | What::Backward { .. } => true,
+                What::Call { function } => {
+                    *function == handler.function
+                        || story.in_function(*function).chain(story.within_function(*function)).any(
+                            |it| matches!(it.what, What::Forward { .. } | What::Backward { .. }),
+                        )
+                }
+                _ => false,
+            });
         if let Some(again) = again {
             acc.push(Found {
                 code: "PLM203",
@@ -230,8 +230,8 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             });
         } else if let Some(name) = handler.name {
             // The exception is kept.
-            let keeps = story.in_function(handler.function).filter(inside).find(|it| {
-                matches!(&it.what, What::Method { name: method, call, .. } if method == "append" && call.arguments.args.iter().any(|it| is_exactly(it, name)))
+            let keeps = story.in_function(handler.function).filter(inside).find(|event| {
+                matches!(&event.what, What::Method { name: method, call, .. } if method == "append" && call.arguments.args.iter().any(|it| is_exactly(it, name)))
             });
             if let Some(keeps) = keeps {
                 acc.push(Found {

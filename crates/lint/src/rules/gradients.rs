@@ -218,10 +218,10 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 mend: Vec::new(),
             });
         }
-        let after = story.all().any(|it| {
-            it.function == the_loop.function
-                && it.at.start() > at.end()
-                && matches!(it.what, What::Step { .. })
+        let after = story.all().any(|event| {
+            event.function == the_loop.function
+                && event.at.start() > at.end()
+                && matches!(event.what, What::Step { .. })
         });
         let ends = test.at_end
             || after
@@ -241,15 +241,16 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
     // Emptied only after the forward pass.
     let models: BTreeSet<&str> = zeros
         .iter()
-        .filter_map(|it| match &it.what {
+        .filter_map(|event| match &event.what {
             What::ZeroGrad { of } => Some(of.as_str()),
             _ => None,
         })
         .collect();
     let forwards: Vec<&&Event<'_>> = own
         .iter()
-        .filter(|it| {
-            matches!(it.what, What::Forward { .. }) && it.grad != crate::reading::events::Grad::Off
+        .filter(|event| {
+            matches!(event.what, What::Forward { .. })
+                && event.grad != crate::reading::events::Grad::Off
         })
         .collect();
     if let ([zero], [step], Some(pass), Some(forward)) =
@@ -313,27 +314,27 @@ fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         // The step comes after it, in the loop around it.
-        let Some(outer) = own.first().and_then(|it| {
-            it.loops.iter().rev().find(|it| {
-                **it != index
-                    && story.loops[**it].at.contains_range(the_loop.at)
-                    && story.loops[**it].at != the_loop.at
+        let Some(outer) = own.first().and_then(|event| {
+            event.loops.iter().rev().find(|outer| {
+                **outer != index
+                    && story.loops[**outer].at.contains_range(the_loop.at)
+                    && story.loops[**outer].at != the_loop.at
             })
         }) else {
             continue;
         };
-        let step = story.in_loop(*outer).find(|it| {
-            matches!(it.what, What::Step { .. })
-                && it.at.start() > the_loop.at.end()
-                && it.loops.last() == Some(outer)
+        let step = story.in_loop(*outer).find(|event| {
+            matches!(event.what, What::Step { .. })
+                && event.at.start() > the_loop.at.end()
+                && event.loops.last() == Some(outer)
         });
         if step.is_none() || !the_loop.is_counted && !the_loop.over_batches {
             continue;
         }
         let forward =
             own.iter().any(|it| matches!(it.what, What::Forward { .. } | What::Call { .. }));
-        if let Some(zero) = own.iter().find(|it| {
-            matches!(it.what, What::ZeroGrad { .. }) && it.is_unconditional_in(the_loop.at)
+        if let Some(zero) = own.iter().find(|event| {
+            matches!(event.what, What::ZeroGrad { .. }) && event.is_unconditional_in(the_loop.at)
         }) {
             acc.push(Found {
                 code: "PLM302",
@@ -375,9 +376,11 @@ fn copied(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
     let statement = story.file.text_at(event.statement);
     let after = story.file.text_at(event.at);
     let to_cpu = statement.contains("cpu") || after.contains("cpu");
-    let trains = event.loops.iter().any(|it| {
-        story.trains(*it)
-            || story.in_loop(*it).any(|it| matches!(it.what, What::Call { .. } | What::Mode { .. }))
+    let trains = event.loops.iter().any(|index| {
+        story.trains(*index)
+            || story
+                .in_loop(*index)
+                .any(|it| matches!(it.what, What::Call { .. } | What::Mode { .. }))
     });
     // Made to be saved, and gone after that.
     let name = statement.split_once('=').map_or("", |it| it.0.trim());
@@ -412,13 +415,13 @@ fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let What::NewOptimizer { models } = &event.what else { continue };
         let is_first = |from: TextRange, to: TextRange| {
             story.file.steps.take(story.loops.len() / 8);
-            !story.loops.iter().any(|it| {
-                it.function == event.function
-                    && from.end() < it.at.start()
-                    && it.at.end() < to.start()
+            !story.loops.iter().any(|the_loop| {
+                the_loop.function == event.function
+                    && from.end() < the_loop.at.start()
+                    && the_loop.at.end() < to.start()
             })
         };
-        let moved = story.in_function(event.function).find(|it| match &it.what {
+        let moved = story.in_function(event.function).find(|other| match &other.what {
             What::Move { model, call } => {
                 let target = call
                     .arguments
@@ -434,9 +437,9 @@ fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                         && !target.contains("half");
                 models.contains(model)
                     && to_device
-                    && event.at.end() < it.at.start()
-                    && is_first(event.at, it.at)
-                    && it.branches.len() <= event.branches.len() + 1
+                    && event.at.end() < other.at.start()
+                    && is_first(event.at, other.at)
+                    && other.branches.len() <= event.branches.len() + 1
             }
             _ => false,
         });

@@ -41,8 +41,8 @@ fn walked<'s>(
     story: &'s Story<'_, '_>,
     function: usize,
 ) -> impl Iterator<Item = (&'s Event<'s>, &'s Value)> {
-    story.in_function(function).filter_map(|it| match &it.what {
-        What::Backward { loss, .. } => Some((it, loss)),
+    story.in_function(function).filter_map(|event| match &event.what {
+        What::Backward { loss, .. } => Some((event, loss)),
         _ => None,
     })
 }
@@ -70,10 +70,10 @@ fn kept(
     }
     // What is cut, emptied or made anew in the loop is not kept.
     let is_cleared = || {
-        story.in_loop(innermost).any(|it| {
-            matches!(&it.what, What::Clear { target: cleared } if cleared == target)
-                && it.at != event.at
-                && it.statement != event.statement
+        story.in_loop(innermost).any(|other| {
+            matches!(&other.what, What::Clear { target: cleared } if cleared == target)
+                && other.at != event.at
+                && other.statement != event.statement
         })
     };
     let bare = target.trim_end_matches("[]");
@@ -216,9 +216,9 @@ fn passes(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
     // Made before the innermost loop: each of its iterations walks the same graph.
     let is_made_outside =
         loss.at.zip(innermost).is_some_and(|(at, index)| !story.loops[index].at.contains_range(at));
-    let comes_again = story.in_function(event.function).any(|it| {
-        let walks = matches!(it.what, What::Backward { .. } | What::Walks | What::Call { .. });
-        walks && it.at.start() > event.at.end() && within(it)
+    let comes_again = story.in_function(event.function).any(|other| {
+        let walks = matches!(other.what, What::Backward { .. } | What::Walks | What::Call { .. });
+        walks && other.at.start() > event.at.end() && within(other)
     });
     if is_made_outside || comes_again || innermost.is_none() {
         return;
@@ -449,8 +449,8 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let name = name.rsplit('.').next().unwrap_or_default().to_owned();
         story.file.steps.take(story.file.functions.len() / 8);
         let indices: Vec<usize> = (0..story.file.functions.len())
-            .filter(|it| {
-                let function = &story.file.functions[*it];
+            .filter(|index| {
+                let function = &story.file.functions[*index];
                 function.name == name
                     || function
                         .parent

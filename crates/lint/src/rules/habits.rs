@@ -23,9 +23,9 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 let Some(innermost) = event.loops.last() else { continue };
                 let the_loop = &story.loops[*innermost];
                 let is_step = step_loops.contains(innermost)
-                    && story.in_loop(*innermost).any(|it| {
-                        it.loops.last() == Some(innermost)
-                            && matches!(it.what, What::Backward { .. } | What::Forward { .. })
+                    && story.in_loop(*innermost).any(|event| {
+                        event.loops.last() == Some(innermost)
+                            && matches!(event.what, What::Backward { .. } | What::Forward { .. })
                     });
                 let is_batch = the_loop.over_batches
                     && story.in_loop(*innermost).any(|it| matches!(it.what, What::Forward { .. }));

@@ -144,7 +144,7 @@ fn scaler(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     mend: Vec::new(),
                 });
             }
-            let clip = own.iter().find(|it| match &it.what {
+            let clip = own.iter().find(|event| match &event.what {
                 What::Library { path, .. } => {
                     path.ends_with("clip_grad_norm_") || path.ends_with("clip_grad_value_")
                 }

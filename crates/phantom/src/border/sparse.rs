@@ -195,7 +195,7 @@ pub extern "C" fn cusparseSpMV_bufferSize(
     _algorithm: c_int,
     bytes: *mut usize,
 ) -> i32 {
-    let needed = find(sparse).and_then(|it| match it {
+    let needed = find(sparse).and_then(|matrix| match matrix {
         Matrix::Csr { stored, offset_bytes, .. } => Some(vector_product(stored, offset_bytes)),
         Matrix::Coo => Some(572),
         Matrix::Dense { .. } => None,

@@ -103,9 +103,9 @@ impl Table {
     /// All processes but the one at `number` that live and hold something on this device.
     fn others(self, number: usize, ordinal: usize) -> Vec<Holder> {
         let taken = usize::try_from(self.0[0].load(Ordering::SeqCst)).unwrap_or(0).min(SEATS);
-        let holder = |it: usize| {
-            let owner = Process(self.0[HEAD + it * SEAT].load(Ordering::SeqCst));
-            let bytes = self.0[HEAD + it * SEAT + 1 + ordinal].load(Ordering::SeqCst);
+        let holder = |seat: usize| {
+            let owner = Process(self.0[HEAD + seat * SEAT].load(Ordering::SeqCst));
+            let bytes = self.0[HEAD + seat * SEAT + 1 + ordinal].load(Ordering::SeqCst);
             let counts = bytes != 0 && owner.is_alive();
             counts.then_some(Holder { pid: owner.pid(), bytes })
         };

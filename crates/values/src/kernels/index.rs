@@ -201,8 +201,8 @@ fn selected(width: usize, arguments: Arguments<'_>, known: Known<'_>) -> Option<
         let (count, next) = (wide(indices.size(0)?)?, wide(indices.stride(0)?)?);
         (1..=MOST).contains(&slice.checked_mul(count)?).then_some(())?;
         // The size of the dimension is one in both.
-        let starts = |it: TensorInfo<'_>| {
-            (0..slice).map(|row| it.element_of_row(row)).collect::<Option<Vec<usize>>>()
+        let starts = |info: TensorInfo<'_>| {
+            (0..slice).map(|row| info.element_of_row(row)).collect::<Option<Vec<usize>>>()
         };
         let starts = [starts(to)?, starts(from)?];
         let apart = [wide(to.stride(dims[0])?)?, wide(from.stride(dims[1])?)?];

@@ -283,8 +283,8 @@ fn sorted(
     let keys = known(keys, count * width)?;
     let values = if value == 0 { None } else { known(values, count * value) };
     let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |it| it - 1);
-    let digit = |it: &[u8]| {
-        let digit = key.ordered(it).checked_shr(first).unwrap_or(0) & mask;
+    let digit = |element: &[u8]| {
+        let digit = key.ordered(element).checked_shr(first).unwrap_or(0) & mask;
         if descending { mask - digit } else { digit }
     };
     let digits: Vec<u64> = keys.chunks_exact(width).map(digit).collect();

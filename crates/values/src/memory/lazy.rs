@@ -150,7 +150,7 @@ impl Source {
     }
 
     fn steps(&self) -> u32 {
-        let of = |it: &(u64, Span)| match &it.1 {
+        let of = |span: &(u64, Span)| match &span.1 {
             Span::Bytes(_) | Span::Same { .. } => 0,
             Span::Lazy { of, .. } => of.steps,
         };

@@ -455,9 +455,9 @@ fn is_setting(place: &Place) -> bool {
 
 /// Whether a call changes nothing, by its number and flags.
 pub(super) fn only_looks(registers: &user_regs_struct) -> bool {
-    let flags = |it: u64| {
+    let flags = |flags: u64| {
         let writing = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
-        it & u64::from(writing.unsigned_abs()) == 0
+        flags & u64::from(writing.unsigned_abs()) == 0
     };
     match i64::from_ne_bytes(registers.orig_rax.to_ne_bytes()) {
         libc::SYS_open => flags(registers.rsi),

@@ -72,8 +72,8 @@ impl Copies {
     pub(super) fn park(&mut self, ours: &Path) -> bool {
         let Ok(meta) = fs::symlink_metadata(ours) else { return false };
         let place = self.parking.join(format!("{}-{}", meta.dev(), meta.ino()));
-        let is_it = |it: &HeldCopy| {
-            let copy = it.copy.metadata();
+        let is_it = |held: &HeldCopy| {
+            let copy = held.copy.metadata();
             copy.is_ok_and(|it| (it.dev(), it.ino()) == (meta.dev(), meta.ino()))
         };
         if !meta.is_file() || meta.nlink() != 1 {

@@ -141,7 +141,7 @@ impl View {
 }
 
 fn push_all(todo: &mut Vec<OsString>, path: &Path) {
-    let names = path.components().filter_map(|it| match it {
+    let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some("..".into()),
         _ => None,

@@ -68,9 +68,9 @@ pub(super) fn decide(
         Whom::User => refused,
         Whom::All | Whom::Group(_) => {
             let own = own_process(task);
-            let is_meant = |it: &Pid| match whom {
-                Whom::Group(group) => getpgid(Some(*it)) == Ok(group),
-                _ => Some(*it) != own,
+            let is_meant = |pid: &Pid| match whom {
+                Whom::Group(group) => getpgid(Some(*pid)) == Ok(group),
+                _ => Some(*pid) != own,
             };
             let (strangers, ours): (Vec<Pid>, Vec<Pid>) =
                 processes().filter(is_meant).partition(|it| is_strange(*it));
@@ -91,9 +91,9 @@ pub(super) fn decide(
 fn whom(task: Pid, registers: &user_regs_struct, number: c_long) -> Option<Whom> {
     let [first, second] = [registers.rdi, registers.rsi].map(low_half);
     let process = |it: i32| if it == 0 { Whom::Itself } else { Whom::Process(Pid::from_raw(it)) };
-    let group = |it: i32| match it {
+    let group = |id: i32| match id {
         0 => getpgid(Some(task)).map_or(Whom::Itself, Whom::Group),
-        it => Whom::Group(Pid::from_raw(it)),
+        id => Whom::Group(Pid::from_raw(id)),
     };
     Some(match number {
         libc::SYS_kill => match first {

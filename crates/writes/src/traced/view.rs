@@ -477,7 +477,7 @@ impl View {
     }
 
     fn put(&mut self, from: &Path, to: &Path, known: Known) {
-        let moved = |it: &Path| match it.strip_prefix(from) {
+        let moved = |path: &Path| match path.strip_prefix(from) {
             Ok(rest) if !rest.as_os_str().is_empty() => to.join(rest),
             _ => to.to_owned(),
         };

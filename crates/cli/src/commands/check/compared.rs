@@ -94,8 +94,14 @@ pub(super) fn compared(was: &Took, is: &Took, tolerance: f64) -> Verdict {
 /// The lines that hold more or less, the largest change first. A line is the same if it says the same in the same function,
 /// wherever it stands; one whose text changed is the next one of the same function and kind.
 fn lines(was: &[Line], is: &[Line]) -> Vec<LineChange> {
-    let key = |it: &Line| {
-        (it.file.clone(), it.function.clone(), it.backward, it.category.clone(), it.text.clone())
+    let key = |line: &Line| {
+        (
+            line.file.clone(),
+            line.function.clone(),
+            line.backward,
+            line.category.clone(),
+            line.text.clone(),
+        )
     };
     let mut before: BTreeMap<_, (Bytes, Line)> = BTreeMap::new();
     for it in was {
@@ -118,11 +124,11 @@ fn lines(was: &[Line], is: &[Line]) -> Vec<LineChange> {
     }
     let mut gone: Vec<(Bytes, Line)> = before.into_values().collect();
     for (bytes, line) in new {
-        let like = |it: &(Bytes, Line)| {
-            it.1.file == line.file
-                && it.1.function == line.function
-                && it.1.backward == line.backward
-                && it.1.category == line.category
+        let like = |row: &(Bytes, Line)| {
+            row.1.file == line.file
+                && row.1.function == line.function
+                && row.1.backward == line.backward
+                && row.1.category == line.category
         };
         let nearest = (0..gone.len())
             .filter(|it| like(&gone[*it]))

@@ -276,10 +276,10 @@ fn took(it: &Prediction, recordings: &[Recording]) -> Took {
     };
     let here = env::current_dir().and_then(|it| it.canonicalize()).unwrap_or_default();
     let mut lines: Vec<Line> = it.lines.iter().filter_map(|it| line(it, &here)).collect();
-    let shown_line = |it: &plimsoll_core::recording::CodeLine| {
-        let path = Path::new(&it.file);
+    let shown_line = |line: &plimsoll_core::recording::CodeLine| {
+        let path = Path::new(&line.file);
         let file = path.strip_prefix(&here).unwrap_or(path).display();
-        format!("{file}:{} in {}", it.line, it.function)
+        format!("{file}:{} in {}", line.line, line.function)
     };
     let reserved_at = it.reserved_at.as_ref().map(shown_line);
     lines.sort_by(|a, b| {

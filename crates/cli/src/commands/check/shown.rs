@@ -90,13 +90,13 @@ fn text(checked: &[Checked], styles: Styles) -> String {
                 if let Some((was, is)) = outcome {
                     let _ = writeln!(res, "  {was} before, {is} now");
                 }
-                let row = |it: &Change| {
+                let row = |change: &Change| {
                     format!(
                         "  {:<16} {:>11} -> {:>11}  {:>8}\n",
-                        it.what,
-                        it.was.to_string(),
-                        it.is.to_string(),
-                        percent(it.was, it.is)
+                        change.what,
+                        change.was.to_string(),
+                        change.is.to_string(),
+                        percent(change.was, change.is)
                     )
                 };
                 totals.iter().for_each(|it| res += &row(it));
@@ -136,10 +136,10 @@ fn text(checked: &[Checked], styles: Styles) -> String {
 fn json(checked: &[Checked]) -> String {
     let change =
         |it: &Change| json!({ "what": it.what, "was_bytes": it.was.0, "is_bytes": it.is.0 });
-    let line = |it: &LineChange| {
+    let line = |change: &LineChange| {
         json!({
-            "file": it.line.file, "line": it.line.line, "function": it.line.function, "backward": it.line.backward,
-            "category": it.line.category, "text": it.line.text, "was_bytes": it.was.0, "is_bytes": it.is.0,
+            "file": change.line.file, "line": change.line.line, "function": change.line.function, "backward": change.line.backward,
+            "category": change.line.category, "text": change.line.text, "was_bytes": change.was.0, "is_bytes": change.is.0,
         })
     };
     let scripts: Vec<Value> = checked

@@ -229,7 +229,7 @@ impl<'a> Driver<'a> {
         let edit = |it: &Rewritten| json!({ "file": it.file, "size": it.size, "start": it.start, "was": it.was, "is": it.is });
         let edits: Value = run.files.iter().map(edit).collect();
         res.extend((!run.files.is_empty()).then(|| (contract::EDITS, edits.to_string().into())));
-        res.extend(run.half.map(|it| match it {
+        res.extend(run.half.map(|which| match which {
             Half::Length => (contract::BATCH_LENGTH, "half".into()),
             Half::Samples => (contract::HALF, "samples".into()),
             Half::Size => (contract::HALF, "size".into()),

@@ -80,9 +80,9 @@ fn noted(read: &Read) -> Noted {
 
 /// With the files that hold them.
 fn places(sites: Sites) -> Places {
-    let read = |it: &str| {
-        let text = bounded_file::text(Path::new(it), bounded_file::SOURCE);
-        Some((it.to_owned(), text.ok()?))
+    let read = |path: &str| {
+        let text = bounded_file::text(Path::new(path), bounded_file::SOURCE);
+        Some((path.to_owned(), text.ok()?))
     };
     // A name that ends a line cannot stand in a diff.
     let files = sites.files().filter(|it| one_line(it) == *it);

@@ -203,8 +203,8 @@ impl Shop {
         let failure = failure.or_else(|| has_no_step.then(nothing));
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
         let n_retries = recordings.iter().flat_map(|it| &it.notes.stats).map(|it| it.retries).sum();
-        let early = |it: &Recording| -> Vec<Mark> {
-            let marks = it.notes.marks.iter().filter(|it| it.step <= EARLY);
+        let early = |recording: &Recording| -> Vec<Mark> {
+            let marks = recording.notes.marks.iter().filter(|it| it.step <= EARLY);
             marks.map(|it| (it.place.allocs.clone(), it.allocated.clone())).collect()
         };
         let marks = recordings.iter().map(early).collect();

@@ -77,8 +77,8 @@ pub(crate) fn run(args: &LintArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 /// The script in a command: the first word that is a Python file.
 fn script(command: &[OsString]) -> Option<PathBuf> {
-    let is_script = |it: &&OsString| {
-        let path = Path::new(it.as_os_str());
+    let is_script = |word: &&OsString| {
+        let path = Path::new(word.as_os_str());
         path.extension().is_some_and(|it| it == "py") && path.is_file()
     };
     command.iter().find(is_script).map(PathBuf::from)

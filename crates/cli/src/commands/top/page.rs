@@ -361,11 +361,12 @@ fn what(row: &Row<'_>) -> Option<String> {
 fn draw_table(rows: &[Row<'_>], view: &View, area: Rect, buffer: &mut Buffer) {
     let columns: Vec<&Column> = COLUMNS.iter().filter(|it| it.from <= area.width).collect();
     let is_text = |it: &Column| matches!(it.title, "USER" | "WHAT");
-    let title = |it: &Column| {
-        let mark = if it.sort == Some(view.sort) { Modifier::REVERSED } else { Modifier::empty() };
-        let text = Span::styled(it.title, mark | Modifier::BOLD);
+    let title = |column: &Column| {
+        let mark =
+            if column.sort == Some(view.sort) { Modifier::REVERSED } else { Modifier::empty() };
+        let text = Span::styled(column.title, mark | Modifier::BOLD);
         let line = Line::from(text);
-        Cell::from(if is_text(it) { line } else { line.right_aligned() })
+        Cell::from(if is_text(column) { line } else { line.right_aligned() })
     };
     let taken: u16 = columns.iter().map(|it| it.width + 1).sum();
     let rest = usize::from((area.width + 1).saturating_sub(taken));
@@ -377,16 +378,16 @@ fn draw_table(rows: &[Row<'_>], view: &View, area: Rect, buffer: &mut Buffer) {
             _ if is_watched => Some(Color::Green),
             _ => None,
         };
-        let cell = |it: &&Column| {
-            let text = (it.cell)(row).unwrap_or_else(|| "-".to_owned());
-            let line = Line::raw(if it.width == 0 { cut(&text, rest) } else { text });
-            Cell::from(if is_text(it) { line } else { line.right_aligned() })
+        let cell = |column: &&Column| {
+            let text = (column.cell)(row).unwrap_or_else(|| "-".to_owned());
+            let line = Line::raw(if column.width == 0 { cut(&text, rest) } else { text });
+            Cell::from(if is_text(column) { line } else { line.right_aligned() })
         };
         Cells::new(columns.iter().map(cell)).style(color.map_or(Style::new(), |it| view.style(it)))
     };
-    let width = |it: &&Column| match it.width {
+    let width = |column: &&Column| match column.width {
         0 => Constraint::Fill(1),
-        it => Constraint::Length(it),
+        width => Constraint::Length(width),
     };
     let table = Table::new(rows.iter().map(cells), columns.iter().map(width))
         .header(Cells::new(columns.iter().map(|it| title(it))))

@@ -187,7 +187,7 @@ impl Sort {
         let step = |it: &Row<'_>| it.process.status.as_ref().and_then(|it| it.step);
         let growth = |it: &Row<'_>| it.counters.and_then(|it| it.growth).unwrap_or(f64::MIN);
         // Sooner is more.
-        let nearness = |it: &Row<'_>| match it.end() {
+        let nearness = |row: &Row<'_>| match row.end() {
             Some(End::In { steps, seconds }) => -seconds.unwrap_or(steps),
             Some(End::Never) => f64::MIN / 2.0,
             None => f64::MIN,

@@ -6,9 +6,10 @@ use crate::gpu::machine::snapshot::{Device, End, Process, Row, Snapshot};
 
 pub(super) fn document(snapshot: &Snapshot) -> String {
     let rows = snapshot.rows();
-    let processes = snapshot.processes.iter().map(|it| {
-        let rows: Vec<&Row<'_>> = rows.iter().filter(|row| std::ptr::eq(row.process, it)).collect();
-        process(it, &rows)
+    let processes = snapshot.processes.iter().map(|owner| {
+        let rows: Vec<&Row<'_>> =
+            rows.iter().filter(|row| std::ptr::eq(row.process, owner)).collect();
+        process(owner, &rows)
     });
     let document = json!({
         "version": 1,
@@ -39,17 +40,17 @@ fn device(it: &Device) -> Value {
 
 fn process(it: &Process, rows: &[&Row<'_>]) -> Value {
     let person = it.person.as_ref();
-    let watched = it.status.as_ref().map(|it| {
+    let watched = it.status.as_ref().map(|status| {
         let alarm = |it: &crate::gpu::machine::snapshot::Alarm| json!({ "code": it.code, "step": it.step, "text": it.text });
         json!({
-            "label": it.label,
-            "command": it.command,
-            "rank": it.rank,
-            "updated": it.updated,
-            "step": it.step,
-            "seconds_per_step": it.seconds_per_step,
-            "expected_peak_bytes": it.expected_peak.map(|it| it.0),
-            "alarms": it.alarms.iter().map(alarm).collect::<Vec<_>>(),
+            "label": status.label,
+            "command": status.command,
+            "rank": status.rank,
+            "updated": status.updated,
+            "step": status.step,
+            "seconds_per_step": status.seconds_per_step,
+            "expected_peak_bytes": status.expected_peak.map(|it| it.0),
+            "alarms": status.alarms.iter().map(alarm).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -63,21 +64,21 @@ fn process(it: &Process, rows: &[&Row<'_>]) -> Value {
 }
 
 fn on_device(it: &Row<'_>) -> Value {
-    let counters = it.counters.map(|it| {
+    let counters = it.counters.map(|counter| {
         json!({
-            "index": it.index,
-            "total_bytes": it.total.0,
-            "allocated_bytes": it.allocated.0,
-            "reserved_bytes": it.reserved.0,
-            "active_bytes": it.active.0,
-            "inactive_split_bytes": it.inactive_split.0,
-            "peak_allocated_bytes": it.peak_allocated.0,
-            "peak_reserved_bytes": it.peak_reserved.0,
-            "retries": it.retries,
-            "ooms": it.ooms,
-            "largest_free_bytes": it.largest_free.map(|it| it.0),
-            "growth_per_step_bytes": it.growth,
-            "categories_bytes": it.categories.iter().map(|(name, it)| (name.clone(), json!(it.0))).collect::<serde_json::Map<_, _>>(),
+            "index": counter.index,
+            "total_bytes": counter.total.0,
+            "allocated_bytes": counter.allocated.0,
+            "reserved_bytes": counter.reserved.0,
+            "active_bytes": counter.active.0,
+            "inactive_split_bytes": counter.inactive_split.0,
+            "peak_allocated_bytes": counter.peak_allocated.0,
+            "peak_reserved_bytes": counter.peak_reserved.0,
+            "retries": counter.retries,
+            "ooms": counter.ooms,
+            "largest_free_bytes": counter.largest_free.map(|it| it.0),
+            "growth_per_step_bytes": counter.growth,
+            "categories_bytes": counter.categories.iter().map(|(name, it)| (name.clone(), json!(it.0))).collect::<serde_json::Map<_, _>>(),
         })
     });
     let (steps, seconds) = match it.end() {

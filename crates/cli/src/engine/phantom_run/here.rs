@@ -42,9 +42,9 @@ pub(crate) fn look() -> Here {
 /// Which of these GPUs is meant, and which card of the catalogue it is.
 fn of(gpus: &[Gpu], visible: Option<&str>) -> Here {
     let named = visible.and_then(|it| it.split(',').next()).map(str::trim);
-    let by_variable = named.and_then(|it| match it.parse::<usize>() {
+    let by_variable = named.and_then(|name| match name.parse::<usize>() {
         Ok(number) => gpus.get(number),
-        Err(_) if it.starts_with("GPU-") => gpus.iter().find(|gpu| gpu.uuid.starts_with(it)),
+        Err(_) if name.starts_with("GPU-") => gpus.iter().find(|gpu| gpu.uuid.starts_with(name)),
         Err(_) => None,
     });
     let Some(gpu) = by_variable.or(gpus.first()) else { return Here::Nothing };

@@ -196,11 +196,11 @@ impl RunOutput {
             let problem = || format!("cannot save the script's files in {}", folder.display());
             layer.keep(folder).with_context(problem)?;
         }
-        let file = |it: &plimsoll_writes::Written| WrittenFile {
-            path: it.path.display().to_string(),
-            change: it.kind.word(),
-            is_folder: it.is_folder(),
-            bytes: Bytes(it.bytes),
+        let file = |written: &plimsoll_writes::Written| WrittenFile {
+            path: written.path.display().to_string(),
+            change: written.kind.word(),
+            is_folder: written.is_folder(),
+            bytes: Bytes(written.bytes),
         };
         let download = |it: &Download| (it.path.display().to_string(), Bytes(it.bytes));
         let read_only = layer.refused().iter();

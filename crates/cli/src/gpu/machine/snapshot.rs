@@ -175,12 +175,12 @@ impl Snapshot {
             }
             for counters in process.status.iter().flat_map(|it| &it.counters) {
                 let device = self.device_of(process, counters);
-                let same = |it: &&mut Row<'_>| {
-                    let is_it = match (it.device, device) {
+                let same = |row: &&mut Row<'_>| {
+                    let is_it = match (row.device, device) {
                         (Some(a), Some(b)) => std::ptr::eq(a, b),
                         _ => false,
                     };
-                    is_it && it.counters.is_none()
+                    is_it && row.counters.is_none()
                 };
                 match seen.iter_mut().find(same) {
                     Some(row) => row.counters = Some(counters),
@@ -215,8 +215,8 @@ impl Snapshot {
             let others = growing.iter().filter(|it| it.0 != index && Some(it.1) == uuid);
             row.others_grow = others.map(|it| it.2).sum();
         }
-        let place = |it: &Row<'_>| {
-            it.device.map_or((u32::MAX, None), |device| (device.index, device.instance))
+        let place = |row: &Row<'_>| {
+            row.device.map_or((u32::MAX, None), |device| (device.index, device.instance))
         };
         res.sort_by_key(|it| (place(it), it.process.pid));
         res

@@ -75,8 +75,8 @@ fn folders() -> Vec<PathBuf> {
         let within =
             |it: &Path| fs::read_dir(it).into_iter().flatten().flatten().map(|it| it.path());
         res.extend(within(Path::new("/run/user")).map(|it| below(&it)));
-        let is_ours = |it: &PathBuf| {
-            let name = it.file_name().unwrap_or_default().to_string_lossy();
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("plimsoll-")
         };
         res.extend(within(&temporary).filter(is_ours).map(|it| it.join("running")));
@@ -199,10 +199,10 @@ struct AlarmOnDisk {
 
 impl OnDisk {
     fn taken(self) -> Status {
-        let alarm = |it: AlarmOnDisk| Alarm {
-            code: plain(&it.code, LONGEST_NAME),
-            step: it.step,
-            text: plain(&it.text, LONGEST_TEXT),
+        let alarm = |alarm: AlarmOnDisk| Alarm {
+            code: plain(&alarm.code, LONGEST_NAME),
+            step: alarm.step,
+            text: plain(&alarm.text, LONGEST_TEXT),
         };
         let words = self.command.iter().take(MOST_WORDS);
         let older = self.alarms.len().saturating_sub(MOST_ALARMS);

@@ -350,10 +350,10 @@ impl<'a> Half<'a> {
         let (Some(trace), Some((stack, _))) = (self.trace, most) else { return Vec::new() };
         let mut res: Vec<CodeLine> = trace
             .frames(*stack)
-            .map(|it| CodeLine {
-                file: trace.text(it.file).to_owned(),
-                line: it.line,
-                function: trace.text(it.function).to_owned(),
+            .map(|frame| CodeLine {
+                file: trace.text(frame.file).to_owned(),
+                line: frame.line,
+                function: trace.text(frame.function).to_owned(),
                 text: String::new(),
             })
             .collect();

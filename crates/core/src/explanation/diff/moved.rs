@@ -106,9 +106,9 @@ fn pair_files(
 /// no move does; and one that is left alone is the one that is left alone there.
 fn pair_lines(from: &Lines, to: &Lines) -> BTreeMap<u32, u32> {
     let moved = |by: i64| {
-        from.iter().filter_map(move |it| {
-            let now = u32::try_from(i64::from(*it) + by).ok()?;
-            to.contains(&now).then_some((*it, now))
+        from.iter().filter_map(move |position| {
+            let now = u32::try_from(i64::from(*position) + by).ok()?;
+            to.contains(&now).then_some((*position, now))
         })
     };
     let distances: BTreeSet<i64> =

@@ -29,8 +29,8 @@ impl Iterations {
         let notes = &case.run.recording.notes;
         let mut passes: Vec<EventId> = if timeline.marked {
             let places = Places::new(&case.run.replay, case.run.index, &notes.stats);
-            let begins = notes.marks.iter().filter(|it| {
-                matches!(it.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
+            let begins = notes.marks.iter().filter(|mark| {
+                matches!(mark.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
             });
             begins.map(|it| places.event(&it.place)).collect()
         } else {

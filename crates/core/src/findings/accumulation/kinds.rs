@@ -103,9 +103,9 @@ impl Passes {
         }
         let newest = iterations.at(moment);
         let most = left.range(..newest).max_by_key(|(_, it)| **it).map(|(step, _)| *step);
-        let share = most.map_or(0, |it| {
-            let made = made_in(look, moment, it);
-            left[&it].0 * 100 / made.0.max(1)
+        let share = most.map_or(0, |step| {
+            let made = made_in(look, moment, step);
+            left[&step].0 * 100 / made.0.max(1)
         });
         // Layers of one kind share a stack, so blocks count as well.
         let n_blocks = most.map_or(0, |most| {
@@ -188,10 +188,10 @@ impl Passes {
 /// What passes made in iteration `step`, up to `moment`.
 fn made_in(look: &Look<'_>, moment: EventId, step: u32) -> Bytes {
     let Look { case, iterations, .. } = look;
-    let made = case.run.replay.blocks.iter().filter(|it| {
-        it.alloc <= moment
-            && in_pass(case.run.timeline.stage(it.alloc))
-            && iterations.at(it.alloc) == step
+    let made = case.run.replay.blocks.iter().filter(|block| {
+        block.alloc <= moment
+            && in_pass(case.run.timeline.stage(block.alloc))
+            && iterations.at(block.alloc) == step
     });
     made.map(|it| it.size).sum()
 }

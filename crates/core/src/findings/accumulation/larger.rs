@@ -101,10 +101,11 @@ pub(super) fn larger_each_time(
     }
     series.retain(|_, it| it.is_growth());
     // A step that trains is no token.
-    let is_trained = |it: &Series| {
+    let is_trained = |series: &Series| {
         let backward = case.run.timeline.starts(Stage::Backward);
-        it.rises
-            <= 2 * backward.filter(|event| it.since <= *event && *event <= moment).count() as u64
+        series.rises
+            <= 2 * backward.filter(|event| series.since <= *event && *event <= moment).count()
+                as u64
     };
     let caches: Vec<StackId> = series
         .iter()

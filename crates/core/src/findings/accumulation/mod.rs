@@ -68,8 +68,8 @@ pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
     for kind in [Kind::Graph, Kind::GraphWithoutBackward, Kind::GraphAwaited] {
         let most = res.iter().filter(|it| it.kind == kind).map(|it| it.bytes).max();
         let mut seen = false;
-        res.retain(|it| {
-            it.kind != kind || Some(it.bytes) == most && !std::mem::replace(&mut seen, true)
+        res.retain(|growth| {
+            growth.kind != kind || Some(growth.bytes) == most && !std::mem::replace(&mut seen, true)
         });
     }
     res

@@ -50,8 +50,8 @@ impl Follower<'_> {
         groups.extend(blamed.iter().take(4).map(|it| vec![*it]));
         groups.extend(self.lost_apart(&losses));
         groups.extend(self.same_stack(end));
-        let is_open = |it: &usize| {
-            !self.pools.of_segments.contains_key(it) || self.pools.thought_of.contains(it)
+        let is_open = |address: &usize| {
+            !self.pools.of_segments.contains_key(address) || self.pools.thought_of.contains(address)
         };
         for group in &mut groups {
             group.retain(is_open);
@@ -96,8 +96,8 @@ impl Follower<'_> {
     fn same_stack(&self, end: usize) -> Option<Vec<usize>> {
         let events = &self.device.events;
         let stack = events.stack(end.checked_sub(1)?);
-        let is_same = |it: &usize| {
-            let event = events.get(*it);
+        let is_same = |place: &usize| {
+            let event = events.get(*place);
             matches!(event.action, Action::SegmentAlloc | Action::SegmentMap)
                 && event.stack == stack
         };

@@ -197,9 +197,9 @@ impl<'a> Follower<'a> {
         let is_free = |it: &usize| events.get(*it).action == Action::SegmentFree;
         let freed = (loss..until).filter(is_free).map(|it| events.get(it).address);
         let losses_are_garbage = || !freed.eq(self.model.releasable(PoolId(0)));
-        let is_own = |it: Event| {
-            let made = self.segments.made.get(&it.address);
-            made.is_some_and(|made| events.stack(*made) == it.stack)
+        let is_own = |event: Event| {
+            let made = self.segments.made.get(&event.address);
+            made.is_some_and(|made| events.stack(*made) == event.stack)
         };
         if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
             return Some(true);

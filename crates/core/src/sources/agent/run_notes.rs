@@ -176,15 +176,15 @@ struct KeeperLine {
 
 impl From<KeepersLine> for Keepers {
     fn from(it: KeepersLine) -> Keepers {
-        let keeper = |it: KeeperLine| Keeper {
-            name: clipped(one_line(it.name)),
-            what: it.what,
-            tensors: it.tensors,
-            nodes: it.nodes,
-            limit: it.members.zip(it.limit),
-            addresses: it.addresses,
-            at: it.line.map(CodeLine::from),
-            inner: it.inner.map(CodeLine::from),
+        let keeper = |keeper: KeeperLine| Keeper {
+            name: clipped(one_line(keeper.name)),
+            what: keeper.what,
+            tensors: keeper.tensors,
+            nodes: keeper.nodes,
+            limit: keeper.members.zip(keeper.limit),
+            addresses: keeper.addresses,
+            at: keeper.line.map(CodeLine::from),
+            inner: keeper.inner.map(CodeLine::from),
         };
         let entries = it.entries.into_iter().map(keeper).collect();
         Keepers { place: it.place.into(), device: it.device, entries }
@@ -240,27 +240,27 @@ struct TableKeys {
 
 impl From<GraphLine> for GraphNote {
     fn from(it: GraphLine) -> GraphNote {
-        let written_out = |it: WrittenOutKeys| WrittenOut {
-            shape: it.shape,
-            count: it.count,
-            saved: it.saved.into_iter().map(Bytes).collect(),
+        let written_out = |keys: WrittenOutKeys| WrittenOut {
+            shape: keys.shape,
+            count: keys.count,
+            saved: keys.saved.into_iter().map(Bytes).collect(),
         };
-        let recast = |it: RecastKeys| Recast {
-            name: clipped(one_line(it.name)),
-            bytes: Bytes(it.bytes),
-            copies: it.copies,
+        let recast = |keys: RecastKeys| Recast {
+            name: clipped(one_line(keys.name)),
+            bytes: Bytes(keys.bytes),
+            copies: keys.copies,
         };
-        let unowned = |it: UnownedKeys| Unowned {
-            part: it.part.map(one_line).map(clipped),
-            names: it.names.into_iter().map(one_line).collect(),
-            bytes: Bytes(it.bytes),
-            is_needed: it.needed,
+        let unowned = |keys: UnownedKeys| Unowned {
+            part: keys.part.map(one_line).map(clipped),
+            names: keys.names.into_iter().map(one_line).collect(),
+            bytes: Bytes(keys.bytes),
+            is_needed: keys.needed,
         };
-        let table = |it: TableKeys| Table {
-            name: clipped(one_line(it.name)),
-            bytes: Bytes(it.bytes),
-            rows: it.rows,
-            used: it.used,
+        let table = |keys: TableKeys| Table {
+            name: clipped(one_line(keys.name)),
+            bytes: Bytes(keys.bytes),
+            rows: keys.rows,
+            used: keys.used,
         };
         GraphNote {
             attention: it.attention.into_iter().map(written_out).collect(),
@@ -731,18 +731,18 @@ impl From<EndLine> for End {
             has_optimizer: it.has_optimizer,
             exit_code: it.exit_code,
             signal: it.signal,
-            exception: it.exception.map(|it| Exception {
-                class: one_line(it.class),
-                message: it.message,
-                user_frame: it.user_frame.map(CodeLine::from),
+            exception: it.exception.map(|exception| Exception {
+                class: one_line(exception.class),
+                message: exception.message,
+                user_frame: exception.user_frame.map(CodeLine::from),
             }),
-            later: it.later.map(|it| Later {
-                steps_before: it.steps_before,
-                evaluation: it.evaluation,
-                evaluation_cut: it.evaluation_cut,
-                epochs_cut: it.epochs_cut,
-                spoken_of: it.spoken_of,
-                evaluated_at: match it.evaluated_at[..] {
+            later: it.later.map(|later| Later {
+                steps_before: later.steps_before,
+                evaluation: later.evaluation,
+                evaluation_cut: later.evaluation_cut,
+                epochs_cut: later.epochs_cut,
+                spoken_of: later.spoken_of,
+                evaluated_at: match later.evaluated_at[..] {
                     [first, second] => Some((first, second)),
                     _ => None,
                 },

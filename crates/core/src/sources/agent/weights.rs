@@ -56,13 +56,13 @@ struct UnfrozenLine {
 impl From<WeightsLine> for WeightsNote {
     fn from(it: WeightsLine) -> WeightsNote {
         let name = |it: String| clipped(one_line(it));
-        let wide = |it: WideLine| WideWeights {
-            name: name(it.name),
-            class: name(it.class),
-            bits: it.bits,
-            is_table: it.table,
-            tensors: it.tensors,
-            bytes: Bytes(it.bytes),
+        let wide = |wide: WideLine| WideWeights {
+            name: name(wide.name),
+            class: name(wide.class),
+            bits: wide.bits,
+            is_table: wide.table,
+            tensors: wide.tensors,
+            bytes: Bytes(wide.bytes),
         };
         WeightsNote {
             model: name(it.model),

@@ -188,10 +188,10 @@ pub(super) const FORMS: &[Form] = &[
     .plain()
     .read(readers::torch),
     // NVML is asked for the processes that an out-of-memory message names, and for nothing else.
-    form(MaybeOutOfMemory, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|it| {
+    form(MaybeOutOfMemory, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|form| {
         let asserts = ["handles_", "nvml_success =="];
-        it.lower.contains("internal assert failed")
-            && asserts.iter().any(|one| it.lower.contains(one))
+        form.lower.contains("internal assert failed")
+            && asserts.iter().any(|one| form.lower.contains(one))
     }),
     device(Xpu, &["ur_result_error_out_of_device_memory", "pi_error_out_of_device_memory"], &[]),
     form(

@@ -123,8 +123,8 @@ impl Form {
 
     /// Whether it is the message of the caching allocator, in one of its templates.
     pub(super) fn is_torch(&self) -> bool {
-        self.read.is_some_and(|it| {
-            std::ptr::fn_addr_eq(it, readers::torch as fn(&mut Failure, &str, &str))
+        self.read.is_some_and(|reader| {
+            std::ptr::fn_addr_eq(reader, readers::torch as fn(&mut Failure, &str, &str))
         })
     }
 }
@@ -235,8 +235,8 @@ pub(super) fn is_class(place: &Place<'_>) -> bool {
 
 /// Whether a program that caught the error says in its `lines` that it goes on without what failed.
 pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
-    lines.any(|it| {
-        let lower = it.to_ascii_lowercase();
+    lines.any(|line| {
+        let lower = line.to_ascii_lowercase();
         [
             "skipping batch",
             "skip batch",

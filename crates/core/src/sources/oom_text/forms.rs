@@ -112,10 +112,10 @@ pub(super) fn find(lower: &str, first: usize) -> Option<Found> {
         *known = Some(known.map_or(it.start(), |at| at.min(it.start())));
     }
     let mut begins = begins.as_slice();
-    let mut forms = FORMS.iter().copied().flatten().map(|it| {
-        let (own, rest) = begins.split_at(it.words.len());
+    let mut forms = FORMS.iter().copied().flatten().map(|form| {
+        let (own, rest) = begins.split_at(form.words.len());
         begins = rest;
-        (it, own)
+        (form, own)
     });
     let found = forms.find_map(|(it, begins)| it.found_in(lower, first, begins));
     found.filter(|it| it.form.is_plain || !is_talk(lower, it.at))

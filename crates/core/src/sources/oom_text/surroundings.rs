@@ -49,8 +49,8 @@ fn limit(lines: &[Line<'_>]) -> Option<Bytes> {
 
 /// `memory: usage 67108864kB, limit 67108864kB, failcnt 1422`: a container's, as the kernel tells it.
 fn kernels(lines: &[Line<'_>]) -> Option<Bytes> {
-    lines.iter().find_map(|it| {
-        let (_, rest) = it.text.split_once("memory: usage ")?;
+    lines.iter().find_map(|line| {
+        let (_, rest) = line.text.split_once("memory: usage ")?;
         after(&rest.to_ascii_lowercase(), "limit ")
     })
 }
@@ -65,8 +65,8 @@ fn pods(lines: &[Line<'_>]) -> Option<Bytes> {
 
 /// `docker run -m 16g`.
 fn dockers(lines: &[Line<'_>]) -> Option<Bytes> {
-    let line = lines.iter().rfind(|it| {
-        ["docker run", "podman run", "nerdctl run"].iter().any(|run| it.text.contains(run))
+    let line = lines.iter().rfind(|line| {
+        ["docker run", "podman run", "nerdctl run"].iter().any(|run| line.text.contains(run))
     })?;
     let mut words = line.text.split_whitespace();
     while let Some(word) = words.next() {
@@ -82,9 +82,9 @@ fn dockers(lines: &[Line<'_>]) -> Option<Bytes> {
 
 /// Slurm's account of a job that ran out, by the columns `MaxRSS` and `ReqMem`: (the most, what it was given).
 fn job(lines: &[Line<'_>]) -> Option<(Option<Bytes>, Option<Bytes>)> {
-    let head = lines.iter().position(|it| {
-        let is_header = it.text.contains("State") && !it.text.contains('=');
-        is_header && (it.text.contains("ReqMem") || it.text.contains("MaxRSS"))
+    let head = lines.iter().position(|line| {
+        let is_header = line.text.contains("State") && !line.text.contains('=');
+        is_header && (line.text.contains("ReqMem") || line.text.contains("MaxRSS"))
     })?;
     let column = |name: &str| lines[head].text.find(name).map(|it| it + name.len());
     let (rss, wanted) = (column("MaxRSS"), column("ReqMem"));

@@ -149,9 +149,9 @@ fn richs(content: &str) -> Option<(&str, u32, &str)> {
 /// The line of code under the frame that the first `taken` of `lines` tell of: the next one without what a log has put
 /// before both, or the one that a notebook's arrow points at.
 fn code_under(lines: &[Line<'_>], taken: usize) -> String {
-    let arrow = |it: &str| {
-        let drawn = it.split_once("❱ ").and_then(|(_, it)| it.split_once('│'));
-        let pointed = it.trim_start().strip_prefix('-').and_then(|it| it.split_once("> "));
+    let arrow = |line: &str| {
+        let drawn = line.split_once("❱ ").and_then(|(_, it)| it.split_once('│'));
+        let pointed = line.trim_start().strip_prefix('-').and_then(|it| it.split_once("> "));
         drawn
             .map(|(_, it)| it.trim_end_matches(['│', ' ']).to_owned())
             .or_else(|| pointed.map(|(_, it)| it.to_owned()))

@@ -126,9 +126,9 @@ fn of_line(text: &str) -> Option<String> {
             && (mark != "# " || before.contains(['@', ':', '/']));
         is_prompt.then(|| typed(trimmed[at + mark.len()..].trim())).flatten()
     };
-    let of_shell = ["+ ", "++ ", "!", "%run ", "Run ", ">>> !"].iter().find_map(|it| {
-        let rest = trimmed.strip_prefix(it)?;
-        let rest = if *it == "%run " { format!("python {rest}") } else { rest.to_owned() };
+    let of_shell = ["+ ", "++ ", "!", "%run ", "Run ", ">>> !"].iter().find_map(|prompt| {
+        let rest = trimmed.strip_prefix(prompt)?;
+        let rest = if *prompt == "%run " { format!("python {rest}") } else { rest.to_owned() };
         typed(rest.trim())
     });
     of_shell.or_else(|| marks.iter().find_map(|it| marked(it))).or_else(|| bare(trimmed))
@@ -142,8 +142,10 @@ fn bare(text: &str) -> Option<String> {
     }
     let words = split(text)?;
     let script = words.iter().position(|it| it.ends_with(".py") || it == "-m")?;
-    let is_an_argument = |it: &[String]| {
-        it[1].starts_with('-') || it[0].starts_with('-') || it[1].contains(['=', '/', '.', '_'])
+    let is_an_argument = |pair: &[String]| {
+        pair[1].starts_with('-')
+            || pair[0].starts_with('-')
+            || pair[1].contains(['=', '/', '.', '_'])
     };
     words[script..].windows(2).all(is_an_argument).then(|| of_words(&words)).flatten()
 }
@@ -270,10 +272,10 @@ fn of_words(words: &[String]) -> Option<String> {
     let mut rest: Vec<&String> = words[1..].iter().collect();
     let mut first = if is_script { program.clone() } else { name };
     if is_python {
-        rest.retain(|it| {
-            !["-u", "-B", "-X"].contains(&it.as_str())
-                && !it.starts_with("--local_rank")
-                && !it.starts_with("--local-rank")
+        rest.retain(|word| {
+            !["-u", "-B", "-X"].contains(&word.as_str())
+                && !word.starts_with("--local_rank")
+                && !word.starts_with("--local-rank")
         });
         // What DeepSpeed's starter starts: the script and its arguments come after its own options.
         let is_launcher = |it: &[&String]| it[0] == "-m" && it[1].starts_with("deepspeed.launcher");

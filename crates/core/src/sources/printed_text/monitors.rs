@@ -70,8 +70,8 @@ fn device(cells: &[&str], line: &Line<'_>, res: &mut Vec<Printed>) {
         let name = modes.iter().find_map(|it| rest.strip_suffix(it)).unwrap_or(rest).trim();
         of_device(res, Kind::Nvitop, index, line.number).card = Some(name.to_owned());
     }
-    let used = cells.iter().skip(1).find_map(|it| {
-        let (used, total) = it.split_once(" / ")?;
+    let used = cells.iter().skip(1).find_map(|cell| {
+        let (used, total) = cell.split_once(" / ")?;
         Some((size(used)?, size(total)?))
     });
     if let (Some((used, total)), Some(last)) = (used, res.last_mut()) {
@@ -164,8 +164,8 @@ pub(super) fn amd(lines: &[Line<'_>]) -> Taken {
             let at = header.iter().position(|it| *it == name)?;
             (cells.len() == header.len()).then(|| size(&cells[at])).flatten()
         };
-        let usage = cells.iter().find_map(|it| {
-            let (used, rest) = it.split_once('/')?;
+        let usage = cells.iter().find_map(|cell| {
+            let (used, rest) = cell.split_once('/')?;
             let unit = rest.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
             Some((size(&format!("{used} {}", unit.trim()))?, size(rest)?))
         });

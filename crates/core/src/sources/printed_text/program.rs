@@ -316,8 +316,8 @@ fn levels(lower: &str, is_open: bool) -> Vec<(Level, Bytes)> {
         let behind = at + word.len();
         let tail = &lower[behind..];
         let is_assigned = tail
-            .trim_start_matches(|it: char| {
-                !":=".contains(it) && it != ',' && it != '|' && !it.is_ascii_digit()
+            .trim_start_matches(|sign: char| {
+                !":=".contains(sign) && sign != ',' && sign != '|' && !sign.is_ascii_digit()
             })
             .starts_with([':', '=']);
         let before = before_with_unit(lower, at).filter(|_| !is_assigned);

@@ -80,8 +80,8 @@ fn device(row: &str, line: &Line<'_>, res: &mut Vec<Printed>) {
         res.push(it);
     }
     let Some(last) = res.last_mut() else { return };
-    let used = cells.iter().find_map(|it| {
-        let (used, total) = it.split_once('/')?;
+    let used = cells.iter().find_map(|cell| {
+        let (used, total) = cell.split_once('/')?;
         Some((mib(used)?, mib(total)?))
     });
     if let Some((used, total)) = used.filter(|_| last.levels.is_empty()) {
@@ -179,11 +179,11 @@ pub(super) fn long(lines: &[Line<'_>]) -> Taken {
             _ => {}
         }
         n += 1;
-        let ends = lines.get(n).is_some_and(|it| {
-            let text = it.text.trim();
+        let ends = lines.get(n).is_some_and(|line| {
+            let text = line.text.trim();
             !text.is_empty()
                 && !text.contains(" : ")
-                && !it.text.starts_with([' ', '\t'])
+                && !line.text.starts_with([' ', '\t'])
                 && !is_gpu(text)
         });
         if ends {
@@ -374,8 +374,8 @@ fn gpustats(line: &Line<'_>) -> Option<Printed> {
     let (index, rest) = line.text.trim().strip_prefix('[')?.split_once(']')?;
     let mut cells = rest.split('|');
     let name = cells.next()?.trim();
-    let (used, total) = cells.find_map(|it| {
-        let (used, total) = it.trim().strip_suffix("MB")?.split_once('/')?;
+    let (used, total) = cells.find_map(|cell| {
+        let (used, total) = cell.trim().strip_suffix("MB")?.split_once('/')?;
         Some((used.trim().parse::<u64>().ok()?, total.trim().parse::<u64>().ok()?))
     })?;
     let mut res = Printed::new(Kind::Gpustat, line.number);

@@ -211,10 +211,10 @@ fn salvage(decoder: &mut Decoder<'_>, stack: &[Value]) -> Option<Layout> {
             let lists = decoder.traces[lists as usize].iter();
             res.devices.extend(lists.map(|it| decoder.rows(Kind::Events, *it)));
         }
-        let open_lists = objects.map_while(|it| match it {
-            Value::Object(it) => match decoder.object(*it) {
+        let open_lists = objects.map_while(|value| match value {
+            Value::Object(id) => match decoder.object(*id) {
                 Object::List => Some(Span::default()),
-                Object::Rows(Kind::Events, _) => Some(decoder.rows(Kind::Events, *it)),
+                Object::Rows(Kind::Events, _) => Some(decoder.rows(Kind::Events, *id)),
                 _ => None,
             },
             _ => None,

@@ -19,8 +19,8 @@ pub unsafe extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSiz
     out: *mut usize,
 ) -> i32 {
     // SAFETY: the caller's own arguments.
-    told(out, |it| unsafe {
-        (it.forward)(handle, mode, operations, x, z, y, scale, activation, out)
+    told(out, |functions| unsafe {
+        (functions.forward)(handle, mode, operations, x, z, y, scale, activation, out)
     })
 }
 
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     out: *mut usize,
 ) -> i32 {
     // SAFETY: the caller's own arguments.
-    told(out, |it| unsafe {
-        (it.backward)(handle, mode, operations, x, y, dy, dz, dx, scale, activation, out)
+    told(out, |functions| unsafe {
+        (functions.backward)(handle, mode, operations, x, y, dy, dz, dx, scale, activation, out)
     })
 }
 
