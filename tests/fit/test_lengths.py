@@ -87,6 +87,7 @@ for epoch in range(2):
 TEXTS = SCRIPT.replace("{evaluated}", "8").replace("{kept}", "1").replace("batch_size=32", "batch_size=rows").replace("for epoch", "import sys\nrows = int(sys.argv[1]) if len(sys.argv) > 1 else 32\nfor epoch", 1)
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("script, budget", [(TEXTS, "1500MiB"), (IMAGES, "1300MiB")])
 def test_the_same_question_has_one_answer(plimsoll, script, budget):
     """A plan's needs are those that `predict` gives for it; a second search finds the same; the largest batch fits, and the next does not."""

@@ -28,6 +28,7 @@ def found(ran):
     return {it["code"]: it for it in ran.report["findings"]}
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(("name", "code", "mib", "title", "remedy"), CAUSES, ids=[it[0] for it in CAUSES])
 def test_a_cause_is_named_and_its_fixed_twin_has_none(plimsoll, name, code, mib, title, remedy):
     bad = found(plimsoll.predict(SCRIPTS / f"{name}.py", options=["--gpu", "rtx4090"]))
@@ -48,6 +49,7 @@ LARGER = [
 ]
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(("name", "before", "larger", "code"), LARGER, ids=[it[0] for it in LARGER])
 def test_a_recording_of_a_run_that_ran_out_leads_with_the_cause(plimsoll, name, before, larger, code):
     text = (SCRIPTS / f"{name}.py").read_text()
