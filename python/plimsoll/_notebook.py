@@ -288,6 +288,6 @@ def _proposed(answer: dict[str, Any]) -> list[str]:
         lines.append("the search was interrupted before it found a plan that fits")
     else:
         closest = answer["closest"]
-        lines.append("no plan fits" + (f"; the closest needs {Size(closest['needs_bytes'])}: {' + '.join(closest['remedies'])}" if closest else ""))
+        lines.append("no plan fits" + (f"; closest: {' + '.join(closest['remedies'])}: {Size(closest['needs_bytes'])} to be safe" if closest else ""))
         lines += [f"{Size(it['needs_bytes'])!s:>12}  {' + '.join(it['remedies'])} (another model or input)" for it in answer["advice"]]
     return lines

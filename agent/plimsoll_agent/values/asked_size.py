@@ -25,7 +25,7 @@ MOST = 5
 
 
 def _warms_up(frame: FrameType) -> bool:
-    """Whether `from_pretrained` asks before it reserves memory for the weights: less than a card has that the weights fit, whatever size that card is."""
+    """Whether `from_pretrained` asks, to reserve memory for the weights at once. Where they fit, it reserves the same on every card."""
     code = frame.f_code
     return code.co_name == "caching_allocator_warmup" and code.co_filename.endswith(os.path.join("transformers", "modeling_utils.py"))
 

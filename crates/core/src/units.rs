@@ -171,6 +171,15 @@ pub fn percent(share: f64) -> String {
     if 0.0 < share && share < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
 }
 
+/// How often: `once`, `twice`, `3 times`.
+pub fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{} times", grouped(n)),
+    }
+}
+
 /// A number as people read it: 2,850.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -1,5 +1,7 @@
 //! `plimsoll explain`: opens what it is given, tells by its content what that is, and says what happened.
 
+#[cfg(feature = "phantom")]
+use std::ffi::{OsStr, OsString};
 use std::{
     fs,
     io::{self, IsTerminal as _},
@@ -24,6 +26,8 @@ use plimsoll_core::{
     views::{explain_text, explain_wire, glossary, text::Styles},
 };
 
+#[cfg(feature = "phantom")]
+use crate::options::shown_command::shown;
 use crate::{
     commands::lint::beside,
     exit::Exit,
@@ -167,6 +171,7 @@ fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
     let processes = match open::read(path)? {
         Opened::Recording(processes) => processes,
         Opened::File(stream) => {
+            #[cfg(feature = "phantom")]
             if let Some(why) = of_ours(path, stream.head()) {
                 anyhow::bail!(why);
             }
@@ -261,18 +266,24 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
 }
 
 /// What to type instead, of a file that is no log: a script, or a plan of `fit`.
+#[cfg(feature = "phantom")]
 fn of_ours(path: &Path, head: &[u8]) -> Option<String> {
-    let shown = path.display();
-    if path.extension().is_some_and(|it| it == "py") {
-        return Some(format!(
-            "{shown} is a script, and explain reads logs, snapshots and recordings; to predict its memory: plimsoll predict -- python {shown}"
-        ));
-    }
-    head.starts_with(b"# Made by `plimsoll fit`").then(|| {
-        format!(
-            "{shown} is a plan, and explain reads logs, snapshots and recordings; to check the plan: plimsoll predict --plan {shown} -- python train.py"
-        )
-    })
+    let file = path.as_os_str();
+    let (what, to, words) = if path.extension().is_some_and(|it| it == "py") {
+        ("a script", "to predict its memory", vec!["--".as_ref(), "python".as_ref(), file])
+    } else if head.starts_with(b"# Made by `plimsoll fit`") {
+        let script: [&OsStr; 3] = ["--", "python", "train.py"].map(OsStr::new);
+        ("a plan", "to check the plan", [&["--plan".as_ref(), file], &script[..]].concat())
+    } else {
+        return None;
+    };
+    let command = ["plimsoll", "predict"].map(OsStr::new).into_iter().chain(words);
+    let command: Vec<OsString> = command.map(OsStr::to_owned).collect();
+    Some(format!(
+        "{} is {what}, and explain reads logs, snapshots and recordings; {to}: {}",
+        path.display(),
+        shown(&command)
+    ))
 }
 
 /// Whether it may be a log, by how it begins. PowerShell writes UTF-16.

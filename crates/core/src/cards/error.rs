@@ -1,6 +1,6 @@
 //! What can be wrong with a card's name or description.
 
-use crate::spelling::did_you_mean;
+use crate::{spelling::did_you_mean, units::Bytes};
 
 /// A card that could not be found or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +126,10 @@ fn it_has(slices: &[String]) -> String {
 
 /// Where to give a size, if that is one.
 fn size(given: &str) -> String {
-    let digits = given.trim_end_matches(|it: char| "gibGIB ".contains(it));
-    let is_size = digits.len() < given.len() && digits.parse::<f64>().is_ok();
-    if is_size { format!("; for a size: `--memory {digits}GiB`") } else { String::new() }
+    let has_unit = given.ends_with(|it: char| it.is_ascii_alphabetic());
+    if has_unit && given.parse::<Bytes>().is_ok() {
+        format!("; for a size: `--memory {given}`")
+    } else {
+        String::new()
+    }
 }

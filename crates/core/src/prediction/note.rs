@@ -7,7 +7,7 @@ use crate::{
     codes::{NoteCode, RemarkCode},
     prediction::{Counted, OtherEnd, ScriptExit, Seen},
     recording::{CodeLine, Exception, Holder, Remark},
-    units::{Bytes, grouped},
+    units::{Bytes, grouped, times},
 };
 
 /// How many processes a note names.
@@ -370,7 +370,7 @@ impl fmt::Display for Note {
             Note::Retries(count) => write!(
                 f,
                 "{} the card was full and the allocator gave its free memory back to the driver: the script fits, but runs slower",
-                often(*count)
+                times(*count)
             ),
             Note::SeveralProcesses(count) => write!(
                 f,
@@ -552,14 +552,6 @@ fn errors(count: usize) -> String {
     match count {
         1 => "an out-of-memory error".to_owned(),
         _ => format!("{count} out-of-memory errors"),
-    }
-}
-
-fn often(count: u64) -> String {
-    match count {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        _ => format!("{count} times"),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     codes::StatementCode,
     printed::{Engine, Kind, Levels, Printed, UsedBy},
-    units::Bytes,
+    units::{Bytes, times},
 };
 
 /// A device is as good as full from this share on, in percent.
@@ -541,12 +541,4 @@ fn told(it: &UsedBy) -> String {
         .unwrap_or_default();
     let pid = it.pid.map(|it| format!(" [{it}]")).unwrap_or_default();
     format!("{}{pid}{bytes}{mib}", it.name)
-}
-
-fn times(n: u64) -> String {
-    match n {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        n => format!("{n} times"),
-    }
 }

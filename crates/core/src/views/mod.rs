@@ -3,6 +3,7 @@
 pub mod alarm;
 pub mod answer;
 mod by_rank;
+mod card_list;
 pub mod diff;
 pub mod explain_text;
 pub mod explain_wire;

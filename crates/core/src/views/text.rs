@@ -12,14 +12,16 @@ use crate::{
     codes::RemarkCode,
     findings::{Finding, Weight},
     prediction::{
-        CardFit, Carries, Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note,
-        OomPlace, Origin, Outcome, Peaks, Prediction, StepGrowth, Verdict,
+        Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
+        Outcome, Peaks, Prediction, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
     views::{
         answer::Answer,
-        by_rank, explain_text,
+        by_rank,
+        card_list::CardList,
+        explain_text,
         wrap::{self, clipped},
     },
 };
@@ -47,10 +49,6 @@ const SHOWN_LINES: usize = 5;
 const SHOWN_PERCENT: f64 = 1.0;
 /// Steps that the curve shows; of more, the first and the last ones.
 const SHOWN_STEPS: usize = 8;
-/// Cards that the first line names.
-const NAMED_CARDS: usize = 6;
-/// Cards that the list names of a kind of which none is usual.
-const LISTED_CARDS: usize = 8;
 /// Findings that are told in full.
 const SHOWN_FINDINGS: usize = 3;
 /// Findings of a script that fits, about memory that could be had back.
@@ -101,7 +99,7 @@ impl Report<'_> {
             self.table(f, "By line of your code", &self.lines())?;
             self.modules(f)?;
             self.curve(f)?;
-            self.cards(f)?;
+            self.card_list().all(f)?;
         }
         self.notes(f)
     }
@@ -133,7 +131,11 @@ impl Report<'_> {
             n_shown += 1;
         }
         let has_tables = p.peak.allocated != Bytes::ZERO;
-        let cards = if has_tables { text(&|f| self.cards_in_short(f)) } else { String::new() };
+        let cards = if has_tables {
+            text(&|f| self.card_list().short(f, self.any_card))
+        } else {
+            String::new()
+        };
         let (mut doubts, facts): (Vec<&Note>, Vec<&Note>) =
             self.shown_notes().into_iter().partition(|it| has_to_be_said(it));
         // What grows decides a long run.
@@ -207,6 +209,10 @@ impl Report<'_> {
         if p.serving.is_some() { Counted::ForwardPasses } else { p.seen.counted }
     }
 
+    fn card_list(&self) -> CardList<'_> {
+        CardList { prediction: self.prediction, styles: self.styles, width: self.width }
+    }
+
     fn is_full(self) -> bool {
         self.extent == Extent::Full
     }
@@ -246,8 +252,11 @@ impl Report<'_> {
                         )
                     },
                 );
-                let (which, left) =
-                    if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
+                let (which, left) = if self.any_card {
+                    (self.card_list().fitting(), String::new())
+                } else {
+                    (card, left)
+                };
                 let text = match self.smallest() {
                     Some((card, peak)) => {
                         let had_less = peak.allocated.0 < p.peak.allocated.0 / 50 * 49;
@@ -353,93 +362,6 @@ impl Report<'_> {
         let Some(missing) = self.prediction.seen.missing() else { return Ok(()) };
         let text = format!("not seen: {missing}; --until-exit runs the script to its end");
         self.wrapped(f, &text, 0, 2)
-    }
-
-    /// The smallest usual card that it fits, and that it fits all larger ones that this PyTorch has kernels for, if that is so.
-    fn smallest_and_larger(self) -> Option<String> {
-        let usual = || self.prediction.cards.iter().filter(|it| it.card.usual);
-        let smallest = usual().find(|it| it.carries == Carries::Yes)?.card;
-        let mut larger = usual().filter(|it| smallest.total < it.card.total).peekable();
-        larger.peek()?;
-        larger
-            .all(|it| matches!(it.carries, Carries::Yes | Carries::NoKernels))
-            .then(|| format!("{} ({}) and larger", smallest.id, smallest.total))
-    }
-
-    /// The cards in a line or two: from which on it fits, and to which it does not.
-    fn cards_in_short(self, f: &mut Formatter<'_>) -> fmt::Result {
-        let cards = &self.prediction.cards;
-        let of = |carries: Carries| -> Vec<&CardFit> {
-            cards.iter().filter(|it| it.carries == carries).collect()
-        };
-        let list = |carries: Carries| {
-            let ids = |card: &CardFit| match card.runs_out_at {
-                Some(step) => format!("{} at {}", card.card.id, grouped(step)),
-                None => card.card.id.clone(),
-            };
-            named(&of(carries), false, ids)
-        };
-        let mut parts = Vec::new();
-        if !of(Carries::Yes).is_empty() && !self.any_card {
-            let all = self.smallest_and_larger().unwrap_or_else(|| list(Carries::Yes));
-            parts.push(format!("{} {all}", self.styles.good.of("fits")));
-        }
-        if !of(Carries::Tight).is_empty() {
-            let all = list(Carries::Tight);
-            let tight = self.styles.warn.of("tight");
-            parts.push(format!("{tight} (may run, with little to spare) {all}"));
-        }
-        if let [first, .., last] = of(Carries::Grows)[..] {
-            let of = |card: &CardFit| {
-                format!(
-                    "{} of {}",
-                    card.runs_out_at.map_or_else(String::new, grouped),
-                    card.card.id
-                )
-            };
-            let one = self.prediction.growth.as_ref().map_or("step", |it| it.counted.one());
-            let when = format!("between {one} {} and {}", of(first), of(last));
-            parts.push(format!("{} {when}", self.styles.warn.of("runs out")));
-        }
-        let usual = |carries: Carries| {
-            cards.iter().filter(move |it| it.card.usual && it.carries == carries).map(|it| it.card)
-        };
-        if let Some(largest) = usual(Carries::No).next_back() {
-            let is_all = cards
-                .iter()
-                .filter(|it| it.card.usual && it.card.total <= largest.total)
-                .all(|it| matches!(it.carries, Carries::No | Carries::NoKernels));
-            let all = if is_all {
-                format!("{} ({}) and smaller", largest.id, largest.total)
-            } else {
-                list(Carries::No)
-            };
-            parts.push(format!("{} {all}", self.styles.bad.of("too small")));
-        }
-        if !of(Carries::NoKernels).is_empty() {
-            parts.push(format!("no kernels in this PyTorch for {}", list(Carries::NoKernels)));
-        }
-        if parts.is_empty() {
-            return Ok(());
-        }
-        write!(f, "{} ", self.styles.heading.of("Cards:"))?;
-        self.wrapped(f, &parts.join("; "), 7, 2)
-    }
-
-    /// The cards that it fits, the smallest first.
-    fn carrying(self) -> String {
-        let fits = self.prediction.cards.iter().filter(|it| it.carries == Carries::Yes);
-        if let Some(all) = self.smallest_and_larger() {
-            return all + " cards";
-        }
-        let ids: Vec<&str> =
-            fits.filter(|it| it.card.usual).map(|it| it.card.id.as_str()).collect();
-        let named = ids.iter().take(NAMED_CARDS).copied().collect::<Vec<_>>().join(", ");
-        match ids.len().saturating_sub(NAMED_CARDS) {
-            _ if ids.is_empty() => self.prediction.card.id.clone(),
-            0 => named,
-            more => format!("{named} and {more} with more memory"),
-        }
     }
 
     fn grows(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
@@ -749,54 +671,6 @@ impl Report<'_> {
         Ok(())
     }
 
-    fn cards(self, f: &mut Formatter<'_>) -> fmt::Result {
-        let cards = &self.prediction.cards;
-        let groups = [
-            (Carries::Yes, "fits", self.styles.good),
-            (Carries::Tight, "tight", self.styles.warn),
-            (Carries::Grows, "runs out", self.styles.warn),
-            (Carries::No, "too small", self.styles.bad),
-            (Carries::Unknown, "unknown", self.styles.faint),
-            (Carries::NoKernels, "no kernels", self.styles.faint),
-        ];
-        let says_nothing =
-            |it: &CardFit| matches!(it.carries, Carries::Unknown | Carries::NoKernels);
-        if cards.iter().all(says_nothing) {
-            return Ok(());
-        }
-        let grows = cards.iter().any(|it| it.carries == Carries::Grows);
-        let one = self.prediction.growth.as_ref().map_or("step", |it| it.counted.one());
-        let title = if grows {
-            format!("Cards, and the {one} in which each runs out")
-        } else {
-            "Cards".to_owned()
-        };
-        self.heading(f, &title)?;
-        for (carries, title, style) in groups {
-            let told = |card: &CardFit| match card.runs_out_at {
-                Some(step) => format!("{} at {}", card.card.id, grouped(step)),
-                None => card.card.id.clone(),
-            };
-            let of_kind: Vec<&CardFit> = cards.iter().filter(|it| it.carries == carries).collect();
-            let says_little = matches!(carries, Carries::Unknown | Carries::NoKernels);
-            if !of_kind.is_empty() && (self.is_full() || !says_little) {
-                let mut ids = named(&of_kind, self.is_full(), told);
-                if carries == Carries::NoKernels {
-                    ids.push_str(" (in this PyTorch");
-                    let told = of_kind.iter().find_map(|it| it.card.torch_with_kernels());
-                    ids.push_str(&told.map_or_else(String::new, |it| format!("; {it}")));
-                    ids.push(')');
-                }
-                if carries == Carries::Tight {
-                    ids.push_str(" (may run: the tensors fit, but not the safe size)");
-                }
-                write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
-                self.wrapped(f, &ids, 13, 13)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What may decide otherwise is said beside the answer: what nobody computed, a sample that no batch had, that the script failed later.
     fn decided_elsewhere(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
@@ -954,22 +828,6 @@ impl Display for Line<'_> {
 fn bar(share: f64, most: usize) -> String {
     let columns = (share.clamp(0.0, 1.0) * most as f64).round() as usize;
     "█".repeat(columns)
-}
-
-/// The names of all these cards; or of the usual ones, and how many others there are, and of some if none is usual.
-fn named(cards: &[&CardFit], all: bool, name: impl Fn(&CardFit) -> String) -> String {
-    let usual = cards.iter().filter(|fit| fit.card.usual).count();
-    let shows = |fit: &&&CardFit| all || usual == 0 || fit.card.usual;
-    let most = match usual {
-        _ if all => cards.len(),
-        0 => LISTED_CARDS,
-        usual => usual,
-    };
-    let ids: Vec<String> = cards.iter().filter(shows).take(most).map(|fit| name(fit)).collect();
-    match cards.len() - ids.len() {
-        0 => ids.join(", "),
-        n => format!("{} and {n} others", ids.join(", ")),
-    }
 }
 
 /// `text` cut at its beginning to `room` columns: the end of a path says more.

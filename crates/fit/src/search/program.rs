@@ -4,7 +4,7 @@ use plimsoll_core::{
     plan::{Numbers, Plan, remedies},
     prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
     recording::Work,
-    units::Bytes,
+    units::{Bytes, times},
 };
 
 use super::{
@@ -314,14 +314,11 @@ impl Program {
         let said = match &ran.failure {
             Some(why) => why.clone(),
             None if it.fits && it.retries != 0 => {
-                format!(
-                    "fits, needs {}; PyTorch gave its cache back, times: {}",
-                    it.needs, it.retries
-                )
+                format!("fits, {} to be safe; the card was full {}", it.needs, times(it.retries))
             }
-            None if it.fits => format!("fits, needs {}", it.needs),
+            None if it.fits => format!("fits, {} to be safe", it.needs),
             None if ran.was_cut => format!("needs more than {}", self.rules.most()),
-            None => format!("needs {}", it.needs),
+            None => format!("{} to be safe, too much", it.needs),
         };
         self.line.say(format!("{}: {said} ({:.1} s)", plan.shown(), ran.seconds));
         let runs = ran.failure.is_none() && ran.n_ooms == 0;

@@ -143,8 +143,8 @@ async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Came {
         _ if ran_out => format!("needs more than {}", program.rules.most()),
         Some(why) => why.clone(),
         None if !is_as_wanted => "the script does not follow these settings".to_owned(),
-        None if is_enough => format!("fits, needs {needs}"),
-        None => format!("needs {needs}"),
+        None if is_enough => format!("fits, {needs} to be safe"),
+        None => format!("{needs} to be safe, too much"),
     };
     program.line.say(format!("{}: {said} ({:.1} s)", recipe.shown(), ran.seconds));
     match ran.failure {

@@ -180,26 +180,26 @@ impl Values {
             let is_safe = |it: &ValueRun| it.safe <= limit;
             let safe = runs.iter().filter(fits).filter(|it| is_safe(it)).max_by_key(|it| it.value);
             let below = safe.map_or(0, |it| it.value);
-            let unsafe_ones = runs.iter().filter(|it| below < it.value && it.value <= found);
-            let Some(above) = unsafe_ones.filter(|it| !is_safe(it)).min_by_key(|it| it.value)
-            else {
-                return;
-            };
-            let (low, high) = (below.max(self.range.lowest.saturating_sub(step)), above.value);
-            if high - low <= step {
+            let not_safe = runs.iter().filter(|it| below < it.value && it.value <= found);
+            let not_safe = not_safe.filter(|it| !is_safe(it)).min_by_key(|it| it.value);
+            let Some(above) = not_safe else { return };
+            // The values to run lie so many steps below one that was run.
+            let lowest = safe.map_or(self.range.lowest, |it| it.value + step);
+            let most_down = above.value.saturating_sub(lowest) / step;
+            if most_down == 0 {
                 return;
             }
-            // As if what is needed rose evenly between the two.
-            let steps = (high - low) / step;
-            let up = match safe {
+            let down = match safe {
+                // As if what is needed rose evenly between the two.
                 Some(safe) => {
-                    let (part, all) = (limit - safe.safe, above.safe - safe.safe);
-                    u128::from(steps) * u128::from(part.0) / u128::from(all.0.max(1))
+                    let too_much = u128::from((above.safe - limit).0);
+                    let steps = u128::from((above.value - safe.value) / step);
+                    let down = (too_much * steps).div_ceil(u128::from((above.safe - safe.safe).0));
+                    u64::try_from(down).unwrap_or(most_down)
                 }
-                None => u128::from(steps / 2),
+                None => most_down.div_ceil(2),
             };
-            let up = u64::try_from(up).unwrap_or(steps).clamp(1, steps - 1);
-            let value = low + up * step;
+            let value = above.value - down.clamp(1, most_down) * step;
             if runs.iter().any(|it| it.value == value) {
                 return;
             }

@@ -363,7 +363,7 @@ mod tests {
         expect_test::expect![[r#"
             batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not
             it needs 7.91 GiB reserved, 88.0 MiB to spare
-              - at 26 the card was full 2 times, and the allocator gave its free memory back to the driver: the script runs, but slower; 24 fits without that
+              - at 26 the card was full twice, and the allocator gave its free memory back to the driver: the script runs, but slower; 24 fits without that
               - 26 only just fits: with 102.0 MiB less memory it runs out; 25 fits even then. How much memory PyTorch can give back depends on where the driver places each segment
             plimsoll started your script 3 times, in 3.0 s
         "#]]

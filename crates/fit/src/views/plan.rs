@@ -8,7 +8,7 @@ use plimsoll_core::{
     plan::{Numbers, Remedy, find, remedies},
     prediction::{Category, LineShare},
     recording::{Framework, Reached, SiteKind},
-    units::{Bytes, grouped},
+    units::{Bytes, grouped, times},
     views::{explain_wire, text::Extent, wire},
 };
 use serde_json::json;
@@ -135,10 +135,6 @@ pub(super) fn was_full(retries: u64) -> String {
     format!(
         "the card was full {times}, and the allocator gave its free memory back to the driver: the script runs, but slower"
     )
-}
-
-fn times(n: u64) -> String {
-    if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
 /// What an answer depends on and nobody computed, with how to give it: a line, or nothing.

@@ -375,9 +375,9 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
         fused, 2 steps, reserves up to 7.32 GiB -> out of memory
         " fused: needs more than 7.81 GiB (1.0 s)
         fused + checkpoint, 2 steps, reserves up to 7.32 GiB -> 6.35 GiB
-        " fused + checkpoint: fits, needs 6.35 GiB (1.0 s)
+        " fused + checkpoint: fits, 6.35 GiB to be safe (1.0 s)
         checkpoint, 2 steps, reserves up to 7.32 GiB -> 6.35 GiB
-        " checkpoint: fits, needs 6.35 GiB (1.0 s)
+        " checkpoint: fits, 6.35 GiB to be safe (1.0 s)
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
         the unchanged script, 2 steps, work -> 15.14 GiB

@@ -118,7 +118,7 @@ fn people_are_told_what_each_plan_comes_to() {
         autocast, 2 steps -> cut
         " autocast: needs more than 7.81 GiB (1.0 s)
         checkpoint, 2 steps -> 5.37 GiB
-        " checkpoint: fits, needs 5.37 GiB (1.0 s)
+        " checkpoint: fits, 5.37 GiB to be safe (1.0 s)
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the unchanged script, 2 steps, work -> 12.21 GiB

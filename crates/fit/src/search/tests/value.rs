@@ -85,6 +85,22 @@ fn the_largest_safe_value_is_run_where_the_largest_is_not_safe() {
     .assert_eq(&shown((picture, found)));
 }
 
+/// Values that are far apart: also the safe one is one of those that were asked for.
+#[test]
+fn the_safe_value_is_one_of_those_that_were_asked_for() {
+    let made = Made::new(8_500, |run| {
+        let mut ran = takes(linear(run));
+        ran.took.safe = ran.took.peak.device + Bytes::mib(5_500);
+        ran
+    });
+    let (_, found) = made.largest((1, 500, 16), false);
+    let values: Vec<u64> = found.runs.iter().map(|it| it.value).collect();
+    assert!(values.iter().all(|it| it % 16 == 1), "{values:?}");
+    let fits = found.runs.iter().filter(|it| it.value <= found.found.unwrap());
+    let safe = fits.filter(|it| it.safe <= Bytes::mib(8_500)).map(|it| it.value).max();
+    assert_eq!((found.found, safe), (Some(65), Some(1)));
+}
+
 /// From 60 on it goes on only because memory is given back, and with less memory from 58 on not at all.
 fn on_the_edge(holds_for_long: bool) -> Made {
     Made::new(8_500, move |run: &Run| {
