@@ -8,7 +8,6 @@
 //! step                         the agent marks the end of a step
 //! oom SIZE [caught]            a request fails
 //! ```
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{collections::BTreeMap, fmt::Write};
 
