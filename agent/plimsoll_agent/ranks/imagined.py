@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import os
 import sys
@@ -352,8 +353,28 @@ class _Imagined:
         patch.put(wrapper, "__init__", __init__)
 
     def _believe_checkpoints(self, module: Library) -> None:
-        """Each imagined rank says that it saves what this one does, which leaves parts of every tensor unsaved."""
+        """Each imagined rank says that it saves what this one does: the same parts of every tensor, and no others."""
         patch.put(module, "_validate_global_plan", lambda *_: True)
+        dist, real = self._dist, getattr(module, "dedup_save_plans", None)
+        if real is None:
+            return
+
+        def dedup_save_plans(all_plans: Any, *args: Any, **kwargs: Any) -> Any:
+            # Of a part that several ranks have, one rank saves it. A shard is this rank's alone: another rank has its own.
+            plans = real(all_plans, *args, **kwargs)
+            rank = dist.get_rank()
+            if len(plans) != dist.get_world_size():
+                return plans
+            kept = {it.index for it in plans[rank].items}
+            mine = [it for it in all_plans[rank].items if it.index in kept or it.type.name == "SHARD"]
+            plans[rank] = dataclasses.replace(plans[rank], items=mine)
+            shards = {it.index for it in mine if it.type.name == "SHARD"}
+            for other, plan in enumerate(plans):
+                if other != rank:
+                    plans[other] = dataclasses.replace(plan, items=[it for it in plan.items if it.index not in shards])
+            return plans
+
+        patch.put(module, "dedup_save_plans", dedup_save_plans)
 
     def _rendezvous(self, url: Any, rank: int = -1, world_size: Any = -1, **_options: Any) -> Iterator[Any]:
         """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""

@@ -47,12 +47,31 @@ impl Ranks {
         })
     }
 
+    /// Another rank of the same job.
+    pub(crate) fn with_rank(self, rank: u32) -> Ranks {
+        match self {
+            Ranks::One { world, local, .. } => Ranks::One { world, rank, local },
+            Ranks::OfLauncher { .. } => Ranks::OfLauncher { rank },
+            all @ (Ranks::All | Ranks::Several { .. }) => all,
+        }
+    }
+
+    /// All ranks of the same job, on this machine.
+    pub(crate) fn together(self) -> Ranks {
+        match self {
+            Ranks::One { world, .. } => Ranks::Several { world },
+            Ranks::OfLauncher { .. } => Ranks::All,
+            all @ (Ranks::All | Ranks::Several { .. }) => all,
+        }
+    }
+
     /// How many devices this machine has, `gpus` if the command line says so.
     pub(crate) fn devices(self, gpus: Option<u32>) -> u32 {
         match (gpus, self) {
             (Some(gpus), _) => gpus,
             (None, Ranks::One { local, .. }) => local,
-            (None, _) => 1,
+            (None, Ranks::Several { world }) => world,
+            (None, Ranks::OfLauncher { .. } | Ranks::All) => 1,
         }
     }
 
