@@ -360,19 +360,11 @@ class _Imagined:
             return
 
         def dedup_save_plans(all_plans: Any, *args: Any, **kwargs: Any) -> Any:
-            # Of a part that several ranks have, one rank saves it. A shard is this rank's alone: another rank has its own.
-            plans = real(all_plans, *args, **kwargs)
+            # What an imagined rank would save of the same parts is in no file, so this rank saves all that it has.
+            if len(all_plans) != dist.get_world_size():
+                return real(all_plans, *args, **kwargs)
             rank = dist.get_rank()
-            if len(plans) != dist.get_world_size():
-                return plans
-            kept = {it.index for it in plans[rank].items}
-            mine = [it for it in all_plans[rank].items if it.index in kept or it.type.name == "SHARD"]
-            plans[rank] = dataclasses.replace(plans[rank], items=mine)
-            shards = {it.index for it in mine if it.type.name == "SHARD"}
-            for other, plan in enumerate(plans):
-                if other != rank:
-                    plans[other] = dataclasses.replace(plan, items=[it for it in plan.items if it.index not in shards])
-            return plans
+            return [it if at == rank else dataclasses.replace(it, items=[]) for at, it in enumerate(all_plans)]
 
         patch.put(module, "dedup_save_plans", dedup_save_plans)
 

@@ -283,6 +283,7 @@ open_words! {
         ServerReady = "server-ready",
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",
+        ImaginedRanks = "imagined-ranks",
         IdleCheckpointing = "checkpointing-no-effect",
         WorstBatches = "worst-batches",
         CutByCheckpointing = "checkpointing-no-gradients",

@@ -276,7 +276,10 @@ impl Script<'_> {
         let devices =
             recordings.iter().filter_map(|it| it.phantom.as_ref()).map(|it| it.devices.len());
         let is_one_machine = devices.max().is_some_and(|it| world as usize <= it);
-        Some(Job { world, together: has_room && is_one_machine })
+        // Its launcher would start all ranks once more for each of them.
+        let starts_all =
+            matches!(self.ranks, Ranks::One { .. }) && launch::has_launcher(&self.args.command);
+        Some(Job { world, together: has_room && is_one_machine && !starts_all })
     }
 
     fn run_on(

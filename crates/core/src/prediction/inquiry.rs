@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::{
     cards::Card,
-    codes::NoteCode,
+    codes::{NoteCode, RemarkCode},
     prediction::{
         CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Writes,
         smallest::Search,
@@ -382,6 +382,11 @@ impl Predicted {
         let most = all.max().unwrap_or_default().max(self.peak.device);
         let seen = rank.map(|rank| [number(self).unwrap_or(0), rank]);
         self.notes.push(Note::RanksDiffer { largest, most, least, seen });
+        if rank.is_none() {
+            let imagines =
+                |it: &Note| matches!(it, Note::Remark(it) if it.code == RemarkCode::ImaginedRanks);
+            self.notes.retain(|it| !imagines(it));
+        }
         let outcome = self.outcome;
         if is_shown {
             self.show(there);

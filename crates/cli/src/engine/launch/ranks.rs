@@ -1,7 +1,12 @@
 //! Which ranks of a job run here: one of them, as if a launcher had started it among the others, or all
 //! that the command's own launcher starts.
 
-use std::{ffi::OsString, io, net::TcpListener};
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    net::TcpListener,
+    path::Path,
+};
 
 use anyhow::ensure;
 
@@ -9,6 +14,9 @@ use crate::contract::{self, Setting};
 
 /// The devices of a machine, where the command line does not say: what clusters are built of.
 const DEVICES_PER_MACHINE: u32 = 8;
+/// Programs and modules that start a process for each rank.
+const LAUNCHERS: [&str; 5] =
+    ["torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"];
 
 /// Which ranks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +121,26 @@ impl Ranks {
     }
 }
 
+/// Whether a command starts the ranks itself, with a launcher.
+pub(crate) fn has_launcher(command: &[OsString]) -> bool {
+    let is_launcher = |word: &OsString| {
+        let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        LAUNCHERS.contains(&name)
+    };
+    command.iter().any(is_launcher)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn launchers_are_known_by_their_names() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(has_launcher(&words("/opt/bin/torchrun --nproc-per-node 8 train.py")));
+        assert!(has_launcher(&words("python -m torch.distributed.run train.py")));
+        assert!(!has_launcher(&words("python train.py")));
+    }
 
     #[test]
     fn a_rank_of_a_cluster_sits_on_its_machine() {
