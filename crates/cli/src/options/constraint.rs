@@ -42,14 +42,14 @@ struct Product {
 impl Constraint {
     /// Whether a layout satisfies it, whose values `value_of` knows by name. An error names what has no value.
     pub(crate) fn holds(&self, value_of: impl Fn(&str) -> Option<String>) -> Result<bool, String> {
-        let (left, right) = (self.left.value(&value_of)?, self.right.value(&value_of)?);
-        let numbers = left.parse::<u64>().ok().zip(right.parse::<u64>().ok());
+        let (one, other) = (self.left.value(&value_of)?, self.right.value(&value_of)?);
+        let numbers = one.parse::<u64>().ok().zip(other.parse::<u64>().ok());
         Ok(match (self.relation, numbers) {
-            (Relation::Equal, None) => left == right,
-            (Relation::Differs, None) => left != right,
+            (Relation::Equal, None) => one == other,
+            (Relation::Differs, None) => one != other,
             (_, None) => {
                 return Err(format!(
-                    "`{self}` compares {left} and {right}, which are no whole numbers"
+                    "`{self}` compares {one} and {other}, which are no whole numbers"
                 ));
             }
             (Relation::Equal, Some((a, b))) => a == b,

@@ -86,7 +86,7 @@ impl Layouts {
     }
 
     /// By reason; layouts of the same reason are together.
-    fn left_out(&self) -> BTreeMap<&str, Vec<&Tried>> {
+    fn impossible(&self) -> BTreeMap<&str, Vec<&Tried>> {
         let mut res: BTreeMap<&str, Vec<&Tried>> = BTreeMap::new();
         for it in &self.tried {
             if let Answer::CannotWork(why) = &it.answer {
@@ -102,13 +102,14 @@ impl Layouts {
     }
 
     pub(super) fn text(&self, styles: Styles) -> String {
-        let (fitting, too_large, left_out) = (self.fitting(), self.too_large(), self.left_out());
-        let n_left_out: usize = left_out.values().map(Vec::len).sum();
+        let (fitting, too_large, impossible) =
+            (self.fitting(), self.too_large(), self.impossible());
+        let n_impossible: usize = impossible.values().map(Vec::len).sum();
         let names = self.tried.iter().map(|it| it.layout.name().chars().count());
         let width = names.max().unwrap_or(0).max("layout".len());
         let verdict = if fitting.is_empty() { styles.bad } else { styles.good };
         let mut res = format!(
-            "{} of {} layouts on {} x {} ({}); {} do not fit, {n_left_out} cannot work\n",
+            "{} of {} layouts on {} x {} ({}); {} do not fit, {n_impossible} cannot work\n",
             verdict.of(format!("{} FIT", fitting.len())),
             self.tried.len(),
             self.gpus,
@@ -172,9 +173,10 @@ impl Layouts {
                 );
             }
         }
-        if !left_out.is_empty() {
-            let _ = writeln!(res, "\n{}", styles.heading.of("Left out, because of the script"));
-            for (why, of) in &left_out {
+        if !impossible.is_empty() {
+            let _ =
+                writeln!(res, "\n{}", styles.heading.of("Cannot work, in the words of the script"));
+            for (why, of) in &impossible {
                 let mut names: Vec<String> =
                     of.iter().take(NAMED).map(|it| it.layout.name()).collect();
                 if NAMED < of.len() {
