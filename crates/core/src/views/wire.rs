@@ -72,6 +72,9 @@ struct PredictionWire<'a> {
     /// The peaks with work done as late as it may be, where that matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<PeaksWire>,
+    /// The peaks with all work done at once, where the report shows those of `late`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    early: Option<PeaksWire>,
     /// The peaks with the first step of a gradient scaler skipped, where one is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     overflow: Option<PeaksWire>,
@@ -512,6 +515,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
             late: other(OtherEnd::Late),
+            early: it.early.map(PeaksWire::from),
             overflow: other(OtherEnd::Overflow),
             workspaces: other(OtherEnd::Workspaces),
             everything_found: other(OtherEnd::Found),
