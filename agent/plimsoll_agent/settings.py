@@ -105,6 +105,11 @@ def has_plan() -> bool:
     return bool(os.environ.get("PLIMSOLL_PLAN"))
 
 
+def few_parts() -> int | None:
+    """How many parts of a batch in more parts go through the model; None for all."""
+    return number("PLIMSOLL_FEW_PARTS")
+
+
 def number(variable: str) -> int | None:
     """A number that a launcher sets (`RANK`, `WORLD_SIZE`); None if it is none."""
     text = os.environ.get(variable, "")

@@ -36,6 +36,8 @@ pub struct Run {
     pub limit_reserved: Option<Bytes>,
     /// Who has allocated more than this can never fit: the run is ended there.
     pub give_up_above: Option<Bytes>,
+    /// Of a batch in more parts so many go through the model: each of the others takes the same again, which a later run shows.
+    pub few_parts: Option<u64>,
     /// The rank that runs, of a plan for several devices; none for the first.
     pub rank: Option<u32>,
     /// What is looked at beside memory.
@@ -289,6 +291,7 @@ impl Run {
             end: None,
             limit_reserved: None,
             give_up_above: None,
+            few_parts: None,
             rank: None,
             look: None,
             half: None,

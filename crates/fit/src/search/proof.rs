@@ -5,7 +5,7 @@ use plimsoll_core::prediction::{OtherEnd, Peaks};
 use super::{
     ask::{Failed, Look, On, Ran, Run, Until},
     candidate::{Candidate, OnceMore},
-    program::Program,
+    program::{Program, few_parts},
 };
 
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
@@ -76,7 +76,9 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let of_rank = |rank: u32| {
         let run = program.roomy(&it.plan, program.until_again());
         let with_room = Run { rank: Some(rank % gpus), ..run };
-        (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
+        let few_parts = few_parts(&it.plan).filter(|_| rank < REPEATS);
+        let run = Run { limit_reserved: Some(limit), few_parts, ..with_room.clone() };
+        (rank % gpus, run, with_room)
     };
     let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
     let last = if gpus == 1 { all.pop() } else { None };
@@ -90,13 +92,14 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
         if program.interrupted {
             return it.fits;
         }
-        if !program.takes_in(it, ran) {
+        if !program.takes_in_again(it, ran) {
             if rank != 0 {
                 program.refuted(it, with_room);
             }
             return false;
         }
     }
+    program.remember(it);
     it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
     it.fits
 }
@@ -115,7 +118,7 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
     if counts && (!ran.fits() || !are_like(before, ran.took.peak)) {
         ran = program.trial(uncounted.clone()).await;
     }
-    if program.interrupted || program.takes_in(it, ran) {
+    if program.interrupted || program.takes_in_again(it, ran) {
         return it.fits;
     }
     let with_room = program.roomy(&it.plan, program.pace.until);
