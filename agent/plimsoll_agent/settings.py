@@ -105,9 +105,10 @@ def has_plan() -> bool:
     return bool(os.environ.get("PLIMSOLL_PLAN"))
 
 
-def few_parts() -> int | None:
-    """How many parts of a batch in more parts go through the model; None for all."""
-    return number("PLIMSOLL_FEW_PARTS")
+def few_parts() -> tuple[int, int] | None:
+    """How many parts of a batch in more parts go through the model, and after how many batches; None for all."""
+    parts, _, after = os.environ.get("PLIMSOLL_FEW_PARTS", "").partition(":")
+    return (int(parts), int(after)) if parts else None
 
 
 def number(variable: str) -> int | None:

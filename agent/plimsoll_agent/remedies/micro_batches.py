@@ -19,7 +19,7 @@ dimension of what a model is given or, where it cannot be and the second can (ti
 
 From the second part on each allocates and frees the same again. A run of a search that only looks for how many parts are enough makes
 the first ones and the last (`PLIMSOLL_FEW_PARTS`): in the place of the others stand tensors as large as what they return. What is
-proposed is run with all parts.
+proposed is run with all parts, until small batches and the worst ones went by in both orders.
 
 Parameters: `parts`, how many.
 """
@@ -29,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from plimsoll_agent.remedies.support.hooks import Hooks
     from plimsoll_agent.remedies.support.ways import Way
     from plimsoll_agent.run.recording import Recording
+
+_batches = itertools.count()
+"""Those so far, where few parts are to be made."""
 
 _HALF_SCALE = 1024.0
 """Gradients of half precision are computed at this scale, so that small ones do not vanish."""
@@ -294,10 +298,13 @@ def _accumulated(
 def _alike(bounds: Bounds) -> set[int]:
     """Where the parts begin that need not be made, if this run makes a few only: as large as those beside them, and neither among the first
     ones, which find no gradients yet, nor the last, which find all that the others return."""
-    few = settings.few_parts()
+    asked = settings.few_parts()
+    if asked is None:
+        return set()
+    few, after = asked
+    begins = few - 1 if after <= next(_batches) else len(bounds)
     sizes = [end - start for start, end in bounds]
-    inner = range((few or len(bounds)) - 1, len(bounds) - 1)
-    return {bounds[i][0] for i in inner if sizes[i - 1] == sizes[i] == sizes[i + 1]}
+    return {bounds[i][0] for i in range(begins, len(bounds) - 1) if sizes[i - 1] == sizes[i] == sizes[i + 1]}
 
 
 def _as_large(torch: Torch, output: Any, leaf: Tensor) -> Any:

@@ -8,7 +8,7 @@ use plimsoll_core::{
 };
 
 use super::{
-    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, TooLarge, Took, Until},
+    ask::{Failed, FewParts, Grows, Look, Noted, On, Ran, Replay, Run, TooLarge, Took, Until},
     candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
@@ -592,11 +592,11 @@ fn is_in_parts(plan: &Plan) -> bool {
     plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES)
 }
 
-/// How many parts of a batch show what all take, if `plan` has more, until it is proposed. Processes gather weights for each part.
-pub(super) fn few_parts(plan: &Plan) -> Option<u64> {
+/// How many parts of a batch show what all take, if `plan` has more. Processes gather weights for each part.
+pub(super) fn few_parts(plan: &Plan) -> Option<FewParts> {
     let of = |it: &Parameter| matches!(it, Parameter::Parts(n) if FEW_PARTS < *n);
     let has_more = plan.remedies.iter().flat_map(|it| &it.parameters).any(of);
-    (has_more && plan.gpus().is_none()).then_some(FEW_PARTS)
+    (has_more && plan.gpus().is_none()).then_some(FewParts { parts: FEW_PARTS, after: 0 })
 }
 
 impl Known {

@@ -3,7 +3,7 @@
 use plimsoll_core::prediction::{OtherEnd, Peaks};
 
 use super::{
-    ask::{Failed, Look, On, Ran, Run, Until},
+    ask::{Failed, FewParts, Look, On, Ran, Run, Until},
     candidate::{Candidate, OnceMore},
     program::{Program, few_parts},
 };
@@ -12,6 +12,9 @@ use super::{
 const REPEATS: u32 = 2;
 /// Of so many devices each is looked at, of more the first ones.
 const MOST_RANKS: u32 = 8;
+/// So many batches go through the model with all their parts where a plan is proven: small ones and the worst, in both orders. Those after
+/// them are there to come to an evaluation.
+const WITH_ALL_PARTS: u32 = 6;
 
 /// The script as it is on the card itself, where it took too much with room: it may take no more than there is.
 pub(super) async fn fits_by_itself(
@@ -142,7 +145,9 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     let may_find_compiled = it.compiled_anew;
     let run = |until: Until, on: On| {
         let may_find_compiled = may_find_compiled && on == On::CardAlone;
-        Run { limit_reserved, may_find_compiled, ..Run::of(&plan, until, on) }
+        let few_parts = few_parts(&plan).filter(|_| until != Until::Exit);
+        let few_parts = few_parts.map(|it| FewParts { after: WITH_ALL_PARTS, ..it });
+        Run { limit_reserved, may_find_compiled, few_parts, ..Run::of(&plan, until, on) }
     };
     // A run of its own ends what makes runs cheap: what can come out of that comes before.
     let mut early = Vec::new();
