@@ -154,7 +154,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     Ok(match prediction.verdict() {
         Verdict::Fits => Exit::Fits,
         Verdict::Grows | Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
-        Verdict::Depends | Verdict::CouldNotTell => Exit::CouldNotTell,
+        Verdict::FitsSoFar | Verdict::Depends | Verdict::CouldNotTell => Exit::CouldNotTell,
     })
 }
 
@@ -198,7 +198,7 @@ impl Script<'_> {
         }
         if !self.args.quiet {
             say(
-                "the script failed where boolean masks selected nothing, because a phantom computes no values; running it again with half of each mask true",
+                "the script failed. A phantom computes no values, so boolean masks selected nothing until then; running it again with half of each mask true, to see whether that is why",
             );
         }
         let second = self.run_once(HALF_IS_FOUND, output)?;

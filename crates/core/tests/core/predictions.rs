@@ -640,6 +640,25 @@ step
 }
 
 #[test]
+fn an_evaluation_that_was_not_reached_leaves_no_safe_size() {
+    let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+    let end = it.notes.end.get_or_insert_default();
+    end.why = EndReason::Steady;
+    end.awaited = Some(CodeLine {
+        file: "/w/train.py".into(),
+        line: 70,
+        text: "if step % every == 0:".into(),
+        ..CodeLine::default()
+    });
+    let prediction = predicted(&[it], 0);
+    assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::FitsSoFar));
+    assert_eq!(
+        (prediction.safe(), prediction.seen.missing()),
+        (None, Some("the script's evaluation"))
+    );
+}
+
+#[test]
 fn the_process_that_takes_most_speaks_for_all() {
     let small = recording("alloc a 8MiB\n");
     let mut large = recording("alloc a 90MiB\n");
