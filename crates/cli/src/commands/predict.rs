@@ -108,8 +108,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         cards: given,
     };
     let prediction = script.complete(Inquiry::new(prediction, observed), &told)?;
-    // What makes an engine start stands in its refusal.
-    let next = shown_command::next(args, &prediction).filter(|_| prediction.serving.is_none());
+    let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));
     let answer =
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };
