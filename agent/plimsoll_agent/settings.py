@@ -105,6 +105,12 @@ def has_plan() -> bool:
     return bool(os.environ.get("PLIMSOLL_PLAN"))
 
 
+def few_parts() -> tuple[int, int] | None:
+    """How many parts of a batch in more parts go through the model, and after how many batches; None for all."""
+    parts, _, after = os.environ.get("PLIMSOLL_FEW_PARTS", "").partition(":")
+    return (int(parts), int(after)) if parts else None
+
+
 def number(variable: str) -> int | None:
     """A number that a launcher sets (`RANK`, `WORLD_SIZE`); None if it is none."""
     text = os.environ.get(variable, "")

@@ -98,7 +98,7 @@ def _loops_around(frame: FrameType) -> list[Loop]:
     found = [it for it in _loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
     if code.co_name != "<module>":
         found = [it for it in found if code.co_firstlineno <= it.lineno]
-    variables = _Variables(frame)
+    variables = Variables(frame)
     try:
         return [_loop(it, variables) for it in sorted(found, key=lambda loop: -loop.lineno)]
     finally:
@@ -117,7 +117,7 @@ def _loops_in(file: str) -> list[Any]:
     return [it for it in ast.walk(tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
 
 
-def _loop(loop: Any, variables: _Variables) -> Loop:
+def _loop(loop: Any, variables: Variables) -> Loop:
     if isinstance(loop, ast.While):
         return Loop(_bound(loop.test, variables), None, False)
     turns = _turns(loop.iter, variables)
@@ -130,7 +130,7 @@ def _loop(loop: Any, variables: _Variables) -> Loop:
     return Loop(turns if isinstance(turns, int) else None, done, False)
 
 
-def _bound(test: Any, variables: _Variables) -> int | None:
+def _bound(test: Any, variables: Variables) -> int | None:
     """`while step < 1000`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Lt, ast.LtE)):
         now, end = variables.value(test.left), variables.value(test.comparators[0])
@@ -139,7 +139,7 @@ def _bound(test: Any, variables: _Variables) -> int | None:
     return None
 
 
-def _first(iterated: Any, variables: _Variables) -> int | None:
+def _first(iterated: Any, variables: Variables) -> int | None:
     """The number that the variable of a loop begins with, if it counts by one."""
     if not isinstance(iterated, ast.Call):
         return None
@@ -152,7 +152,7 @@ def _first(iterated: Any, variables: _Variables) -> int | None:
     return 0 if name == "enumerate" and len(arguments) == 1 or name in ("range", "trange") and len(arguments) == 1 else None
 
 
-def _turns(iterated: Any, variables: _Variables) -> Any:
+def _turns(iterated: Any, variables: Variables) -> Any:
     """How often, or that a data loader says it, or None."""
     if isinstance(iterated, ast.Call):
         name, arguments = _name(iterated.func), iterated.args
@@ -189,7 +189,7 @@ def _name(function: Any) -> str:
     return function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
 
 
-class _Variables:
+class Variables:
     """What names in a frame stand for."""
 
     def __init__(self, frame: FrameType) -> None:
@@ -252,7 +252,7 @@ def _of_a_trainer(frame: FrameType) -> int | None:
     """What the one of transformers says that it will do in all."""
     if frame.f_globals.get("__name__") != "transformers.trainer" or "self" not in frame.f_code.co_varnames:
         return None
-    variables = _Variables(frame)
+    variables = Variables(frame)
     try:
         most = getattr(getattr(variables.value(ast.Name("self")), "state", None), "max_steps", None)
     finally:
