@@ -243,7 +243,7 @@ class Agent:
             outside.report_to(recording.note)
             process.at_its_end(self._finish)
             if not self._asked.is_real:
-                self._sudden_end.terminated_by_its_parent()
+                self._sudden_end.ended_by_another()
         self.live = True
         recording.write("architectures", values=torch_builds.architectures(torch))
         remark = torch_builds.remark(torch_builds.installed(torch.__file__))

@@ -513,6 +513,8 @@ pub struct End {
     pub exception: Option<Exception>,
     /// What came after memory was steady, if the run went on to see it.
     pub later: Option<Later>,
+    /// Where the script decides about an evaluation that it would have come to, and that the run did not.
+    pub awaited: Option<CodeLine>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
     pub failed_later: Option<String>,
     /// How far the script would have gone.
@@ -536,6 +538,8 @@ pub struct Later {
     pub epochs_cut: bool,
     /// The script's text speaks of an evaluation or a checkpoint.
     pub spoken_of: bool,
+    /// The interval of the script's evaluation was short for some steps, so that one came soon.
+    pub brought_forward: bool,
     /// The first steps after two evaluations: the first of these left something behind.
     pub evaluated_at: Option<(u32, u32)>,
 }

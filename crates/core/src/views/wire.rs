@@ -46,7 +46,7 @@ struct PredictionWire<'a> {
     steps_seen: u32,
     /// What a step is: `steps`, `backward_passes` or `forward_passes`.
     counted: &'static str,
-    seen: SeenWire,
+    seen: SeenWire<'a>,
     steady: bool,
     /// Of a script that grows: what each step leaves, the line that made it, and the step in which the card runs out.
     growth_bytes_per_step: Option<u64>,
@@ -72,6 +72,9 @@ struct PredictionWire<'a> {
     /// The peaks with work done as late as it may be, where that matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<PeaksWire>,
+    /// The peaks with all work done at once, where the report shows those of `late`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    early: Option<PeaksWire>,
     /// The peaks with the first step of a gradient scaler skipped, where one is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     overflow: Option<PeaksWire>,
@@ -196,12 +199,14 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct SeenWire {
+struct SeenWire<'a> {
     /// The script came to its end by itself, and nothing of it was cut.
     whole: bool,
     evaluation: bool,
     /// In words.
     missing: Option<&'static str>,
+    /// The line that decides about an evaluation that was not reached.
+    awaited_at: Option<CodeWire<'a>>,
     /// What the numbers are about, if that is not all of the script.
     covers: Option<CoversWire>,
 }
@@ -476,6 +481,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             },
             verdict: match it.verdict() {
                 Verdict::Fits => "fits",
+                Verdict::FitsSoFar => "fits_so_far",
                 Verdict::Grows => "grows",
                 Verdict::DoesNotFit => "does_not_fit",
                 Verdict::OverMax => "over_max",
@@ -492,6 +498,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 whole: it.seen.whole,
                 evaluation: it.seen.evaluation,
                 missing: it.seen.missing(),
+                awaited_at: it.awaited.as_ref().map(CodeWire::from),
                 covers: it.seen.covers().map(CoversWire::from),
             },
             steady: it.steady,
@@ -512,6 +519,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
             late: other(OtherEnd::Late),
+            early: it.early.map(PeaksWire::from),
             overflow: other(OtherEnd::Overflow),
             workspaces: other(OtherEnd::Workspaces),
             everything_found: other(OtherEnd::Found),

@@ -545,6 +545,9 @@ pub(super) struct LaterLine {
     epochs_cut: bool,
     #[serde(deserialize_with = "or_default")]
     spoken_of: bool,
+    awaited: Option<CodeText>,
+    #[serde(deserialize_with = "or_default")]
+    brought_forward: bool,
     #[serde(deserialize_with = "or_default")]
     evaluated_at: Vec<u32>,
 }
@@ -715,7 +718,8 @@ impl From<StatsLine> for DeviceStats {
 }
 
 impl From<EndLine> for End {
-    fn from(it: EndLine) -> End {
+    fn from(mut it: EndLine) -> End {
+        let awaited = it.later.as_mut().and_then(|later| later.awaited.take());
         End {
             why: match it.why.as_str() {
                 "steady" => EndReason::Steady,
@@ -736,12 +740,14 @@ impl From<EndLine> for End {
                 message: exception.message,
                 user_frame: exception.user_frame.map(CodeLine::from),
             }),
+            awaited: awaited.map(CodeLine::from),
             later: it.later.map(|later| Later {
                 steps_before: later.steps_before,
                 evaluation: later.evaluation,
                 evaluation_cut: later.evaluation_cut,
                 epochs_cut: later.epochs_cut,
                 spoken_of: later.spoken_of,
+                brought_forward: later.brought_forward,
                 evaluated_at: match later.evaluated_at[..] {
                     [first, second] => Some((first, second)),
                     _ => None,

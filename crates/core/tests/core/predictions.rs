@@ -8,7 +8,6 @@
 //! step                         the agent marks the end of a step
 //! oom SIZE [caught]            a request fails
 //! ```
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -641,6 +640,25 @@ step
 }
 
 #[test]
+fn an_evaluation_that_was_not_reached_leaves_no_safe_size() {
+    let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+    let end = it.notes.end.get_or_insert_default();
+    end.why = EndReason::Steady;
+    end.awaited = Some(CodeLine {
+        file: "/w/train.py".into(),
+        line: 70,
+        text: "if step % every == 0:".into(),
+        ..CodeLine::default()
+    });
+    let prediction = predicted(&[it], 0);
+    assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::FitsSoFar));
+    assert_eq!(
+        (prediction.safe(), prediction.seen.missing()),
+        (None, Some("the script's evaluation"))
+    );
+}
+
+#[test]
 fn the_process_that_takes_most_speaks_for_all() {
     let small = recording("alloc a 8MiB\n");
     let mut large = recording("alloc a 90MiB\n");
@@ -725,12 +743,17 @@ fn whatever_order_takes_more_decides_the_safe_number() {
     let first = predicted(&[recording(soon)], 0);
     let late = predicted(&[recording(late)], 0);
     let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
-    assert_eq!(prediction.peak, first.peak, "what is shown is one run");
+    assert_eq!(
+        (prediction.peak, prediction.early),
+        (late.peak, Some(first.peak)),
+        "what is shown is one run"
+    );
+    assert_eq!((&prediction.steps, &prediction.categories), (&late.steps, &late.categories));
     assert_eq!(prediction.with_allowance, late.with_allowance);
     assert!(first.with_allowance < prediction.with_allowance);
     let note = prediction.notes.last().unwrap();
     assert_eq!(note.code(), "order");
-    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs from run to run: 820.0 MiB if early, 860.0 MiB if late; the safe size covers both"].assert_eq(&note.to_string());
+    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 820.0 MiB if early, 860.0 MiB if late, as shown here; the safe size covers both"].assert_eq(&note.to_string());
 
     let safe = prediction.with_allowance;
     let prediction = covered(&prediction, &[(OtherEnd::Late, &first)]);
