@@ -53,6 +53,10 @@ fn spelled(text: &str) -> String {
 pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String> {
     let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
     let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
+    // Of a serving engine, the longest context is what there is to find.
+    if prediction.serving.is_some() {
+        add("--users", "1".to_owned());
+    }
     add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
     match (prediction.verdict(), args.max, args.memory) {
         (Verdict::OverMax, Some(max), _) => add("--budget", exact(max)),

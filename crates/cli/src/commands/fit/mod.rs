@@ -7,6 +7,7 @@ mod in_file;
 mod plans;
 mod readings;
 mod saved_plan;
+mod serving;
 mod template;
 mod workshop;
 
@@ -27,6 +28,9 @@ use crate::{
 };
 
 pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
+    if args.users.is_some() || args.context.is_some() {
+        return serving::run(args, out);
+    }
     let rules = rules(args, card(args)?);
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
