@@ -189,7 +189,7 @@ impl Layouts {
             res += "\norder: rough, 1 communicates and computes again least; plimsoll measures no time\n";
         }
         if let Some(it) = self.first() {
-            let _ = writeln!(res, "\n{} runs as\n  {}", it.layout.name(), it.command);
+            let _ = writeln!(res, "\nThe report of {}:\n  {}", it.layout.name(), it.command);
             if let Answer::Fits(Sizes { request: Some(request), .. }) = &it.answer {
                 let _ = writeln!(res, "\n{request}");
             }
