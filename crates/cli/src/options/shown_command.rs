@@ -55,15 +55,16 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
     match (prediction.verdict(), args.max, args.memory) {
         (Verdict::OverMax, Some(max), _) => add("--budget", max.to_string().replace(' ', "")),
-        (Verdict::DoesNotFit, _, memory) => {
+        (Verdict::DoesNotFit | Verdict::Spills, _, memory) => {
             if let Some(memory) = memory {
                 add("--memory", memory.to_string().replace(' ', ""));
             }
         }
         _ => return None,
     }
-    if let Some(beside) = args.beside.filter(|_| prediction.verdict() == Verdict::DoesNotFit) {
-        add("--beside", beside.to_string().replace(' ', ""));
+    let is_budget = prediction.verdict() == Verdict::OverMax;
+    if let Some(it) = args.beside.filter(|_| !is_budget) {
+        add("--beside", it.to_string());
     }
     if let Some(it) = args.worst_seq {
         add("--worst-seq", it.to_string());
@@ -73,6 +74,9 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     }
     for it in &args.assume {
         add("--assume", Assumption::to_string(it));
+    }
+    if args.windows && !is_budget {
+        words.push("--windows".into());
     }
     words.push("--".into());
     words.extend(args.command.iter().cloned());
@@ -90,7 +94,7 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     let said = [
         ("--gpu", gpu.clone()),
         ("--memory", memory.map(size)),
-        ("--beside", beside.map(size)),
+        ("--beside", beside.map(|it| it.to_string())),
         ("--budget", budget.map(size)),
         ("--limit-reserved", limit_reserved.map(size)),
         ("--worst-seq", worst_seq.map(|it| it.to_string())),
@@ -103,6 +107,9 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     }
     for it in assume {
         add("--assume", Assumption::to_string(it));
+    }
+    if args.windows {
+        words.push("--windows".into());
     }
     words.push("--".into());
     words.extend(command.iter().cloned());
