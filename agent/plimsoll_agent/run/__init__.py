@@ -15,6 +15,8 @@
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
     extent          how many steps the script's own loops come to
     saving          where libraries save a model, and merge adapters into it
+    intervals       has an evaluation every so many steps come soon
+    effort          a clock for budgets, which stands still while other programs have the processor
     preparing       what libraries run to prepare something: neither training nor an evaluation
     hints           whether the text of the script mentions an evaluation or a checkpoint
     trainers        makes trainers of libraries validate now

@@ -452,7 +452,7 @@ impl Failure {
             }
             Backend::Bitsandbytes if self.text.contains("offload") => return offloaded(),
             Backend::Bitsandbytes => {
-                "bitsandbytes got no memory outside of PyTorch's allocator, so there are no numbers. A paged optimizer takes its state from the driver, and the driver had no page left on the card or in the host's memory"
+                "bitsandbytes got no memory outside of PyTorch's allocator, so there are no numbers. A paged optimizer takes its state from the driver, and none was free on the card or in the host's memory"
             }
             Backend::Other if self.text.contains("fused cross entropy") => return no_logits(),
             Backend::Tgi => {

@@ -27,6 +27,8 @@ pub enum Outcome {
 pub enum Verdict {
     /// It fits.
     Fits,
+    /// What was seen fits, and the script comes to an evaluation that was not.
+    FitsSoFar,
     /// It grows with the steps, until it does not fit.
     Grows,
     /// It does not fit the card.
@@ -107,6 +109,8 @@ pub struct Predicted {
     pub steady_state: Option<Peaks>,
     /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].
     pub others: Vec<(OtherEnd, Peaks)>,
+    /// The peaks with all work done at once, where the answer shows the run with work done late.
+    pub early: Option<Peaks>,
     /// It runs out of memory where masks of unknown values select everything.
     pub runs_out_if_found: bool,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
@@ -117,6 +121,8 @@ pub struct Predicted {
     pub with_allowance: Bytes,
     /// What the run went through.
     pub seen: Seen,
+    /// Where the script decides about an evaluation that the run did not come to.
+    pub awaited: Option<CodeLine>,
     /// Memory was the same in the last two steps.
     pub steady: bool,
     /// The peak of each phase that the run went through, in their order.
@@ -526,6 +532,7 @@ impl Predicted {
             Outcome::Fits if self.runs_out_if_found || self.is_over_max_if_found() => {
                 Verdict::Depends
             }
+            Outcome::Fits if self.awaited.is_some() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
     }

@@ -33,7 +33,7 @@ pub use answer::{
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
-pub use inquiry::{Inquiry, Interrupted, Observed, Wanted};
+pub use inquiry::{Inquiry, Interrupted, Job, Observed, Wanted};
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
@@ -115,6 +115,7 @@ impl<'a> Runs<'a> {
             reserved_at: None,
             steady_state: None,
             others: Vec::new(),
+            early: None,
             runs_out_if_found: false,
             context: card.context,
             other: Bytes::ZERO,
@@ -124,6 +125,7 @@ impl<'a> Runs<'a> {
                 whole: true,
                 ..Seen::default()
             },
+            awaited: None,
             steady: false,
             phases: Vec::new(),
             deciding_phase: None,
@@ -208,6 +210,7 @@ impl<'a> Runs<'a> {
             other,
             with_allowance,
             seen,
+            awaited: end(run.recording).awaited,
             steady: end(run.recording).steady,
             phases,
             deciding_phase,

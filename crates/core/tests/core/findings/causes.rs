@@ -1,0 +1,268 @@
+//! The one cause that a report leads with, of short runs that run out of memory.
+
+use plimsoll_core::{
+    recording::{Mark, MarkKind, Notes, Phase, Place},
+    trace::{Action, StackId},
+};
+
+use super::program::{MIB, Program};
+
+const TRAINING: u32 = 11;
+const VALIDATION: u32 = 31;
+
+fn forward(program: &mut Program, line: u32, layers: u32, size: u64) -> Vec<u64> {
+    let stacks: Vec<_> = (1..=layers).map(|it| program.module(line, it)).collect();
+    stacks.into_iter().map(|it| program.alloc(size, it)).collect()
+}
+
+fn train(program: &mut Program, line: u32, size: u64) {
+    let layers = forward(program, line, 8, size);
+    for layer in layers.into_iter().rev() {
+        let gradient = program.alloc(size, StackId::EMPTY);
+        program.free(layer);
+        program.free(gradient);
+    }
+}
+
+/// The code and the line, once `asked` was refused in the model that `line` called.
+fn cause(mut program: Program, line: u32, asked: u64) -> (&'static str, Option<u32>) {
+    let stack = program.module(line, 40);
+    program.event(Action::Oom, 0, asked, stack);
+    let cause = program.explain().root_cause().unwrap();
+    (cause.code.word(), cause.at.map(|it| it.line))
+}
+
+fn trained(steps: u32) -> Program {
+    let mut program = Program::default();
+    (0..steps).for_each(|_| train(&mut program, TRAINING, 8 * MIB));
+    program
+}
+
+#[test]
+fn the_first_batch_of_a_validation_with_a_graph() {
+    let mut program = trained(3);
+    forward(&mut program, VALIDATION, 12, 32 * MIB);
+    assert_eq!(
+        cause(program, VALIDATION, 32 * MIB),
+        ("leak/eval-without-no-grad", Some(VALIDATION))
+    );
+}
+
+#[test]
+fn a_validation_that_gives_back_while_it_goes_on_is_too_large_by_itself() {
+    let mut program = trained(3);
+    let layers = forward(&mut program, VALIDATION, 12, 32 * MIB);
+    layers[..10].iter().for_each(|it| program.free(*it));
+    assert_eq!(cause(program, VALIDATION, 32 * MIB).0, "size/one-allocation");
+}
+
+#[test]
+fn a_second_network_in_the_first_step_is_no_validation() {
+    let mut program = trained(1);
+    forward(&mut program, 14, 12, 32 * MIB);
+    assert_eq!(cause(program, 14, 32 * MIB), ("size/activations", Some(14)));
+}
+
+#[test]
+fn an_input_larger_than_those_before() {
+    let mut program = trained(4);
+    forward(&mut program, TRAINING, 5, 64 * MIB);
+    assert_eq!(cause(program, TRAINING, 64 * MIB).0, "inputs/dynamic-shapes");
+}
+
+#[test]
+fn the_activations_of_the_first_step() {
+    let mut program = Program::default();
+    forward(&mut program, TRAINING, 30, 32 * MIB);
+    assert_eq!(cause(program, TRAINING, 32 * MIB), ("size/activations", Some(TRAINING)));
+}
+
+#[test]
+fn a_result_that_is_half_of_all() {
+    let mut program = trained(3);
+    forward(&mut program, TRAINING, 2, 8 * MIB);
+    assert_eq!(cause(program, TRAINING, 300 * MIB).0, "size/one-allocation");
+}
+
+#[test]
+fn a_gradient_as_large_as_its_parameter_is_the_models() {
+    let mut program = Program::default();
+    let moved = program.stack(&[
+        ("/home/u/train.py", "main", 3),
+        ("/venv/site-packages/torch/nn/modules/module.py", "_apply", 1),
+    ]);
+    program.alloc(400 * MIB, moved);
+    program.alloc(300 * MIB, moved);
+    forward(&mut program, TRAINING, 4, 2 * MIB);
+    // Autograd's thread has no stack.
+    program.alloc(2 * MIB, StackId::EMPTY);
+    program.event(Action::Oom, 0, 400 * MIB, StackId::EMPTY);
+    let cause = program.explain().root_cause().unwrap();
+    assert_eq!(cause.code.word(), "size/model-states");
+}
+
+#[test]
+fn a_caught_error_that_leaves_no_room_for_the_next_batch() {
+    let mut program = Program::default();
+    forward(&mut program, TRAINING, 12, 32 * MIB);
+    let linear = program.module(TRAINING, 13);
+    program.event(Action::Oom, 0, 32 * MIB, linear);
+    let batch = program.stack(&[("/home/u/train.py", "main", 37)]);
+    program.event(Action::Oom, 0, 16 * MIB, batch);
+    let cause = program.explain().root_cause().unwrap();
+    assert_eq!(
+        (cause.code.word(), cause.at.map(|it| it.line)),
+        ("leak/traceback-kept", Some(TRAINING))
+    );
+}
+
+#[test]
+fn two_lists_that_grow_side_by_side_and_neither_of_which_is_enough() {
+    let mut program = Program::default();
+    let weights = program.stack(&[("/home/u/train.py", "main", 5)]);
+    (0..3).for_each(|_| _ = program.alloc(24 * MIB, weights));
+    let targets = program.stack(&[("/home/u/train.py", "main", 22)]);
+    for _ in 0..20 {
+        // What it gives back is kept, too.
+        program.step(false, true);
+        program.alloc(20 * MIB, targets);
+    }
+    let (code, line) = cause(program, TRAINING, 600 * MIB);
+    assert!(["growth/per-step", "leak/results-kept"].contains(&code), "{code} at {line:?}");
+}
+
+/// An inner loop of eight passes, each of which `torch.autograd.grad` goes back through; then `last` calls what is in that file.
+fn inner_loop(last: Option<&str>) -> (&'static str, Option<u32>) {
+    const AUTOGRAD: &str = "/venv/site-packages/torch/autograd/__init__.py";
+    let mut program = Program::default();
+    for _ in 0..8 {
+        forward(&mut program, 21, 6, 20 * MIB);
+        let call = program.stack(&[("/home/u/train.py", "adapt", 22), (AUTOGRAD, "grad", 3)]);
+        let seed = program.alloc(512, call);
+        program.alloc(4 * MIB, StackId::EMPTY);
+        program.free(seed);
+        if let Some(last) = last {
+            let call = program.stack(&[("/home/u/train.py", "main", 23), (AUTOGRAD, last, 3)]);
+            let seed = program.alloc(512, call);
+            program.alloc(4 * MIB, StackId::EMPTY);
+            program.free(seed);
+        }
+    }
+    cause(program, 21, 20 * MIB)
+}
+
+#[test]
+fn passes_that_the_steps_own_backward_is_still_to_go_through_are_no_leak() {
+    assert_eq!(inner_loop(None), ("size/activations", Some(21)));
+    assert_eq!(inner_loop(Some("backward")).0, "leak/graph-retained");
+}
+
+#[test]
+fn a_line_between_the_model_and_its_backward_pass_is_no_layer() {
+    let mut program = Program::default();
+    for line in [36, 37] {
+        forward(&mut program, line, 4, MIB);
+        let scores = program.module(line, 19);
+        program.alloc(300 * MIB, scores);
+    }
+    let loss = program.stack(&[("/home/u/train.py", "divergence", 28)]);
+    program.event(Action::Oom, 0, 300 * MIB, loss);
+    let cause = program.explain().root_cause().unwrap();
+    assert_eq!((cause.code.word(), cause.at.map(|it| it.line)), ("size/one-allocation", Some(28)));
+}
+
+#[test]
+fn what_has_half_of_all_is_the_cause_of_a_small_request_beside_it() {
+    let ask = |size: u64, asked: u64| {
+        let mut program = Program::default();
+        let [windows, targets] =
+            [12, 13].map(|line| program.stack(&[("/home/u/data.py", "windows", line)]));
+        program.alloc(20 * MIB, targets);
+        program.alloc(size * MIB, windows);
+        program.event(Action::Oom, 0, asked * MIB, targets);
+        let cause = program.explain().root_cause().unwrap();
+        (cause.code.word(), cause.at.map(|it| it.line))
+    };
+    assert_eq!(ask(900, 200), ("size/one-allocation", Some(12)));
+    assert_eq!(ask(300, 200), ("size/one-allocation", Some(13)));
+}
+
+/// A request of 3 layers fits; one of 12 runs out, and so does the next one, which has 3 again, if the error `is_kept`.
+fn serves_after_an_error(is_kept: bool) -> (&'static str, Option<u32>) {
+    let mut program = Program::default();
+    let mut notes = Notes::default();
+    let weights = program.stack(&[
+        ("/home/u/serve.py", "main", 5),
+        ("/venv/site-packages/torch/nn/modules/module.py", "_apply", 1),
+    ]);
+    program.alloc(64 * MIB, weights);
+    for layers in [3, 12, 3] {
+        let actions = program.device.events.actions();
+        let count = |of: Action| vec![actions.iter().filter(|it| **it == of).count() as u64];
+        notes.marks.push(Mark {
+            kind: MarkKind::Begin(Phase::Evaluation),
+            step: 0,
+            place: Place { allocs: count(Action::Alloc), frees: count(Action::FreeRequested) },
+            reserved: vec![],
+            allocated: vec![],
+            seconds: 0.0,
+            with_gradients: false,
+            host: None,
+            workers: None,
+        });
+        let made = forward(&mut program, 22, layers, 32 * MIB);
+        if layers == 12 {
+            let linear = program.module(22, 13);
+            program.event(Action::Oom, 0, 32 * MIB, linear);
+        }
+        if layers != 12 || !is_kept {
+            made.into_iter().for_each(|it| program.free(it));
+        }
+    }
+    let next = program.module(22, 40);
+    program.event(Action::Oom, 0, 64 * MIB, next);
+    let cause = program.explain_noted(notes).root_cause().unwrap();
+    (cause.code.word(), cause.at.map(|it| it.line))
+}
+
+#[test]
+fn a_request_that_failed_and_whose_error_is_kept() {
+    assert_eq!(serves_after_an_error(true), ("leak/traceback-kept", Some(22)));
+    assert_ne!(serves_after_an_error(false).0, "leak/traceback-kept");
+}
+
+/// The first step of an optimizer whose states are made at line 29 of `file`; it runs out in a temporary, at line 45.
+fn first_step_of(file: &str) -> plimsoll_core::explanation::Explanation {
+    let mut program = Program::default();
+    let moved = program.stack(&[
+        ("/home/u/train.py", "main", 3),
+        ("/venv/site-packages/torch/nn/modules/module.py", "_apply", 1),
+    ]);
+    program.alloc(20 * MIB, moved);
+    train(&mut program, TRAINING, 4 * MIB);
+    let inside = |program: &mut Program, line| {
+        program.stack(&[
+            ("/home/u/train.py", "main", 68),
+            ("/venv/site-packages/torch/optim/optimizer.py", "wrapper", 500),
+            (file, "step", line),
+        ])
+    };
+    let [states, temporaries] = [29, 45].map(|line| inside(&mut program, line));
+    (0..4).for_each(|_| _ = program.alloc(180 * MIB, states));
+    let temporary = program.alloc(180 * MIB, temporaries);
+    program.free(temporary);
+    program.alloc(180 * MIB, states);
+    program.event(Action::Oom, 0, 180 * MIB, temporaries);
+    program.explain()
+}
+
+#[test]
+fn the_states_of_an_optimizer_of_ones_own_have_their_line() {
+    for (file, line) in
+        [("/home/u/shampoo.py", 29), ("/venv/site-packages/torch/optim/adamw.py", 68)]
+    {
+        let report = first_step_of(file);
+        let cause = report.root_cause().unwrap();
+        assert_eq!((cause.code.word(), cause.at.unwrap().line), ("size/model-states", line));
+    }
+}

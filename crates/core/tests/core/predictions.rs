@@ -1,0 +1,1188 @@
+//! Runs that people can read, and what is predicted from them. One line is one event:
+//!
+//! ```text
+//! begin PHASE | end PHASE      the agent marks a phase
+//! alloc NAME SIZE [at FILE:LINE] [in MODULE] [conv]     `autograd` for a thread without Python
+//! free NAME
+//! name NAME ROLE TENSOR        the agent says what lives in it
+//! step                         the agent marks the end of a step
+//! oom SIZE [caught]            a request fails
+//! ```
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use expect_test::{Expect, expect};
+use plimsoll_core::{
+    cards,
+    prediction::{
+        CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak, Prediction,
+        RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
+    },
+    recording::{
+        Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
+        PhantomDevice, PhantomReport, Phase, Place, Reached, Recording, Role, Tensors, Transport,
+    },
+    trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
+    units::Bytes,
+    views::{
+        schedulers::{self, Scheduler},
+        text::{self, Extent, Styles},
+        wire,
+    },
+};
+
+const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
+
+fn check(program: &str, expect: Expect) {
+    let prediction = predicted(&[recording(program)], 0);
+    expect.assert_eq(&told(&prediction));
+}
+
+fn predicted(recordings: &[Recording], code: i32) -> Prediction {
+    predicted_with(recordings, code, None)
+}
+
+fn predicted_with(recordings: &[Recording], code: i32, max: Option<Bytes>) -> Prediction {
+    let card = cards::find("h200").unwrap();
+    let exit = ScriptExit::Code(code);
+    let facts = RunFacts { exit, seconds: 1.0, max, waited_in_vain: false };
+    let prediction = predict(recordings, card, facts);
+    let sum: Bytes = prediction.categories.iter().map(|it| it.bytes).sum();
+    assert_eq!(sum, prediction.shown, "every byte is in exactly one category");
+    what_is_called_safe_is_safe(&prediction);
+    prediction
+}
+
+/// Of every prediction here: only what fits has a safe size, more than the card has is called tight, and a scheduler is asked
+/// for no more.
+fn what_is_called_safe_is_safe(it: &Prediction) {
+    let json: serde_json::Value = serde_json::from_str(&wire::prediction(it.into())).unwrap();
+    assert_eq!(json["safe_bytes"].as_u64(), it.safe().map(|it| it.0));
+    assert_eq!(it.safe().is_some(), it.verdict() == Verdict::Fits);
+    let fits_card = it.safe().is_some_and(|safe| safe <= it.card.total);
+    for scheduler in [Scheduler::Slurm, Scheduler::Kubernetes, Scheduler::Skypilot, Scheduler::Ray]
+    {
+        assert_eq!(schedulers::request(scheduler, it, 1).is_some(), fits_card);
+    }
+    for extent in [Extent::Short, Extent::Full] {
+        let report = text::prediction(it.into(), extent, Styles::default(), 80).to_string();
+        let is_called_tight = report.contains("TIGHT");
+        assert_eq!(is_called_tight, it.safe().is_some() && !fits_card, "{report}");
+        assert!(report.lines().count() <= 22 || extent == Extent::Full, "one screen:\n{report}");
+    }
+}
+
+#[test]
+fn what_only_just_fits_is_called_tight() {
+    let card = cards::find("h200").unwrap();
+    let program = "alloc weights 20GiB\nstep\nstep";
+    let on = |card: &cards::Card| {
+        let exit = ScriptExit::Code(0);
+        let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+        predict(&[recording(program)], card, facts)
+    };
+    let needs = on(card).needs();
+    let of = |more: Bytes| on(&card.clone().with_total(needs + more));
+    let (tight, fits) = (of(Bytes::mib(1)), of(Bytes::gib(2)));
+    what_is_called_safe_is_safe(&tight);
+    what_is_called_safe_is_safe(&fits);
+    assert!(tight.card.total < tight.safe().unwrap() && fits.safe().unwrap() < fits.card.total);
+}
+
+fn told(prediction: &Prediction) -> String {
+    let mut res = String::new();
+    let moment = prediction.shown_moment.unwrap();
+    writeln!(res, "{:?}: step {}, {:?}", prediction.outcome, moment.step, moment.phase).unwrap();
+    for it in &prediction.categories {
+        if it.blocks != 0 {
+            writeln!(res, "{:?} {}", it.category, it.bytes).unwrap();
+        }
+    }
+    for it in &prediction.top_lines {
+        let at = match &it.at {
+            Origin::Line(line) => line.to_string(),
+            Origin::BackwardOf(line) => format!("backward of {line}"),
+            other => format!("{other:?}"),
+        };
+        writeln!(res, "  {at}: {}", it.bytes).unwrap();
+    }
+    for it in &prediction.top_modules {
+        writeln!(res, "  {} x{}: {}", it.path, it.modules, it.bytes).unwrap();
+    }
+    res
+}
+
+fn recording(program: &str) -> Recording {
+    let mut it = Recorder::default();
+    it.trace.streams.push(0);
+    it.trace.pools.push((0, 0));
+    it.trace.devices.push(DeviceTrace::default());
+    it.notes.begin = Some(Begin::default());
+    for line in program.lines() {
+        let words: Vec<&str> = line.split('#').next().unwrap().split_whitespace().collect();
+        if !words.is_empty() {
+            it.line(&words);
+        }
+    }
+    let steps = it.step;
+    let why = if it.ran_out { EndReason::Oom } else { EndReason::Steps };
+    it.notes.end = Some(End { why, steps, steady: true, ..End::default() });
+    Recording { pid: 7, trace: Some(it.trace), notes: it.notes, phantom: None }
+}
+
+#[derive(Default)]
+struct Recorder {
+    trace: Trace,
+    notes: Notes,
+    live: BTreeMap<String, (u64, Bytes)>,
+    free: BTreeMap<Bytes, Vec<u64>>,
+    end: u64,
+    allocs: u64,
+    frees: u64,
+    step: u32,
+    ran_out: bool,
+}
+
+impl Recorder {
+    fn line(&mut self, words: &[&str]) {
+        let place = Place { allocs: vec![self.allocs], frees: vec![self.frees] };
+        match words {
+            ["begin", phase] => self.mark(MarkKind::Begin(phase_of(phase)), place),
+            ["end", phase] => self.mark(MarkKind::End(phase_of(phase)), place),
+            ["step"] => {
+                self.step += 1;
+                self.mark(MarkKind::StepEnd, place);
+            }
+            ["alloc", name, size, rest @ ..] => self.alloc(name, size.parse().unwrap(), rest),
+            ["free", name] => {
+                let (address, size) = self.live.remove(*name).unwrap();
+                self.event(Action::FreeRequested, address, size, StackId::EMPTY, TextId(0));
+                self.event(Action::FreeCompleted, address, size, StackId::EMPTY, TextId(0));
+                self.free.entry(size).or_default().push(address);
+                self.frees += 1;
+            }
+            ["name", name, role, tensor] => {
+                let (address, size) = self.live[*name];
+                let role = match *role {
+                    "parameter" => Role::Parameter,
+                    "gradient" => Role::Gradient,
+                    "buffer" => Role::Buffer,
+                    "state" => Role::OptimizerState,
+                    _ => Role::Input,
+                };
+                let name = (*tensor).to_owned();
+                let entry = NamedTensor { name, role, address, size, model: "Net".to_owned() };
+                self.notes.tensors.push(Tensors { place, device: 0, entries: vec![entry] });
+            }
+            ["oom", size, rest @ ..] => {
+                let requested = size.parse().unwrap();
+                self.event(Action::Oom, 0, requested, StackId::EMPTY, TextId(0));
+                self.ran_out = rest.is_empty();
+                let caught = Some(!self.ran_out);
+                let line = CodeLine { file: "train.py".to_owned(), line: 9, ..CodeLine::default() };
+                let user_frame = Some(line);
+                let step = self.step;
+                let note =
+                    OomNote { step, requested, caught, user_frame, place, ..OomNote::default() };
+                self.notes.ooms.push(note);
+            }
+            _ => panic!("{words:?}"),
+        }
+    }
+
+    fn alloc(&mut self, name: &str, size: Bytes, mut rest: &[&str]) {
+        let mut frames = vec![("train.py", "main", 1)];
+        let mut metadata = String::new();
+        while let [word, after @ ..] = rest {
+            rest = after;
+            match *word {
+                "autograd" => frames.clear(),
+                "backward" => frames.push((
+                    "/venv/lib/python3.12/site-packages/torch/autograd/__init__.py",
+                    "_make_grads",
+                    99,
+                )),
+                "conv" => frames.push((
+                    "/venv/lib/python3.12/site-packages/torch/nn/modules/conv.py",
+                    "_conv_forward",
+                    5,
+                )),
+                "recompute" => {
+                    frames = vec![(
+                        "/venv/lib/python3.12/site-packages/torch/utils/checkpoint.py",
+                        "unpack_hook",
+                        7,
+                    )]
+                }
+                "at" => {
+                    let (file, line) = after[0].split_once(':').unwrap();
+                    frames[0] = (file, "main", line.parse().unwrap());
+                    rest = &after[1..];
+                }
+                "in" => {
+                    metadata = format!("m={}", after[0]);
+                    rest = &after[1..];
+                }
+                _ => panic!("{word}"),
+            }
+        }
+        let mut stack = StackId::EMPTY;
+        for (file, function, line) in frames {
+            let file = self.trace.texts.intern(file);
+            let function = self.trace.texts.intern(function);
+            let frame = self.trace.stacks.frame(Frame { file, function, line });
+            stack = self.trace.stacks.push(stack, frame);
+        }
+        let metadata = self.trace.texts.intern(&metadata);
+        // One segment for each block, kept and used again as the caching allocator does.
+        let address = self.free.get_mut(&size).and_then(Vec::pop).unwrap_or_else(|| {
+            let address = self.end;
+            self.end += size.0.max(512);
+            self.event(Action::SegmentAlloc, address, Bytes(size.0.max(512)), stack, metadata);
+            address
+        });
+        self.event(Action::Alloc, address, size, stack, metadata);
+        self.allocs += 1;
+        self.live.insert(name.to_owned(), (address, size));
+    }
+
+    fn event(
+        &mut self,
+        action: Action,
+        address: u64,
+        size: Bytes,
+        stack: StackId,
+        metadata: TextId,
+    ) {
+        let (stream, pool) = (StreamId(0), PoolId(0));
+        let event = Event { action, address, size, stream, pool, stack, time_micros: 0, metadata };
+        self.trace.devices[0].events.push(event);
+    }
+
+    fn mark(&mut self, kind: MarkKind, place: Place) {
+        let step = self.step;
+        let (reserved, allocated) = (Vec::new(), Vec::new());
+        self.notes.marks.push(Mark {
+            kind,
+            step,
+            place,
+            reserved,
+            allocated,
+            seconds: 0.0,
+            with_gradients: false,
+            host: None,
+            workers: None,
+        });
+    }
+}
+
+fn phase_of(word: &str) -> Phase {
+    match word {
+        "forward" => Phase::Forward,
+        "backward" => Phase::Backward,
+        "optimizer" => Phase::Optimizer,
+        "zero_grad" => Phase::ZeroGrad,
+        "evaluation" => Phase::Evaluation,
+        "saving" => Phase::Saving,
+        "merging" => Phase::Merging,
+        _ => panic!("{word}"),
+    }
+}
+
+#[test]
+fn one_training_step() {
+    check(
+        "
+alloc weight 10MiB at train.py:3
+alloc mask 1MiB at train.py:3
+alloc batch 4MiB at train.py:10
+begin forward
+name weight parameter h.0.fc.weight
+name mask buffer h.0.mask
+alloc hidden 20MiB at train.py:11 in h.0.fc
+alloc scratch 2MiB at train.py:11 in h.0.fc conv
+free scratch
+alloc tmp 6MiB at train.py:11 in h.0.fc
+free tmp
+end forward
+alloc loss 512B at train.py:12          # between forward and backward
+begin backward
+alloc one 512B at train.py:13 backward
+alloc dhidden 20MiB autograd            # the peak
+alloc dweight 10MiB autograd
+free dhidden
+free hidden
+end backward
+begin optimizer
+alloc m 10MiB at train.py:14
+alloc t 10MiB at train.py:14
+free t
+end optimizer
+name dweight gradient h.0.fc.weight
+name m state h.0.fc.weight.exp_avg
+step
+free one
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Activations 20.0 MiB
+            Temporaries 20.0 MiB
+            Gradients 10.0 MiB
+            Parameters 10.0 MiB
+            Inputs 4.0 MiB
+            Buffers 1.0 MiB
+              backward of train.py:13: 30.0 MiB
+              train.py:11: 20.0 MiB
+              train.py:3: 11.0 MiB
+              train.py:10: 4.0 MiB
+              train.py:12: 512 B
+              train.py:13: 512 B
+              h.*.fc x1: 40.0 MiB
+              h.* x1: 1.0 MiB
+        "#]],
+    );
+}
+
+/// Names come only after steps, and a gradient of the first step may be gone by then.
+#[test]
+fn what_has_no_name_is_known_by_its_life() {
+    check(
+        "
+alloc weight 8MiB
+begin forward
+alloc saved 30MiB in h.0
+alloc gone 1MiB in h.0
+free gone
+end forward
+begin backward
+alloc dweight 8MiB autograd
+alloc flow 3MiB autograd                # the peak
+free saved
+free flow
+end backward
+begin zero_grad
+free dweight                            # before anybody could name it
+end zero_grad
+begin optimizer
+end optimizer
+step
+name weight parameter h.0.weight
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Activations 30.0 MiB
+            Parameters 8.0 MiB
+            Gradients 8.0 MiB
+            Temporaries 3.0 MiB
+              train.py:1: 38.0 MiB
+              Backward: 11.0 MiB
+              h.* x1: 38.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn workspaces_stay_and_scratch_comes_and_goes() {
+    check(
+        "
+alloc weight 8MiB
+begin forward
+name weight parameter conv.weight
+alloc cublas 32MiB in fc
+alloc cublaslt 1MiB in fc
+alloc out 16MiB in conv conv
+alloc scratch 100MiB in conv conv       # the peak
+free scratch
+end forward
+begin backward
+alloc dweight 8MiB autograd
+free out
+end backward
+begin optimizer
+end optimizer
+step
+begin forward
+end forward
+begin backward
+alloc added 8MiB autograd               # added to the gradient that exists: no scratch
+free added
+end backward
+begin optimizer
+end optimizer
+step
+begin forward
+end forward
+begin optimizer
+end optimizer
+step
+",
+        expect![[r#"
+            Fits: step 1, Some(Forward)
+            Workspaces 133.0 MiB
+            Activations 16.0 MiB
+            Parameters 8.0 MiB
+              train.py:1: 157.0 MiB
+              conv x1: 124.0 MiB
+              fc x1: 33.0 MiB
+        "#]],
+    );
+}
+
+/// A step of a convolution that keeps `out`, with something of `size` beside it for a moment.
+fn convolution(out: &str, name: &str, size: &str) -> String {
+    format!(
+        "
+alloc weight 8MiB
+begin forward
+name weight parameter conv.weight
+alloc out {out} in conv conv
+alloc {name} {size} in conv conv
+free {name}
+end forward
+begin backward
+end backward
+begin optimizer
+end optimizer
+step
+"
+    )
+}
+
+/// `cudnn.benchmark` takes a work area as large as the card allows, and a smaller one where that fails.
+#[test]
+fn a_card_that_has_no_room_for_scratch_alone_is_tight() {
+    let with = |name: &str, size: &str| {
+        let program = convolution("16MiB", name, size);
+        let prediction = predicted(&[recording(&program)], 0);
+        let carries = |id: &str| {
+            let mut cards = prediction.cards.iter();
+            cards.find(|it| it.card.id == id).map(|it| it.carries).unwrap()
+        };
+        [carries("rtx4060-8g"), carries("a100-40g"), carries("b200")]
+    };
+    assert_eq!(with("scratch", "60GiB"), [Carries::Tight, Carries::Tight, Carries::Yes]);
+    assert_eq!(with("scratch", "1GiB"), [Carries::Yes; 3]);
+}
+
+/// The list of cards and the safe size are one answer: a card with less than the safe size is not said to fit.
+#[test]
+fn a_card_with_less_than_the_safe_size_is_tight() {
+    let with = |weights: Bytes| {
+        let program = format!("alloc weights {}MiB\nstep\nstep", weights.0 >> 20);
+        predicted(&[recording(&program)], 0)
+    };
+    let beside = with(Bytes::gib(1)).needs() - Bytes::gib(1);
+    let total = with(Bytes::gib(1)).card.total;
+    let almost_all = with(total - beside - Bytes::mib(40));
+    let there = almost_all.cards.iter().find(|it| it.card.id == almost_all.card.id).unwrap();
+    assert_eq!(there.carries, Carries::Tight);
+    assert!(almost_all.needs() <= total && total < almost_all.safe().unwrap());
+    let less = with(total - beside - Bytes::gib(2));
+    let there = less.cards.iter().find(|it| it.card.id == less.card.id).unwrap();
+    assert_eq!(there.carries, Carries::Yes);
+    assert!(less.safe().unwrap() <= total);
+}
+
+#[test]
+fn a_card_that_has_no_room_for_what_is_kept_is_too_small() {
+    let program = convolution("60GiB", "scratch", "100MiB");
+    let prediction = predicted(&[recording(&program)], 0);
+    let too_small = prediction.cards.iter().filter(|it| it.carries == Carries::No);
+    assert!(too_small.map(|it| it.card.id.as_str()).any(|it| it == "a100-40g"));
+    assert!(prediction.cards.iter().all(|it| it.carries != Carries::Tight));
+}
+
+/// `losses.append(loss)`: what is kept over whole steps is no activation.
+#[test]
+fn kept_results_are_the_scripts() {
+    check(
+        "
+alloc weight 8MiB
+begin forward
+name weight parameter weight
+alloc kept1 5MiB
+end forward
+begin backward
+end backward
+step
+begin forward
+alloc kept2 5MiB
+end forward
+begin backward
+end backward
+step
+begin forward
+alloc kept3 5MiB                         # the last step's may still be freed
+alloc act 7MiB                           # the peak
+end forward
+begin backward
+free act
+end backward
+step
+",
+        expect![[r#"
+            Fits: step 3, Some(Forward)
+            Activations 12.0 MiB
+            Retained 10.0 MiB
+            Parameters 8.0 MiB
+              train.py:1: 30.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn micro_batches_evaluation_and_recomputation() {
+    check(
+        "
+alloc weight 8MiB
+alloc batch1 4MiB
+begin forward
+name weight parameter weight
+alloc a1 3MiB
+end forward
+begin backward
+alloc dweight 8MiB autograd
+free a1
+end backward
+free batch1
+alloc batch2 4MiB                        # loaded between backward and the next forward
+alloc logged 1MiB
+free logged
+begin forward
+alloc a2 3MiB
+end forward
+begin backward
+alloc again 6MiB recompute in blocks.0   # checkpointing keeps it for the gradients of its block
+alloc short 2MiB recompute in blocks.0
+free short
+alloc flow 1MiB autograd                 # the peak
+free again
+free flow
+free a2
+end backward
+begin optimizer
+end optimizer
+step
+begin evaluation
+alloc e 5MiB
+free e
+end evaluation
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Activations 9.0 MiB
+            Parameters 8.0 MiB
+            Gradients 8.0 MiB
+            Inputs 4.0 MiB
+            Temporaries 2.0 MiB
+              train.py:1: 15.0 MiB
+              checkpoint.py:7: 8.0 MiB
+              Backward: 8.0 MiB
+              blocks.* x1: 8.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn running_out_in_the_first_forward_pass() {
+    let program = "
+alloc weight 8MiB
+begin forward
+name weight parameter weight
+alloc a 30MiB
+alloc tmp 2MiB
+free tmp
+alloc b 40MiB
+oom 90MiB
+free b                                   # the exception unwinds
+free a
+";
+    let prediction = predicted(&[recording(program)], 1);
+    let oom = prediction.oom.clone().unwrap();
+    assert_eq!((oom.step, oom.phase), (1, Some(Phase::Forward)));
+    assert_eq!((oom.allocated, oom.requested), (Bytes::mib(78), Bytes::mib(90)));
+    assert_eq!(oom.at.unwrap().to_string(), "train.py:9");
+    expect![[r#"
+        OutOfMemory: step 1, Some(Forward)
+        Activations 70.0 MiB
+        Parameters 8.0 MiB
+          train.py:1: 78.0 MiB
+    "#]]
+    .assert_eq(&told(&prediction));
+}
+
+#[test]
+fn a_caught_error_is_a_note_and_not_the_end() {
+    let program = "
+alloc weight 12MiB
+begin forward
+oom 900GiB caught
+end forward
+begin forward
+alloc a 14MiB
+end forward
+begin backward
+free a
+end backward
+begin optimizer
+end optimizer
+step
+";
+    let prediction = predicted(&[recording(program)], 0);
+    assert_eq!(prediction.oom, None);
+    let notes: Vec<String> = prediction.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        notes,
+        [
+            "not seen: an evaluation, a checkpoint, later steps; --until-exit runs the script to its end",
+            "only 1 training step was seen: later steps often need more (optimizer state)",
+            "the script caught an out-of-memory error and went on (first at train.py:9)",
+        ]
+    );
+}
+
+#[test]
+fn an_evaluation_that_was_not_reached_leaves_no_safe_size() {
+    let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+    let end = it.notes.end.get_or_insert_default();
+    end.why = EndReason::Steady;
+    end.awaited = Some(CodeLine {
+        file: "/w/train.py".into(),
+        line: 70,
+        text: "if step % every == 0:".into(),
+        ..CodeLine::default()
+    });
+    let prediction = predicted(&[it], 0);
+    assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::FitsSoFar));
+    assert_eq!(
+        (prediction.safe(), prediction.seen.missing()),
+        (None, Some("the script's evaluation"))
+    );
+}
+
+#[test]
+fn the_process_that_takes_most_speaks_for_all() {
+    let small = recording("alloc a 8MiB\n");
+    let mut large = recording("alloc a 90MiB\n");
+    large.pid = 8;
+    let prediction = predicted(&[small, large], 0);
+    assert_eq!(prediction.peak.allocated, Bytes::mib(90));
+    assert_eq!(prediction.ranks.iter().map(|it| it.pid).collect::<Vec<_>>(), [8, 7]);
+    assert!(prediction.notes.iter().any(|it| it.code() == "several-processes"));
+}
+
+#[test]
+fn processes_that_share_a_device_need_room_together() {
+    let with = |pid, program, together, beside: &[(u32, u64)]| {
+        let mut it = recording(program);
+        it.pid = pid;
+        let holder = |&(pid, mib)| Holder { pid, bytes: Bytes::mib(mib) };
+        let ran_out_beside = beside.iter().map(holder).collect();
+        let together = Bytes::mib(together);
+        let device = PhantomDevice { together, ran_out_beside, ..PhantomDevice::default() };
+        it.phantom = Some(PhantomReport { devices: vec![device], ..PhantomReport::default() });
+        it
+    };
+    let fits = "alloc a 90MiB\nstep\nstep";
+    let alone = predicted(&[with(7, fits, 0, &[])], 0);
+    let both = predicted(&[with(7, fits, 0, &[]), with(8, "alloc a 8MiB", 3000, &[])], 0);
+    assert_eq!(both.peak, alone.peak, "what is shown is one of them");
+    assert_eq!(both.with_allowance - alone.with_allowance, Bytes::mib(3000) - alone.peak.device);
+    assert_eq!((alone.needs(), both.needs()), (alone.peak.device, Bytes::mib(3000)));
+    let note = both.notes.iter().find(|it| it.code() == "together").unwrap();
+    expect!["several processes share the GPU and hold 2.93 GiB together, CUDA contexts included; the safe size and the list of cards cover all of them"].assert_eq(&note.to_string());
+
+    let full = with(8, "alloc a 8MiB\noom 200GiB", 3000, &[(7, 1000), (9, 2000)]);
+    let full = predicted(&[full], 1);
+    expect!["when memory ran out, other processes held 2.93 GiB of the card's 139.80 GiB: process 9 1.95 GiB, process 7 1000.0 MiB"].assert_eq(&full.notes[0].to_string());
+}
+
+#[test]
+fn devices_of_the_users_machine_are_remarked() {
+    let note = |variable: &str, seen| {
+        let mut it = recording("alloc a 90MiB\nstep");
+        it.phantom = Some(PhantomReport {
+            devices: vec![PhantomDevice::default(); seen],
+            visible_devices: Some(variable.to_owned()),
+            ..PhantomReport::default()
+        });
+        let notes = predicted(&[it], 0).into_parts().notes;
+        notes.iter().find(|it| it.code() == "visible-devices").unwrap().to_string()
+    };
+    assert_eq!(note("3", 1), "CUDA_VISIBLE_DEVICES is \"3\": the phantom stands for that GPU");
+    assert_eq!(note("2,3", 2), "CUDA_VISIBLE_DEVICES is \"2,3\": phantoms stand for these GPUs");
+    let fewer = "CUDA_VISIBLE_DEVICES is \"0,1,2,3\": the script saw 1 of these 4 GPUs; --gpus 4 shows it all of them";
+    assert_eq!(note("0,1,2,3", 1), fewer);
+}
+
+#[test]
+fn nothing_recorded_says_what_to_look_for() {
+    let prediction = predicted(&[], 0);
+    assert_eq!(prediction.notes[0].code(), "nothing-recorded");
+    let failed = predicted(&[Recording::default()], 3);
+    assert_eq!(
+        failed.notes[0].to_string(),
+        "the script exited with code 3 before it had run far enough for an answer"
+    );
+}
+
+/// The prediction of `first`, completed by runs at other ends.
+fn covered(first: &Prediction, others: &[(OtherEnd, &Prediction)]) -> Prediction {
+    let ends = others.iter().map(|it| it.0).collect();
+    let mut inquiry = Inquiry::new(first.clone(), Observed { ends, ..Observed::default() });
+    for (end, other) in others {
+        assert_eq!(inquiry.wanted(), Some(Wanted::OtherEnd(*end)));
+        inquiry.came(Wanted::OtherEnd(*end), Some(other)).unwrap();
+    }
+    inquiry.prediction(None)
+}
+
+/// A race on a real device: buckets that a thread lets go of before the next step, or in it.
+#[test]
+fn whatever_order_takes_more_decides_the_safe_number() {
+    let soon = "alloc weights 20MiB\nalloc first 40MiB\nstep\nfree first\nalloc second 40MiB\nstep";
+    let late = "alloc weights 20MiB\nalloc first 40MiB\nstep\nalloc second 40MiB\nfree first\nstep";
+    let first = predicted(&[recording(soon)], 0);
+    let late = predicted(&[recording(late)], 0);
+    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
+    assert_eq!(
+        (prediction.peak, prediction.early),
+        (late.peak, Some(first.peak)),
+        "what is shown is one run"
+    );
+    assert_eq!((&prediction.steps, &prediction.categories), (&late.steps, &late.categories));
+    assert_eq!(prediction.with_allowance, late.with_allowance);
+    assert!(first.with_allowance < prediction.with_allowance);
+    let note = prediction.notes.last().unwrap();
+    assert_eq!(note.code(), "order");
+    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 820.0 MiB if early, 860.0 MiB if late, as shown here; the safe size covers both"].assert_eq(&note.to_string());
+
+    let safe = prediction.with_allowance;
+    let prediction = covered(&prediction, &[(OtherEnd::Late, &first)]);
+    assert_eq!(
+        (prediction.with_allowance, prediction.notes.last().unwrap().code()),
+        (safe, "order")
+    );
+}
+
+/// A mask that nobody computed: as shown it finds nothing.
+#[test]
+fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
+    let nothing = "alloc weights 20MiB\nstep\nstep";
+    let everything = "alloc weights 20MiB\nalloc found 9000MiB\nstep\nstep";
+    let first = predicted(&[recording(nothing)], 0);
+    let carried = |it: &Prediction| {
+        let carries = |it: &&CardFit| it.carries == Carries::Yes;
+        it.cards.iter().filter(carries).map(|it| it.card.total).min().unwrap_or_default()
+    };
+    let before = carried(&first);
+    let found = predicted(&[recording(everything)], 0);
+    let prediction = covered(&first, &[(OtherEnd::Found, &found)]);
+    assert_eq!(prediction.verdict(), Verdict::Fits);
+    assert!(prediction.needs() + Bytes::mib(9000) <= prediction.if_found().unwrap());
+    assert!(
+        before < prediction.if_found().unwrap()
+            && prediction.if_found().unwrap() <= carried(&prediction)
+    );
+    assert_eq!(prediction.notes.last().unwrap().code(), "everything-found");
+    let limited = predicted_with(&[recording(nothing)], 0, Some(Bytes::gib(1)));
+    assert_eq!(covered(&limited, &[(OtherEnd::Found, &found)]).verdict(), Verdict::Depends);
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let prediction = covered(&first, &[(OtherEnd::Found, &ran_out)]);
+    assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
+    assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
+}
+
+#[test]
+fn only_what_fits_has_a_safe_size_and_a_request() {
+    let request = |it: &Prediction| schedulers::request(Scheduler::Slurm, it, 1);
+    let nothing = |it: &Prediction| (it.verdict(), it.safe(), request(it));
+    let fits = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    assert!(fits.safe().is_some() && request(&fits).is_some());
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    assert_eq!(nothing(&ran_out), (Verdict::DoesNotFit, None, None));
+    let grows = predicted(&[recording(&leaving(|_| 4, 16))], 0);
+    assert_eq!(nothing(&grows), (Verdict::Grows, None, None));
+    let depends = covered(&fits, &[(OtherEnd::Found, &ran_out)]);
+    assert_eq!(nothing(&depends), (Verdict::Depends, None, None));
+    let steps = "alloc weights 20MiB\nstep\nstep";
+    let over = predicted_with(&[recording(steps)], 0, Some(Bytes::mib(1)));
+    assert_eq!(nothing(&over), (Verdict::OverMax, None, None));
+    let failed = predicted(&[], 1);
+    assert_eq!(nothing(&failed), (Verdict::CouldNotTell, None, None));
+}
+
+/// Loads with a copy beside, trains, evaluates, merges and saves.
+const IN_PHASES: &str = "\
+alloc copy 40MiB at train.py:3
+alloc weights 20MiB at train.py:4
+free copy
+begin forward
+alloc activations 10MiB at train.py:9
+end forward
+begin backward
+alloc gradients 20MiB
+free activations
+end backward
+begin optimizer
+end optimizer
+step
+free gradients
+begin evaluation
+alloc logits 600MiB at train.py:12
+free logits
+end evaluation
+begin forward
+alloc activations2 10MiB at train.py:9
+end forward
+begin backward
+free activations2
+end backward
+step
+begin merging
+alloc merged 1MiB at train.py:14
+free merged
+end merging
+begin saving
+alloc gathered 1MiB at train.py:15
+free gathered
+end saving";
+
+fn in_phases(it: &Prediction) -> Vec<String> {
+    let row = |it: &PhasePeak| {
+        let at = it.at.as_ref().map_or_else(String::new, |at| format!(" at {}", at.line));
+        format!("{}: {}{at}", it.phase.name(), it.peak.allocated)
+    };
+    it.phases.iter().map(row).collect()
+}
+
+#[test]
+fn each_phase_has_its_peak_and_the_one_that_decides_is_named() {
+    let whole = predicted(&[recording(IN_PHASES)], 0);
+    assert_eq!(
+        in_phases(&whole),
+        [
+            "loading: 60.0 MiB at 4",
+            "first step: 50.0 MiB at 1",
+            "later steps: 40.0 MiB",
+            "first evaluation: 620.0 MiB at 12",
+            "merging: 21.0 MiB at 14",
+            "saving: 21.0 MiB at 15",
+        ]
+    );
+    assert_eq!(whole.deciding_phase, Some(RunPhase::FirstEvaluation));
+    let report = text::prediction((&whole).into(), Extent::Short, Styles::default(), 80);
+    assert!(
+        report
+            .to_string()
+            .contains("\nfirst evaluation decides: 620.0 MiB of tensors at train.py:12"),
+        "{report}"
+    );
+
+    let without = IN_PHASES.replace("alloc logits 600MiB", "alloc logits 1MiB");
+    let large = without.replace("alloc copy 40MiB", "alloc copy 4000MiB");
+    let loading = predicted(&[recording(&large)], 0);
+    assert_eq!(loading.deciding_phase, Some(RunPhase::Loading));
+    let report = text::prediction((&loading).into(), Extent::Short, Styles::default(), 80);
+    let report = report.to_string().replace("\n  ", " ");
+    assert!(report.contains("straight onto the GPU"), "{report}");
+
+    let steps = without.replace("alloc copy 40MiB", "alloc copy 4MiB");
+    assert_eq!(predicted(&[recording(&steps)], 0).deciding_phase, None);
+
+    let died = predicted(&[recording(RUNS_OUT)], 1);
+    assert_eq!(died.deciding_phase, Some(RunPhase::Loading));
+    let report = text::prediction((&died).into(), Extent::Short, Styles::default(), 80);
+    let report = report.to_string().replace("\n  ", " ");
+    assert!(report.contains("A smaller batch does not help"), "{report}");
+}
+
+#[test]
+fn what_only_fits_with_memory_of_the_host_spills() {
+    let exit = ScriptExit::Code(0);
+    let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+    let on = |card: cards::Card| {
+        predict(&[recording("alloc weights 8GiB at train.py:3\nstep\nstep")], &card, facts.clone())
+    };
+    let card = cards::find("rtx3060-12g").unwrap().clone();
+    let (small, large) = (card.clone().with_total(Bytes::mib(8_700)), card);
+    assert_eq!(on(large.clone().on_windows()).verdict(), Verdict::Fits);
+    assert_eq!(on(small.clone()).verdict(), Verdict::Fits);
+    let spills = on(small.on_windows());
+    assert_eq!((spills.verdict(), spills.safe()), (Verdict::Spills, None));
+    assert_eq!(spills.spilled(), spills.needs() - spills.card.usable());
+    let report = text::prediction((&spills).into(), Extent::Short, Styles::default(), 80);
+    assert!(report.to_string().starts_with("SPILLS rtx3060-12g"), "{report}");
+    // The context of a phantom's run is the card's, and a desktop takes of the same.
+    let beside = on(large.with_beside(Bytes::gib(3)).on_windows());
+    assert_eq!(beside.verdict(), Verdict::Spills);
+}
+
+#[test]
+fn another_end_that_did_not_get_as_far_is_no_alternative() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    for other in ["alloc weights 20MiB", "alloc weights 20MiB\nstep"] {
+        let other = predicted(&[recording(other)], 0);
+        let prediction = covered(&first, &[(OtherEnd::Overflow, &other)]);
+        assert_eq!(prediction.others, []);
+        assert_eq!(prediction.with_allowance, first.with_allowance);
+        assert_eq!(prediction.notes.last().unwrap().code(), "other-end-unseen");
+    }
+}
+
+/// Each step leaves so many MiB, made at line 12.
+fn leaving(mib: impl Fn(u32) -> u32, steps: u32) -> String {
+    let step = |n: u32| match mib(n) {
+        0 => "alloc loss 1MiB\nfree loss\nstep\n".to_owned(),
+        mib => format!("alloc kept{n} {mib}MiB at train.py:12\nalloc loss 1MiB\nfree loss\nstep\n"),
+    };
+    (0..steps).map(step).collect()
+}
+
+#[test]
+fn memory_that_grows_with_the_steps_is_an_outcome_of_its_own() {
+    let card = cards::find("h200").unwrap();
+    for (program, per_step) in [
+        (leaving(|_| 4, 16), Bytes::mib(4)),
+        (leaving(|n| if n % 8 == 0 { 32 } else { 0 }, 400), Bytes::mib(4)),
+    ] {
+        let it = predicted(&[recording(&program)], 0);
+        assert_eq!((it.outcome, it.safe(), it.headroom()), (Outcome::Grows, None, None));
+        let growth = it.growth.as_ref().unwrap();
+        let off = growth.per_step.0.abs_diff(per_step.0);
+        assert!(off <= per_step.0 / 50, "{growth:?}");
+        assert_eq!(growth.at.as_ref().unwrap().line, 12);
+        let steps = (card.total - card.context).0 / per_step.0;
+        assert!(growth.runs_out_at.abs_diff(steps) <= steps / 50, "{growth:?}, {steps}");
+        assert!(it.cards.iter().any(|it| it.runs_out_at.is_some()));
+    }
+}
+
+#[test]
+fn larger_batches_are_no_growth_and_one_tensor_that_is_joined_is() {
+    let step = |n: u32, batch: u32| {
+        let free = if n == 0 { "" } else { "free joined\nfree x\n" };
+        let n = n + 1;
+        format!(
+            "alloc act {}MiB at train.py:4\nfree act\n{free}alloc x {batch}MiB at train.py:5\n\
+             alloc joined {}MiB at train.py:6\nstep\n",
+            batch * 2,
+            n * 8,
+        )
+    };
+    let joined: String = (0..24).map(|n| step(n, 4)).collect();
+    let sorted: String = (0..24).map(|n| step(n, n + 1)).collect();
+    let it = predicted(&[recording(&joined)], 0);
+    assert_eq!(it.outcome, Outcome::Grows);
+    assert_eq!(predicted(&[recording(&sorted)], 0).outcome, Outcome::Fits);
+}
+
+#[test]
+fn growth_that_ends_is_none() {
+    let full = leaving(|n| if n < 20 { 4 } else { 0 }, 40);
+    let sizes = leaving(|_| 0, 40);
+    for program in [full, sizes, leaving(|_| 4, 5)] {
+        assert_eq!(predicted(&[recording(&program)], 0).outcome, Outcome::Fits, "{program}");
+    }
+    // All of it was seen.
+    let mut whole = recording(&leaving(|_| 4, 16));
+    whole.notes.end.as_mut().unwrap().why = EndReason::Exit;
+    assert_eq!(predicted(&[whole], 0).outcome, Outcome::Fits);
+}
+
+#[test]
+fn what_ran_out_because_it_grew_grows() {
+    let program = leaving(|_| 8192, 17) + "oom 8192MiB\n";
+    let it = predicted(&[recording(&program)], 1);
+    let growth = it.growth.as_ref().unwrap();
+    assert_eq!(it.outcome, Outcome::Grows);
+    assert_eq!((growth.runs_out_at, growth.has_run_out), (18, true));
+    assert!(it.oom.is_some());
+    let large = leaving(|_| 4, 16) + "oom 200GiB\n";
+    assert_eq!(predicted(&[recording(&large)], 1).outcome, Outcome::OutOfMemory);
+}
+
+#[test]
+fn a_script_that_was_to_train_and_did_not_is_no_answer() {
+    let mut it = recording("alloc weights 20MiB\n");
+    let end = it.notes.end.as_mut().unwrap();
+    (end.why, end.has_optimizer) = (EndReason::Exit, true);
+    let prediction = predicted(&[it.clone()], 0);
+    assert_eq!(prediction.outcome, Outcome::ScriptFailed);
+    assert_eq!(prediction.notes[0].code(), "never-trained");
+    // It did train, and a gradient scaler left the optimizer's steps out.
+    let mut skipped = it.clone();
+    skipped.phantom =
+        Some(PhantomReport { overflows_asked: 3, overflows_found: 3, ..PhantomReport::default() });
+    let prediction = predicted(&[skipped], 0);
+    assert_eq!(prediction.outcome, Outcome::Fits);
+    assert!(prediction.notes.iter().any(|it| it.code() == "all-skipped"));
+    it.notes.end.as_mut().unwrap().has_optimizer = false;
+    assert_eq!(predicted(&[it], 0).outcome, Outcome::Fits);
+}
+
+#[test]
+fn the_moment_it_died_in_is_broken_down() {
+    let program = "alloc weights 20MiB\nalloc first 400MiB\nfree first\nstep\nalloc state 40MiB at train.py:12\noom 200GiB\n";
+    let it = predicted(&[recording(program)], 1);
+    assert_eq!(it.peak.allocated, Bytes::mib(420));
+    let allocated: Bytes =
+        it.categories.iter().filter(|it| it.blocks != 0).map(|it| it.bytes).sum();
+    assert_eq!(allocated, Bytes::mib(60));
+    assert!(it.top_lines.iter().any(|line| line.bytes == Bytes::mib(40)), "{:?}", it.top_lines);
+}
+
+#[test]
+fn what_runs_out_in_one_order_does_not_fit() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
+    let late = predicted(&[recording("alloc weights 20MiB\noom 200GiB")], 1);
+    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
+    assert_eq!(prediction.outcome, Outcome::OutOfMemory);
+    assert_eq!(prediction.oom, late.oom);
+}
+
+#[test]
+fn only_answers_that_could_be_others_ask_for_another_run() {
+    let mut it = recording("alloc weights 20MiB\nstep");
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [], "a recording of a real device");
+    it.phantom = Some(PhantomReport::default());
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), []);
+    it.phantom = Some(PhantomReport { hurried: 1, ..PhantomReport::default() });
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [OtherEnd::Late]);
+    it.phantom = Some(PhantomReport {
+        hurried: 1,
+        overflows_asked: 2,
+        trials: 3,
+        ..PhantomReport::default()
+    });
+    assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
+}
+
+#[test]
+fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
+    let cards = ["h200", "a100-80g", "l4"].map(|it| cards::find(it).unwrap());
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let observed = || Observed { cards: cards.to_vec(), ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let mut ran_on = Vec::new();
+    while let Some(wanted) = inquiry.wanted() {
+        let Wanted::Named(card) = wanted else { panic!("{wanted:?}") };
+        ran_on.push(&*card.id);
+        inquiry.came(wanted, Some(if card.id == "l4" { &ran_out } else { &first })).unwrap();
+    }
+    let prediction = inquiry.prediction(None);
+    let others: Vec<&str> =
+        cards.iter().map(|it| &*it.id).filter(|it| *it != first.card.id).collect();
+    assert_eq!(ran_on, others);
+    assert_eq!(prediction.cards.len(), 3);
+    let l4 = prediction.cards.iter().find(|it| it.card.id == "l4").unwrap();
+    assert_eq!(l4.carries, Carries::No);
+    assert_eq!(prediction.notes.last().unwrap().code(), "cards");
+
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let wanted = inquiry.wanted().unwrap();
+    let error = inquiry.came(wanted, None).unwrap_err().to_string();
+    assert!(error.starts_with("interrupted during the confirmation run"), "{error}");
+    let mut inquiry = Inquiry::new(ran_out, observed());
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None, "that it does not fit is known");
+    let codes: Vec<String> =
+        inquiry.prediction(None).notes.iter().map(|it| it.code().to_owned()).collect();
+    assert!(codes.ends_with(&["interrupted".to_owned(), "cards".to_owned()]), "{codes:?}");
+}
+
+#[test]
+fn smaller_cards_are_run_until_the_smallest_that_is_enough_is_known() {
+    let first = predicted(&[recording(&convolution("30GiB", "scratch", "70GiB"))], 0);
+    assert!(first.cards.iter().any(|it| it.carries == Carries::Tight && it.card.id == "a100-40g"));
+    // It runs on cards that have so much, and on no others.
+    let search = |enough: Bytes| {
+        let observed = Observed { any_card: true, ..Observed::default() };
+        let mut inquiry = Inquiry::new(first.clone(), observed);
+        let mut ran_on = Vec::new();
+        while let Some(wanted) = inquiry.wanted() {
+            let Wanted::Smaller(card) = wanted else { panic!("{wanted:?}") };
+            ran_on.push(card);
+            let there = if enough <= card.total {
+                predicted(&[recording("alloc weights 30GiB\nstep\nstep")], 0)
+            } else {
+                predicted(&[recording("alloc weights 30GiB\noom 20GiB")], 1)
+            };
+            inquiry.came(wanted, Some(&there)).unwrap();
+        }
+        (inquiry.prediction(None), ran_on)
+    };
+    for enough in [32, 40, 60, 79, 90].map(Bytes::gib) {
+        let (prediction, ran_on) = search(enough);
+        assert!((1..=3).contains(&ran_on.len()), "{ran_on:?}");
+        let usual = || prediction.cards.iter().filter(|it| it.card.usual);
+        for it in usual().filter(|it| it.carries == Carries::Yes) {
+            assert!(enough <= it.card.total, "{} of {enough}", it.card.id);
+        }
+        for it in usual().filter(|it| it.carries == Carries::No) {
+            assert!(it.card.total < enough, "{} of {enough}", it.card.id);
+        }
+        let fits = usual().find(|it| it.carries == Carries::Yes).unwrap().card;
+        if let Some((card, peaks)) = prediction.smallest.as_ref().unwrap().fits {
+            let is_of_its_size = card.total <= Bytes(fits.total.0 / 50 * 51);
+            assert!(is_of_its_size, "{} was run, {} is the smallest", card.id, fits.id);
+            assert!(peaks.device < first.peak.device);
+        }
+    }
+    let (card, _) = search(Bytes::gib(79)).0.smallest.clone().unwrap().fits.unwrap();
+    assert_eq!(card.total.0 >> 30, 79);
+    // Somebody named a card, or nothing would change much.
+    assert_eq!(Inquiry::new(first.clone(), Observed::default()).wanted(), None);
+    let all = predicted(&[recording("alloc weights 20GiB\nstep\nstep")], 0);
+    let observed = Observed { any_card: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(all, observed.clone()).wanted(), None);
+    // Whoever interrupts the second run keeps what the first one showed.
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
+}
+
+#[test]
+fn who_knows_why_a_script_failed_says_so_first() {
+    let failed = |code| {
+        let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], code);
+        let failure = Some("it was ended".to_owned());
+        Inquiry::new(first, Observed { failure, ..Observed::default() }).prediction(None)
+    };
+    let it = failed(0);
+    assert_eq!(it.outcome, Outcome::ScriptFailed);
+    let note = it.failure().unwrap();
+    assert_eq!(note.code(), "script-failed");
+    assert!(note.to_string().starts_with("it was ended; until then it used "), "{note}");
+}
+
+#[test]
+fn whoever_ends_the_first_run_gets_what_it_showed_and_no_other_is_made() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let ends = vec![OtherEnd::Late];
+    let cards = vec![cards::find("l4").unwrap()];
+    let observed = Observed { interrupted: true, ends, cards, ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let observed = Observed { interrupted: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(ran_out, observed).wanted(), None);
+}
+
+#[test]
+fn whom_all_runs_reached_is_said() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let mut reached = Reached::default();
+    reached.count("localhost:5432", Transport::Tcp, 1);
+    let prediction = Inquiry::new(first, Observed::default()).prediction(Some(reached));
+    assert_eq!(prediction.notes.last().unwrap().code(), "network");
+    assert!(prediction.reached.is_some());
+}
