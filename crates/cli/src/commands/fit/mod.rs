@@ -15,13 +15,14 @@ use plimsoll_core::{
     cards::Card,
     plan::{CATALOGUE, find},
     spelling,
+    units::Bytes,
 };
 use plimsoll_fit::search::Rules;
 
 use self::template::Template;
 use crate::{
     commands::misplaced,
-    engine::phantom_run::{self, Choice, How},
+    engine::phantom_run::{self, Choice, Home, How},
     exit::Exit,
     options::cli::{FitArgs, Preferred, Writes},
     output::{Output, say},
@@ -61,9 +62,11 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 /// The card, with the memory that the process may take of it.
 fn card(args: &FitArgs) -> anyhow::Result<Card> {
-    let Choice { card, how } =
-        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    let card = phantom_run::with_beside(card, args.beside)?;
+    let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    // A plan that spills is none: the search has the card without what the driver lends.
+    let home = Home::of(&choice, args.beside, args.windows)?;
+    let Choice { card, how } = choice;
+    let card = Card { lent: Bytes::ZERO, ..home.card(card) };
     match how {
         Some(How::Largest(_)) if args.budget.is_none() && args.limit_reserved.is_none() => {
             anyhow::bail!(

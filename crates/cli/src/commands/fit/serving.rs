@@ -8,6 +8,7 @@ use plimsoll_core::{
     prediction::{self, Outcome},
     recording::EngineNote,
     spelling,
+    units::Bytes,
 };
 use plimsoll_fit::{
     serving::{self, Came, Flags, Lever, Order, Trial, Wanted},
@@ -21,7 +22,7 @@ use crate::{
     engine::{
         diagnosis,
         launch::{Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
-        phantom_run::{self, Choice, How, Run, Runner},
+        phantom_run::{self, Choice, Home, How, Run, Runner},
     },
     exit::Exit,
     files::requested_file::RequestedFile,
@@ -32,9 +33,10 @@ use crate::{
 pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let wanted =
         Wanted { users: args.users, context: args.context, allowed: allowed(&args.allow)? };
-    let Choice { card, how } =
-        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    let card = phantom_run::with_beside(card, args.beside)?;
+    let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    let home = Home::of(&choice, args.beside, args.windows)?;
+    let Choice { card, how } = choice;
+    let card = Card { lent: Bytes::ZERO, ..home.card(card) };
     let is_any_card = matches!(how, Some(How::Largest(_))) && args.memory.is_none();
     if is_any_card && (args.users.is_none() || args.context.is_none()) {
         anyhow::bail!(
