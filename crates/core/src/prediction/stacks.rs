@@ -59,10 +59,14 @@ impl Signs {
     /// Inside the attention of Hugging Face that is written out.
     pub(crate) const EAGER: Signs = Signs(1 << 20);
 
+    /// Inside a cross-entropy, whose input are scores of classes.
+    pub(crate) const CROSS_ENTROPY: Signs = Signs(1 << 21);
+
     /// What names say, each in lower case.
-    const WORDS: [(&str, Signs); 22] = [
+    const WORDS: [(&str, Signs); 23] = [
         ("loss", Signs::LOSS),
         ("cross_entropy", Signs::LOSS),
+        ("cross_entropy", Signs::CROSS_ENTROPY),
         ("log_softmax", Signs::SCORES),
         ("lm_head", Signs::SCORES),
         ("logits", Signs::SCORES),

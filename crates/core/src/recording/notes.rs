@@ -25,6 +25,8 @@ pub struct Notes {
     pub graphs: Vec<GraphNote>,
     /// Batches of an evaluation that are much larger than those of the training.
     pub large_batches: Vec<LargeBatch>,
+    /// Lines of the first rank that open its GPU in the other ranks, too.
+    pub first_gpu: Vec<FirstGpu>,
     /// What the weights of each model were, the last of each.
     pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
@@ -122,8 +124,10 @@ pub struct Table {
     pub bytes: Bytes,
     /// Its rows.
     pub rows: u64,
-    /// How many of them one backward pass uses at most.
+    /// How many of them one backward pass uses at most; of an `EmbeddingBag`, how many bags it makes of them.
     pub used: u64,
+    /// It is of an `EmbeddingBag`.
+    pub is_of_bags: bool,
 }
 
 /// A forward pass of an evaluation that was given much more than any of the training.
@@ -137,6 +141,17 @@ pub struct LargeBatch {
     pub rows: u64,
     /// And its numbers.
     pub elements: u64,
+}
+
+/// A line that opens GPU 0 in every rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstGpu {
+    /// It loads a file without `map_location`; else it names no GPU before the rank has chosen one.
+    pub is_load: bool,
+    /// What it put there.
+    pub bytes: Bytes,
+    /// The line.
+    pub at: CodeLine,
 }
 
 /// How a process began.
