@@ -157,7 +157,7 @@ impl Maker<'_> {
             ranks: Ranks::OfLauncher { rank: 0 },
             ghost_weights: GhostWeights::Auto,
             output: ScriptOutput::InSession,
-            settings: &[(contract::ENGINE, order.for_agent().into())],
+            settings: &[(contract::ENGINE, view::for_agent(&order).into())],
             device: Device::Phantom,
         };
         let left = self.runner.run(run, &signals, None)?;
