@@ -22,7 +22,10 @@ use plimsoll_fit::search::Rules;
 use self::template::Template;
 use crate::{
     commands::misplaced,
-    engine::phantom_run::{self, Choice, Home, How},
+    engine::{
+        phantom_run::{self, Choice, Home, How},
+        server::is_server,
+    },
     exit::Exit,
     options::cli::{FitArgs, Preferred, Writes},
     output::{Output, say},
@@ -32,7 +35,7 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     if args.users.is_some() || args.context.is_some() {
         return serving::run(args, out);
     }
-    if args.find_max.is_none() && serving::is_server(&args.command) {
+    if args.find_max.is_none() && is_server(&args.command) {
         anyhow::bail!(
             "the command starts a serving engine, which no remedy for training suits; say what it is to hold: --users 8 finds their longest context, --context 32768 how many users"
         );

@@ -1,6 +1,6 @@
 //! What a serving engine can hold: the runs, each a process of its own, that a search of `plimsoll_fit::serving` asks for.
 
-use std::{ffi::OsString, path::Path, time::Instant};
+use std::{ffi::OsString, time::Instant};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -23,6 +23,7 @@ use crate::{
         diagnosis,
         launch::{Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
         phantom_run::{self, Choice, Home, How, Run, Runner},
+        server::is_server,
     },
     exit::Exit,
     files::requested_file::RequestedFile,
@@ -103,16 +104,6 @@ fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
     names.iter().map(of).collect()
 }
 
-/// Whether the command is `vllm serve` or vLLM's module of the same.
-pub(super) fn is_server(words: &[OsString]) -> bool {
-    let of_vllm = |word: &OsString| {
-        let name = Path::new(word).file_name().unwrap_or_default();
-        name == "vllm" || name.to_string_lossy().starts_with("vllm.entrypoints")
-    };
-    words.iter().any(of_vllm)
-        && words.iter().any(|it| it == "serve" || it.to_string_lossy().ends_with("api_server"))
-}
-
 /// The command with the engine's flags, as somebody would type it; of a script that starts the engine itself, its arguments.
 fn command_with(words: &[OsString], flags: &Flags) -> String {
     if !is_server(words) {
@@ -168,7 +159,7 @@ impl Maker<'_> {
             ranks: Ranks::OfLauncher { rank: 0 },
             ghost_weights: GhostWeights::Auto,
             output: ScriptOutput::InSession,
-            settings: &[(contract::ENGINE, order.for_agent().into())],
+            settings: &[(contract::ENGINE, view::for_agent(&order).into())],
             device: Device::Phantom,
         };
         let left = self.runner.run(run, &signals, None)?;
@@ -196,8 +187,13 @@ impl Maker<'_> {
             let why = diagnosis::diagnose(self.command, &ended, &recordings).unwrap_or_else(|| {
                 "the script started no engine that plimsoll knows (vLLM)".to_owned()
             });
-            let words = left.last_words.map(|it| format!("; its last words: {it}"));
-            Came::Fails(why + &words.unwrap_or_default())
+            let raised = recordings
+                .iter()
+                .any(|it| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some()));
+            let words = left.last_words.filter(|_| !raised);
+            Came::Fails(
+                why + &words.map(|it| format!("; its last words: {it}")).unwrap_or_default(),
+            )
         };
         let trial = Trial { came, note };
         if !self.args.quiet {
