@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import os
 import sys
@@ -86,6 +87,11 @@ def has_company(torch: Torch) -> bool:
     dist = torch.distributed
     is_one_of_several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return is_one_of_several and not os.environ.get(WORLD)
+
+
+def is_first() -> bool:
+    """Whether this process is the first rank of its machine, and the others are imagined."""
+    return bool(os.environ.get(WORLD)) and os.environ.get("LOCAL_RANK") == "0"
 
 
 WATCHED_STEPS = 20
@@ -352,8 +358,20 @@ class _Imagined:
         patch.put(wrapper, "__init__", __init__)
 
     def _believe_checkpoints(self, module: Library) -> None:
-        """Each imagined rank says that it saves what this one does, which leaves parts of every tensor unsaved."""
+        """Each imagined rank says that it saves what this one does: the same parts of every tensor, and no others."""
         patch.put(module, "_validate_global_plan", lambda *_: True)
+        dist, real = self._dist, getattr(module, "dedup_save_plans", None)
+        if real is None:
+            return
+
+        def dedup_save_plans(all_plans: Any, *args: Any, **kwargs: Any) -> Any:
+            # What an imagined rank would save of the same parts is in no file, so this rank saves all that it has.
+            if len(all_plans) != dist.get_world_size():
+                return real(all_plans, *args, **kwargs)
+            rank = dist.get_rank()
+            return [it if at == rank else dataclasses.replace(it, items=[]) for at, it in enumerate(all_plans)]
+
+        patch.put(module, "dedup_save_plans", dedup_save_plans)
 
     def _rendezvous(self, url: Any, rank: int = -1, world_size: Any = -1, **_options: Any) -> Iterator[Any]:
         """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""

@@ -88,6 +88,8 @@ class Objects:
         self, real: Function, object_list: Any, dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, use_batch: bool = False
     ) -> None:
         group, target = self._with(group, dst, group_dst)
+        # The bytes of the objects go through the device.
+        real(object_list, group=group, device=device, group_dst=target, use_batch=use_batch)
         if self._imagined():
             self._sent = pickle.dumps(list(object_list))
         else:
@@ -97,15 +99,37 @@ class Objects:
         self, real: Function, object_list: Any, src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, use_batch: bool = False
     ) -> Any:
         group, source = self._with(group, src, group_src)
-        if self._imagined():
-            sent: list[Any] = [] if self._sent is None else pickle.loads(self._sent)
-            if len(sent) == len(object_list):
-                object_list[:] = sent
-            else:
-                self._unknown("recv_object_list")
+        if not self._imagined():
+            objects = self._take(group, self._key(group, "send", source, group.rank()))
         else:
-            object_list[:] = self._take(group, self._key(group, "send", source, group.rank()))
+            objects = [] if self._sent is None else pickle.loads(self._sent)
+        if len(objects) == len(object_list):
+            self._receive(objects, source, group, device, use_batch)
+            object_list[:] = objects
+        else:
+            self._unknown("recv_object_list")
         return self._c10d.get_global_rank(group, source)
+
+    def _receive(self, objects: list[Any], source: int, group: Any, device: Any, use_batch: bool) -> None:
+        """Takes the memory that PyTorch's `recv_object_list` takes for `objects`, in the same order."""
+        torch, c10d = sys.modules["torch"], self._c10d
+        device = device or c10d._get_object_coll_device(group)
+
+        def receive(tensor: Any) -> None:
+            if use_batch:
+                c10d.batch_isend_irecv([c10d.P2POp(c10d.irecv, tensor, group_peer=source, group=group)]).pop().wait()
+            else:
+                c10d.recv(tensor, group=group, group_src=source)
+
+        on_host = torch.tensor([len(pickle.dumps(it)) for it in objects])
+        sizes = torch.empty(len(objects), dtype=torch.long, device=device)
+        receive(sizes)
+        torch.sum(sizes)
+        receive(torch.empty(int(on_host.sum()), dtype=torch.uint8, device=device))
+        offset: Any = 0
+        for size in sizes:
+            offset + size
+            offset = offset + size
 
     def _scatter_object_list(
         self, real: Function, out: Any, inputs: Any = None, src: Any = None, group: Any = None, group_src: Any = None

@@ -41,9 +41,12 @@ class Loop:
         self.turns, self.done, self.feeds = turns, done, feeds
 
 
-def of_this_step(steps: int) -> Named:
+def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Named, int | None]:
     """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
-    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None."""
+    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None.
+
+    Also how many turns the loops have done. With this and the steps `before`, of an earlier look, turns that came before the first step count
+    for nothing: a replay memory is filled first."""
     loops: list[Loop] = []
     trainers: int | None = None
     frame: FrameType | None = sys._getframe(1)
@@ -56,12 +59,13 @@ def of_this_step(steps: int) -> Named:
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {"epochs": None, "steps": trainers, "turns": None}
+        return {"epochs": None, "steps": trainers, "turns": None}, None
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}
+        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}, None
     turns = loops[0].turns if 1 < len(loops) else None
-    return {"epochs": None, "steps": _steps_in_all(loops, steps) if loops else None, "turns": turns}
+    in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
+    return {"epochs": None, "steps": in_all, "turns": turns}, done
 
 
 def _product(loops: list[Loop]) -> int | None:
@@ -73,17 +77,19 @@ def _product(loops: list[Loop]) -> int | None:
     return res
 
 
-def _steps_in_all(loops: list[Loop], steps: int) -> int | None:
-    """A step may take several turns of the innermost loop: gradients are accumulated."""
+def _steps_in_all(loops: list[Loop], steps: int, before: tuple[int, int] | None) -> tuple[int | None, int | None]:
+    """(steps, turns that are done). A step may take several turns of the innermost loop: gradients are accumulated."""
     turns, done, inner = _product(loops), 0, 1
     if turns is None:
-        return None
+        return None, None
     for i, it in enumerate(loops):
         if it.done is None or it.turns is None:
-            return turns
+            return turns, None
         done += (it.done + (i == 0)) * inner
         inner *= it.turns
-    return turns * steps // done if 0 < steps < done else turns
+    if before is not None and before[0] < steps and before[1] < done <= turns:
+        return steps + (turns - done) * (steps - before[0]) // (done - before[1]), done
+    return turns * steps // done if 0 < steps < done else turns, done
 
 
 def _loops_around(frame: FrameType) -> list[Loop]:

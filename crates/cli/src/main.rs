@@ -86,6 +86,7 @@ fn run(cli: &Cli, out: &mut Output) -> anyhow::Result<Exit> {
 fn run_scripts(cli: &Cli, out: &mut Output) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Predict(args) => commands::predict::run(args, out),
+        Command::Layouts(args) => commands::layouts::run(args, out),
         Command::Fit(args) => commands::fit::run(args, out),
         Command::Check(args) => commands::check::run(args, out),
         Command::Run(args) => commands::run::run(args, out),

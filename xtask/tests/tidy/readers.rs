@@ -21,7 +21,7 @@ const MAY: [(&str, &str, &str); 14] = [
     ("machine/mod.rs", "/proc/sys/kernel/hostname", PROC),
     ("machine/people.rs", "/proc/{pid}/", PROC),
     ("commands/doctor.rs", "/proc/sys/kernel/osrelease", PROC),
-    ("commands/fit/workshop.rs", "/proc/meminfo", PROC),
+    ("engine/host_memory.rs", "/proc/meminfo", PROC),
     ("commands/view.rs", "/proc/sys/kernel/hostname", PROC),
     ("devices.rs", "/proc/{pid}/stat", PROC),
     ("launch/descendants.rs", "/proc/{pid}/", PROC),

@@ -21,6 +21,8 @@ pub(crate) mod fit;
 #[cfg(feature = "phantom")]
 pub(crate) mod fix;
 pub(crate) mod glossary;
+#[cfg(feature = "phantom")]
+pub(crate) mod layouts;
 pub(crate) mod lint;
 pub(crate) mod man;
 #[cfg(feature = "phantom")]

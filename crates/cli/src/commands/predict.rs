@@ -7,8 +7,9 @@ use plimsoll_core::{
     cards::{self, Card},
     codes::RemarkCode,
     findings,
-    prediction::{self, Inquiry, Note, Observed, Prediction, Runs, Verdict, Wanted},
+    prediction::{self, Inquiry, Job, Note, Observed, OtherEnd, Prediction, Runs, Verdict, Wanted},
     recording::{Reached, Recording},
+    units::Bytes,
     views::{
         answer::Answer,
         glossary, schedulers,
@@ -85,9 +86,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         Writes::Layer | Writes::Through => None,
     };
     let writes = left.wrote(keep)?;
-    let Read { prediction, recordings, ended, unread } = script.read(left);
-    let mut findings = findings::of_runs(&Runs::of(&recordings, &script.card));
-    beside::tell(&mut findings, SystemTime::now());
+    let Read { prediction, mut recordings, ended, unread } = script.read(left);
     let chosen = match &how {
         Some(How::OfThisMachine(text) | How::Largest(text)) => Some(text.clone()),
         _ => None,
@@ -106,10 +105,14 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         ends: phantom_run::left_open(&recordings, &args.assume),
         any_card: matches!(how, Some(How::Largest(_))) && args.memory.is_none(),
         cards: given,
+        job: script.job(&recordings, ended.host.peak),
+        alone: args.rank.zip(world_of(&recordings)),
     };
-    let prediction = script.complete(Inquiry::new(prediction, observed), &told)?;
-    // What makes an engine start stands in its refusal.
-    let next = shown_command::next(args, &prediction).filter(|_| prediction.serving.is_none());
+    let inquiry = Inquiry::new(prediction, observed);
+    let prediction = script.complete(inquiry, &told, &mut recordings)?;
+    let mut findings = findings::of_runs(&Runs::of(&recordings, &script.card));
+    beside::tell(&mut findings, SystemTime::now());
+    let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));
     let answer =
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };
@@ -177,12 +180,12 @@ struct Read {
 impl Script<'_> {
     /// What the phantom is told: the card, how many of it, what the user assumes, and more.
     fn conf(&self, more: &str) -> String {
-        self.conf_of(&self.card, more)
+        self.conf_of(&self.card, self.ranks, more)
     }
 
-    fn conf_of(&self, card: &Card, more: &str) -> String {
+    fn conf_of(&self, card: &Card, ranks: Ranks, more: &str) -> String {
         let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
-        card.phantom_conf(self.ranks.devices(self.args.gpus)) + &assumed + more
+        card.phantom_conf(ranks.devices(self.args.gpus)) + &assumed + more
     }
 
     /// Runs it; and once more if it failed because masks found nothing. Returns what the phantom was told more in the
@@ -215,35 +218,77 @@ impl Script<'_> {
         !is_said && failed(&left.ended) && found_nothing()
     }
 
-    /// Makes the runs that complete what the first one says.
-    fn complete(&self, mut inquiry: Inquiry, told: &str) -> anyhow::Result<Prediction> {
+    /// Makes the runs that complete what the first one says. `recordings` become those of the run that the answer shows.
+    fn complete(
+        &self,
+        mut inquiry: Inquiry,
+        told: &str,
+        recordings: &mut Vec<Recording>,
+    ) -> anyhow::Result<Prediction> {
         while let Some(wanted) = inquiry.wanted() {
+            let late =
+                if inquiry.shows_late() { phantom_run::conf_line(OtherEnd::Late) } else { "" };
             let there = match wanted {
                 Wanted::OtherEnd(end) => {
-                    self.again(&self.card, &(told.to_owned() + phantom_run::conf_line(end)))?
+                    let told = told.to_owned() + phantom_run::conf_line(end);
+                    self.again(&self.card, &told, self.ranks)?
                 }
                 Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => {
-                    self.again(card, told)?
+                    self.again(card, told, self.ranks)?
+                }
+                Wanted::Rank(rank) => {
+                    self.again(&self.card, &(told.to_owned() + late), self.ranks.with_rank(rank))?
+                }
+                Wanted::AllRanks => {
+                    self.again(&self.card, &(told.to_owned() + late), self.ranks.together())?
                 }
             };
-            inquiry.came(wanted, there.as_ref())?;
+            let is_shown = inquiry.came(wanted, there.as_ref().map(|it| &it.prediction))?;
+            if let Some(there) = there.filter(|_| is_shown) {
+                *recordings = there.recordings;
+            }
         }
         Ok(inquiry.prediction(Some(self.runner.reached())))
     }
 
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
-    fn again(&self, card: &Card, told: &str) -> anyhow::Result<Option<Prediction>> {
+    fn again(&self, card: &Card, told: &str, ranks: Ranks) -> anyhow::Result<Option<Read>> {
         let card = &card.clone().with_beside(self.args.beside.unwrap_or_default());
-        let again = self.read_on(card, self.run_on(card, told, ScriptOutput::Nowhere)?);
-        Ok(again.ended.interrupted.is_none().then_some(again.prediction))
+        let again = self.read_on(card, self.run_on(card, told, ranks, ScriptOutput::Nowhere)?);
+        Ok(again.ended.interrupted.is_none().then_some(again))
     }
 
     fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
-        self.run_on(&self.card, told, output)
+        self.run_on(&self.card, told, self.ranks, output)
     }
 
-    fn run_on(&self, card: &Card, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
-        let Script { args, card: _, ranks, command, plan, runner } = self;
+    /// The job that the first run was one rank of, where nobody said which ranks are to run. All of them run together only where
+    /// half of the host's memory is enough for what each needs.
+    fn job(&self, recordings: &[Recording], of_one: Bytes) -> Option<Job> {
+        let world = world_of(recordings)?;
+        if self.args.rank.is_some() || self.args.all_ranks {
+            return None;
+        }
+        let total = recordings.iter().find_map(|it| it.notes.host?.total);
+        let all = Bytes(of_one.0.saturating_mul(world.into()));
+        let has_room = total.is_some_and(|total| all.0 <= total.0 / 2);
+        let devices =
+            recordings.iter().filter_map(|it| it.phantom.as_ref()).map(|it| it.devices.len());
+        let is_one_machine = devices.max().is_some_and(|it| world as usize <= it);
+        // Its launcher would start all ranks once more for each of them.
+        let starts_all =
+            matches!(self.ranks, Ranks::One { .. }) && launch::has_launcher(&self.args.command);
+        Some(Job { world, together: has_room && is_one_machine && !starts_all })
+    }
+
+    fn run_on(
+        &self,
+        card: &Card,
+        told: &str,
+        ranks: Ranks,
+        output: ScriptOutput,
+    ) -> anyhow::Result<RunOutput> {
+        let Script { args, command, plan, runner, .. } = self;
         // Until the run's world is gone, Ctrl-C waits.
         let signals = Signals::hold().context("cannot hold signals")?;
         let stop = match (args.steps, args.until) {
@@ -268,9 +313,9 @@ impl Script<'_> {
             batches.into_iter().chain(folds).chain(plan.iter().cloned()).collect();
         let run = Run {
             command,
-            conf: &self.conf_of(card, told),
+            conf: &self.conf_of(card, ranks, told),
             stop,
-            ranks: *ranks,
+            ranks,
             ghost_weights: args.ghost_weights,
             output,
             settings: &settings,
@@ -290,6 +335,12 @@ impl Script<'_> {
         let prediction = prediction::predict(&recordings, card, facts);
         Read { prediction, recordings, ended, unread }
     }
+}
+
+/// How many ranks the job of these recordings has; none if it is one process.
+fn world_of(recordings: &[Recording]) -> Option<u32> {
+    let begun = recordings.iter().filter_map(|it| it.notes.begin.as_ref());
+    begun.filter_map(|it| it.world_size).find(|it| 1 < *it)
 }
 
 fn failed(ended: &Ended) -> bool {

@@ -7,7 +7,7 @@ mod machine;
 mod recordings;
 mod world;
 
-use std::{env, ffi::OsString, path::PathBuf};
+use std::{env, ffi::OsString, num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::{plan::remedies::MOST_GPUS, units::Bytes};
@@ -26,7 +26,8 @@ pub(crate) use self::{
 };
 use crate::{
     options::{
-        assumption::Assumption, expectation::Expectation, ghost_weights::GhostWeights, size::size,
+        assumption::Assumption, constraint::Constraint, expectation::Expectation,
+        factor_values::FactorValues, ghost_weights::GhostWeights, size::size,
         worst_sequence::WorstSequence, worst_size::WorstSize,
     },
     output::Color,
@@ -74,6 +75,8 @@ Exit codes: 0 it fits, 1 it does not, 2 unknown.";
 pub(crate) enum Command {
     /// Run a training script on a phantom GPU: how much GPU memory it needs, for which lines, and which cards it fits.
     Predict(PredictArgs),
+    /// Which layouts of a job on many GPUs fit: tensor, pipeline, context and data parallel, batch sizes. One run for each.
+    Layouts(LayoutsArgs),
     /// Find the cheapest plan with which the script fits, or the largest batch. Each candidate runs on the phantom.
     Fit(FitArgs),
     /// Find memory mistakes in training scripts without running them; --confirm measures the cost of each.
@@ -319,6 +322,69 @@ pub(crate) struct PredictArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = LAYOUTS_EXAMPLES)]
+pub(crate) struct LayoutsArgs {
+    /// The card to imitate, as in `plimsoll predict`.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// How many of these cards the job has, on machines of 8.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) gpus: u32,
+
+    /// Leave out layouts for which this is false: a comparison of names, numbers and their products, as in
+    /// `tp<=8`, `tp*pp==16` or `ac==full`. All of them have to hold.
+    #[arg(long = "where", value_name = "COMPARISON")]
+    pub(crate) constraints: Vec<Constraint>,
+
+    /// The values of a name in the command, as in `ac=none,full`. Default: for tp, pp, cp, sp, dp, fsdp,
+    /// dp_shard, dp_replicate and ep the divisors of the number of GPUs; for mbs, bs, batch, batch_size and
+    /// micro_batch_size 1, 2, 4 and 8.
+    #[arg(long, value_name = "NAME=A,B")]
+    pub(crate) values: Vec<FactorValues>,
+
+    /// Refuse to try more layouts than this.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) at_most: usize,
+
+    /// How many layouts run at a time. Default: as many as this machine has cores, and 2 GiB of free memory
+    /// for each.
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+
+    /// Assume a result that a phantom cannot compute, as in `plimsoll predict`.
+    #[arg(long, value_name = "WHAT=HOW-MUCH")]
+    pub(crate) assume: Vec<Assumption>,
+
+    /// Print the resource request of the first layout in the order for a scheduler: slurm, kubernetes,
+    /// skypilot or ray.
+    #[arg(long = "as", value_enum, value_name = "SCHEDULER", hide_possible_values = true)]
+    pub(crate) request: Option<Scheduler>,
+
+    /// Write all layouts as JSON; `-` is standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Print no table and no progress, only errors.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// The command, with names in braces where layouts differ. `{gpus}`, `{nodes}` and `{gpus_per_node}`
+    /// have the same value in all.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const LAYOUTS_EXAMPLES: &str = "\
+Examples:
+  plimsoll layouts --gpu h100-80g --gpus 8 -- python train.py --tp {tp} --bs {bs}
+  plimsoll layouts --gpu h100-80g --gpus 64 --where 'tp<=8' --values ac=none,full -- \\
+      torchrun --nnodes {nodes} --nproc-per-node {gpus_per_node} \\
+      train.py --tp {tp} --pp {pp} --dp {dp} --mbs {mbs} --ac {ac}
+
+Exit codes: 0 a layout fits, 1 none does, 2 unknown.";
+
 /// Who runs jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scheduler {
@@ -414,6 +480,15 @@ pub(crate) struct FitArgs {
     #[arg(long, requires = "find_max")]
     pub(crate) by_remedies: bool,
 
+    /// Of a serving engine (vLLM): how many users it is to hold at once. Alone: find their largest context.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
+    pub(crate) users: Option<u64>,
+
+    /// Of a serving engine (vLLM): how many tokens each user has. Alone: find how many users it holds. With --users: find the
+    /// flags that are enough for both, and without --gpu the smallest card.
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
+    pub(crate) context: Option<u64>,
+
     /// The value of another `{NAME}` in the command.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
@@ -437,7 +512,8 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 
-    /// Use only these remedies.
+    /// Use only these remedies. With --users or --context: the flags of the engine that the search may set
+    /// (max-num-seqs, gpu-memory-utilization, kv-cache-dtype, enforce-eager).
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
 
@@ -505,6 +581,7 @@ Examples:
       python train.py -b {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- \\
       python train.py -b {batch} -s {seq}
+  plimsoll fit --users 8 --gpu h100-80g -- vllm serve MODEL    their longest context
 
 Exit codes:
   0  it fits, with the plan or the value in the report

@@ -2,7 +2,9 @@
 
 pub(crate) mod assumption;
 pub(crate) mod cli;
+pub(crate) mod constraint;
 mod expectation;
+pub(crate) mod factor_values;
 pub(crate) mod ghost_weights;
 #[cfg(feature = "phantom")]
 pub(crate) mod refusal;

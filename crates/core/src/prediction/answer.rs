@@ -107,6 +107,8 @@ pub struct Predicted {
     pub steady_state: Option<Peaks>,
     /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].
     pub others: Vec<(OtherEnd, Peaks)>,
+    /// The peaks with all work done at once, where the answer shows the run with work done late.
+    pub early: Option<Peaks>,
     /// It runs out of memory where masks of unknown values select everything.
     pub runs_out_if_found: bool,
     /// CUDA context, loaded kernels and library handles: a constant of the card.

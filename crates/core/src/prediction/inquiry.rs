@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::{
     cards::Card,
-    codes::NoteCode,
+    codes::{NoteCode, RemarkCode},
     prediction::{
         CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Writes,
         smallest::Search,
@@ -46,6 +46,19 @@ pub struct Observed {
     pub any_card: bool,
     /// The cards that it is to be run on.
     pub cards: Vec<&'static Card>,
+    /// The job that it was one rank of, if others are to be looked at.
+    pub job: Option<Job>,
+    /// The rank that somebody named, and of how many, if only that one is to run.
+    pub alone: Option<(u32, u32)>,
+}
+
+/// A job of several ranks, of which one ran and the others were imagined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// How many ranks it has.
+    pub world: u32,
+    /// This machine can run all of them at once.
+    pub together: bool,
 }
 
 /// A run that would complete the answer.
@@ -59,6 +72,10 @@ pub enum Wanted {
     Smaller(&'static Card),
     /// On a card that somebody named.
     Named(&'static Card),
+    /// As another rank of the job.
+    Rank(u32),
+    /// As all ranks of the job, a process each.
+    AllRanks,
 }
 
 /// A run was interrupted without which the answer is not safe.
@@ -83,6 +100,10 @@ pub struct Inquiry {
     any_card: bool,
     smaller: Option<Search>,
     named: VecDeque<&'static Card>,
+    /// Whose other ranks are to be looked at,
+    job: Option<Job>,
+    /// and all of them, because two differ.
+    all_ranks: bool,
     /// Which of the named cards carry the script; none if it was not run on them.
     on_named: Option<Vec<CardFit>>,
     chosen: Option<String>,
@@ -93,12 +114,14 @@ impl Inquiry {
     /// After the first run, by which `first` was predicted.
     pub fn new(first: Prediction, observed: Observed) -> Inquiry {
         let Observed { unread, writes, host, host_total, half_of_masks, .. } = observed;
-        let Observed { interrupted, chosen, failure, ends, any_card, cards, .. } = observed;
+        let Observed { interrupted, chosen, failure, ends, any_card, cards, job, alone, .. } =
+            observed;
         let mut so_far = first.into_parts();
         so_far.notes.extend(unread.into_iter().map(Note::Unread));
         so_far.notes.extend(writes.iter().flat_map(about_writes));
         so_far.notes.extend(host.iter().flat_map(|it| about_host(*it, host_total)));
         so_far.notes.extend(half_of_masks.then_some(Note::HalfOfMasks));
+        so_far.notes.extend(alone.map(|(rank, world)| Note::RankAlone { rank, world }));
         (so_far.writes, so_far.host) = (writes, host);
         let may_learn = cards.is_empty() && !interrupted;
         let any_card = any_card && may_learn;
@@ -106,7 +129,21 @@ impl Inquiry {
             if interrupted { Default::default() } else { (ends.into(), cards.into()) };
         let on_named = None;
         let smaller = None;
-        Inquiry { so_far, ends, may_learn, any_card, smaller, named, on_named, chosen, failure }
+        let job = job.filter(|it| !interrupted && 1 < it.world);
+        let all_ranks = false;
+        Inquiry {
+            so_far,
+            ends,
+            may_learn,
+            any_card,
+            smaller,
+            named,
+            job,
+            all_ranks,
+            on_named,
+            chosen,
+            failure,
+        }
     }
 
     /// The run that is wanted next: at other ends as long as the script fits, then on other cards.
@@ -116,6 +153,14 @@ impl Inquiry {
             && let Some(end) = self.ends.pop_front()
         {
             return Some(Wanted::OtherEnd(end));
+        }
+        if it.outcome == Outcome::Fits && self.all_ranks {
+            return Some(Wanted::AllRanks);
+        }
+        if it.outcome == Outcome::Fits
+            && let Some(job) = self.job
+        {
+            return Some(Wanted::Rank(job.world - 1));
         }
         if std::mem::take(&mut self.may_learn) && it.outcome == Outcome::OutOfMemory {
             let unknown = it.cards.iter().filter(|it| it.carries == Carries::Unknown);
@@ -139,15 +184,31 @@ impl Inquiry {
         None
     }
 
-    /// What came of the run that was wanted; nothing if it was interrupted.
-    pub fn came(&mut self, of: Wanted, there: Option<&Prediction>) -> Result<(), Interrupted> {
+    /// What came of the run that was wanted; nothing if it was interrupted. Returns whether the answer shows that run from now on.
+    pub fn came(&mut self, of: Wanted, there: Option<&Prediction>) -> Result<bool, Interrupted> {
         let is_answered = self.so_far.outcome == Outcome::OutOfMemory;
         match (of, there) {
-            (Wanted::OtherEnd(end), Some(there)) => self.so_far.cover(end, there),
+            (Wanted::OtherEnd(end), Some(there)) => return Ok(self.so_far.cover(end, there)),
             (Wanted::Larger(card), Some(there)) => self.so_far.learn_of_larger(card, there),
             (Wanted::Smaller(card), Some(there)) => {
                 let search = self.smaller.get_or_insert_default();
                 self.so_far.learn_of_smaller(card, there, search);
+            }
+            (Wanted::Rank(rank), there) => {
+                let job = self.job.take();
+                let needs = |it: &Predicted| (it.peak.allocated, it.peak.reserved);
+                let fits = there.filter(|it| it.outcome == Outcome::Fits);
+                if fits.is_some_and(|it| needs(it) == needs(&self.so_far)) {
+                    self.so_far.notes.push(Note::RanksAlike { rank });
+                } else if there.is_some() && job.is_some_and(|it| it.together) {
+                    self.all_ranks = true;
+                } else {
+                    return Ok(self.so_far.cover_ranks(Some(rank), there.map(|it| &**it)));
+                }
+            }
+            (Wanted::AllRanks, there) => {
+                self.all_ranks = false;
+                return Ok(self.so_far.cover_ranks(None, there.map(|it| &**it)));
             }
             // What is known holds without it.
             (Wanted::Smaller(_), None) => self.smaller.get_or_insert_default().end(),
@@ -164,7 +225,12 @@ impl Inquiry {
                 return Err(self.interrupted(card));
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Whether the answer shows a run whose work is done late.
+    pub fn shows_late(&self) -> bool {
+        self.so_far.early.is_some()
     }
 
     fn interrupted(&self, card: &Card) -> Interrupted {
@@ -237,18 +303,18 @@ impl Predicted {
     }
 
     /// Takes in what the same script did at the other end: whatever took more decides. A run that did not get as far
-    /// says nothing about it.
-    fn cover(&mut self, end: OtherEnd, other: &Predicted) {
+    /// says nothing about it. Returns whether the other run is shown from now on.
+    fn cover(&mut self, end: OtherEnd, other: &Predicted) -> bool {
         match other.outcome {
             Outcome::ScriptFailed => {
                 self.notes.push(Note::OtherEndUnseen { end });
-                return;
+                return false;
             }
             // What is found is between the two, and nobody knows where.
             Outcome::OutOfMemory | Outcome::Grows if end == OtherEnd::Found => {
                 self.runs_out_if_found = true;
                 self.doubt_cards_by_what_is_found();
-                return;
+                return false;
             }
             Outcome::OutOfMemory | Outcome::Grows => {
                 self.outcome = other.outcome;
@@ -257,17 +323,78 @@ impl Predicted {
             }
             Outcome::Fits if other.seen.steps < self.seen.steps.min(FEWEST) => {
                 self.notes.push(Note::OtherEndUnseen { end });
-                return;
+                return false;
             }
             Outcome::Fits => {}
         }
         self.others.push((end, other.peak));
         self.with_allowance = self.with_allowance.max(other.with_allowance);
-        let (this, other) = (self.peak.device, other.peak.device);
-        if this != other {
-            self.notes.push(Note::OtherEnd { end, this, other });
+        let (this, there) = (self.peak.device, other.peak.device);
+        if this != there {
+            self.notes.push(Note::OtherEnd { end, this, other: there });
+        }
+        let is_shown =
+            end == OtherEnd::Late && self.outcome == Outcome::Fits && self.needs() < other.needs();
+        if is_shown {
+            self.show_late(other);
         }
         self.doubt_cards_by_what_is_found();
+        is_shown
+    }
+
+    /// Shows the run whose work was done late. Real ranks of one job take either end, and the job needs what its worst rank
+    /// does (`bench/results/layouts.md`).
+    fn show_late(&mut self, late: &Predicted) {
+        let early = self.peak;
+        self.show(late);
+        self.early = Some(early);
+    }
+
+    /// Shows the sizes of `run` instead of its own, and keeps what holds of all runs.
+    fn show(&mut self, run: &Predicted) {
+        let before = std::mem::replace(self, run.clone());
+        self.max = before.max;
+        (self.others, self.early) = (before.others, before.early);
+        self.runs_out_if_found = before.runs_out_if_found;
+        self.with_allowance = before.with_allowance.max(self.with_allowance);
+        (self.smallest, self.larger) = (before.smallest, before.larger);
+        (self.notes, self.serving) = (before.notes, before.serving);
+        (self.writes, self.reached, self.host) = (before.writes, before.reached, before.host);
+        (self.exception, self.exit, self.seconds) = (before.exception, before.exit, before.seconds);
+    }
+
+    /// Takes in what another rank needs, or what all do; nothing if they did not run. Returns whether that run is shown from now on.
+    fn cover_ranks(&mut self, rank: Option<u32>, there: Option<&Predicted>) -> bool {
+        let Some(there) = there.filter(|it| it.outcome != Outcome::ScriptFailed) else {
+            self.notes.push(Note::RanksUnseen { rank });
+            return false;
+        };
+        if there.outcome != Outcome::Fits {
+            self.outcome = there.outcome;
+            self.oom.clone_from(&there.oom);
+            self.growth.clone_from(&there.growth);
+        }
+        let number = |it: &Predicted| it.ranks.first().and_then(|it| it.rank);
+        let is_shown = rank.is_none() || self.needs() < there.needs();
+        let largest = if is_shown { number(there).or(rank) } else { number(self) };
+        let all = there.ranks.iter().map(|it| it.peak.device).chain([there.peak.device]);
+        let least = all.clone().min().unwrap_or_default().min(self.peak.device);
+        let most = all.max().unwrap_or_default().max(self.peak.device);
+        let seen = rank.map(|rank| [number(self).unwrap_or(0), rank]);
+        self.notes.push(Note::RanksDiffer { largest, most, least, seen });
+        if rank.is_none() {
+            let imagines =
+                |it: &Note| matches!(it, Note::Remark(it) if it.code == RemarkCode::ImaginedRanks);
+            self.notes.retain(|it| !imagines(it));
+        }
+        let outcome = self.outcome;
+        if is_shown {
+            self.show(there);
+        } else {
+            self.with_allowance = self.with_allowance.max(there.with_allowance);
+        }
+        self.outcome = outcome;
+        is_shown
     }
 
     /// A card with less than is enough whatever masks find may carry it, or not. Where that ran out, nobody knows how much is

@@ -32,7 +32,7 @@ pub use answer::{
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
-pub use inquiry::{Inquiry, Interrupted, Observed, Wanted};
+pub use inquiry::{Inquiry, Interrupted, Job, Observed, Wanted};
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
@@ -114,6 +114,7 @@ impl<'a> Runs<'a> {
             reserved_at: None,
             steady_state: None,
             others: Vec::new(),
+            early: None,
             runs_out_if_found: false,
             context: card.context,
             other: Bytes::ZERO,

@@ -79,6 +79,34 @@ pub enum Note {
     Retries(u64),
     /// Several processes used a device; the report is about the one that took most.
     SeveralProcesses(usize),
+    /// Another rank of the job was run as well, and needs the same.
+    RanksAlike {
+        /// Which.
+        rank: u32,
+    },
+    /// The ranks of the job need different amounts.
+    RanksDiffer {
+        /// The one that needs most, which the report shows.
+        largest: Option<u32>,
+        /// What it needs,
+        most: Bytes,
+        /// and what the one needs that needs least.
+        least: Bytes,
+        /// The two that ran; none if all did.
+        seen: Option<[u32; 2]>,
+    },
+    /// Another rank of the job, or all ranks together, did not run to an answer.
+    RanksUnseen {
+        /// Which one; none if all of them.
+        rank: Option<u32>,
+    },
+    /// One rank of the job ran because somebody named it.
+    RankAlone {
+        /// Which.
+        rank: u32,
+        /// Of how many.
+        world: u32,
+    },
     /// The script asked how large the card is, so other cards cannot be told from this one.
     AskedSize {
         /// What it called.
@@ -234,6 +262,10 @@ impl Note {
             Note::OomCaught { .. } => NoteCode::OomCaught,
             Note::Retries(_) => NoteCode::Retries,
             Note::SeveralProcesses(_) => NoteCode::SeveralProcesses,
+            Note::RanksAlike { .. } => NoteCode::RanksAlike,
+            Note::RanksDiffer { .. } => NoteCode::RanksDiffer,
+            Note::RanksUnseen { .. } => NoteCode::RanksUnseen,
+            Note::RankAlone { .. } => NoteCode::RankAlone,
             Note::AskedSize { .. } => NoteCode::AskedSize,
             Note::VisibleDevices { .. } => NoteCode::VisibleDevices,
             Note::Together { .. } => NoteCode::Together,
@@ -277,6 +309,8 @@ impl Note {
                     | Note::Waited
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
+                    | Note::RanksAlike { .. }
+                    | Note::RanksDiffer { seen: None, .. }
                     | Note::AskedSize { .. }
                     | Note::VisibleDevices { .. }
                     | Note::Together { .. }
@@ -376,6 +410,33 @@ impl fmt::Display for Note {
                 f,
                 "{count} processes used a GPU; the numbers are those of the largest"
             ),
+            Note::RanksAlike { rank } => {
+                write!(f, "rank {rank} was run as well, and needs the same")
+            }
+            Note::RanksDiffer { largest, most, least, seen } => {
+                write!(f, "the ranks of the job need {least} to {most}")?;
+                if let Some(rank) = largest {
+                    write!(f, "; the largest is rank {rank}, as shown here")?;
+                }
+                match seen {
+                    None => f.write_str("; all of them ran"),
+                    Some([first, last]) => write!(
+                        f,
+                        "; ranks {first} and {last} ran, one between may need more: --rank R runs it"
+                    ),
+                }
+            }
+            Note::RanksUnseen { rank: Some(rank) } => write!(
+                f,
+                "rank {rank} did not run to an answer without the others, so it may need more: --rank {rank} shows why"
+            ),
+            Note::RanksUnseen { rank: None } => f.write_str(
+                "the last rank differs from the first, and the ranks together did not run to an answer: --all-ranks shows why",
+            ),
+            Note::RankAlone { rank, world } => write!(
+                f,
+                "the answer covers rank {rank} of {world}, and no other: without --rank, plimsoll looks for one that needs more"
+            ),
             Note::AskedSize { call, at } => {
                 write!(f, "the script reads the GPU's size ({call}")?;
                 if let Some(at) = at {
@@ -442,10 +503,14 @@ impl fmt::Display for Note {
                 f,
                 "{count} events of the recording do not match plimsoll's model of the allocator; the numbers may be off"
             ),
-            Note::OtherEnd { end: OtherEnd::Late, this, other } => write!(
-                f,
-                "memory depends on when PyTorch's threads and the GPU finish their work, which differs from run to run: {this} if early, {other} if late; the safe size covers both"
-            ),
+            Note::OtherEnd { end: OtherEnd::Late, this, other } => {
+                let shown = |it: bool| if it { ", as shown here" } else { "" };
+                let (early, late) = (shown(other <= this), shown(this < other));
+                write!(
+                    f,
+                    "memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: {this} if early{early}, {other} if late{late}; the safe size covers both"
+                )
+            }
             Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(
                 f,
                 "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: {this} as shown here, {other} if it skips only the first; the safe size covers both. Give their number: --assume overflow=N"

@@ -72,6 +72,9 @@ struct PredictionWire<'a> {
     /// The peaks with work done as late as it may be, where that matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<PeaksWire>,
+    /// The peaks with all work done at once, where the report shows those of `late`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    early: Option<PeaksWire>,
     /// The peaks with the first step of a gradient scaler skipped, where one is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     overflow: Option<PeaksWire>,
@@ -143,6 +146,8 @@ struct ServingWire<'a> {
     /// The share of the card that the engine may use, and the smallest with which it starts.
     share: Option<f64>,
     least_share: Option<f64>,
+    /// The largest, by arithmetic.
+    most_share: Option<f64>,
     users: Vec<UsersWire>,
     /// By arithmetic, not by a run.
     other_cards: Vec<OtherCardWire<'a>>,
@@ -160,6 +165,11 @@ struct OtherCardWire<'a> {
     starts: bool,
     cache_bytes: Option<u64>,
     tokens: u64,
+}
+
+/// What an engine makes of a card, as the report of `predict` has it under `serving`.
+pub fn serving(it: &Serving) -> serde_json::Value {
+    serde_json::to_value(ServingWire::from(it)).unwrap_or_default()
 }
 
 impl<'a> From<&'a Serving> for ServingWire<'a> {
@@ -180,6 +190,7 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
             tokens: engine.tokens,
             share: engine.share,
             least_share: it.least_share.map(|it| f64::from(it) / 100.0),
+            most_share: it.most_share.map(|it| f64::from(it) / 100.0),
             users: (it.users.iter())
                 .map(|it| UsersWire { tokens_each: it.length, users: it.users })
                 .collect(),
@@ -516,6 +527,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
             late: other(OtherEnd::Late),
+            early: it.early.map(PeaksWire::from),
             overflow: other(OtherEnd::Overflow),
             workspaces: other(OtherEnd::Workspaces),
             everything_found: other(OtherEnd::Found),

@@ -49,9 +49,10 @@ pub(super) fn run(
         what,
         limit,
         run_line: template::run_line(&args.plan, &words),
-        check_line: template::check_line(
-            &args.plan,
+        check_line: shown_command::check(
+            args,
             args.gpu.as_deref().unwrap_or(&card_id),
+            Some(&args.plan),
             &words,
         ),
         patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),

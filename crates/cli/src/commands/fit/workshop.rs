@@ -1,6 +1,6 @@
 //! Makes the runs of `fit`: in a nursery, or as processes of their own. Which, and when, `plimsoll_fit::trials` says.
 
-use std::{ffi::OsString, fs, path::PathBuf, rc::Rc};
+use std::{ffi::OsString, path::PathBuf, rc::Rc};
 
 use anyhow::Context as _;
 use nix::{
@@ -23,7 +23,7 @@ use crate::{
     cache::Cache,
     contract::{self, Setting},
     engine::{
-        diagnosis,
+        diagnosis, host_memory,
         launch::{
             self, Begun, Device, End, Ended, Finished, Nursery, Ranks, ScriptCommand, ScriptOutput,
             Signals, Stop,
@@ -345,7 +345,7 @@ impl Workshop for Shop {
     fn has_memory(&self) -> bool {
         let most = self.nursery.as_ref().and_then(|kept| kept.nursery.most_memory());
         let needs = most.map_or(0, |bytes| bytes.saturating_mul(2));
-        free_memory().is_some_and(|free| needs < free)
+        host_memory::free().is_some_and(|free| needs < free)
     }
 
     fn seems_to_compile(&self) -> bool {
@@ -454,11 +454,4 @@ pub(super) fn existing(words: &[OsString]) -> anyhow::Result<ScriptCommand> {
 fn names(settings: &[Setting], what: &str) -> bool {
     let mut of_allocator = settings.iter().filter(|(name, _)| *name == ALLOC_CONF);
     of_allocator.any(|(_, value)| value.to_string_lossy().contains(what))
-}
-
-/// What the host has free, in bytes.
-fn free_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|it| it.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -33,7 +33,7 @@ pub(crate) use self::{
     end::{End, Ended},
     nursery::{Begun, Finished, Nursery, Order},
     progress::Progress,
-    ranks::Ranks,
+    ranks::{Ranks, has_launcher},
 };
 use self::{
     descendants::Spared,

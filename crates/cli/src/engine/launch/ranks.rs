@@ -1,7 +1,12 @@
 //! Which ranks of a job run here: one of them, as if a launcher had started it among the others, or all
 //! that the command's own launcher starts.
 
-use std::{ffi::OsString, io, net::TcpListener};
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    net::TcpListener,
+    path::Path,
+};
 
 use anyhow::ensure;
 
@@ -9,6 +14,9 @@ use crate::contract::{self, Setting};
 
 /// The devices of a machine, where the command line does not say: what clusters are built of.
 const DEVICES_PER_MACHINE: u32 = 8;
+/// Programs and modules that start a process for each rank.
+const LAUNCHERS: [&str; 5] =
+    ["torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"];
 
 /// Which ranks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +55,31 @@ impl Ranks {
         })
     }
 
+    /// Another rank of the same job.
+    pub(crate) fn with_rank(self, rank: u32) -> Ranks {
+        match self {
+            Ranks::One { world, local, .. } => Ranks::One { world, rank, local },
+            Ranks::OfLauncher { .. } => Ranks::OfLauncher { rank },
+            all @ (Ranks::All | Ranks::Several { .. }) => all,
+        }
+    }
+
+    /// All ranks of the same job, on this machine.
+    pub(crate) fn together(self) -> Ranks {
+        match self {
+            Ranks::One { world, .. } => Ranks::Several { world },
+            Ranks::OfLauncher { .. } => Ranks::All,
+            all @ (Ranks::All | Ranks::Several { .. }) => all,
+        }
+    }
+
     /// How many devices this machine has, `gpus` if the command line says so.
     pub(crate) fn devices(self, gpus: Option<u32>) -> u32 {
         match (gpus, self) {
             (Some(gpus), _) => gpus,
             (None, Ranks::One { local, .. }) => local,
-            (None, _) => 1,
+            (None, Ranks::Several { world }) => world,
+            (None, Ranks::OfLauncher { .. } | Ranks::All) => 1,
         }
     }
 
@@ -94,9 +121,26 @@ impl Ranks {
     }
 }
 
+/// Whether a command starts the ranks itself, with a launcher.
+pub(crate) fn has_launcher(command: &[OsString]) -> bool {
+    let is_launcher = |word: &OsString| {
+        let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
+        LAUNCHERS.contains(&name)
+    };
+    command.iter().any(is_launcher)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn launchers_are_known_by_their_names() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(has_launcher(&words("/opt/bin/torchrun --nproc-per-node 8 train.py")));
+        assert!(has_launcher(&words("python -m torch.distributed.run train.py")));
+        assert!(!has_launcher(&words("python train.py")));
+    }
 
     #[test]
     fn a_rank_of_a_cluster_sits_on_its_machine() {

@@ -1,0 +1,59 @@
+"""Which of the layouts of a job fit: one prediction for each, and the script's own reason where it cannot work."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from described import assert_described
+from harness import PYTHON
+
+SPLIT = Path(__file__).parent / "scripts" / "split.py"
+
+
+def layouts(plimsoll, *options, command=(PYTHON, "split.py", "--dp", "{dp}", "--tp", "{tp}", "--mbs", "{mbs}")):
+    shutil.copy(SPLIT, plimsoll.folder)
+    return plimsoll.run("layouts", *options, "--json", "layouts.json", "--", *command)
+
+
+def test_each_layout_fits_or_does_not_or_cannot_work(plimsoll):
+    """Of four GPUs; a fourth of the heads is no head, and 64 samples of 4,096 tokens are too many for each."""
+    ran = layouts(plimsoll, "--gpu", "rtx3060-12g", "--gpus", "4", "--values", "mbs=1,64")
+    assert ran.code == 0, ran
+    report = json.loads((plimsoll.folder / "layouts.json").read_text())
+    rows = {tuple(map(int, it["values"].values())): it for it in report["layouts"]}
+    verdicts = {key: it["verdict"] for key, it in rows.items()}
+    assert verdicts == {
+        (4, 1, 1): "fits",
+        (2, 2, 1): "fits",
+        (1, 4, 1): "could_not_tell",
+        (4, 1, 64): "does_not_fit",
+        (2, 2, 64): "does_not_fit",
+        (1, 4, 64): "could_not_tell",
+    }
+    assert "6 heads cannot be split by tp=4" in rows[1, 4, 1]["reason"], rows[1, 4, 1]
+    # Less communication is before more.
+    assert [rows[key]["order"] for key in ((4, 1, 1), (2, 2, 1))] == [1, 2]
+    most = report["gpu_total_bytes"]
+    assert all(it["needs_bytes"] <= it["safe_bytes"] < most for it in rows.values() if it["verdict"] == "fits"), rows
+    assert rows[4, 1, 64]["needs_bytes"] > most, rows[4, 1, 64]
+    assert "2 FIT" in ran.stdout and "4 x rtx3060-12g" in ran.stdout, ran
+    # The same as the prediction of that layout alone.
+    alone = plimsoll.predict(PYTHON, "split.py", "--dp", "2", "--tp", "2", options=("--gpu", "rtx3060-12g", "--world-size", "4"))
+    assert alone.report["peak_device_bytes"] == rows[2, 2, 1]["needs_bytes"], alone
+    assert_described("layouts", report)
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (("--where", "tp*ep<=8"), "`ep` has no value in the command"),
+        (("--where", "tp>64"), "no layout of 4 GPUs satisfies every --where"),
+        (("--values", "pp=1,2"), "the command has no {pp}"),
+        (("--at-most", "2"), "12 layouts are possible, and --at-most is 2"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_runs(plimsoll, options, says):
+    ran = layouts(plimsoll, "--gpu", "t4", "--gpus", "4", *options)
+    assert ran.code == 2 and says in ran.stderr, ran
+    assert not (plimsoll.folder / "layouts.json").exists()
