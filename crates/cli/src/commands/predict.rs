@@ -359,5 +359,5 @@ fn show(answer: Answer<'_>, extent: Extent, out: &mut Output) -> anyhow::Result<
     // The script has written to the same terminal.
     let report = text::prediction(answer, extent, out.styles(), width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
-    out.text(&format!("\n{report}{words}"))
+    out.report(&format!("\n{report}{words}"), extent == Extent::Full, &[])
 }

@@ -211,6 +211,7 @@ fn oom(it: &Oom) -> Value {
         "phase": facts.phase.map(phase),
         "progress": facts.progress,
         "at": line(it.at.as_ref()),
+        "library_at": line(it.library_at.as_ref()),
         "numbers": numbers,
         "processes": processes,
         "enough": enough,
