@@ -166,7 +166,7 @@ class Agent:
             Checkpoints(torch, recording.note).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
-            functools.partial(engines.install, recording, asked.stop, interpreted.paused) if is_imagined else None,
+            functools.partial(engines.install, recording, asked.stop, engines.asked_by(asked.engine), self._stopping, interpreted.paused) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):

@@ -41,6 +41,8 @@ class Settings:
     unhurried: bool
     own_batches: bool
     """Whether batches are not shared with other runs of a search."""
+    engine: str
+    """JSON: what a search asks of a serving engine; empty for nothing."""
     most_reserved: int
     """Bytes that the allocator may reserve on each device; 0 for no limit."""
     allocator: str
@@ -79,6 +81,7 @@ def read() -> Settings:
         worst_batches=bool(of("PLIMSOLL_WORST_BATCHES")),
         unhurried=bool(of("PLIMSOLL_UNHURRIED")),
         own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
+        engine=of("PLIMSOLL_ENGINE", ""),
         most_reserved=int(of("PLIMSOLL_LIMIT_RESERVED") or 0),
         allocator=of("PYTORCH_ALLOC_CONF") or of("PYTORCH_CUDA_ALLOC_CONF", ""),
         most_events=int(of("PLIMSOLL_EVENTS") or sys.maxsize),

@@ -112,8 +112,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let prediction = script.complete(inquiry, &told, &mut recordings)?;
     let mut findings = findings::of_runs(&Runs::of(&recordings, &script.card));
     beside::tell(&mut findings, SystemTime::now());
-    // What makes an engine start stands in its refusal.
-    let next = shown_command::next(args, &prediction).filter(|_| prediction.serving.is_none());
+    let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));
     let answer =
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };

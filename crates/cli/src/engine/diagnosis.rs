@@ -794,13 +794,8 @@ mod tests {
                 user_frame: Some(at(30, "raise ValueError(text)")),
             };
             let read = at(read_at, "if mask.any():");
-            let reads = [ReadNote {
-                at: read,
-                count: 1,
-                bytes: Bytes(8),
-                sizes: 1,
-                becomes_size: false,
-            }];
+            let reads =
+                [ReadNote { at: read, count: 1, bytes: Bytes(8), sizes: 1, becomes_size: false }];
             let end = recording::End { exception: Some(exception), ..Default::default() };
             let what = "nonzero() was assumed to find nothing".to_owned();
             let phantom = PhantomReport {

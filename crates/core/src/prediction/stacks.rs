@@ -216,6 +216,9 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
         Signs::OPTIMIZER
     } else if file.ends_with("/safetensors/torch.py") && function == "load_file" {
         Signs::LOADED
+    } else if file.ends_with("/continuous_batching/cache.py") {
+        // Of transformers: its pages are made by an `__init__`.
+        Signs::CACHE
     } else if file.ends_with("/torch/autograd/__init__.py") {
         if function == "grad" { Signs::BACKWARD.with(Signs::GRAD) } else { Signs::BACKWARD }
     } else if file.ends_with("/torch/utils/checkpoint.py") {

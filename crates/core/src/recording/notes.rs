@@ -660,6 +660,18 @@ pub struct EngineNote {
     pub tokens: Option<u64>,
     /// Why it refused to start, if it did.
     pub refused: Option<Refusal>,
+    /// What was free on the card when it began, beside its own context.
+    pub free_at_start: Option<Bytes>,
+    /// How many requests it computes at once at most.
+    pub at_once: Option<u64>,
+    /// Of what a search asked: of how many tokens each the cache holds its users.
+    pub longest: Option<u64>,
+    /// And how many users of its context.
+    pub users: Option<u64>,
+    /// It has warmed up, and captured its graphs.
+    pub is_ready: bool,
+    /// What was free on the card then.
+    pub free_when_ready: Option<Bytes>,
 }
 
 /// A refusal that an engine put into words, read as `explain` reads it.
@@ -692,6 +704,12 @@ impl EngineNote {
             cache: later.cache.or(self.cache),
             tokens: later.tokens.or(self.tokens),
             refused: later.refused.or(self.refused),
+            free_at_start: later.free_at_start.or(self.free_at_start),
+            at_once: later.at_once.or(self.at_once),
+            longest: later.longest.or(self.longest),
+            users: later.users.or(self.users),
+            is_ready: later.is_ready || self.is_ready,
+            free_when_ready: later.free_when_ready.or(self.free_when_ready),
         }
     }
 }

@@ -323,7 +323,11 @@ impl Report<'_> {
                     for remedy in &refusal.remedies {
                         self.wrapped(f, remedy, 0, 2)?;
                     }
-                    return self.wrapped(f, &serving.taken(), 0, 2);
+                    self.wrapped(f, &serving.taken(), 0, 2)?;
+                    for line in serving.elsewhere_and_other_shares() {
+                        self.wrapped(f, &line, 0, 2)?;
+                    }
+                    return Ok(());
                 }
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {

@@ -146,6 +146,8 @@ struct ServingWire<'a> {
     /// The share of the card that the engine may use, and the smallest with which it starts.
     share: Option<f64>,
     least_share: Option<f64>,
+    /// The largest, by arithmetic.
+    most_share: Option<f64>,
     users: Vec<UsersWire>,
     /// By arithmetic, not by a run.
     other_cards: Vec<OtherCardWire<'a>>,
@@ -163,6 +165,11 @@ struct OtherCardWire<'a> {
     starts: bool,
     cache_bytes: Option<u64>,
     tokens: u64,
+}
+
+/// What an engine makes of a card, as the report of `predict` has it under `serving`.
+pub fn serving(it: &Serving) -> serde_json::Value {
+    serde_json::to_value(ServingWire::from(it)).unwrap_or_default()
 }
 
 impl<'a> From<&'a Serving> for ServingWire<'a> {
@@ -183,6 +190,7 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
             tokens: engine.tokens,
             share: engine.share,
             least_share: it.least_share.map(|it| f64::from(it) / 100.0),
+            most_share: it.most_share.map(|it| f64::from(it) / 100.0),
             users: (it.users.iter())
                 .map(|it| UsersWire { tokens_each: it.length, users: it.users })
                 .collect(),

@@ -59,6 +59,13 @@ pub(super) struct EngineLine {
     cache: Option<u64>,
     tokens: Option<u64>,
     refused: Option<String>,
+    free_at_start: Option<u64>,
+    at_once: Option<u64>,
+    longest: Option<u64>,
+    users: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    ready: bool,
+    free_when_ready: Option<u64>,
 }
 
 impl From<EngineLine> for EngineNote {
@@ -83,6 +90,12 @@ impl From<EngineLine> for EngineNote {
             cache: it.cache.map(Bytes),
             tokens: it.tokens,
             refused: it.refused.map(|text| refusal(clipped(text))),
+            free_at_start: it.free_at_start.map(Bytes),
+            at_once: it.at_once,
+            longest: it.longest,
+            users: it.users,
+            is_ready: it.ready,
+            free_when_ready: it.free_when_ready.map(Bytes),
         }
     }
 }
