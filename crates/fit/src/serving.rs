@@ -98,7 +98,7 @@ impl Flags {
         let share = self.share.map(|share| json!(f64::from(share) / 100.0));
         res.extend(share.map(|share| ("gpu_memory_utilization", share)));
         res.extend(self.fp8.then(|| ("kv_cache_dtype", json!("fp8"))));
-        res.extend(self.eager.then(|| ("enforce_eager", json!(true))));
+        res.extend(self.eager.then_some(("enforce_eager", json!(true))));
         res
     }
 
