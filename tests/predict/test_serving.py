@@ -261,7 +261,9 @@ def test_the_mildest_flag_that_is_enough(plimsoll):
 
 def test_what_is_wrong_is_said_before_anything_runs(plimsoll):
     ran = fit(plimsoll, "--users", "2", "--allow", "kv-cache-dtyp")
-    assert ran.code == 2 and "there is no flag kv-cache-dtyp that the search for an engine may set; did you mean kv-cache-dtype?" in ran.stderr, ran
+    assert ran.code == 2 and "there is no flag kv-cache-dtyp that the search for an engine may set; did you mean `kv-cache-dtype`?" in ran.stderr, ran
+    ran = fit(plimsoll, command=("vllm", "serve", "model"))
+    assert ran.code == 2 and "say what it is to hold: --users 8 finds their longest context, --context 32768 how many users" in ran.stderr, ran
     plimsoll.script("import torch; torch.zeros(1, device='cuda')", "none.py")
     ran = fit(plimsoll, "--users", "2", command=("none.py",))
     assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM)" in ran.stdout, ran

@@ -273,7 +273,7 @@ pub fn smallest_card<E>(
     let (Some(mut best), true) = (search.found.best, search.found.failure().is_none()) else {
         return Ok(search.found);
     };
-    // What the first card's engine takes beside keys and values, and these for what is wanted, tells where to look.
+    // What the first card's engine takes beside keys and values, and these for what is wanted, shows where to look.
     let needs = search.found.best().and_then(|it| needs(&it.trial.note, wanted));
     let fits = |card: &&Card| needs.is_none_or(|needs| needs <= share_of(card, search.share()));
     let guess = cards.iter().position(fits).unwrap_or_default();

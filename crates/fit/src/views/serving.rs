@@ -61,6 +61,9 @@ fn tokens(n: Option<u64>) -> String {
     n.map_or_else(|| "an unknown number of tokens".to_owned(), |n| format!("{} tokens", grouped(n)))
 }
 
+/// How a headline without an answer begins.
+const UNKNOWN: &str = "COULD NOT TELL:";
+
 /// The answer.
 fn headline(it: &Report<'_>) -> String {
     let (wanted, found, card) = (&it.wanted, it.found, it.card);
@@ -71,8 +74,8 @@ fn headline(it: &Report<'_>) -> String {
     };
     let Some(best) = found.best() else {
         return match (found.failure(), found.interrupted) {
-            (Some(why), _) => format!("COULD NOT TELL: {why}"),
-            (None, true) => "COULD NOT TELL: interrupted before anything was found".to_owned(),
+            (Some(why), _) => format!("{UNKNOWN} {why}"),
+            (None, true) => format!("{UNKNOWN} interrupted before anything was found"),
             (None, false) => {
                 let why = found.tried.last().map(|it| outcome(&it.trial)).unwrap_or_default();
                 format!("DOES NOT FIT {}: {asked}; the engine {why}", card.id)

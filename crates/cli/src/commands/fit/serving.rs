@@ -1,6 +1,6 @@
 //! What a serving engine can hold: the runs, each a process of its own, that a search of `plimsoll_fit::serving` asks for.
 
-use std::{ffi::OsString, time::Instant};
+use std::{ffi::OsString, path::Path, time::Instant};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -101,10 +101,19 @@ fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
     names.iter().map(of).collect()
 }
 
+/// Whether the command is `vllm serve` or vLLM's module of the same.
+pub(super) fn is_server(words: &[OsString]) -> bool {
+    let of_vllm = |word: &OsString| {
+        let name = Path::new(word).file_name().unwrap_or_default();
+        name == "vllm" || name.to_string_lossy().starts_with("vllm.entrypoints")
+    };
+    words.iter().any(of_vllm)
+        && words.iter().any(|it| it == "serve" || it.to_string_lossy().ends_with("api_server"))
+}
+
 /// The command with the engine's flags, as somebody would type it; of a script that starts the engine itself, its arguments.
 fn command_with(words: &[OsString], flags: &Flags) -> String {
-    let is_server = words.iter().any(|it| it == "serve");
-    if !is_server {
+    if !is_server(words) {
         let one = |(name, value): (String, Option<String>)| {
             let value = value.unwrap_or_else(|| "True".to_owned());
             let is_text = value.parse::<f64>().is_err() && value != "True";
@@ -199,5 +208,34 @@ impl Maker<'_> {
             ));
         }
         Ok(trial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_fit::serving::Length;
+
+    use super::*;
+
+    #[test]
+    fn flags_take_the_place_of_those_in_the_command() {
+        let flags =
+            Flags { length: Length::Tokens(4096), fp8: true, eager: true, ..Flags::default() };
+        let with = |text: &str| {
+            let words: Vec<OsString> = text.split(' ').map(OsString::from).collect();
+            command_with(&words, &flags)
+        };
+        assert_eq!(
+            with("vllm serve m --max-model-len 8192 --kv-cache-dtype=auto --port 1"),
+            "vllm serve m --port 1 --max-model-len 4096 --kv-cache-dtype fp8 --enforce-eager"
+        );
+        assert_eq!(
+            with("python -m vllm.entrypoints.openai.api_server --enforce-eager --model m"),
+            "python -m vllm.entrypoints.openai.api_server --model m --max-model-len 4096 --kv-cache-dtype fp8 --enforce-eager"
+        );
+        assert_eq!(
+            with("python serve.py"),
+            "LLM(..., max_model_len=4096, kv_cache_dtype=\"fp8\", enforce_eager=True)"
+        );
     }
 }
