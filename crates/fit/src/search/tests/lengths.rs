@@ -356,5 +356,16 @@ fn an_evaluation_that_makes_do_with_less_on_the_card_does_not_end_the_search() {
         let own = if run.on == On::Roomy { 8_000 } else { 5_000 };
         with_evaluation(own, 500, run, differ(3_000, run, 0))
     });
-    expect![[r#""#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: at least 3.42 GiB to be safe
+        the unchanged script, one validation -> 14.65 GiB
+        " the evaluation needs 8.79 GiB with what training keeps meanwhile: from now on each run includes it
+        allocator (expandable_segments:True), one validation, on the card -> 5.96 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.15 GiB
+        the unchanged script, a validation, alone on the card -> 6.15 GiB
+        as it is: fits, needs 6.15 GiB
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
 }
