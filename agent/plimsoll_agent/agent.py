@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll_agent import outside, remedies, settings, torch_builds
 from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
+from plimsoll_agent.ranks.first_gpu import FirstGpu
 from plimsoll_agent.remedies.support.hooks import Hooks
 from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process
 from plimsoll_agent.run.checkpoints import Checkpoints
@@ -102,6 +103,7 @@ class Agent:
         self._graphs = graphs = Graphs(torch, memory, recording, owners, steps.optimizers, lambda: steps.done)
         self._oom = oom = OutOfMemory(torch, memory, recording, phases, tensors)
         self._phantom = Phantom(torch, recording)
+        self._first_gpu = FirstGpu(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers, asked.ghost_weights)
         self._ending = ending.Ending(torch, recording, memory, steps, tensors, keepers, graphs, oom, self._phantom, stopping)
         self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Shares, recording.note)
@@ -156,6 +158,7 @@ class Agent:
             functools.partial(autotune.watch, recording),
             self.failures.watch_spawned,
             functools.partial(ranks.install, torch, recording, self._phantom) if is_imagined else None,
+            self._first_gpu.install if is_imagined else None,
             self._ghosts.install,
             later.install if later is not None else None,
             functools.partial(self._samples.install, asked.worst_sample) if self._samples is not None else None,
@@ -163,7 +166,7 @@ class Agent:
             Checkpoints(torch, recording.note).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
-            functools.partial(engines.install, recording, asked.stop, interpreted.paused) if is_imagined else None,
+            functools.partial(engines.install, recording, asked.stop, engines.asked_by(asked.engine), self._stopping, interpreted.paused) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):
@@ -243,7 +246,7 @@ class Agent:
             outside.report_to(recording.note)
             process.at_its_end(self._finish)
             if not self._asked.is_real:
-                self._sudden_end.terminated_by_its_parent()
+                self._sudden_end.ended_by_another()
         self.live = True
         recording.write("architectures", values=torch_builds.architectures(torch))
         remark = torch_builds.remark(torch_builds.installed(torch.__file__))
@@ -271,6 +274,7 @@ class Agent:
             self._weights.look()
         if not self._asked.is_real:
             ranks.wait_for_watchdog(step)
+            self._first_gpu.step_ended()
         if (step <= 4 or step & (step - 1) == 0) and not self._memory.asleep:
             self._tensors.all()
 

@@ -41,6 +41,8 @@ class Settings:
     unhurried: bool
     own_batches: bool
     """Whether batches are not shared with other runs of a search."""
+    engine: str
+    """JSON: what a search asks of a serving engine; empty for nothing."""
     most_reserved: int
     """Bytes that the allocator may reserve on each device; 0 for no limit."""
     allocator: str
@@ -79,6 +81,7 @@ def read() -> Settings:
         worst_batches=bool(of("PLIMSOLL_WORST_BATCHES")),
         unhurried=bool(of("PLIMSOLL_UNHURRIED")),
         own_batches=bool(of("PLIMSOLL_OWN_BATCHES")),
+        engine=of("PLIMSOLL_ENGINE", ""),
         most_reserved=int(of("PLIMSOLL_LIMIT_RESERVED") or 0),
         allocator=of("PYTORCH_ALLOC_CONF") or of("PYTORCH_CUDA_ALLOC_CONF", ""),
         most_events=int(of("PLIMSOLL_EVENTS") or sys.maxsize),
@@ -103,6 +106,12 @@ def mode() -> str:
 def has_plan() -> bool:
     """Whether the program is to be changed, without which it must not run."""
     return bool(os.environ.get("PLIMSOLL_PLAN"))
+
+
+def few_parts() -> tuple[int, int] | None:
+    """How many parts of a batch in more parts go through the model, and after how many batches; None for all."""
+    parts, _, after = os.environ.get("PLIMSOLL_FEW_PARTS", "").partition(":")
+    return (int(parts), int(after)) if parts else None
 
 
 def number(variable: str) -> int | None:

@@ -84,7 +84,7 @@ def predicted(
     report: dict[str, Any] = {}
     if report_path.exists() and report_path.stat().st_size:
         report = json.loads(report_path.read_text(encoding="utf-8"))
-    if ran.returncode not in _FITS_OR_NOT and report.get("verdict") != "depends":
+    if ran.returncode not in _FITS_OR_NOT and report.get("verdict") not in ("depends", "fits_so_far"):
         raise_its_error()
         raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with exit code {ran.returncode}:\n{output[-2000:]}")
     return prediction(report, _findings(recording), output)

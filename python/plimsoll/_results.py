@@ -131,7 +131,7 @@ class Prediction:
             found = self.report.get("everything_found")
             most = Size(found["device_bytes"]) if found else "more than it has"
             return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks select nothing, {most} if they select everything"
-        verb = "fits" if self.fits else "is over the limit on"
+        verb = "fits" if self.fits else "fits so far (its evaluation was not reached)" if self.report.get("verdict") == "fits_so_far" else "is over the limit on"
         covers = (self.report.get("seen") or {}).get("covers")
         of_what = f" for {covers['words']}" if covers else ""
         safe = "" if self.safe is None else f", request {self.safe} to be safe"

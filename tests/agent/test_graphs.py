@@ -59,6 +59,37 @@ def test_other_softmaxes_are_no_attention(run, attend):
     assert graphs(run, ATTENTION % ("        " + attend), "attention") == []
 
 
+ROWS = """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(64, 192)
+        self.gate, self.values = nn.Linear(64, 32, bias=False), nn.Linear(32, 64, bias=False)
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return %s
+train(nn.Sequential(Attention(), Attention()).cuda(), lambda: torch.randn(32, 64, device="cuda"))
+"""
+
+
+@pytest.mark.parametrize(
+    "attend",
+    [
+        "(q @ k.t() / 8).softmax(-1) @ v",
+        "torch.einsum('ij,jd->id', torch.einsum('id,jd->ij', q, k).softmax(-1), v)",
+        "(v.t() @ (k @ q.t()).softmax(0)).t()",
+    ],
+)
+def test_attention_without_a_batch_is_counted(run, attend):
+    (found,) = graphs(run, ROWS % attend, "attention")
+    assert (found["shape"], found["count"]) == ([1, 32, 32], 2)
+
+
+@pytest.mark.parametrize("attend", ["self.values(self.gate(x).softmax(-1))", "self.gate(x).softmax(-1).t() @ v", "F.scaled_dot_product_attention(q[None], k[None], v[None])[0]"])
+def test_a_layer_of_parameters_is_no_side_of_an_attention(run, attend):
+    assert graphs(run, ROWS % attend, "attention") == []
+
+
 def test_multihead_attention_makes_scores_unless_its_weights_are_not_wanted(run):
     text = """
 class Net(nn.Module):
@@ -160,6 +191,9 @@ train(net, lambda: torch.randint(0, 5000, (8, 4), device="cuda"))
     (found,) = graphs(run, text % ("", ""), "tables")
     assert found == {"name": "table.weight", "bytes": 5000 * 16 * 4, "rows": 5000, "used": 32}
     assert graphs(run, text % (", sparse=True", ""), "tables") == []
+    bag = text.replace("nn.Embedding(", "nn.EmbeddingBag(").replace(".sum(1)", "") % ("", "")
+    (found,) = graphs(run, bag, "tables")
+    assert found["rows"] == 5000 and found["bags"] is True
     # A weight that is the output layer, too, has a dense gradient in any case.
     assert graphs(run, text % ("", "net.out.weight = net.table.weight"), "tables") == []
 

@@ -2,11 +2,13 @@
 
 import random
 import sys
+from types import SimpleNamespace
 
 import pytest
 from harness import ROOT
 
 sys.path.insert(0, str(ROOT / "agent"))
+from plimsoll_agent.watch.device import Device  # noqa: E402
 from plimsoll_agent.watch.trend import MOST, Trend  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -76,3 +78,27 @@ def test_a_run_of_any_length_is_a_few_numbers():
     for step in range(1, 200_000):
         trend.add(step, 1, 1, 1)
     assert len(trend._buckets) < MOST
+
+
+def growth_and_drift(lives, needs, steps):
+    """The steps at which a device has growth, and drift; None for one that never comes."""
+    device, found = Device(0), [None, None]
+    device.limit = device.in_reach = ROOM
+    for step in range(1, steps):
+        peak = needs(step)
+        if device.step_ended(step, SimpleNamespace(allocated=[lives(step)], reserved=[peak], peaks=[(peak, peak)], live=[(50,)])):
+            for i, rise in enumerate((device.growth(), device.drift())):
+                found[i] = found[i] or (rise and (step, rise, device.runs_out_in(rise)))
+    return found
+
+
+def test_a_bank_that_the_loss_looks_at_is_growth_before_it_is_drift():
+    growth, drift = growth_and_drift(lambda step: 50 * MIB + MIB // 2 * step, lambda step: 100 * MIB + 5 * MIB * step, 170)
+    step, rise, left = growth
+    assert rise.may_be_batches and rise.per_step == pytest.approx(MIB // 2, rel=0.1)
+    assert step < drift[0] and step + left == pytest.approx(924 / 5, abs=8)
+
+
+def test_longer_and_longer_batches_of_which_nothing_stays_are_drift_alone():
+    growth, drift = growth_and_drift(lambda step: 50 * MIB, lambda step: 100 * MIB + 5 * MIB * step, 180)
+    assert growth is None and drift is not None

@@ -53,3 +53,33 @@ def test_parts_of_inputs_and_targets_have_the_gradients_of_all():
     given = {"inputs": inputs, "targets": targets, "criterion": criterion}
     for got, wanted in zip(gradients(model, written("micro-batches")[0], **given), whole):
         torch.testing.assert_close(got, wanted)
+
+
+def test_without_training_outputs_store_no_graph_and_gradients_of_inputs_store_that_of_one_part():
+    torch.manual_seed(0)
+    model, inputs = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)), torch.randn(12, 4)
+    whole = inputs.clone().requires_grad_()
+    stored = most = 0
+
+    class Stored:
+        """What autograd stores for a backward pass, counted while it is there."""
+
+        def __init__(self, tensor):
+            nonlocal stored, most
+            self.tensor = tensor
+            stored += 1
+            most = max(most, stored)
+
+        def __del__(self):
+            nonlocal stored
+            stored -= 1
+
+    with torch.autograd.graph.saved_tensors_hooks(Stored, lambda it: it.tensor):
+        (wanted,) = torch.autograd.grad(model(whole).sum(), whole)
+        of_one_pass, most = most, 0
+        names = {"torch": torch, "model": model, "inputs": inputs, "parts": 4}
+        exec(written("micro-batches")[2], names)
+    assert 0 < most <= of_one_pass and stored == 0
+    assert not names["outputs"].requires_grad
+    torch.testing.assert_close(names["outputs"], model(inputs).detach())
+    torch.testing.assert_close(names["gradients"], wanted)

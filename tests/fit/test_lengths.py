@@ -1,6 +1,8 @@
 """Scripts whose batches differ in length, with an evaluation: what `fit` says of them without being asked."""
 
 import json
+import re
+import shlex
 
 import pytest
 from harness import PYTHON
@@ -129,3 +131,27 @@ def test_predict_looks_at_few_samples_of_one_size(plimsoll):
     path.write_text(IMAGES.replace("64 + i % 5 * 32, 96 + i % 3 * 32", "64, 96"))
     ran = plimsoll.run("predict", "--gpu", "h200", "--", PYTHON, path, timeout=300)
     assert ran.code == 0 and "batches differ in size" not in ran.stdout, ran
+
+
+def test_the_check_that_a_report_prints_says_the_same(plimsoll):
+    """Of a plan, and of a value under a budget: the same size, to the byte."""
+    ran, found = fitted(plimsoll, "1500MiB", evaluated=8, kept=1)
+    checked = check(plimsoll, ran)
+    plan = found["plans"][0]
+    assert checked.code == 0 and abs(checked.report["safe_bytes"] - plan["needs_bytes"]) <= plan["needs_bytes"] / 200, (checked.report["safe_bytes"], plan)
+    text = SCRIPT.replace("{evaluated}", "8").replace("{kept}", "1").replace("batch_size=32", "batch_size=int(__import__('sys').argv[1])")
+    plimsoll.script(text)
+    path = plimsoll.folder / "value.json"
+    options = ["--find-max", "batch=8..64:8", "--gpu", "h200", "--budget", "1700MiB", "--json", path]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", "{batch}", timeout=600)
+    found = json.loads(path.read_text())
+    (value,) = [it for it in found["tried"] if it["value"] == found["found"]["batch"]]
+    checked = check(plimsoll, ran)
+    assert checked.report["peak_device_bytes"] == value["peak_device_bytes"], (checked.report, value)
+
+
+def check(plimsoll, ran):
+    (line,) = re.findall(r"^ +(plimsoll predict .*)", ran.stdout, re.MULTILINE)
+    words = shlex.split(line)[2:]
+    at = words.index("--")
+    return plimsoll.predict(*words[at + 1 :], options=words[:at])

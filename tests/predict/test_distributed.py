@@ -333,3 +333,58 @@ torch.cuda.synchronize()
     ran = plimsoll.predict(PYTHON, "train.py", options=options)
     assert ran.code == 0, ran
     assert ran.report["other_bytes"] == (836 + mib) << 20, ran.report["other_bytes"] / 2**20
+
+
+RESUMED = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+{before}
+torch.cuda.set_device(rank)
+net = nn.Linear(2048, 2048).cuda(rank)
+if rank == 0:
+    torch.save(net.state_dict(), "saved.pt")
+{load}
+net = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(5):
+    opt.zero_grad(); net(torch.randn(8, 2048, device=f"cuda:{{rank}}")).sum().backward(); opt.step()
+"""
+OPENS_GPU_0 = {
+    "a checkpoint without map_location": ("", 'net.load_state_dict(torch.load("saved.pt"))', "torch.load("),
+    "a tensor before set_device": ("table = torch.ones(1 << 20).cuda()", "", "table ="),
+    "a place without a number": ('device = "cuda"\ntable = torch.ones(1 << 20, device=device)', "", "table ="),
+}
+OPENS_ITS_OWN = {
+    "a checkpoint with map_location": ("", 'net.load_state_dict(torch.load("saved.pt", map_location=f"cuda:{rank}"))'),
+    "a tensor with a number": ('table = torch.ones(1 << 20, device=f"cuda:{rank}")', ""),
+    "the first rank alone": ("", 'if dist.get_rank() == 0:\n    torch.load("saved.pt")'),
+}
+
+
+def of_gpu_0(plimsoll, before, load, *options):
+    plimsoll.script(RESUMED.format(before=before, load=load))
+    launcher = (*TORCHRUN, "--nproc-per-node", "2")
+    ran = plimsoll.predict(*launcher, "train.py", options=("--gpu", "h100-80g", *options))
+    assert ran.code == 0, ran
+    return [it for it in ran.report["findings"] if it["code"] == "ranks/first-gpu"]
+
+
+@pytest.mark.parametrize("what", sorted(OPENS_GPU_0))
+def test_a_line_that_opens_gpu_0_in_every_rank_is_named_by_the_first_rank(plimsoll, what):
+    before, load, line = OPENS_GPU_0[what]
+    (found,) = of_gpu_0(plimsoll, before, load)
+    text = (plimsoll.folder / "train.py").read_text().splitlines()[found["evidence"]["line"]["line"] - 1]
+    assert line in text and "the other rank opens GPU 0 too" in found["title"], found
+
+
+@pytest.mark.parametrize("what", sorted(OPENS_ITS_OWN))
+def test_a_rank_that_opens_its_own_gpu_is_left_alone(plimsoll, what):
+    assert of_gpu_0(plimsoll, *OPENS_ITS_OWN[what]) == []
+
+
+def test_a_rank_that_has_opened_gpu_0_shows_it(plimsoll):
+    before, load, line = OPENS_GPU_0["a tensor before set_device"]
+    (found,) = of_gpu_0(plimsoll, before, load, "--rank", "1")
+    assert "rank 1, whose GPU is 1, opens GPU 0 too" in found["title"], found

@@ -86,10 +86,11 @@ def test_the_pages_show_what_is_printed_and_it_is_one_screen(plimsoll, options, 
     path = os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])
     environment = plimsoll.environment(PATH=path, COLUMNS="80")
     ran = plimsoll.run("predict", "--gpu", "rtx3060-12g", "--", "python3", "examples/finetune_gpt2.py", *options, environment=environment)
-    printed = re.sub(r"\d+ batches seen", "21 batches seen", ran.stdout).rstrip("\n").split("\n")
+    printed = ran.stdout.rstrip("\n").split("\n")
     for page, beginning in pages:
-        # How many batches are seen before memory is steady for long enough is a matter of the machine's speed.
-        expected = [re.sub(r"\d+ batches seen", "21 batches seen", it) for it in shown(page, beginning)]
+        expected = shown(page, beginning)
         first = next(n for n, it in enumerate(printed) if it.startswith(beginning))
         assert printed[first : first + len(expected)] == expected, page
+        # The tutorial says that it shows the beginning.
+        assert page == "docs/tutorial.md" or printed[first:] == expected, page
         assert len(printed) - first <= 23, printed[first:]

@@ -3,6 +3,8 @@
 import json
 import signal
 
+from described import assert_described
+
 WORKER = """
 import torch
 from types import SimpleNamespace
@@ -18,6 +20,24 @@ class Worker:
         self.peak_activation_memory, self.non_torch_memory, self.cudagraph_memory_estimate = 1 << 30, 200 << 20, 0
         total, share = self.init_snapshot.total_memory, self.cache_config.gpu_memory_utilization
         return int(total * share) - (4 << 30) - (200 << 20)
+
+    def compile_or_warm_up_model(self):
+        return 0.0
+"""
+ARGUMENTS = """
+from types import SimpleNamespace
+
+class EngineArgs:
+    def __init__(self, max_model_len):
+        self.max_model_len, self.max_num_seqs, self.kv_cache_dtype, self.enforce_eager, self.gpu_memory_utilization = max_model_len, 64, "auto", True, 0.9
+
+    def create_engine_config(self):
+        if self.max_model_len is not None and 131072 < self.max_model_len:
+            raise ValueError(f"User-specified max_model_len ({self.max_model_len}) is greater than the derived max_model_len (131072)")
+        return SimpleNamespace(
+            cache_config=SimpleNamespace(gpu_memory_utilization=self.gpu_memory_utilization, cache_dtype=self.kv_cache_dtype),
+            model_config=SimpleNamespace(max_model_len=self.max_model_len or 131072, enforce_eager=self.enforce_eager),
+            scheduler_config=SimpleNamespace(max_num_batched_tokens=8192, max_num_seqs=self.max_num_seqs))
 """
 PLAN = """
 from types import SimpleNamespace
@@ -25,13 +45,21 @@ from types import SimpleNamespace
 TOKEN = 131072
 
 def _max_memory_usage_bytes_from_groups(config, groups):
-    return config.model_config.max_model_len * TOKEN
+    token = TOKEN // 2 if config.cache_config.cache_dtype == "fp8" else TOKEN
+    return -(-config.model_config.max_model_len // 16) * 16 * token
 
 def get_kv_cache_groups(config, specs):
     return ["group"]
 
 def get_kv_cache_capacity(config, planned):
-    return planned.num_blocks * 16, 1.0
+    length = config.model_config.max_model_len
+    at_once = planned.num_blocks / -(-length // 16)
+    return int(at_once * length), at_once
+
+def get_kv_cache_config_from_groups(config, groups, available):
+    token = TOKEN // 2 if config.cache_config.cache_dtype == "fp8" else TOKEN
+    blocks = available // (16 * token)
+    return SimpleNamespace(num_blocks=blocks, kv_cache_groups=groups, kv_cache_tensors=[SimpleNamespace(size=blocks * 16 * token)])
 
 def get_kv_cache_configs(config, specs, available):
     needs = _max_memory_usage_bytes_from_groups(config, None)
@@ -40,8 +68,7 @@ def get_kv_cache_configs(config, specs, available):
             f"To serve at least one request with the model's max seq len ({config.model_config.max_model_len}), ({needs / 2**30:.2f} GiB KV cache is needed, which is "
             f"larger than the available KV cache memory ({available[0] / 2**30:.2f} GiB). Based on the available memory, the estimated maximum model length is {available[0] // TOKEN}. "
             "Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.")
-    blocks = available[0] // (16 * TOKEN)
-    return [SimpleNamespace(num_blocks=blocks, kv_cache_groups=["group"], kv_cache_tensors=[SimpleNamespace(size=blocks * 16 * TOKEN)])]
+    return [get_kv_cache_config_from_groups(config, ["group"], available[0])]
 """
 SCRIPT = """
 import sys
@@ -49,12 +76,11 @@ import torch
 from types import SimpleNamespace
 from vllm.v1.worker import gpu_worker
 from vllm.v1.core import kv_cache_utils
+from vllm.engine.arg_utils import EngineArgs
 
-config = SimpleNamespace(
-    cache_config=SimpleNamespace(gpu_memory_utilization=0.9, cache_dtype="auto"),
-    model_config=SimpleNamespace(max_model_len=int(sys.argv[1]), enforce_eager=True),
-    scheduler_config=SimpleNamespace(max_num_batched_tokens=8192))
-available = gpu_worker.Worker(config).determine_available_memory()
+config = EngineArgs(int(sys.argv[1])).create_engine_config()
+worker = gpu_worker.Worker(config)
+available = worker.determine_available_memory()
 try:
     planned = kv_cache_utils.get_kv_cache_configs(config, [{}], [available])
 except ValueError as error:
@@ -65,6 +91,7 @@ def allocate_kv_cache():
     return torch.empty(planned[0].kv_cache_tensors[0].size, dtype=torch.int8, device="cuda")
 
 cache = allocate_kv_cache()
+worker.compile_or_warm_up_model()
 net = torch.nn.Linear(1024, 1024).cuda()
 with torch.no_grad():
     for _ in range(3):
@@ -125,10 +152,11 @@ def shutdown(procs, timeout=None):
 
 
 def package(plimsoll):
-    for folder in ("vllm", "vllm/v1", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "uvicorn"):
-        (plimsoll.folder / folder).mkdir()
+    for folder in ("vllm", "vllm/engine", "vllm/v1", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "uvicorn"):
+        (plimsoll.folder / folder).mkdir(exist_ok=True)
         (plimsoll.folder / folder / "__init__.py").touch()
     (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(WORKER)
+    (plimsoll.folder / "vllm/engine/arg_utils.py").write_text(ARGUMENTS)
     (plimsoll.folder / "vllm/v1/core/kv_cache_utils.py").write_text(PLAN)
     (plimsoll.folder / "vllm/entrypoints/openai/api_server.py").touch()
     (plimsoll.folder / "vllm/v1/utils.py").write_text(UTILS)
@@ -155,11 +183,12 @@ def test_an_engine_that_starts(plimsoll):
 
 
 def test_an_engine_that_refuses_does_not_fit(plimsoll):
-    ran = serve(plimsoll, 1 << 20)
+    ran = serve(plimsoll, 1 << 17)
     assert ran.code == 1, ran
     assert ran.report["verdict"] == "does_not_fit" and not ran.report["serving"]["starts"], json.dumps(ran.report["serving"])
     longest = ran.report["serving"]["remedies"][0]
     assert "max_model_len=" in longest and longest in " ".join(ran.stdout.split()), ran.stdout
+    assert "plimsoll fit --users 1 --gpu l4 -- serve.py 131072" in ran.stdout, ran.stdout
 
 
 def test_a_server_is_stopped_when_it_is_ready(plimsoll):
@@ -181,3 +210,60 @@ def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
     assert run.returncode == 0, out + err
     assert "FITS l4" in out and "for keys and values" in out, out + err
     assert "interrupted: the report covers what the serving engine did until then" in err, err
+
+
+def fit(plimsoll, *options, command=("serve.py", "4096")):
+    package(plimsoll)
+    path = plimsoll.folder / "found.json"
+    path.unlink(missing_ok=True)
+    ran = plimsoll.run("fit", "--json", path, "--gpu", "l4", *options, "--", *command)
+    if path.exists() and path.stat().st_size:
+        ran.report = json.loads(path.read_text())
+        assert_described("fit-serving", ran.report)
+    plimsoll.assert_nothing_left()
+    return ran
+
+
+def cache_on_an_l4(plimsoll):
+    return serve(plimsoll, 4096).report["serving"]["cache_bytes"]
+
+
+def test_the_longest_context_for_users_starts_and_the_next_does_not(plimsoll):
+    ran = fit(plimsoll, "--users", "2")
+    assert ran.code == 0, ran
+    blocks = cache_on_an_l4(plimsoll) // (16 * 131072)
+    longest = blocks // 2 * 16
+    tried = [(it["context"], it["outcome"]) for it in (ran.report["found"], ran.report["next"])]
+    assert tried == [(longest, "ready"), (longest + 1, "too_few")], ran.report
+    assert ran.report["runs"] == 3 and f"FITS l4: 2 users of at most {longest:,} tokens; {longest + 1:,} do not fit" in ran.stdout, ran.stdout
+    assert f"LLM(..., max_model_len={longest})" in ran.stdout, ran.stdout
+    assert "the script" not in ran.stdout and "training" not in ran.stdout, ran.stdout
+
+
+def test_the_users_of_a_context(plimsoll):
+    ran = fit(plimsoll, "--context", "8192")
+    assert ran.code == 0, ran
+    users = cache_on_an_l4(plimsoll) // (8192 * 131072)
+    assert (ran.report["runs"], ran.report["found"]["users"]) == (1, users), ran.report
+    assert f"FITS l4: {users} users of 8,192 tokens" in ran.stdout, ran.stdout
+
+
+def test_the_mildest_flag_that_is_enough(plimsoll):
+    users = cache_on_an_l4(plimsoll) // (8192 * 131072) + 2
+    asked = ("--users", str(users), "--context", "8192")
+    ran = fit(plimsoll, *asked)
+    assert ran.code == 1 and f"DOES NOT FIT l4: {users} users of 8,192 tokens" in ran.stdout, ran
+    assert "--allow max-num-seqs,gpu-memory-utilization,kv-cache-dtype,enforce-eager lets the search set these flags, too" in ran.stdout, ran.stdout
+    ran = fit(plimsoll, *asked, "--allow", "enforce-eager,kv-cache-dtype")
+    assert ran.code == 0 and ran.report["found"]["flags"] == {"max_model_len": "8192", "kv_cache_dtype": "fp8"}, ran
+    assert "kv-cache-dtype: keys and values are less precise" in ran.stdout, ran.stdout
+
+
+def test_what_is_wrong_is_said_before_anything_runs(plimsoll):
+    ran = fit(plimsoll, "--users", "2", "--allow", "kv-cache-dtyp")
+    assert ran.code == 2 and "there is no flag kv-cache-dtyp that the search for an engine may set; did you mean `kv-cache-dtype`?" in ran.stderr, ran
+    ran = fit(plimsoll, command=("vllm", "serve", "model"))
+    assert ran.code == 2 and "say what it is to hold: --users 8 finds their longest context, --context 32768 how many users" in ran.stderr, ran
+    plimsoll.script("import torch; torch.zeros(1, device='cuda')", "none.py")
+    ran = fit(plimsoll, "--users", "2", command=("none.py",))
+    assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM)" in ran.stdout, ran

@@ -51,3 +51,43 @@ def test_no_number_is_advised_for_a_truth_value_that_a_loop_waits_for(plimsoll):
     plimsoll.script(HEAD + "accepts = net.weight.abs().max() < 1e-9\nprint([0][1 - bool(accepts)])")
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
     assert ran.code == 2 and "=NUMBER" not in ran.stderr, ran
+
+
+LOOPS = {
+    "a step that is accepted": """
+    t, h, end, y = torch.zeros((), device="cuda"), torch.full((), 0.1, device="cuda"), torch.ones((), device="cuda"), x
+    while t < end:
+        h = torch.minimum(h, end - t)
+        k = net(y)
+        error = (h * (net(y + h * k) - k)).abs().max()
+        if error < 1:
+            t, y = t + h, y + h * k
+        h = h * (0.9 * error.pow(-0.5)).clamp(0.2, 5.0)
+""",
+    "a time that is a tensor": """
+    t, y = torch.zeros((), device="cuda"), x
+    while t.item() < 1.0:
+        k = net(y)
+        t, y = t + 0.1 / k.abs().max(), y + 0.1 * k
+""",
+    "a search along a line": """
+    step, y = 1.0, net(x)
+    while (y - step).pow(2).mean().item() > y.pow(2).mean().item() - 1e-4 * step * y.abs().mean().item():
+        step /= 2
+        if step < 1e-10: raise RuntimeError("line search failed")
+""",
+    "a tolerance": """
+    y, done = x, False
+    while not done:
+        y = net(y)
+        done = bool((y - x).abs().max() > 1)
+""",
+}
+
+
+@pytest.mark.parametrize("what", sorted(LOOPS))
+def test_a_loop_that_waits_for_what_nobody_computes_comes_to_its_end(plimsoll, what):
+    plimsoll.script(HEAD + f"for i in range(4):\n    x = torch.randn(8, 64, device='cuda')\n{LOOPS[what]}\n    y.sum().backward(); opt.step(); opt.zero_grad()")
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--until-exit"))
+    assert ran.code == 0 and ran.report["steps_seen"] == 4, ran
+    assert any("`while` loop at train.py" in it["text"] for it in ran.report["notes"]), ran.report["notes"]

@@ -7,6 +7,9 @@ goes on with the worst one, which memory becomes steady with; an evaluation goes
 holds, a few come as the sampler draws them, and the first ones again: PyTorch's allocator meets the worst batch after others and before others.
 In the runs before that one an evaluation ends there, if the small batch leaves as much the second time: nothing is gathered from batch to batch.
 
+Each run of a script draws the same lists, whatever it drew before: the child's random numbers begin anew. How far it looks is bounded by
+its processor time, and only where it waits by the clock: two runs on a machine that others use find the same batches.
+
 A batch takes the place of one that the sampler drew, so there are as many as before. A loader whose samples have one size, a stream, and
 a dataset that cannot be read in a child keep their order. On a phantom only: such an order is of no use for training.
 
@@ -20,8 +23,10 @@ import fcntl
 import itertools
 import json
 import os
+import random
 import re
 import struct
+import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 
 READ_SECONDS, DRAW_SECONDS, MEASURE_SECONDS = 2.5, 0.7, 2.0
 """For so long samples are read, index lists are drawn, and the sizes of their batches are summed up."""
+WAITS = 4
+"""It waits so many times as long, for files and for others who use the processor."""
 LONGEST = 30.0
 """After so many seconds a child has found nothing."""
 ENOUGH_OF_ONE_SIZE = 512
@@ -221,6 +228,7 @@ def _write(known: dict[str, Any]) -> None:
 
 def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     """{"worst": lists of indices, "small": one, "text"}; None where sizes do not differ."""
+    _draw_as_always(torch)
     if _shared is None and not _differ(torch, loader.dataset):
         return None
     drawn = _drawn(loader)
@@ -230,10 +238,10 @@ def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     drawn = _whole([it for it in drawn if all(i in sizes for i in _listed(it))])
     if not drawn:
         return None
-    measured, until = [], time.monotonic() + MEASURE_SECONDS
+    measured, is_over = [], _after(MEASURE_SECONDS)
     for it in drawn:
         measured.append((it, _measures([sizes[i] for i in _listed(it)])))
-        if until < time.monotonic():
+        if is_over():
             break
     small = min(measured, key=lambda it: it[1][""])
     # The padded size of all its parts and the sum of them come first; then that of each part, as boxes and nodes are.
@@ -249,6 +257,20 @@ def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     if not worst:
         return None
     return {"worst": worst, "small": small[0], "text": _text(sizes, len(loader.dataset), len(measured))}
+
+
+def _draw_as_always(torch: Torch) -> None:
+    torch.default_generator.manual_seed(0)
+    random.seed(0)
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed(0)
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    """Whether so much of the processor was taken since, or that was waited for for too long."""
+    began, worked = time.monotonic(), time.process_time()
+    return lambda: seconds < time.process_time() - worked or WAITS * seconds < time.monotonic() - began
 
 
 def _worst(torch: Torch, loader: Any, tried: list[Any], small: Any) -> list[Any]:
@@ -280,14 +302,14 @@ def _made(torch: Torch, loader: Any, indices: Any) -> dict[str, int]:
 def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | None:
     """{index: the shapes of a sample's parts}: of some from all of the data, and, if they differ, of the batches that were drawn, as many as
     there is time for; None if they are the same."""
-    until = time.monotonic() + READ_SECONDS
+    is_over = _after(READ_SECONDS)
     sizes: dict[int, Any] = {}
 
     def read(indices: Iterable[int]) -> None:
         for i in indices:
             if i not in sizes:
                 sizes[i] = dict(_shapes(torch, dataset[i], "", _DEEPEST))
-            if until < time.monotonic():
+            if is_over():
                 break
 
     read(itertools.islice(aside.spread(len(dataset)), ENOUGH_OF_ONE_SIZE))
@@ -300,10 +322,10 @@ def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | Non
 
 def _differ(torch: Torch, dataset: Any) -> bool:
     """Whether a few of its samples do."""
-    until, sizes = time.monotonic() + FEW_SECONDS, []
+    is_over, sizes = _after(FEW_SECONDS), []
     for i in itertools.islice(aside.spread(len(dataset)), FEW):
         sizes.append(dict(_shapes(torch, dataset[i], "", _DEEPEST)))
-        if sizes[-1] != sizes[0] or until < time.monotonic():
+        if sizes[-1] != sizes[0] or is_over():
             break
     return sizes[-1:] != sizes[:1]
 
@@ -336,13 +358,13 @@ def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True
 def _drawn(loader: Any) -> list[Any]:
     """Lists of indices as the loader's own sampler draws them, epoch after epoch."""
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    until = time.monotonic() + DRAW_SECONDS
+    is_over = _after(DRAW_SECONDS)
     drawn: list[Any] = []
-    while len(drawn) < MOST_DRAWN and time.monotonic() < until:
+    while len(drawn) < MOST_DRAWN and not is_over():
         before = len(drawn)
         for it in sampler:
             drawn.append(list(it) if isinstance(it, (list, tuple)) else it)
-            if MOST_DRAWN <= len(drawn) or until < time.monotonic():
+            if MOST_DRAWN <= len(drawn) or is_over():
                 break
         if len(drawn) == before:
             break

@@ -3,5 +3,6 @@
     imagined            launchers, rendezvous, and everything else that needs other ranks
     imagined_store      the key-value store of the ranks
     object_collectives  Python objects that ranks send each other
+    first_gpu           lines that open GPU 0 in every rank
     consolidation       states of optimizers that ranks send each other
 """

@@ -89,6 +89,11 @@ def has_company(torch: Torch) -> bool:
     return is_one_of_several and not os.environ.get(WORLD)
 
 
+def is_first() -> bool:
+    """Whether this process is the first rank of its machine, and the others are imagined."""
+    return bool(os.environ.get(WORLD)) and os.environ.get("LOCAL_RANK") == "0"
+
+
 WATCHED_STEPS = 20
 """After which what a step leaves to the watchdog has been seen often enough."""
 

@@ -17,16 +17,23 @@ sees the parts one by one. What a model decides by Python's or NumPy's random nu
 that writes into itself whenever it is called (a queue of keys, an average of weights) is refused. The batch is the first
 dimension of what a model is given or, where it cannot be and the second can (time comes first in older code), that one.
 
+From the second part on each allocates and frees the same again. A run of a search that only looks for how many parts are enough makes
+the first ones and the last (`PLIMSOLL_FEW_PARTS`): in the place of the others stand tensors as large as what they return. What is
+proposed is run with all parts, until small batches and the worst ones went by in both orders.
+
 Parameters: `parts`, how many.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import itertools
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import settings
 from plimsoll_agent.remedies.support import again, places, rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
@@ -42,6 +49,9 @@ if TYPE_CHECKING:
     from plimsoll_agent.remedies.support.hooks import Hooks
     from plimsoll_agent.remedies.support.ways import Way
     from plimsoll_agent.run.recording import Recording
+
+_batches = itertools.count()
+"""Those so far, where few parts are to be made."""
 
 _HALF_SCALE = 1024.0
 """Gradients of half precision are computed at this scale, so that small ones do not vanish."""
@@ -164,7 +174,12 @@ def recomputed(
     # As in the call that showed that the loss is not alone: what ran again there runs again here.
     as_a_whole = again.is_compiled(torch, module) or not way.is_alone
     trained = [p for p in module.parameters() if p.requires_grad]
+    hands_gradients_on = any(it.requires_grad for it in nested.tensors_in(torch, (args, kwargs)))
+    is_alike = _alike(bounds) if around is None and trained and not hands_gradients_on else set()
     for start, end in bounds:
+        if start in is_alike:
+            outputs.append(_as_large(torch, outputs[-1], trained[0]))
+            continue
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         part_kwargs = with_one_label(torch, way, part_kwargs)
@@ -209,7 +224,12 @@ def _accumulated(
     sizes = [end - start for start, end in bounds]
     total: Any
     kept, parts, total, output, choices = [], [], None, None, HostRandom()
+    is_alike = _alike(bounds)
     for (start, end), weight in zip(bounds, weights):
+        if start in is_alike:
+            kept.append(kept[-1].once_more(torch))
+            parts.append(parts[-1])
+            continue
         choices.again()
 
         def run(start: int = start, end: int = end) -> Any:
@@ -275,6 +295,43 @@ def _accumulated(
     return nested.rebuilt(torch, result, lambda it: instead.get(id(it), it))
 
 
+def _alike(bounds: Bounds) -> set[int]:
+    """Where the parts begin that need not be made, if this run makes a few only: as large as those beside them, and neither among the first
+    ones, which find no gradients yet, nor the last, which find all that the others return."""
+    asked = settings.few_parts()
+    if asked is None:
+        return set()
+    few, after = asked
+    begins = few - 1 if after <= next(_batches) else len(bounds)
+    sizes = [end - start for start, end in bounds]
+    return {bounds[i][0] for i in range(begins, len(bounds) - 1) if sizes[i - 1] == sizes[i] == sizes[i + 1]}
+
+
+def _as_large(torch: Torch, output: Any, leaf: Tensor) -> Any:
+    """The output of another part, of tensors as large as these: backward comes to them, and goes no further."""
+    tensors = nested.tensors_in(torch, output)
+    made = _stand_ins(torch).apply(leaf, [it.requires_grad for it in tensors], *(it.detach() for it in tensors))
+    instead = {id(it): new for it, new in zip(tensors, made)}
+    return nested.rebuilt(torch, output, lambda it: instead.get(id(it), it))
+
+
+@functools.cache
+def _stand_ins(torch: Torch) -> Any:
+    class StandIns(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, leaf: Tensor, have_gradients: Sequence[bool], *tensors: Tensor) -> Any:
+            made = tuple(it.clone() for it in tensors)
+            ctx.set_materialize_grads(False)
+            ctx.mark_non_differentiable(*(it for it, has_one in zip(made, have_gradients) if not has_one))
+            return made
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+            return (None,) * (2 + len(gradients))
+
+    return StandIns
+
+
 class _Kept:
     """What a part returned, without its graph; without tensors too if they are large. `shape` is the same without memory."""
 
@@ -287,6 +344,12 @@ class _Kept:
         had_graph = (it.requires_grad for it, is_kept in zip(tensors, self._is_kept) if is_kept)
         self._device = tensors[0].device
         self.shape = nested.rebuilt(torch, self.output, lambda it: it.to("meta").requires_grad_(next(had_graph)))
+
+    def once_more(self, torch: Torch) -> _Kept:
+        """Of another part that returns as much."""
+        it = copy.copy(self)
+        it.output = nested.rebuilt(torch, self.output, lambda tensor: tensor.clone())
+        return it
 
     def stand_in(self, torch: Torch) -> Any:
         """The output, of tensors that take no memory and have no numbers."""

@@ -14,6 +14,8 @@
     epochs          ends epochs early
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
     extent          how many steps the script's own loops come to
+    intervals       has an evaluation every so many steps come soon
+    effort          a clock for budgets, which stands still while other programs have the processor
     preparing       what libraries run to prepare something: neither training nor an evaluation
     hints           whether the text of the script mentions an evaluation or a checkpoint
     trainers        makes trainers of libraries validate now

@@ -2,13 +2,20 @@
 values, how many tokens that is, and how much requests of several lengths need; or why the engine refuses to start. A server that is ready has
 shown that: it is asked to end, because it never does by itself.
 
+A search (`plimsoll fit`) asks more of it, as JSON: `flags`, which the engine is started with instead of its own; `users` and `context`, for which it
+says what its cache holds; and it ends the run as soon as that is known: where the cache holds too little, once it is planned; else once the
+engine is ready.
+
 vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Other engines are not known here.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import sys
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 
     from plimsoll_agent.kinds import Function
     from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.stopping import Stopping
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Contexts that users may have, in tokens."""
@@ -29,29 +37,89 @@ FAREWELL = 30.0
 """Seconds, at most, in which the processes of an engine end."""
 _SERVERS = ("vllm.entrypoints.openai.api_server",)
 """Modules of engines' HTTP servers: who has imported one, and starts uvicorn, serves."""
-_WORKER, _PLAN = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils"
+_WORKER, _PLAN, _ARGUMENTS = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils", "vllm.engine.arg_utils"
 
 
-def install(recording: Recording, goal: str, paused: Callable[[], AbstractContextManager[None]]) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """What a search asks of the engine."""
+
+    is_search: bool = False
+    flags: dict[str, Any] = field(default_factory=dict)
+    """By the names of vLLM's `EngineArgs`."""
+    users: int = 1
+    """How many the cache is to hold, of `context` tokens each, or of as many as the engine is to serve."""
+    context: int | None = None
+
+
+def asked_by(text: str) -> Asked:
+    """What the environment says; nothing if it is empty."""
+    return Asked(is_search=True, **json.loads(text)) if text else Asked()
+
+
+def install(recording: Recording, goal: str, asked: Asked, stopping: Stopping, paused: Callable[[], AbstractContextManager[None]]) -> None:
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it. While the engine warms up,
     kernels run within `paused()`."""
+    if asked.flags:
+        after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
     if goal != "until-exit":
         after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", functools.partial(_becomes_ready, recording)))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
-    after_import(_WORKER, functools.partial(_in_the_worker, recording, paused))
-    after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, module)))
+    after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, stopping, paused))
+    after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, module)))
 
 
-def _in_the_worker(recording: Recording, paused: Callable[[], AbstractContextManager[None]], module: Any) -> None:
+def _with_flags(flags: dict[str, Any], real: Function) -> Function:
+    def create_engine_config(arguments: Any, *args: Any, **kwargs: Any) -> Any:
+        for name, value in flags.items():
+            setattr(arguments, name, value)
+        return real(arguments, *args, **kwargs)
+
+    return create_engine_config
+
+
+def _end(stopping: Stopping) -> None:
+    """The search knows what it asked: the run ends here."""
+    stopping.request()
+    stopping.here(threading.get_ident())
+
+
+def _in_the_worker(recording: Recording, asked: Asked, stopping: Stopping, paused: Callable[[], AbstractContextManager[None]], module: Any) -> None:
+    if hasattr(module.Worker, "init_device"):
+        patch.replace(module.Worker, "init_device", functools.partial(_begins, recording))
     patch.replace(module.Worker, "determine_available_memory", functools.partial(_measures, recording))
     if hasattr(module.Worker, "compile_or_warm_up_model"):
-        patch.replace(module.Worker, "compile_or_warm_up_model", functools.partial(_warms_up, paused))
+        patch.replace(module.Worker, "compile_or_warm_up_model", functools.partial(_warms_up, recording, asked, stopping, paused))
 
 
-def _warms_up(paused: Callable[[], AbstractContextManager[None]], real: Function) -> Function:
+def _begins(recording: Recording, real: Function) -> Function:
+    @guarded
+    def note_refused(worker: Any, error: ValueError) -> None:
+        if "gpu memory utilization" in str(error).lower():
+            recording.write("engine", name="vllm", share=float(worker.cache_config.gpu_memory_utilization), refused=str(error))
+
+    def init_device(worker: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return real(worker, *args, **kwargs)
+        except ValueError as error:
+            note_refused(worker, error)
+            raise
+
+    return init_device
+
+
+def _warms_up(recording: Recording, asked: Asked, stopping: Stopping, paused: Callable[[], AbstractContextManager[None]], real: Function) -> Function:
+    @guarded
+    def note_ready() -> None:
+        recording.write("engine", name="vllm", ready=True, free_when_ready=int(sys.modules["torch"].cuda.mem_get_info()[0]))
+
     def compile_or_warm_up_model(*args: Any, **kwargs: Any) -> Any:
         with paused():
-            return real(*args, **kwargs)
+            result = real(*args, **kwargs)
+        note_ready()
+        if asked.is_search:
+            _end(stopping)
+        return result
 
     return compile_or_warm_up_model
 
@@ -112,7 +180,7 @@ def _number(worker: Any, name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _plans(recording: Recording, module: Any, real: Function) -> Function:
+def _plans(recording: Recording, asked: Asked, stopping: Stopping, module: Any, real: Function) -> Function:
     @guarded
     def note(config: Any, groups: Any, **more: Any) -> None:
         cache, model = config.cache_config, config.model_config
@@ -122,32 +190,74 @@ def _plans(recording: Recording, module: Any, real: Function) -> Function:
             longest_asked=int(model.max_model_len),
             dtype=str(cache.cache_dtype),
             batched_tokens=int(config.scheduler_config.max_num_batched_tokens),
+            at_once=int(getattr(config.scheduler_config, "max_num_seqs", 0)) or None,
             eager=bool(model.enforce_eager),
             needs=_needs(module, config, groups),
             **more,
         )
 
     @guarded
-    def note_refused(config: Any, specs: Any, error: ValueError) -> None:
-        note(config, module.get_kv_cache_groups(config, dict(specs[0])), refused=str(error))
+    def note_refused(config: Any, specs: Any, available: Any, error: ValueError) -> None:
+        groups = module.get_kv_cache_groups(config, dict(specs[0]))
+        note(config, groups, refused=str(error), **held(config, groups, None, available))
 
     @guarded
-    def note_planned(config: Any, planned: Any) -> None:
+    def note_planned(config: Any, planned: Any, available: Any) -> bool:
         least = min(planned, key=lambda it: it.num_blocks)
         tokens, _ = module.get_kv_cache_capacity(config, least)
         sizes = [int(it.size) for it in least.kv_cache_tensors]
-        note(config, least.kv_cache_groups, blocks=int(least.num_blocks), cache=sum(sizes), tokens=int(tokens))
+        found = held(config, least.kv_cache_groups, least, available)
+        note(config, least.kv_cache_groups, blocks=int(least.num_blocks), cache=sum(sizes), tokens=int(tokens), **found)
+        return not asked.is_search or asked.users <= found["users"]
+
+    def held(config: Any, groups: Any, planned: Any, available: Any) -> dict[str, Any]:
+        """What a search asked: of how many tokens the cache holds its users, and how many of its context."""
+        if not asked.is_search:
+            return {}
+        least = int(min(available))
+        if planned is None:
+            planned = module.get_kv_cache_config_from_groups(config, groups, max(least, 0))
+        capacity = _Capacity(module, config, groups, planned, least)
+        return {"longest": capacity.longest(asked.users), "users": capacity.users(asked.context or config.model_config.max_model_len)}
 
     def get_kv_cache_configs(config: Any, specs: Any, available: Any) -> Any:
         try:
             planned = real(config, specs, available)
         except ValueError as error:
-            note_refused(config, specs, error)
+            note_refused(config, specs, available, error)
             raise
-        note_planned(config, planned)
+        if note_planned(config, planned, available) is False:
+            _end(stopping)
         return planned
 
     return get_kv_cache_configs
+
+
+class _Capacity:
+    """What a planned cache holds, by the engine's own rules."""
+
+    def __init__(self, module: Any, config: Any, groups: Any, planned: Any, available: int) -> None:
+        self._module, self._config, self._groups, self._planned, self._available = module, config, groups, planned, available
+        self._most = int(config.model_config.max_model_len)
+
+    def users(self, length: int) -> int:
+        """How many requests of so many tokens, if the engine starts for such at all."""
+        model = self._config.model_config
+        try:
+            model.max_model_len = length
+            if self._available < self._module._max_memory_usage_bytes_from_groups(self._config, self._groups):
+                return 0
+            return int(self._module.get_kv_cache_capacity(self._config, self._planned)[1])
+        finally:
+            model.max_model_len = self._most
+
+    def longest(self, users: int) -> int:
+        """The longest request of which it holds so many, up to the longest that the engine is to serve."""
+        least, most = 0, self._most
+        while least < most:
+            middle = (least + most + 1) // 2
+            least, most = (middle, most) if users <= self.users(middle) else (least, middle - 1)
+        return least
 
 
 def _needs(module: Any, config: Any, groups: Any) -> list[tuple[int, int]]:

@@ -41,9 +41,12 @@ class Loop:
         self.turns, self.done, self.feeds = turns, done, feeds
 
 
-def of_this_step(steps: int) -> Named:
+def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Named, int | None]:
     """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
-    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None."""
+    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None.
+
+    Also how many turns the loops have done. With this and the steps `before`, of an earlier look, turns that came before the first step count
+    for nothing: a replay memory is filled first."""
     loops: list[Loop] = []
     trainers: int | None = None
     frame: FrameType | None = sys._getframe(1)
@@ -56,12 +59,13 @@ def of_this_step(steps: int) -> Named:
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {"epochs": None, "steps": trainers, "turns": None}
+        return {"epochs": None, "steps": trainers, "turns": None}, None
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}
+        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}, None
     turns = loops[0].turns if 1 < len(loops) else None
-    return {"epochs": None, "steps": _steps_in_all(loops, steps) if loops else None, "turns": turns}
+    in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
+    return {"epochs": None, "steps": in_all, "turns": turns}, done
 
 
 def _product(loops: list[Loop]) -> int | None:
@@ -73,17 +77,19 @@ def _product(loops: list[Loop]) -> int | None:
     return res
 
 
-def _steps_in_all(loops: list[Loop], steps: int) -> int | None:
-    """A step may take several turns of the innermost loop: gradients are accumulated."""
+def _steps_in_all(loops: list[Loop], steps: int, before: tuple[int, int] | None) -> tuple[int | None, int | None]:
+    """(steps, turns that are done). A step may take several turns of the innermost loop: gradients are accumulated."""
     turns, done, inner = _product(loops), 0, 1
     if turns is None:
-        return None
+        return None, None
     for i, it in enumerate(loops):
         if it.done is None or it.turns is None:
-            return turns
+            return turns, None
         done += (it.done + (i == 0)) * inner
         inner *= it.turns
-    return turns * steps // done if 0 < steps < done else turns
+    if before is not None and before[0] < steps and before[1] < done <= turns:
+        return steps + (turns - done) * (steps - before[0]) // (done - before[1]), done
+    return turns * steps // done if 0 < steps < done else turns, done
 
 
 def _loops_around(frame: FrameType) -> list[Loop]:
@@ -92,7 +98,7 @@ def _loops_around(frame: FrameType) -> list[Loop]:
     found = [it for it in _loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
     if code.co_name != "<module>":
         found = [it for it in found if code.co_firstlineno <= it.lineno]
-    variables = _Variables(frame)
+    variables = Variables(frame)
     try:
         return [_loop(it, variables) for it in sorted(found, key=lambda loop: -loop.lineno)]
     finally:
@@ -111,7 +117,7 @@ def _loops_in(file: str) -> list[Any]:
     return [it for it in ast.walk(tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
 
 
-def _loop(loop: Any, variables: _Variables) -> Loop:
+def _loop(loop: Any, variables: Variables) -> Loop:
     if isinstance(loop, ast.While):
         return Loop(_bound(loop.test, variables), None, False)
     turns = _turns(loop.iter, variables)
@@ -124,7 +130,7 @@ def _loop(loop: Any, variables: _Variables) -> Loop:
     return Loop(turns if isinstance(turns, int) else None, done, False)
 
 
-def _bound(test: Any, variables: _Variables) -> int | None:
+def _bound(test: Any, variables: Variables) -> int | None:
     """`while step < 1000`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Lt, ast.LtE)):
         now, end = variables.value(test.left), variables.value(test.comparators[0])
@@ -133,7 +139,7 @@ def _bound(test: Any, variables: _Variables) -> int | None:
     return None
 
 
-def _first(iterated: Any, variables: _Variables) -> int | None:
+def _first(iterated: Any, variables: Variables) -> int | None:
     """The number that the variable of a loop begins with, if it counts by one."""
     if not isinstance(iterated, ast.Call):
         return None
@@ -146,7 +152,7 @@ def _first(iterated: Any, variables: _Variables) -> int | None:
     return 0 if name == "enumerate" and len(arguments) == 1 or name in ("range", "trange") and len(arguments) == 1 else None
 
 
-def _turns(iterated: Any, variables: _Variables) -> Any:
+def _turns(iterated: Any, variables: Variables) -> Any:
     """How often, or that a data loader says it, or None."""
     if isinstance(iterated, ast.Call):
         name, arguments = _name(iterated.func), iterated.args
@@ -183,7 +189,7 @@ def _name(function: Any) -> str:
     return function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
 
 
-class _Variables:
+class Variables:
     """What names in a frame stand for."""
 
     def __init__(self, frame: FrameType) -> None:
@@ -246,7 +252,7 @@ def _of_a_trainer(frame: FrameType) -> int | None:
     """What the one of transformers says that it will do in all."""
     if frame.f_globals.get("__name__") != "transformers.trainer" or "self" not in frame.f_code.co_varnames:
         return None
-    variables = _Variables(frame)
+    variables = Variables(frame)
     try:
         most = getattr(getattr(variables.value(ast.Name("self")), "state", None), "max_steps", None)
     finally:

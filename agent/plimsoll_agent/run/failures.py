@@ -75,7 +75,7 @@ class Failures:
         """The main program of this process ends with an error, which is about to be printed."""
         self._is_over(error)
         # From here on a request to end finds the last words.
-        self._sudden_end.terminated_by_its_parent()
+        self._sudden_end.ended_by_another()
         self._stopping.after_a_failure()
         if self._folds and isinstance(error, self._torch.OutOfMemoryError) and sys.excepthook is sys.__excepthook__:
             sys.tracebacklimit = 0

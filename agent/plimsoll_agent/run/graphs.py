@@ -28,9 +28,11 @@ FIRST_PASSES = 4
 _FAR = 12
 """So many nodes lie between the two products of an attention at most: masks, scales, casts, dropout, views."""
 _PRODUCTS = {"BmmBackward0", "BaddbmmBackward0"}
+_OF_MATRICES = {"MmBackward0"}
+"""The product of a layer, too: where one side is a parameter, it is no attention."""
 _BETWEEN = {
     "AddBackward0", "AliasBackward0", "CloneBackward0", "DivBackward0", "DivBackward1", "ExpandBackward0", "MaskedFillBackward0", "MaskedFillBackward1", "MulBackward0",
-    "NativeDropoutBackward0", "PermuteBackward0", "ReshapeAliasBackward0", "SliceBackward0", "SubBackward0", "TanhBackward0", "ToCopyBackward0", "TransposeBackward0",
+    "NativeDropoutBackward0", "PermuteBackward0", "ReshapeAliasBackward0", "SliceBackward0", "SubBackward0", "TBackward0", "TanhBackward0", "ToCopyBackward0", "TransposeBackward0",
     "UnsafeViewBackward0", "ViewBackward0", "WhereBackward0", "SqueezeBackward1", "UnsqueezeBackward0", "CopyBackwards",
 }
 _LEAF = "torch::autograd::AccumulateGrad"
@@ -180,8 +182,8 @@ class _Graph:
                 found.append(key)
         return found
 
-    def reaches(self, key: int, further: Callable[[int], list[int]], kinds: set[str]) -> list[int] | None:
-        """The nodes on the way to one of these kinds, through what an attention has between its products; None if there is none."""
+    def reaches(self, key: int, further: Callable[[int], list[int]]) -> list[int] | None:
+        """The nodes on the way to a product, through what an attention has between its products; None if there is none."""
         todo: list[tuple[int, list[int]]] = [(it, []) for it in further(key)]
         seen = set()
         while todo:
@@ -189,11 +191,21 @@ class _Graph:
             if key in seen or _FAR < len(way):
                 continue
             seen.add(key)
-            if self.kinds[key] in kinds:
+            kind = self.kinds[key]
+            if kind in _PRODUCTS or kind in _OF_MATRICES and self.multiplies_results(key):
                 return way
             if self.kinds[key] in _BETWEEN:
                 todo += [(it, way + [key]) for it in further(key)]
         return None
+
+    def multiplies_results(self, key: int) -> bool:
+        """Whether a product is of two results, none of which is a parameter."""
+        for further, _ in self.nodes[key].next_functions:
+            while further is not None and further.name() in ("TBackward0", "TransposeBackward0", "ToCopyBackward0"):
+                further = further.next_functions[0][0]
+            if further is None or further.name() == _LEAF:
+                return False
+        return True
 
     def result(self, key: int) -> tuple[list[int], int] | None:
         """The shape of a node's result and the bytes of an element; None where PyTorch does not say."""
@@ -216,10 +228,10 @@ def _attention(graph: _Graph, asks_for_softmax: bool) -> list[Named]:
 
     for key in graph.of_kind("SoftmaxBackward0"):
         result = graph.result(key)
-        if result is None or len(result[0]) < 3:
+        if result is None or len(result[0]) < 2:
             continue
-        above = graph.reaches(key, lambda it: graph.users.get(it, []), _PRODUCTS)
-        if above is None or graph.reaches(key, graph.below, _PRODUCTS) is None:
+        above = graph.reaches(key, lambda it: graph.users.get(it, []))
+        if above is None or graph.reaches(key, graph.below) is None:
             continue
         size = _product(result[0])
         saved = [size * result[1]]
@@ -232,8 +244,9 @@ def _attention(graph: _Graph, asks_for_softmax: bool) -> list[Named]:
         count(result[0], saved)
     if asks_for_softmax and not by_shape:
         for key, kind in graph.kinds.items():
-            result = graph.result(key) if kind in _PRODUCTS else None
-            if result is not None and len(result[0]) >= 3:
+            is_one = kind in _PRODUCTS or kind in _OF_MATRICES and graph.multiplies_results(key)
+            result = graph.result(key) if is_one else None
+            if result is not None:
                 count(result[0], [_product(result[0]) * result[1]])
     return list(by_shape.values())
 
@@ -255,7 +268,7 @@ def _tables(graph: _Graph, names: dict[int, str]) -> Iterator[Named]:
     """Embedding tables that only embeddings use, whose gradients are dense."""
     for leaf in graph.leaves():
         users = graph.users.get(id(leaf), [])
-        if not users or any(graph.kinds[it] != "EmbeddingBackward0" for it in users):
+        if not users or any(graph.kinds[it] not in ("EmbeddingBackward0", "EmbeddingBagBackward0") for it in users):
             continue
         nodes = [graph.nodes[it] for it in users]
         results = [graph.result(it) for it in users]
@@ -264,7 +277,11 @@ def _tables(graph: _Graph, names: dict[int, str]) -> Iterator[Named]:
             continue
         used = sum(_product(it[0][:-1]) for it in results if it is not None)
         if used < table.shape[0]:
-            yield {"name": _named(names, table), "bytes": table.numel() * table.element_size(), "rows": int(table.shape[0]), "used": used}
+            entry: Named = {"name": _named(names, table), "bytes": table.numel() * table.element_size(), "rows": int(table.shape[0]), "used": used}
+            # How many rows a bag joins is in a saved tensor only.
+            if any(graph.kinds[it] == "EmbeddingBagBackward0" for it in users):
+                entry["bags"] = True
+            yield entry
 
 
 def _named(names: dict[int, str], parameter: Tensor) -> str:

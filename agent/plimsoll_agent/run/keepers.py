@@ -2,7 +2,7 @@
 
 Looked for once, when the run is about to end: from the variables of the functions that run (or of the error that ended the program) and of the
 user's modules, through what they refer to, to tensors on a device. Only references are read: no property runs, no value is copied, and
-nothing is kept. The look has a limit of time and of objects. What only autograd holds is found by the tensors whose graph it is.
+nothing is kept. The look has a limit of processor time, so that a busy machine sees as much, and of objects. What only autograd holds is found by the tensors whose graph it is.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Keepers:
         if not self._memory.started:
             return
         self._has_looked = True
-        until = time.monotonic() + MOST_SECONDS
+        until = time.thread_time() + MOST_SECONDS
         groups: dict[tuple[int, str], _Group] = {}
         for path, root, tensor in self._tensors_from(_roots(running, self._script), until):
             where = self._tensors.storage_of(tensor)
@@ -148,7 +148,7 @@ class Keepers:
                 model, depth = path, 0
             if depth < _DEEPEST:
                 todo.extend((further, root, it, depth + 1, model) for further, it in _referred(path, value))
-            if not len(seen) % 256 and until < time.monotonic():
+            if not len(seen) % 256 and until < time.thread_time():
                 return
 
 
@@ -296,7 +296,7 @@ def _what(path: _Path) -> str:
 def _nodes(graphs: list[Any], until: float) -> int:
     """How many nodes of autograd's graphs these hold."""
     seen, todo = set(graphs), list(graphs)
-    while todo and len(seen) < MOST_NODES and time.monotonic() < until:
+    while todo and len(seen) < MOST_NODES and time.thread_time() < until:
         for node, _ in todo.pop().next_functions:
             if node is not None and node not in seen:
                 seen.add(node)

@@ -4,9 +4,10 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
 
     epoch   DataLoaders of training have no more, so what a script does after an epoch comes at once; a trainer of a library
             is asked to validate
-    on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. It
-            may take as long again as the run took so far, or to the end of the innermost loop if that takes no minute. Where the script seems to count steps, or the loader is a stream
-            that may be its only one, this part is the first
+    on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. An
+            interval that is a variable is short meanwhile (see `intervals`); else the run goes on to the evaluation, to the end of the
+            innermost loop, or for so many allocations: not for a time, which depends on the machine. Where the script seems to count
+            steps, or the loader is a stream that may be its only one, this part is the first
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there
 
 The run ends with the first training step after an evaluation; where that left something behind, after a second one, which shows whether
@@ -20,14 +21,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.run import trainers
+from plimsoll_agent.run import intervals, trainers
 from plimsoll_agent.run.hints import Hints
+from plimsoll_agent.run.effort import Effort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from plimsoll_agent.kinds import Named
+    from plimsoll_agent.kinds import Line, Named
     from plimsoll_agent.run.epochs import Epochs
+    from plimsoll_agent.run.intervals import Interval
     from plimsoll_agent.run.memory import Place
     from plimsoll_agent.run.modules import Modules
     from plimsoll_agent.run.phases import Phases
@@ -37,11 +40,17 @@ if TYPE_CHECKING:
 MORE_STEPS = 8
 """Steps, of as many epochs, in the last part."""
 
-FEWEST_SECONDS, MOST_SECONDS = 8.0, 60.0
-"""For the second part: as long as the run took so far, within these."""
+MOST_ALLOCATIONS_FOR_A_GUESS, MOST_ALLOCATIONS = 250_000, 500_000
+"""For the second part: each costs time, also when the recording is written and read. The second where the script says how far it is."""
 
-MOST_ALLOCATIONS = 500_000
-"""The same, in allocations: each costs time when the recording is written and read."""
+MOST_STEPS = 4000
+"""The same, where a step allocates next to nothing."""
+
+MOST_SECONDS = 120.0
+"""The same for a script whose steps take long for other reasons than the phantom's."""
+
+STEPS_OF_AN_INTERVAL = 3
+"""How long an interval is short: its branch comes after the first of them, unless it has another condition, too."""
 
 AFTER_A_CUT = 2
 """Steps after an epoch was ended until it is over: a loader that fetches ahead learns of the end before its last batch."""
@@ -49,9 +58,6 @@ AFTER_A_CUT = 2
 LONGEST_EVALUATION = 30.0, 120.0
 """Seconds from steady memory on until no loader has more, so that an evaluation of an hour ends, too: twice the time so far,
 within these."""
-
-A_LITTLE_MORE = 1.5
-"""Steps get slower on a busy machine."""
 
 LEFT_BEHIND = 1 << 20
 """Bytes that stay after an evaluation, and are a reason to see another."""
@@ -61,6 +67,8 @@ FIRST_KNOWN = 2
 
 LAST_SECONDS = 10.0
 """After that, until the run is ended wherever it is."""
+
+PAUSE = 0.25
 
 
 class Later:
@@ -76,17 +84,18 @@ class Later:
         self._intervals: list[tuple[int, ...]] = []
         self._usual: tuple[int, ...] | None = None
         self._part: str | None = None
-        self._began = self._limit = 0.0
-        self._allocations = 0
+        self._effort, self._since_step = Effort(), Effort()
+        self._allocations = self._most_allocations = self._most_steps = 0
+        self._intervals_ahead: list[Interval] = []
+        self._shortened: list[Interval] = []
         self._steps_in_part = self._steps_after_cut = 0
         self._lives_before = 0
-        self._first_at = 0.0
         self.steps_in_an_epoch: int | None = None
         """Turns of the loop that the steps stand in, if another loop is around it."""
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
-        self._is_by_steps = False
+        self._is_by_steps = self._was_brought_forward = False
 
         self.before_cut: Callable[[list[Any]], object] = lambda iterators: None
         """Called once memory is steady, with the iterators of the loaders that feed training."""
@@ -113,10 +122,11 @@ class Later:
     def step_ended(self) -> None:
         """A training step is over."""
         self._epochs.step_ended()
+        self._since_step = Effort()
         made, self._mode_changes_before = self._calls(), self._mode_changes
         self._phases.forget_calls()
         if not self._has_stepped:
-            self._has_stepped, self._first_at = True, time.monotonic()
+            self._has_stepped = True
             return  # What comes before the first step: a look whether the validation works at all.
         if self._usual is None:
             self._intervals.append(made)
@@ -152,7 +162,9 @@ class Later:
         self._lives_before = lives
         if self._just_evaluated:
             self._evaluated_at.append(steps)
+            self._was_brought_forward = self._was_brought_forward or bool(self._shortened)
             if self._asked or 2 <= len(self._evaluated_at) or lives < before + LEFT_BEHIND:
+                self._restore()
                 return False
             self._wait_for_another()
         is_over = self._steps_after_cut == AFTER_A_CUT or self._steps_in_part == MORE_STEPS
@@ -160,6 +172,7 @@ class Later:
             self._part = "on"
         has_enough = self.evaluated and not self._evaluated_at
         if self._part == "on" and (has_enough or not self._has_time(place)):
+            self._restore()
             epochs.end_early = True
             self._part, self._steps_in_part = "end", 0
         return self._part != "end" or self._steps_in_part < MORE_STEPS and epochs.feed_training
@@ -173,7 +186,9 @@ class Later:
         self._is_spoken_of = hints.later or hints.by_steps
         validates = trainers.validate_now()
         self._asked = bool(validates)
-        counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
+        self._intervals_ahead = intervals.of_this_step() if validates is None else []
+        self._is_spoken_of = self._is_spoken_of or bool(self._intervals_ahead)
+        counts_steps = bool(self._intervals_ahead) or hints.by_steps or hints.later and self._epochs.are_streams
         if validates is None and (counts_steps or not self._epochs.feed_training):
             self._part, self._is_by_steps = "on", counts_steps
         else:
@@ -181,40 +196,55 @@ class Later:
             if not validates:
                 self._epochs.end_this_one()
         self.before_cut(self._epochs.feeding())
-        self._began, so_far = time.monotonic(), self._recording.seconds()
-        is_worth_it = self._is_spoken_of and validates is None and not self._has_company()
-        self._limit = min(max(so_far, FEWEST_SECONDS, self._until_an_epoch_ends(steps)), MOST_SECONDS) if is_worth_it else 0.0
-        self._allocations = sum(place.allocs)
-        self._steps = steps
+        is_worth_it = self._is_spoken_of and validates is None
+        self._allocations, self._steps, self._effort = sum(place.allocs), steps, Effort()
+        if is_worth_it and not self._has_company():
+            self._look_ahead(sum(place.allocs) / max(steps, 1), steps)
         least, most = LONGEST_EVALUATION
-        longest = min(max(2 * so_far, least), most)
+        longest = min(max(2 * self._recording.seconds(), least), most)
         threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
 
-    def _until_an_epoch_ends(self, steps: int) -> float:
-        """Seconds, with a little more; none where that is not known, or takes too long."""
-        if self.steps_in_an_epoch is None or steps < 2:
-            return 0.0
-        to_come = (self.steps_in_an_epoch - steps) * (time.monotonic() - self._first_at) / (steps - 1)
-        seconds = A_LITTLE_MORE * to_come
-        return seconds if seconds <= MOST_SECONDS else 0.0
+    def _look_ahead(self, allocations: float, steps: int) -> None:
+        """How far the second part goes, where a step makes so many allocations."""
+        ahead = [it.to_come for it in self._intervals_ahead if it.to_come is not None]
+        if self.steps_in_an_epoch is not None and steps < self.steps_in_an_epoch:
+            ahead.append(self.steps_in_an_epoch - steps)
+        near = [it for it in ahead if (it + STEPS_OF_AN_INTERVAL) * allocations <= MOST_ALLOCATIONS]
+        self._most_allocations = MOST_ALLOCATIONS if near else MOST_ALLOCATIONS_FOR_A_GUESS
+        self._most_steps = max([MOST_STEPS, *(it + STEPS_OF_AN_INTERVAL for it in near)])
+        self._shortened = [it for it in self._intervals_ahead if it.shorten()]
+
+    def _restore(self) -> None:
+        for it in self._shortened:
+            it.restore()
+        self._shortened = []
 
     def _wait_for_another(self) -> None:
         self._just_evaluated = False
         self._steps_in_part = self._steps_after_cut = 0
-        self._began, self._limit = time.monotonic(), max(self._limit, FEWEST_SECONDS)
+        self._effort, self._most_steps = Effort(), max(self._most_steps, MOST_STEPS)
+        self._most_allocations = max(self._most_allocations, MOST_ALLOCATIONS_FOR_A_GUESS)
         self._part = "epoch" if self._epochs.feed_training and not self._is_by_steps else "on"
         if self._part == "epoch":
             self._epochs.end_early = False
             self._epochs.end_this_one()
 
     def _has_time(self, place: Place) -> bool:
-        is_late = self._limit <= time.monotonic() - self._began
-        return not is_late and sum(place.allocs) - self._allocations < MOST_ALLOCATIONS
+        if self._shortened and STEPS_OF_AN_INTERVAL <= self._steps_in_part:
+            self._intervals_ahead = [it for it in self._intervals_ahead if it.has_conditions or it not in self._shortened]
+            self._restore()
+        is_late = self._most_steps <= self._steps_in_part or MOST_SECONDS <= self._effort.seconds()
+        return not is_late and sum(place.allocs) - self._allocations < self._most_allocations
 
     def _watch(self, longest: float) -> None:
-        time.sleep(longest)
+        began = Effort()
+        # What takes long is what no step ends in.
+        while self._since_step.seconds() < longest and began.seconds() < longest + MOST_SECONDS:
+            time.sleep(PAUSE)
         self._epochs.end_what_runs = True
-        time.sleep(LAST_SECONDS)
+        last = Effort()
+        while last.seconds() < LAST_SECONDS:
+            time.sleep(PAUSE)
         self._was_ended = not self._stopping.requested
         self._stopping.request()
 
@@ -229,9 +259,17 @@ class Later:
             "evaluation": self.evaluated,
             "evaluated_at": self._evaluated_at,
             "spoken_of": self._is_spoken_of,
+            "awaited": self._awaited(),
+            "brought_forward": self._was_brought_forward,
             "evaluation_cut": self._epochs.cut_evaluation or self._was_ended,
             "epochs_cut": self._epochs.cut_training or self._asked,
         }
+
+    def _awaited(self) -> Line | None:
+        """The line with the condition of an evaluation that the script would have come to, and the run did not."""
+        if self.evaluated or self._asked or not self._intervals_ahead:
+            return None
+        return self._intervals_ahead[0].line
 
     def batches(self) -> tuple[int, int | None]:
         """How many training took from data loaders, and how many these give in an epoch, if that is known."""

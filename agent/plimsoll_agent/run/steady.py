@@ -9,8 +9,9 @@ ever. Only more steps show which of the two it is, so a run in which memory rise
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
+
+from plimsoll_agent.run.effort import Effort
 
 if TYPE_CHECKING:
     from plimsoll_agent.run.memory import Place
@@ -30,8 +31,8 @@ LITTLE = 16 * 1024
 QUIET = 8
 """Steps without a rise that end one; twice as many as lay between two rises, if that is more."""
 
-A_LOOK, SECONDS_OF_A_LOOK = 16, 1.5
-"""Steps without a rise that show that nothing rises every few steps, and how long they may take."""
+A_LOOK, ALLOCATIONS_OF_A_LOOK, SECONDS_OF_A_LOOK = 16, 50_000, 12.0
+"""Steps without a rise that show that nothing rises every few steps, how many allocations they may make, and how long they may take."""
 
 
 class Steadiness:
@@ -44,9 +45,10 @@ class Steadiness:
         self.steady = False
         self.rises = False
         """Whether more and more lived when the run was given up."""
-        self._third_step_at: float | None = None
-        self._rising_since: float | None
-        self._rising_since, self._next_judged = None, 0
+        self._since_third_step: Effort | None = None
+        self._allocations_then = 0
+        self._rising: Effort | None
+        self._rising, self._next_judged = None, 0
         # What lived after each step, the most of it, and the last two steps after which more lived than ever before.
         self._most: int
         self._rises: list[int]
@@ -67,7 +69,7 @@ class Steadiness:
         self.steady = self.steps >= FEWEST_STEPS and same_peaks and made == self._before
         self._previous, self._before = place, made
         if self.steps == FEWEST_STEPS:
-            self._third_step_at = time.monotonic()
+            self._since_third_step, self._allocations_then = Effort(), sum(place.allocs)
         lives = sum(size for _, size in place.live)
         if self.steps <= FEWEST_STEPS or lives > self._most + LITTLE:
             self._rises = self._rises[-1:] + [self.steps]
@@ -81,7 +83,7 @@ class Steadiness:
 
     def gave_up(self) -> bool:
         """Whether the run went on for so long without becoming steady that it should end."""
-        if self._third_step_at is None:
+        if self._since_third_step is None:
             return False
         if self.steps < MOST_STEPS and self.seconds_since_third_step() < MOST_SECONDS:
             return False
@@ -95,7 +97,11 @@ class Steadiness:
         quiet = self.steps - self._rises[-1]
         if self._rises[-1] > FEWEST_STEPS:
             return quiet >= max(QUIET, 2 * (self._rises[-1] - self._rises[0])) or not self._may_go_on()
-        return not after_a_look or quiet >= A_LOOK or self.seconds_since_third_step() >= SECONDS_OF_A_LOOK
+        return not after_a_look or quiet >= A_LOOK or self._looked_for_long()
+
+    def _looked_for_long(self) -> bool:
+        made = sum(self._previous.allocs) - self._allocations_then if self._previous is not None else 0
+        return made >= ALLOCATIONS_OF_A_LOOK or self.seconds_since_third_step() >= SECONDS_OF_A_LOOK
 
     def rises_rarely(self) -> list[int]:
         """The last two steps after which more lived than ever before, if there are many between them, so that a run with short epochs has
@@ -109,11 +115,11 @@ class Steadiness:
         return self._lived[step - 1] - self._lived[step - 2]
 
     def _may_go_on(self) -> bool:
-        self._rising_since = self._rising_since or time.monotonic()
+        self._rising = self._rising or Effort()
         return (
             self.steps < MOST_STEPS_RISING
             and (self._previous is None or sum(self._previous.allocs) < MOST_ALLOCATIONS_RISING)
-            and time.monotonic() - self._rising_since < MOST_SECONDS_RISING
+            and self._rising.seconds() < MOST_SECONDS_RISING
         )
 
     def _rises_on(self) -> bool:
@@ -122,8 +128,8 @@ class Steadiness:
         return min(self._lived[-2 * third : -third]) + LITTLE * third <= min(self._lived[-third:])
 
     def seconds_since_third_step(self) -> float:
-        """0.0 before the third step."""
-        return 0.0 if self._third_step_at is None else time.monotonic() - self._third_step_at
+        """Of this machine's work; 0.0 before the third step."""
+        return 0.0 if self._since_third_step is None else self._since_third_step.seconds()
 
 
 def _difference(now: list[int], before: list[int]) -> list[int]:

@@ -1,8 +1,8 @@
 """Ends without exit functions of Python: `os._exit`, a signal that a process sends itself, an alarm without a handler.
 
 Such a run would leave no last lines in the recording. So the agent records them before: in front of the call, or in a handler that
-then does what the signal would have done. It does not handle signals from other processes, except in a child of multiprocessing
-that uses the device: its parent ends it with `terminate()`.
+then does what the signal would have done. Of the signals from other processes it handles those by which a scheduler, a closed terminal, or
+the parent of a child of multiprocessing ends a program: what was seen until then is an answer.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class SuddenEnd:
 
     def install(self) -> None:
         """Takes the place of what ends a process."""
+        self.ended_by_another()
         patch.put(os, "_exit", self._before(os._exit, lambda code: [None]))
         patch.put(os, "kill", self._before(os.kill, self._kills))
         patch.put(os, "killpg", self._before(os.killpg, lambda group, number: self._kills(-group, number)))
@@ -49,9 +50,10 @@ class SuddenEnd:
         timer = self._watching_for(signal.setitimer, lambda which, seconds, interval=0.0: (OF_TIMER.get(which), seconds))
         patch.put(signal, "setitimer", timer)
 
-    def terminated_by_its_parent(self) -> None:
-        """From now on SIGTERM says the last words, too."""
+    def ended_by_another(self) -> None:
+        """From now on SIGTERM and SIGHUP say the last words, too, where the program does not handle them."""
         self._handle(signal.SIGTERM)
+        self._handle(signal.SIGHUP)
 
     def _before(self, call: Function, ends: Callable[..., list[int | None]]) -> Function:
         """`call`, with the last words before it where `ends` of its arguments is [the signal, or None]."""
@@ -98,6 +100,6 @@ class SuddenEnd:
         if self._is_finishing():
             return
         # Who is terminated did not do it.
-        self._finish(None if number == signal.SIGTERM else int(number))
+        self._finish(None if number in (signal.SIGTERM, signal.SIGHUP) else int(number))
         signal.signal(number, signal.SIG_DFL)
         self._kill(os.getpid(), number)

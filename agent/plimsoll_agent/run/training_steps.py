@@ -98,6 +98,8 @@ class Steps:
         self._was_steady = False
         self.ahead: Named = {"epochs": None, "steps": None, "turns": None}
         """What the script's own loops come to; see `extent`."""
+        self._turns_before: tuple[int, int] | None = None
+        """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
 
     def forked(self) -> None:
         """In a forked child: its steps are its own."""
@@ -327,8 +329,13 @@ class Steps:
     @guarded
     def _find_the_end(self, counted: Steadiness) -> None:
         """Looks how far the script would go, while a step of it is on the stack."""
-        if counted.steps == LOOKED_AT and counted is not self._by_forward:
-            self.ahead = extent.of_this_step(counted.steps)
+        steps = counted.steps
+        is_first = steps == LOOKED_AT
+        if counted is self._by_forward or not is_first and (self._turns_before is None or steps & (steps - 1)):
+            return
+        self.ahead, done = extent.of_this_step(steps, None if is_first else self._turns_before)
+        if is_first:
+            self._turns_before = (steps, done) if done is not None else None
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
 

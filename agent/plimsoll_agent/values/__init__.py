@@ -9,6 +9,7 @@
     draws       the state of a generator after many draws, stored from one run to the next
     detectors   the boxes of torchvision's detectors when all scores are unknown
     checks      truth values by which a program checks itself
+    turns       `while` loops that end by values which nobody computed
     solvers     the steps of a solver that chooses them by errors
     descent     the iterations of an optimizer that solves inside its step
 """

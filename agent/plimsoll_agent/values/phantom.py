@@ -23,6 +23,7 @@ from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.values import checks
 from plimsoll_agent.values.lines import AS_BEFORE, SAID, Lines
 from plimsoll_agent.values.sizes import becomes_size
+from plimsoll_agent.values.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,7 @@ class Phantom:
         self._lines: Any = None
         self._as_before: dict[Any, Any] = {}
         self._has_trained = False
+        self._turns = Turns()
         self._callback = _CALLBACK(self._read)  # Stored here, because C holds only the pointer.
 
     def watch_reads(self) -> None:
@@ -71,6 +73,7 @@ class Phantom:
 
     def step(self, steps: int = 1) -> None:
         """The program has finished that many training steps."""
+        self._turns.step()
         if self._tell(steps):
             self._has_trained = True
 
@@ -127,6 +130,9 @@ class Phantom:
             ctypes.memset(at, 1, 1)
             self._checks += 1
             return SAID
+        is_asked = answer == 0 and frame is not None and (size == 1 or not is_answer)
+        if is_asked and frames.is_users(key[0]) and self._turns.answer(frame, at, size, self._torch.is_grad_enabled()):
+            return SAID
         kept = self._as_before if answer == AS_BEFORE else self._reads
         count, total, sizes = kept.get(key, (0, 0, 0))
         kept[key] = (count + 1, total + unknown, sizes + (size == 8 and not is_answer))
@@ -139,6 +145,7 @@ class Phantom:
             frame = frames.with_text({"file": file, "line": line, "function": function})
             decides = becomes_size(file, line) or False
             self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
+        self._turns.write(self._recording)
         if self._checks:
             text = "%d times the script checked a truth value that a phantom does not compute (`assert`, `if not ...: raise`); plimsoll assumed that the check holds"
             self._recording.note("checks-hold", text % self._checks)

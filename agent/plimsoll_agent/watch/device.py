@@ -24,6 +24,9 @@ NEARLY_ALL = 0.85
 NEEDS_MORE = 2.5
 """If the most that a step takes rises by so many times what stays of it, then its batches may grow."""
 
+LITTLE_OF_IT = 40
+"""What lives is so little of what steps need more that it does not explain it: the last outputs of batches that grow."""
+
 MORE, SLACK = 1.02, 40 << 20
 """What may be reserved over what is expected: as with the first step of a plan."""
 
@@ -93,12 +96,21 @@ class Device:
         is joined with more and more needs more in each step, too."""
         found = self.lives.rise(lambda peak: BLOCKS_GROW * max(self.room - peak, 0), self.room)
         if found is None:
-            return None
+            return self._growth_that_steps_need()
         may_be_batches = NEEDS_MORE * found.amount < found.needed
         if found.blocks <= 0 or may_be_batches:
             found = self.lives.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
         if found is not None:
             found.may_be_batches = may_be_batches
+        return found
+
+    def _growth_that_steps_need(self) -> Rise | None:
+        """The same where what lives is little beside what steps need for it: a bank of features that the loss compares with all of."""
+        needs = self.needs.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
+        found = self.lives.rise(lambda _: 0, self.room) if needs is not None else None
+        if needs is None or found is None or found.per_step * LITTLE_OF_IT < needs.per_step:
+            return None
+        found.may_be_batches = True
         return found
 
     def pace(self) -> int | None:
@@ -107,7 +119,8 @@ class Device:
 
     def runs_out_in(self, rise: Rise) -> int:
         """Steps from now until a step does not fit."""
-        return int(max(self.room - self.peak_allocated, 0) / rise.per_step)
+        per_step = max(rise.per_step, rise.needed / max(rise.steps, 1))
+        return int(max(self.room - self.peak_allocated, 0) / per_step)
 
     def drift(self) -> Rise | None:
         """The rise of what steps need at most, if it is one that goes on and will soon be all there is; None."""

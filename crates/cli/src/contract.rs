@@ -55,6 +55,10 @@ pub(crate) const WORST_BATCHES: &str = "PLIMSOLL_WORST_BATCHES";
 pub(crate) const UNHURRIED: &str = "PLIMSOLL_UNHURRIED";
 /// `1`: workers of loaders make their batches themselves, where other runs of the nursery have made them. The agent reads it.
 pub(crate) const OWN_BATCHES: &str = "PLIMSOLL_OWN_BATCHES";
+/// What a search asks of a serving engine: JSON, `{"flags": {...}, "users": 8, "context": 32768}`.
+pub(crate) const ENGINE: &str = "PLIMSOLL_ENGINE";
+/// `3:6`: so many parts of a batch in more parts go through the model, to show what all take, once so many batches went through it with all. The agent reads it.
+pub(crate) const FEW_PARTS: &str = "PLIMSOLL_FEW_PARTS";
 /// How many bytes the allocator may reserve.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 /// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.

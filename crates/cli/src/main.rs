@@ -24,6 +24,7 @@ mod contract;
 mod engine;
 mod exit;
 mod files;
+mod fold;
 mod gpu;
 mod options;
 mod output;

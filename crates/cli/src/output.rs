@@ -18,7 +18,7 @@ use plimsoll_core::{
     views::text::{Style, Styles},
 };
 
-use crate::exit;
+use crate::{exit, fold::folded};
 
 /// When to use colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -78,6 +78,20 @@ impl Output {
     pub(crate) fn width(&self, (least, most): (u16, u16), usual: u16) -> usize {
         let found = terminal_size::terminal_size_of(&self.stdout).map_or(usual, |(it, _)| it.0);
         found.clamp(least, most).into()
+    }
+
+    /// Prints a report: on a terminal no more of it than one screen, unless `is_full`. See [`folded`].
+    pub(crate) fn report(
+        &mut self,
+        report: &str,
+        is_full: bool,
+        stays: &[&str],
+    ) -> anyhow::Result<()> {
+        let rows = terminal_size::terminal_size_of(&self.stdout).map(|(_, it)| usize::from(it.0));
+        match rows.filter(|_| !is_full) {
+            Some(rows) => self.text(&folded(report, rows, stays)),
+            None => self.text(report),
+        }
     }
 
     /// Prints text for people.

@@ -136,6 +136,7 @@ problems! {
     Other PendingFrees = "streams/pending-frees", "blocks wait for another stream", "streams.md";
     Other IdlePools = "pools/idle-private", "a private pool holds memory that is idle", "idle_pools.md";
     Workspaces Workspaces = "workspace/libraries", "workspaces of cuBLAS and cuDNN at the peak", "workspaces.md";
+    Other FirstGpu = "ranks/first-gpu", "ranks open a GPU that is not their own", "first_gpu.md";
     Other NotPytorch = "outside/not-pytorch", "memory outside PyTorch's allocator", "outside.md";
     Other FirstAgainstLater = "steps/first-against-later", "later steps need more than the first", "first_step.md";
     Host HostGrows = "host/grows", "the host's memory (RAM) grows with each step", "host_grows.md";

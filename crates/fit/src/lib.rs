@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! search     what to try next, given what was run so far
+//! serving    what a serving engine can hold, for how many users
 //! speculate  which runs the search is likely to want next, so that no core waits
 //! trials     how a run is made: out of a nursery or as a process of its own, with weights that have values or without, beside others or alone
 //! cost       what a plan costs: the time of a step, the blocks that are run again
@@ -14,6 +15,7 @@
 pub mod change;
 pub mod cost;
 pub mod search;
+pub mod serving;
 pub mod speculate;
 pub mod trials;
 pub mod views;

@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
+const PLANTED: [&str; 4] = ["planted-1.txt", "planted-2.txt", "planted-3.txt", "planted-4.txt"];
+
 /// Scripts one after the other, each under a line `#: name`.
 fn cases(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("#: ").skip(1).map(|it| it.split_once('\n').unwrap())
@@ -51,7 +53,7 @@ fn what_is_mended_has_the_mistake_no_more_and_marks_change_nothing() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/programs/lint");
     let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
     let mut n_mended = 0;
-    for file in ["planted-1.txt", "planted-2.txt", "planted-3.txt"] {
+    for file in PLANTED {
         let text = fs::read_to_string(folder.join(file)).unwrap();
         for (name, script) in cases(&text) {
             let found = lint(script, &all).unwrap();
@@ -86,7 +88,7 @@ fn what_is_mended_has_the_mistake_no_more_and_marks_change_nothing() {
 fn what_is_proposed_is_code_that_runs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/programs/lint");
     let all = Selection { select: vec!["ALL".to_owned()], ignore: Vec::new() };
-    let scripts: Vec<String> = ["planted-1.txt", "planted-2.txt", "planted-3.txt"]
+    let scripts: Vec<String> = PLANTED
         .iter()
         .map(|file| fs::read_to_string(folder.join(file)).unwrap())
         .flat_map(|text| cases(&text).map(|it| it.1.to_owned()).collect::<Vec<_>>())

@@ -45,6 +45,8 @@ use crate::{
 const WIDTHS: (u16, u16) = (60, 100);
 /// Where the width is not known.
 const USUAL: u16 = 80;
+/// The parts of its report that a small terminal shows first, after the answer.
+const STAYS: &[&str] = &["What to change", "Findings", "Next"];
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> {
     told(args, out).map(|it| it.0)
@@ -104,7 +106,7 @@ pub(super) fn told(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<(Exit
         let report = explain_text::explanations(&found, comparison.as_ref(), styles, width);
         let report = report.to_string();
         let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
-        out.text(&(report + &words))?;
+        out.report(&(report + &words), args.full, STAYS)?;
     }
     if args.open {
         super::view::open_files(&args.files, out)?;

@@ -112,8 +112,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let prediction = script.complete(inquiry, &told, &mut recordings)?;
     let mut findings = findings::of_runs(&Runs::of(&recordings, &script.card));
     beside::tell(&mut findings, SystemTime::now());
-    // What makes an engine start stands in its refusal.
-    let next = shown_command::next(args, &prediction).filter(|_| prediction.serving.is_none());
+    let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));
     let answer =
         Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };
@@ -154,7 +153,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     Ok(match prediction.verdict() {
         Verdict::Fits => Exit::Fits,
         Verdict::Grows | Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
-        Verdict::Depends | Verdict::CouldNotTell => Exit::CouldNotTell,
+        Verdict::FitsSoFar | Verdict::Depends | Verdict::CouldNotTell => Exit::CouldNotTell,
     })
 }
 
@@ -198,7 +197,7 @@ impl Script<'_> {
         }
         if !self.args.quiet {
             say(
-                "the script failed where boolean masks selected nothing, because a phantom computes no values; running it again with half of each mask true",
+                "the script failed. A phantom computes no values, so boolean masks selected nothing until then; running it again with half of each mask true, to see whether that is why",
             );
         }
         let second = self.run_once(HALF_IS_FOUND, output)?;

@@ -313,6 +313,9 @@ fn ours(recording: &Recording, message: &str) -> Option<String> {
     })
 }
 
+/// How many lines above a `raise` its condition stands, at most.
+const DECIDES_WITHIN: u32 = 6;
+
 /// The last part of a sentence about an exception that a value which nobody computed may have led to: one that the line
 /// itself read, or a division by one.
 fn a_zero_of_ours(
@@ -322,6 +325,14 @@ fn a_zero_of_ours(
     at: Option<&CodeLine>,
 ) -> Option<String> {
     let reads = &recording.notes.reads;
+    // What a script raises by itself it decides a few lines above.
+    if let Some(at) = at.filter(|at| at.text.starts_with("raise ")) {
+        let decides = |read: &&ReadNote| {
+            read.at.file == at.file
+                && (at.line.saturating_sub(DECIDES_WITHIN)..=at.line).contains(&read.at.line)
+        };
+        return reads.iter().find(decides).map(read_as_zero);
+    }
     let of_numbers = class == "ZeroDivisionError" || message.contains("math domain error");
     // What values lead to; a missing file on the line that trains has other reasons.
     let of_values = ["ValueError", "IndexError", "RuntimeError", "AssertionError", "OverflowError"];
@@ -766,6 +777,37 @@ mod tests {
             "a possible cause is unknown to the phantom: nonzero() was assumed to find nothing";
         assert!(of("RuntimeError").ends_with(answer));
         assert!(!of("FileNotFoundError").contains(answer));
+    }
+
+    #[test]
+    fn what_a_script_raises_by_itself_comes_of_a_value_only_if_one_was_read_just_above() {
+        let at = |line, text: &str| CodeLine {
+            file: "/home/me/tts.py".to_owned(),
+            line,
+            text: text.to_owned(),
+            ..CodeLine::default()
+        };
+        let of = |read_at: u32| {
+            let exception = Exception {
+                class: "ValueError".to_owned(),
+                message: "the label file has 3 columns".to_owned(),
+                user_frame: Some(at(30, "raise ValueError(text)")),
+            };
+            let read = at(read_at, "if mask.any():");
+            let reads =
+                [ReadNote { at: read, count: 1, bytes: Bytes(8), sizes: 1, becomes_size: false }];
+            let end = recording::End { exception: Some(exception), ..Default::default() };
+            let what = "nonzero() was assumed to find nothing".to_owned();
+            let phantom = PhantomReport {
+                approximated: vec![Approximated { what, count: 1 }],
+                ..Default::default()
+            };
+            let notes = Notes { end: Some(end), reads: reads.into(), ..Notes::default() };
+            let it = Recording { phantom: Some(phantom), notes, ..Recording::default() };
+            raised(&it, &reached(1)).unwrap()
+        };
+        assert!(of(29).contains("give the value with `--assume tts.py:29=NUMBER`"), "{}", of(29));
+        assert!(!of(12).contains("phantom"), "{}", of(12));
     }
 
     #[test]

@@ -481,6 +481,15 @@ pub(crate) struct FitArgs {
     #[arg(long, requires = "find_max")]
     pub(crate) by_remedies: bool,
 
+    /// Of a serving engine (vLLM): how many users it is to hold at once. Alone: find their largest context.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
+    pub(crate) users: Option<u64>,
+
+    /// Of a serving engine (vLLM): how many tokens each user has. Alone: find how many users it holds. With --users: find the
+    /// flags that are enough for both, and without --gpu the smallest card.
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
+    pub(crate) context: Option<u64>,
+
     /// The value of another `{NAME}` in the command.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
@@ -504,7 +513,8 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 
-    /// Use only these remedies.
+    /// Use only these remedies. With --users or --context: the flags of the engine that the search may set
+    /// (max-num-seqs, gpu-memory-utilization, kv-cache-dtype, enforce-eager).
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
 
@@ -572,6 +582,7 @@ Examples:
       python train.py -b {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- \\
       python train.py -b {batch} -s {seq}
+  plimsoll fit --users 8 --gpu h100-80g -- vllm serve MODEL    their longest context
 
 Exit codes:
   0  it fits, with the plan or the value in the report

@@ -3,6 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt::Write as _,
+    path::Path,
 };
 
 use plimsoll_core::{
@@ -52,18 +53,22 @@ fn spelled(text: &str) -> String {
 pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String> {
     let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
     let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
+    // Of a serving engine, the longest context is what there is to find.
+    if prediction.serving.is_some() {
+        add("--users", "1".to_owned());
+    }
     add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
     match (prediction.verdict(), args.max, args.memory) {
-        (Verdict::OverMax, Some(max), _) => add("--budget", max.to_string().replace(' ', "")),
+        (Verdict::OverMax, Some(max), _) => add("--budget", exact(max)),
         (Verdict::DoesNotFit, _, memory) => {
             if let Some(memory) = memory {
-                add("--memory", memory.to_string().replace(' ', ""));
+                add("--memory", exact(memory));
             }
         }
         _ => return None,
     }
     if let Some(beside) = args.beside.filter(|_| prediction.verdict() == Verdict::DoesNotFit) {
-        add("--beside", beside.to_string().replace(' ', ""));
+        add("--beside", exact(beside));
     }
     if let Some(it) = args.worst_seq {
         add("--worst-seq", it.to_string());
@@ -83,16 +88,15 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
 pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
     let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
-    let size = |it: Bytes| it.to_string().replace(' ', "");
     let FitArgs {
         gpu, memory, beside, budget, limit_reserved, worst_seq, worst_size, assume, ..
     } = args;
     let said = [
         ("--gpu", gpu.clone()),
-        ("--memory", memory.map(size)),
-        ("--beside", beside.map(size)),
-        ("--budget", budget.map(size)),
-        ("--limit-reserved", limit_reserved.map(size)),
+        ("--memory", memory.map(exact)),
+        ("--beside", beside.map(exact)),
+        ("--budget", budget.map(exact)),
+        ("--limit-reserved", limit_reserved.map(exact)),
         ("--worst-seq", worst_seq.map(|it| it.to_string())),
         ("--worst-size", worst_size.map(|it| it.to_string())),
     ];
@@ -109,9 +113,55 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     shown(&words)
 }
 
+/// The prediction of `command` under what the user told `fit`, with this plan, if there is one: it says what `fit` says. None where `predict` has no
+/// such limit.
+pub(crate) fn check(
+    args: &FitArgs,
+    gpu: &str,
+    plan: Option<&Path>,
+    command: &[OsString],
+) -> Option<String> {
+    let FitArgs { memory, beside, budget, limit_reserved, worst_seq, worst_size, assume, .. } =
+        args;
+    let mut words: Vec<OsString> =
+        ["plimsoll", "predict", "--gpu", gpu].map(OsString::from).to_vec();
+    // A budget is a card of that size: PyTorch gives its cache back there.
+    let said = [
+        ("--memory", memory.or(*budget).map(exact)),
+        ("--beside", beside.map(exact)),
+        ("--worst-seq", worst_seq.map(|it| it.to_string())),
+        ("--worst-size", worst_size.map(|it| it.to_string())),
+    ];
+    let said = said.into_iter().filter_map(|(name, value)| Some([name.into(), value?.into()]));
+    words.extend(said.flatten());
+    words.extend(assume.iter().flat_map(|it| ["--assume".into(), it.to_string().into()]));
+    words.extend(plan.into_iter().flat_map(|it| ["--plan".into(), it.into()]));
+    words.push("--".into());
+    words.extend(command.iter().cloned());
+    limit_reserved.is_none().then(|| shown(&words))
+}
+
+/// A size that is read back as it is: a card of another size has another answer.
+fn exact(it: Bytes) -> String {
+    let units = [(Bytes::gib(1), "GiB"), (Bytes::mib(1), "MiB"), (Bytes::kib(1), "KiB")];
+    let whole = units.into_iter().find(|(unit, _)| it.0 != 0 && it.0.is_multiple_of(unit.0));
+    whole.map_or_else(|| format!("{}B", it.0), |(unit, name)| format!("{}{name}", it.0 / unit.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_read_back_as_it_is() {
+        for size in [Bytes::mib(3464), Bytes::gib(12), Bytes(6_700_000_001), Bytes::ZERO] {
+            assert_eq!(exact(size).parse(), Ok(size));
+        }
+        assert_eq!(
+            (exact(Bytes::gib(20)).as_str(), exact(Bytes::mib(3464)).as_str()),
+            ("20GiB", "3464MiB")
+        );
+    }
 
     #[test]
     fn what_nobody_sees_is_spelled() {

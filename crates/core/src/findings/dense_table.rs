@@ -44,14 +44,19 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if !case.matters(bytes, 15, Bytes::mib(64)) {
         return Vec::new();
     }
-    let (rows, used) = (largest.rows, largest.used);
+    let rows = largest.rows;
+    let used = if largest.is_of_bags {
+        format!("joins some into {} bags", largest.used)
+    } else {
+        format!("uses at most {}", largest.used)
+    };
     let title = match tables.len() {
         1 => format!(
-            "the gradient of the embedding table `{}` is dense: {bytes} for {rows} rows, of which a batch uses at most {used}",
+            "the gradient of the embedding table `{}` is dense: {bytes} for {rows} rows, of which a batch {used}",
             largest.name
         ),
         n => format!(
-            "the gradients of {n} embedding tables are dense: {bytes}; of the {rows} rows of `{}` a batch uses at most {used}",
+            "the gradients of {n} embedding tables are dense: {bytes}; of the {rows} rows of `{}` a batch {used}",
             largest.name
         ),
     };

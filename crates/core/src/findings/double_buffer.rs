@@ -160,7 +160,7 @@ fn loaded(case: &Case<'_>) -> Option<Finding> {
     let first = *loaded.first()?;
     let bytes: Bytes = loaded.iter().map(|it| it.size).sum();
     let parameters = case.by_category().get(&Category::Parameters).map_or(0, |(it, _)| it.0);
-    if !case.matters(bytes, 5, Bytes::mib(32))
+    if !case.matters(bytes, 2, Bytes::mib(32))
         || parameters == 0 && case.stage(first.block) == Stage::Setup
     {
         return None;

@@ -69,13 +69,15 @@ fn most_from(case: &Case<'_>, begins: EventId) -> Bytes {
 fn beside(case: &Case<'_>) -> Option<Finding> {
     let blocks = state_dict(case)?;
     let bytes: Bytes = blocks.iter().map(|it| case.life(*it).size).sum();
-    if !case.matters(bytes, 10, LEAST) {
+    // Nothing ever needs it, so little counts, too; it is a problem where it is much.
+    if !case.matters(bytes, 2, LEAST) {
         return None;
     }
+    let weight = if case.matters(bytes, 10, LEAST) { Weight::Problem } else { Weight::Chance };
     let title = format!(
         "the weights are on the device twice at the peak: in the model, and as the state dict that was loaded: {bytes}"
     );
-    let mut res = RULE.finding(Weight::Problem, bytes, title);
+    let mut res = RULE.finding(weight, bytes, title);
     res.at = case.line(*blocks.first()?);
     res.frees(blocks);
     res.remedy = "load the state dict into host memory (`torch.load(path, map_location=\"cpu\", mmap=True)`, `safetensors.torch.load_file(path)`), and `del` it after `load_state_dict`; or make the model on the device `meta` and load with `assign=True`".to_owned();

@@ -15,6 +15,7 @@ mod dynamic_shapes;
 mod earlier_models;
 mod eval_without_no_grad;
 mod finding;
+mod first_gpu;
 mod first_step;
 mod foreach;
 mod fragmentation;
@@ -99,6 +100,7 @@ pub const RULES: &[Rule] = &[
     streams::RULE,
     idle_pools::RULE,
     workspaces::RULE,
+    first_gpu::RULE,
     outside::RULE,
     first_step::RULE,
     host_grows::RULE,

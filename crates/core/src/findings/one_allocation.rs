@@ -23,6 +23,9 @@ const VOCABULARIES: [u64; 16] = [
 /// What helps where no loss is known to be it.
 pub(crate) const IN_CHUNKS: &str = "compute the result in chunks, in place, or in a smaller type";
 
+/// What helps where a loss makes something that is no scores of classes.
+const IN_PARTS: &str = "compute the loss in parts, some rows at a time; for distances or similarities of all pairs use a matrix product (`a @ b.T`) or `torch.cdist`, which write no product of each pair";
+
 /// Bytes that a model has for each word: 128 numbers in 32 bits at least.
 const IN_A_ROW: std::ops::RangeInclusive<u64> = 512..=65536;
 
@@ -62,11 +65,18 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let first = blocks[0];
     let in_loss = blocks.iter().any(|it| is_loss(case, case.stack(*it)));
     let rows = vocabulary(case, size);
+    // Only these are scores of classes; a loss may as well make distances of all pairs.
+    let of_scores = blocks.iter().any(|it| {
+        let signs = case.signs(*it);
+        signs.has(Signs::CROSS_ENTROPY) || signs.has(Signs::SCORES)
+    });
+    let in_tokens = in_loss && (of_scores || rows.is_some());
     let what = match rows {
         Some((rows, vocabulary, width)) if in_loss => {
             format!("logits: {rows} tokens x {vocabulary} words x {width} bytes",)
         }
-        _ if in_loss => "input of the loss (logits: batch x tokens x classes)".to_owned(),
+        _ if in_tokens => "input of the loss (logits: batch x tokens x classes)".to_owned(),
+        _ if in_loss => "made for the loss".to_owned(),
         _ if blocks.iter().all(|it| case.line(*it) == case.line(first)) => {
             "one line's result".to_owned()
         }
@@ -93,7 +103,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if let Some(asked) = asked.filter(|it| it.size == size) {
         res.evidence.push(format!("the failed request, {}, is another one", asked.size));
     }
-    res.remedy = if in_loss {
+    res.remedy = if in_loss && !in_tokens {
+        IN_PARTS
+    } else if in_loss {
         "compute the loss in chunks of tokens, with a fused linear cross-entropy (Liger, cut-cross-entropy), or only for the tokens that you train on; leave logits in bf16 (no `.float()`)"
     } else {
         IN_CHUNKS

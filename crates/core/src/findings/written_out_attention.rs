@@ -42,8 +42,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let [matrices, queries, keys] = largest.shape;
+    let matrices =
+        if matrices == 1 { "a matrix".to_owned() } else { format!("{matrices} matrices") };
     let title = format!(
-        "attention is written out and stores its scores ({matrices} matrices of {queries} x {keys} in each layer): {bytes}"
+        "attention is written out and stores its scores ({matrices} of {queries} x {keys} in each layer): {bytes}"
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = case.line_of_most(&blocks);

@@ -27,6 +27,8 @@ pub enum Outcome {
 pub enum Verdict {
     /// It fits.
     Fits,
+    /// What was seen fits, and the script comes to an evaluation that was not.
+    FitsSoFar,
     /// It grows with the steps, until it does not fit.
     Grows,
     /// It does not fit the card.
@@ -117,6 +119,8 @@ pub struct Predicted {
     pub with_allowance: Bytes,
     /// What the run went through.
     pub seen: Seen,
+    /// Where the script decides about an evaluation that the run did not come to.
+    pub awaited: Option<CodeLine>,
     /// Memory was the same in the last two steps.
     pub steady: bool,
     /// What the largest evaluation took.
@@ -460,6 +464,7 @@ impl Predicted {
             Outcome::Fits if self.runs_out_if_found || self.is_over_max_if_found() => {
                 Verdict::Depends
             }
+            Outcome::Fits if self.awaited.is_some() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
     }

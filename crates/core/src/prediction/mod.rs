@@ -124,6 +124,7 @@ impl<'a> Runs<'a> {
                 whole: true,
                 ..Seen::default()
             },
+            awaited: None,
             steady: false,
             categories: vec![CategoryShare {
                 category: Category::Context,
@@ -205,6 +206,7 @@ impl<'a> Runs<'a> {
             other,
             with_allowance,
             seen,
+            awaited: end(run.recording).awaited,
             steady: end(run.recording).steady,
             evaluation: evaluation::largest(run),
             peak_moment: has_peak.then(|| run.moment(peak_event)),

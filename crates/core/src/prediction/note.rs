@@ -600,6 +600,9 @@ fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
     if seen.evaluation && seen.counted != Counted::ForwardPasses {
         f.write_str(" and an evaluation")?;
     }
+    if seen.brought_forward {
+        f.write_str("; plimsoll had the evaluation come early, by a shorter interval")?;
+    }
     if seen.epochs_cut {
         f.write_str("; plimsoll ended the epochs early (--until-exit runs all)")?;
     }

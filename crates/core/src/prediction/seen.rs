@@ -74,6 +74,10 @@ pub struct Seen {
     pub ended: bool,
     /// A model was called without gradients, and not as a part of each step.
     pub evaluation: bool,
+    /// The script comes to an evaluation, and the run did not.
+    pub awaits_evaluation: bool,
+    /// One came early, because its interval was short for some steps.
+    pub brought_forward: bool,
     /// The run went on for it once memory was steady.
     pub went_on: bool,
     /// That took too long and was ended before its end.
@@ -149,6 +153,7 @@ impl Seen {
     pub fn missing(self) -> Option<&'static str> {
         match self {
             Seen { whole: true, .. } => None,
+            Seen { awaits_evaluation: true, .. } => Some("the script's evaluation"),
             Seen { ended: true, evaluation_cut: false, .. } => Some("later batches"),
             Seen { counted: Counted::ForwardPasses, .. } => Some("later forward passes"),
             Seen { evaluation: true, evaluation_cut: true, .. } => {

@@ -16,6 +16,8 @@ pub struct Serving {
     pub users: Vec<Users>,
     /// The smallest share of the card with which it would start, in hundredths, if it fits into the card at all.
     pub least_share: Option<u32>,
+    /// The largest with which what it takes while it starts is still free, in hundredths.
+    pub most_share: Option<u32>,
     /// The usual other cards of the same compute capability.
     pub elsewhere: Vec<Elsewhere>,
 }
@@ -44,7 +46,11 @@ impl Serving {
     /// Of the engine that a run started on `card`.
     pub(super) fn of(recordings: &[Recording], card: &Card) -> Option<Serving> {
         let notes = recordings.iter().filter_map(|it| it.notes.engine.clone());
-        let engine = notes.reduce(EngineNote::and)?;
+        Some(Serving::new(notes.reduce(EngineNote::and)?, card))
+    }
+
+    /// Of what an engine on `card` reported.
+    pub fn new(engine: EngineNote, card: &Card) -> Serving {
         let available = engine.cache.or(engine.available).filter(|_| engine.refused.is_none());
         let users = |&(length, needs): &(u64, Bytes)| {
             let users = available?.0.checked_div(needs.0)?;
@@ -52,8 +58,8 @@ impl Serving {
         };
         let users = engine.needs.iter().filter_map(users).collect();
         let elsewhere = elsewhere(&engine, card);
-        let least_share = least_share(&engine);
-        Some(Serving { engine, users, least_share, elsewhere })
+        let (least_share, most_share) = (least_share(&engine), most_share(&engine));
+        Serving { engine, users, least_share, most_share, elsewhere }
     }
 }
 
@@ -88,6 +94,21 @@ fn least_share(engine: &EngineNote) -> Option<u32> {
     let (fixed, (_, needs), total) = (fixed(engine)?, longest(engine)?, engine.total?);
     let hundredths = (100 * (fixed.0 + needs.0)).checked_div(total.0)? + 1;
     u32::try_from(hundredths).ok().filter(|it| *it <= 100)
+}
+
+/// The engine asks for its share of the whole card when it begins, and gives what it measured free to keys and values: what is free
+/// once it is ready is what a larger share may take.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of a count of bytes, as the engine computes it"
+)]
+fn most_share(engine: &EngineNote) -> Option<u32> {
+    let total = engine.total?.0 as f64;
+    let at_start = engine.free_at_start?.0 as f64 / total;
+    let when_ready = engine.free_when_ready?.0 as f64 / total + engine.share?;
+    Some((100.0 * at_start.min(when_ready)).floor() as u32)
 }
 
 fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
@@ -128,6 +149,8 @@ mod tests {
             forward: Some(Bytes(GIB)),
             available: Some(Bytes(56 * GIB)),
             cache: Some(Bytes(56 * GIB)),
+            free_at_start: Some(Bytes(84_465_090_560)),
+            free_when_ready: Some(Bytes(5_200_000_000)),
             needs: vec![(8192, Bytes(GIB)), (32_768, Bytes(4 * GIB)), (131_072, Bytes(16 * GIB))],
             ..EngineNote::default()
         }
@@ -146,6 +169,7 @@ mod tests {
         assert_eq!(users, [(8192, 56), (32_768, 14), (131_072, 3)]);
         // 16.84 GiB for all but keys and values, and 16 for one request: of 79.18.
         assert_eq!(found.least_share, Some(42));
+        assert_eq!(found.most_share, Some(98), "1.2 GiB of it are taken when the engine begins");
         let h200 = found.elsewhere.iter().find(|it| it.card.id == "h200").unwrap();
         assert_eq!(h200.available.map(|it| it.0 / GIB), Some(111));
         assert!(found.elsewhere.iter().all(|it| it.card.compute_capability == (9, 0)));

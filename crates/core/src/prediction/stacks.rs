@@ -59,10 +59,14 @@ impl Signs {
     /// Inside the attention of Hugging Face that is written out.
     pub(crate) const EAGER: Signs = Signs(1 << 20);
 
+    /// Inside a cross-entropy, whose input are scores of classes.
+    pub(crate) const CROSS_ENTROPY: Signs = Signs(1 << 21);
+
     /// What names say, each in lower case.
-    const WORDS: [(&str, Signs); 22] = [
+    const WORDS: [(&str, Signs); 23] = [
         ("loss", Signs::LOSS),
         ("cross_entropy", Signs::LOSS),
+        ("cross_entropy", Signs::CROSS_ENTROPY),
         ("log_softmax", Signs::SCORES),
         ("lm_head", Signs::SCORES),
         ("logits", Signs::SCORES),
@@ -212,6 +216,9 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
         Signs::OPTIMIZER
     } else if file.ends_with("/safetensors/torch.py") && function == "load_file" {
         Signs::LOADED
+    } else if file.ends_with("/continuous_batching/cache.py") {
+        // Of transformers: its pages are made by an `__init__`.
+        Signs::CACHE
     } else if file.ends_with("/torch/autograd/__init__.py") {
         if function == "grad" { Signs::BACKWARD.with(Signs::GRAD) } else { Signs::BACKWARD }
     } else if file.ends_with("/torch/utils/checkpoint.py") {

@@ -111,6 +111,8 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
         whole: whole && !later.is_some_and(was_cut),
         ended: whole && !later.is_some_and(is_awaited),
         evaluation: later.map_or(evaluation, |it| it.evaluation),
+        awaits_evaluation: end.is_some_and(|it| it.awaited.is_some()),
+        brought_forward: later.is_some_and(|it| it.brought_forward),
         went_on: later.is_some(),
         evaluation_cut: later.is_some_and(|it| it.evaluation_cut),
         epochs_cut: later.is_some_and(|it| it.epochs_cut),

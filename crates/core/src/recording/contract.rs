@@ -97,6 +97,8 @@ note_kinds! {
     Graph = "graph",
     /// A batch of an evaluation is much larger than those of the training.
     LargeBatch = "large_batch",
+    /// A line opens GPU 0 in every rank.
+    FirstGpu = "first_gpu",
     /// What the weights of a model are.
     Weights = "weights",
     /// From here on events have stacks, or have none.

@@ -21,7 +21,7 @@ pub use curve::{Curve, CurveDevice};
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
-    FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later, Mark, MarkKind,
+    FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later, Mark, MarkKind,
     NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay,
     Refusal, Remark, Role, SettingsNote, Spread, StacksNote, StepTimes, Table, Tensors, Unowned,
     Unsupported, WrittenOut,

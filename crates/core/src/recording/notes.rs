@@ -25,6 +25,8 @@ pub struct Notes {
     pub graphs: Vec<GraphNote>,
     /// Batches of an evaluation that are much larger than those of the training.
     pub large_batches: Vec<LargeBatch>,
+    /// Lines of the first rank that open its GPU in the other ranks, too.
+    pub first_gpu: Vec<FirstGpu>,
     /// What the weights of each model were, the last of each.
     pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
@@ -122,8 +124,10 @@ pub struct Table {
     pub bytes: Bytes,
     /// Its rows.
     pub rows: u64,
-    /// How many of them one backward pass uses at most.
+    /// How many of them one backward pass uses at most; of an `EmbeddingBag`, how many bags it makes of them.
     pub used: u64,
+    /// It is of an `EmbeddingBag`.
+    pub is_of_bags: bool,
 }
 
 /// A forward pass of an evaluation that was given much more than any of the training.
@@ -137,6 +141,17 @@ pub struct LargeBatch {
     pub rows: u64,
     /// And its numbers.
     pub elements: u64,
+}
+
+/// A line that opens GPU 0 in every rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstGpu {
+    /// It loads a file without `map_location`; else it names no GPU before the rank has chosen one.
+    pub is_load: bool,
+    /// What it put there.
+    pub bytes: Bytes,
+    /// The line.
+    pub at: CodeLine,
 }
 
 /// How a process began.
@@ -513,6 +528,8 @@ pub struct End {
     pub exception: Option<Exception>,
     /// What came after memory was steady, if the run went on to see it.
     pub later: Option<Later>,
+    /// Where the script decides about an evaluation that it would have come to, and that the run did not.
+    pub awaited: Option<CodeLine>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
     pub failed_later: Option<String>,
     /// How far the script would have gone.
@@ -536,6 +553,8 @@ pub struct Later {
     pub epochs_cut: bool,
     /// The script's text speaks of an evaluation or a checkpoint.
     pub spoken_of: bool,
+    /// The interval of the script's evaluation was short for some steps, so that one came soon.
+    pub brought_forward: bool,
     /// The first steps after two evaluations: the first of these left something behind.
     pub evaluated_at: Option<(u32, u32)>,
 }
@@ -641,6 +660,18 @@ pub struct EngineNote {
     pub tokens: Option<u64>,
     /// Why it refused to start, if it did.
     pub refused: Option<Refusal>,
+    /// What was free on the card when it began, beside its own context.
+    pub free_at_start: Option<Bytes>,
+    /// How many requests it computes at once at most.
+    pub at_once: Option<u64>,
+    /// Of what a search asked: of how many tokens each the cache holds its users.
+    pub longest: Option<u64>,
+    /// And how many users of its context.
+    pub users: Option<u64>,
+    /// It has warmed up, and captured its graphs.
+    pub is_ready: bool,
+    /// What was free on the card then.
+    pub free_when_ready: Option<Bytes>,
 }
 
 /// A refusal that an engine put into words, read as `explain` reads it.
@@ -673,6 +704,12 @@ impl EngineNote {
             cache: later.cache.or(self.cache),
             tokens: later.tokens.or(self.tokens),
             refused: later.refused.or(self.refused),
+            free_at_start: later.free_at_start.or(self.free_at_start),
+            at_once: later.at_once.or(self.at_once),
+            longest: later.longest.or(self.longest),
+            users: later.users.or(self.users),
+            is_ready: later.is_ready || self.is_ready,
+            free_when_ready: later.free_when_ready.or(self.free_when_ready),
         }
     }
 }

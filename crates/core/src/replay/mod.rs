@@ -49,4 +49,4 @@ pub use stats::{Stat, StatArray, Stats};
 pub use sweep::{Candidate, candidates};
 pub use torch_version::{ParseVersionError, TorchVersion};
 pub use what_if::{RanOut, WhatIf, what_if, what_if_seen};
-pub use without::{Change, Failure, what_if_without, would_fit_without};
+pub use without::Failure;

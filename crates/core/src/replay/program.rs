@@ -51,8 +51,6 @@ pub(super) struct Before {
 pub(super) enum Op {
     /// It asked; the answer has the next handle.
     Alloc { size: Bytes, stream: ShortStream, pool: PoolId },
-    /// It would have asked; the next handle is nobody's.
-    NeverMade,
     /// It gave a block back, which was reusable at once.
     Free(u32),
     /// It gave a block back that another stream was still using.

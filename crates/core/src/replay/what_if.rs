@@ -156,7 +156,6 @@ impl Run<'_> {
             Op::Alloc { size, stream, pool } => {
                 self.alloc(Request { size, stream: stream.into(), pool }, event);
             }
-            Op::NeverMade => self.keep(Slot::NONE),
             Op::Free(handle) => {
                 if let Some(slot) = self.slot(handle, State::Allocated) {
                     self.model.free(slot);

@@ -11,7 +11,7 @@ const LENGTHS: usize = 4;
 
 impl Serving {
     /// What is taken and what is free, behind the verdict.
-    pub(super) fn taken(&self) -> String {
+    pub fn taken(&self) -> String {
         let it = &self.engine;
         let parts = [
             ("weights", it.weights),
@@ -42,6 +42,11 @@ impl Serving {
         res
     }
 
+    /// With which share of the card, and on which others, an engine starts that does not start as it is.
+    pub(super) fn elsewhere_and_other_shares(&self) -> Vec<String> {
+        self.starts().into_iter().chain(self.other_cards()).collect()
+    }
+
     /// `462,944 tokens of 128.00 KiB: 56 users of 8,192 tokens, 14 of 32,768`
     fn tokens(&self) -> Option<String> {
         let tokens = self.engine.tokens?;
@@ -61,18 +66,20 @@ impl Serving {
         Some(format!("{} tokens of {each}: {}", grouped(tokens), users.join(", ")))
     }
 
+    /// `starts with gpu_memory_utilization from 0.41 to 0.97 (it is 0.92 now)`
     fn starts(&self) -> Option<String> {
-        let share = self.least_share?;
+        let least = self.least_share?;
+        let share = |it: u32| format!("{}.{:02}", it / 100, it % 100);
         let now = self.engine.share.map_or_else(String::new, |it| format!(" (it is {it:.2} now)"));
-        Some(format!(
-            "starts from gpu_memory_utilization {}.{:02} on{now}",
-            share / 100,
-            share % 100
-        ))
+        let range = match self.most_share.filter(|most| least <= *most) {
+            Some(most) => format!("from {} to {}", share(least), share(most)),
+            None => format!("from {} on", share(least)),
+        };
+        Some(format!("starts with gpu_memory_utilization {range}{now}"))
     }
 
     /// What each setting would give, by arithmetic.
-    fn settings(&self) -> Option<String> {
+    pub fn settings(&self) -> Option<String> {
         let it = &self.engine;
         let mut res = Vec::new();
         if it.dtype.as_deref() == Some("auto") {

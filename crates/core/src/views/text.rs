@@ -241,7 +241,7 @@ impl Report<'_> {
                 }
                 return Ok(());
             }
-            Verdict::Fits => {
+            Verdict::Fits | Verdict::FitsSoFar => {
                 let all = p.if_found().filter(|it| needs < *it);
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
                 let needs = all.map_or_else(
@@ -273,8 +273,20 @@ impl Report<'_> {
                     }
                     None => format!("{which}{of_what}: needs {needs}{left}"),
                 };
-                self.said(f, styles.good, "FITS", &text)?;
-                self.not_seen(f)?;
+                match &p.awaited {
+                    Some(line) => {
+                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
+                        let text = format!(
+                            "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
+                            Line(line)
+                        );
+                        self.wrapped(f, &text, 0, 2)?;
+                    }
+                    None => {
+                        self.said(f, styles.good, "FITS", &text)?;
+                        self.not_seen(f)?;
+                    }
+                }
             }
             Verdict::Grows => return self.grows(f, &card),
             Verdict::OverMax => {
@@ -311,7 +323,11 @@ impl Report<'_> {
                     for remedy in &refusal.remedies {
                         self.wrapped(f, remedy, 0, 2)?;
                     }
-                    return self.wrapped(f, &serving.taken(), 0, 2);
+                    self.wrapped(f, &serving.taken(), 0, 2)?;
+                    for line in serving.elsewhere_and_other_shares() {
+                        self.wrapped(f, &line, 0, 2)?;
+                    }
+                    return Ok(());
                 }
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {

@@ -46,7 +46,7 @@ struct PredictionWire<'a> {
     steps_seen: u32,
     /// What a step is: `steps`, `backward_passes` or `forward_passes`.
     counted: &'static str,
-    seen: SeenWire,
+    seen: SeenWire<'a>,
     steady: bool,
     /// Of a script that grows: what each step leaves, the line that made it, and the step in which the card runs out.
     growth_bytes_per_step: Option<u64>,
@@ -146,6 +146,8 @@ struct ServingWire<'a> {
     /// The share of the card that the engine may use, and the smallest with which it starts.
     share: Option<f64>,
     least_share: Option<f64>,
+    /// The largest, by arithmetic.
+    most_share: Option<f64>,
     users: Vec<UsersWire>,
     /// By arithmetic, not by a run.
     other_cards: Vec<OtherCardWire<'a>>,
@@ -163,6 +165,11 @@ struct OtherCardWire<'a> {
     starts: bool,
     cache_bytes: Option<u64>,
     tokens: u64,
+}
+
+/// What an engine makes of a card, as the report of `predict` has it under `serving`.
+pub fn serving(it: &Serving) -> serde_json::Value {
+    serde_json::to_value(ServingWire::from(it)).unwrap_or_default()
 }
 
 impl<'a> From<&'a Serving> for ServingWire<'a> {
@@ -183,6 +190,7 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
             tokens: engine.tokens,
             share: engine.share,
             least_share: it.least_share.map(|it| f64::from(it) / 100.0),
+            most_share: it.most_share.map(|it| f64::from(it) / 100.0),
             users: (it.users.iter())
                 .map(|it| UsersWire { tokens_each: it.length, users: it.users })
                 .collect(),
@@ -199,12 +207,14 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct SeenWire {
+struct SeenWire<'a> {
     /// The script came to its end by itself, and nothing of it was cut.
     whole: bool,
     evaluation: bool,
     /// In words.
     missing: Option<&'static str>,
+    /// The line that decides about an evaluation that was not reached.
+    awaited_at: Option<CodeWire<'a>>,
     /// What the numbers are about, if that is not all of the script.
     covers: Option<CoversWire>,
 }
@@ -479,6 +489,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             },
             verdict: match it.verdict() {
                 Verdict::Fits => "fits",
+                Verdict::FitsSoFar => "fits_so_far",
                 Verdict::Grows => "grows",
                 Verdict::DoesNotFit => "does_not_fit",
                 Verdict::OverMax => "over_max",
@@ -495,6 +506,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 whole: it.seen.whole,
                 evaluation: it.seen.evaluation,
                 missing: it.seen.missing(),
+                awaited_at: it.awaited.as_ref().map(CodeWire::from),
                 covers: it.seen.covers().map(CoversWire::from),
             },
             steady: it.steady,

@@ -36,6 +36,8 @@ pub struct Run {
     pub limit_reserved: Option<Bytes>,
     /// Who has allocated more than this can never fit: the run is ended there.
     pub give_up_above: Option<Bytes>,
+    /// Of a batch in more parts few go through the model: each of the others takes the same again.
+    pub few_parts: Option<FewParts>,
     /// The rank that runs, of a plan for several devices; none for the first.
     pub rank: Option<u32>,
     /// What is looked at beside memory.
@@ -46,6 +48,15 @@ pub struct Run {
     pub files: Vec<Rewritten>,
     /// What is added to the command.
     pub words: Vec<String>,
+}
+
+/// How many parts of a batch go through the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FewParts {
+    /// So many, of those that are alike,
+    pub parts: u64,
+    /// once so many batches went through it with all of theirs.
+    pub after: u32,
 }
 
 /// Another text of a file.
@@ -289,6 +300,7 @@ impl Run {
             end: None,
             limit_reserved: None,
             give_up_above: None,
+            few_parts: None,
             rank: None,
             look: None,
             half: None,

@@ -25,8 +25,10 @@ pub struct Candidate {
     pub needs: Bytes,
     /// Whether that is there.
     pub fits: bool,
-    /// It leaves little for sizes that no run came to, of a script that chooses them by itself.
+    /// It leaves little for sizes that no run came to, of a script that chooses them by itself; or less than two runs of it differ by.
     pub is_tight: bool,
+    /// How much more of the limit it needed when it was run again, as far.
+    pub(super) spread: Bytes,
     /// How often PyTorch gave its cache back in its first run and went on.
     pub(super) retries: u64,
     /// What it does to the numbers.
@@ -100,6 +102,7 @@ impl Candidate {
             needs: Bytes::ZERO,
             fits: true,
             is_tight: false,
+            spread: Bytes::ZERO,
             retries: 0,
             numbers,
             time: None,

@@ -7,7 +7,11 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use super::{ask::Run, ask::Until, candidate::Candidate, program::Program};
+use super::{
+    ask::{Run, Until},
+    candidate::Candidate,
+    program::{Program, few_parts},
+};
 use crate::cost::{
     blocks::{Blocks, Choice},
     seconds,
@@ -145,7 +149,8 @@ fn measuring(program: &Program, plan: &Plan, blocks: Option<Vec<u64>>, steps: u3
         Some(blocks) => measure.with(Parameter::Blocks(blocks)),
         None => measure,
     };
-    program.roomy(&instead(plan, &checkpoint), Until::Steps(steps))
+    let run = program.roomy(&instead(plan, &checkpoint), Until::Steps(steps));
+    Run { few_parts: few_parts(plan), ..run }
 }
 
 /// `plan` with these blocks checkpointed.

@@ -45,8 +45,8 @@ mod weakest;
 pub use self::{
     advice::Advice,
     ask::{
-        ByHand, Failed, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Steps,
-        TooLarge, Took, Until,
+        ByHand, Failed, FewParts, Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten,
+        Run, Steps, TooLarge, Took, Until,
     },
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured},

@@ -36,6 +36,8 @@ use crate::cost::{Factor, factor};
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
+/// So many plans of one rung that a second run refutes give way to the next stronger one.
+const MOST_REFUTED: usize = 3;
 
 /// The search for the cheapest plan that fits; or for why the script as it is does not run.
 pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
@@ -356,13 +358,19 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
             continue;
         }
         let plan = with_free(&stronger);
+        let mut n_refuted = 0;
         while let Some(it) = strong_enough(program, &plan).await {
             let mut it = weakest(program, it).await;
             // Two rungs may end at the same one, without what neither needs.
             let is_new = !found.iter().any(|other| other.plan == it.plan);
             if is_new && proof::fits_again(program, &mut it).await {
                 found.push(it);
-            } else if is_new && !program.interrupted && has_later_steps_from_now_on(program) {
+            } else if is_new && !program.interrupted && n_refuted < MOST_REFUTED {
+                // By the same steps, if these have the worst batches.
+                if program.known.sizes_differ || !has_later_steps_from_now_on(program) {
+                    program.refuted_again(&it);
+                }
+                n_refuted += 1;
                 continue;
             }
             break;
@@ -375,7 +383,9 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
 async fn all_fit_once_more(program: &mut Program, found: &mut [Candidate]) -> bool {
     for it in found {
         if !proof::fits_once_more(program, it).await {
-            has_later_steps_from_now_on(program);
+            if !program.known.sizes_differ {
+                has_later_steps_from_now_on(program);
+            }
             return false;
         }
     }

@@ -1,14 +1,14 @@
 //! The script that a search is about: runs plans of it, each once, and remembers what they told.
 
 use plimsoll_core::{
-    plan::{Numbers, Plan, remedies},
+    plan::{Numbers, Parameter, Plan, remedies},
     prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
     recording::Work,
     units::{Bytes, times},
 };
 
 use super::{
-    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, TooLarge, Took, Until},
+    ask::{Failed, FewParts, Grows, Look, Noted, On, Ran, Replay, Run, TooLarge, Took, Until},
     candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
@@ -28,6 +28,9 @@ const ROOM_FOR_SIZES: u64 = 5;
 /// In the first steps of a run the optimizer's state comes, or small batches and the worst ones.
 const MIXED: usize = 2;
 const MIXED_IF_SIZES_DIFFER: usize = 12;
+
+/// Of a batch in parts the first has no gradients yet, the second adds to them, and the last finds all that the others return.
+const FEW_PARTS: u64 = 3;
 
 /// The script, what it may be made of, and what is known of it.
 pub(super) struct Program {
@@ -262,7 +265,7 @@ impl Program {
 
     /// Whether a run of `plan` may end where it took too much. How much more parts save is seen only in a run that goes on.
     pub(super) fn may_be_cut(&self, plan: &Plan) -> bool {
-        self.adapts() || !plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES)
+        self.adapts() || !is_in_parts(plan)
     }
 
     /// The run of a candidate that may allocate so much; and what it may reserve, where it makes do with less.
@@ -275,7 +278,7 @@ impl Program {
             Some(_) => Run { limit_reserved: limit, ..roomy },
             None => Run { give_up_above: most, ..roomy },
         };
-        (run, limit)
+        (Run { few_parts: few_parts(plan), ..run }, limit)
     }
 
     /// How far the run of a candidate goes.
@@ -394,6 +397,22 @@ impl Program {
         it.fits
     }
 
+    /// The same of a run that went as far as the one before: what it needs more shows how much runs differ.
+    pub(super) fn takes_in_again(&self, it: &mut Candidate, ran: Ran) -> bool {
+        if ran.fits() {
+            it.spread = it.spread.max(self.needs(&ran.took).saturating_sub(it.needs));
+        }
+        self.takes_in(it, ran)
+    }
+
+    /// `it` was run again and does not fit: no other plan is to become it.
+    pub(super) fn refuted_again(&mut self, it: &Candidate) {
+        let is_it = |old: &&mut Candidate| old.plan == it.plan;
+        if let Some(old) = self.tried.iter_mut().find(is_it) {
+            *old = Candidate { fits: false, ..it.clone() };
+        }
+    }
+
     /// What this run says, in which masks found everything; nothing if it failed for another reason than memory.
     pub(super) fn if_found(&self, ran: &Ran) -> Option<IfFound> {
         if ran.is_strange() {
@@ -419,7 +438,7 @@ impl Program {
     }
 
     /// `it` in the place of what was known of its plan.
-    fn remember(&mut self, it: &Candidate) {
+    pub(super) fn remember(&mut self, it: &Candidate) {
         if let Some(old) = self.tried.iter_mut().find(|old| old.plan == it.plan)
             && old.needs <= it.needs
         {
@@ -448,7 +467,7 @@ impl Program {
 
     /// Whether a plan that fits leaves less.
     pub(super) fn is_tight(&self, it: &Candidate) -> bool {
-        self.rules.most().saturating_sub(it.needs) < self.room_for_sizes()
+        self.rules.most().saturating_sub(it.needs) < self.room_for_sizes().max(it.spread)
     }
 
     /// What it needs with all that the allocator keeps for later.
@@ -566,6 +585,18 @@ impl Program {
         let card = self.rules.is_whole_card.then_some(most);
         self.line.replay(Replay { limit: most.saturating_sub(beside), card }).await
     }
+}
+
+/// Whether `plan` splits batches.
+fn is_in_parts(plan: &Plan) -> bool {
+    plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES)
+}
+
+/// How many parts of a batch show what all take, if `plan` has more. Processes gather weights for each part.
+pub(super) fn few_parts(plan: &Plan) -> Option<FewParts> {
+    let of = |it: &Parameter| matches!(it, Parameter::Parts(n) if FEW_PARTS < *n);
+    let has_more = plan.remedies.iter().flat_map(|it| &it.parameters).any(of);
+    (has_more && plan.gpus().is_none()).then_some(FewParts { parts: FEW_PARTS, after: 0 })
 }
 
 impl Known {

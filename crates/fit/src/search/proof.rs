@@ -3,15 +3,18 @@
 use plimsoll_core::prediction::{OtherEnd, Peaks};
 
 use super::{
-    ask::{Failed, Look, On, Ran, Run, Until},
+    ask::{Failed, FewParts, Look, On, Ran, Run, Until},
     candidate::{Candidate, OnceMore},
-    program::Program,
+    program::{Program, few_parts},
 };
 
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
 const REPEATS: u32 = 2;
 /// Of so many devices each is looked at, of more the first ones.
 const MOST_RANKS: u32 = 8;
+/// So many batches go through the model with all their parts where a plan is proven: small ones and the worst, in both orders. Those after
+/// them are there to come to an evaluation.
+const WITH_ALL_PARTS: u32 = 6;
 
 /// The script as it is on the card itself, where it took too much with room: it may take no more than there is.
 pub(super) async fn fits_by_itself(
@@ -76,7 +79,9 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let of_rank = |rank: u32| {
         let run = program.roomy(&it.plan, program.until_again());
         let with_room = Run { rank: Some(rank % gpus), ..run };
-        (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
+        let few_parts = few_parts(&it.plan).filter(|_| rank < REPEATS);
+        let run = Run { limit_reserved: Some(limit), few_parts, ..with_room.clone() };
+        (rank % gpus, run, with_room)
     };
     let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
     let last = if gpus == 1 { all.pop() } else { None };
@@ -90,13 +95,14 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
         if program.interrupted {
             return it.fits;
         }
-        if !program.takes_in(it, ran) {
+        if !program.takes_in_again(it, ran) {
             if rank != 0 {
                 program.refuted(it, with_room);
             }
             return false;
         }
     }
+    program.remember(it);
     it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
     it.fits
 }
@@ -115,7 +121,7 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
     if counts && (!ran.fits() || !are_like(before, ran.took.peak)) {
         ran = program.trial(uncounted.clone()).await;
     }
-    if program.interrupted || program.takes_in(it, ran) {
+    if program.interrupted || program.takes_in_again(it, ran) {
         return it.fits;
     }
     let with_room = program.roomy(&it.plan, program.pace.until);
@@ -139,7 +145,9 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     let may_find_compiled = it.compiled_anew;
     let run = |until: Until, on: On| {
         let may_find_compiled = may_find_compiled && on == On::CardAlone;
-        Run { limit_reserved, may_find_compiled, ..Run::of(&plan, until, on) }
+        let few_parts = few_parts(&plan).filter(|_| until != Until::Exit);
+        let few_parts = few_parts.map(|it| FewParts { after: WITH_ALL_PARTS, ..it });
+        Run { limit_reserved, may_find_compiled, few_parts, ..Run::of(&plan, until, on) }
     };
     // A run of its own ends what makes runs cheap: what can come out of that comes before.
     let mut early = Vec::new();

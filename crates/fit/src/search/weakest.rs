@@ -10,7 +10,8 @@ pub(super) async fn weakest(program: &mut Program, mut it: Candidate) -> Candida
     let strong = without(&it.plan, |it| is_free(it.id));
     if !strong.is_empty()
         && strong.len() < it.plan.remedies.len()
-        && let Some(less) = program.run(&Plan::of(strong)).await.filter(|it| it.fits)
+        && let Some(less) =
+            program.run(&Plan::of(strong)).await.filter(|less| is_enough(program, less, &it))
     {
         it = less;
     }
@@ -21,7 +22,9 @@ pub(super) async fn weakest(program: &mut Program, mut it: Candidate) -> Candida
         if rest.is_empty() || stays || program.interrupted {
             continue;
         }
-        if let Some(less) = program.run(&Plan::of(rest)).await.filter(|it| it.fits) {
+        if let Some(less) =
+            program.run(&Plan::of(rest)).await.filter(|less| is_enough(program, less, &it))
+        {
             it = less;
         }
     }
@@ -31,6 +34,11 @@ pub(super) async fn weakest(program: &mut Program, mut it: Candidate) -> Candida
         }
         _ => it,
     }
+}
+
+/// Whether `less` fits, too, and is not tight where `it` is not.
+fn is_enough(program: &Program, less: &Candidate, it: &Candidate) -> bool {
+    less.fits && (program.is_tight(it) || !program.is_tight(less))
 }
 
 fn without(plan: &Plan, goes: impl Fn(&Remedy) -> bool) -> Vec<Remedy> {

@@ -35,6 +35,8 @@ pub struct FindMax {
     pub result: FoundValue,
     /// The command that looks for a plan with this value, as somebody would type it.
     pub plan_line: Option<String>,
+    /// The command that predicts the script with the value that was found.
+    pub check_line: Option<String>,
     /// How long all of it took.
     pub seconds: f64,
     /// Whom the script reached outside of its own processes, in all runs.
@@ -160,6 +162,9 @@ pub fn text(it: &FindMax) -> String {
                 run.safe.saturating_sub(*limit),
             );
         }
+    }
+    if let Some(line) = &it.check_line {
+        let _ = writeln!(res, "to check it without a GPU:\n    {line}");
     }
     ran_out(&mut res, it);
     res += &plan::depends(depends_on(&it.result));
@@ -357,6 +362,7 @@ mod tests {
                 ],
             },
             plan_line: None,
+            check_line: None,
             seconds: 3.0,
             reached: Reached::default(),
         };
@@ -408,6 +414,7 @@ mod tests {
                 ],
             },
             plan_line: None,
+            check_line: None,
             seconds: 3.0,
             reached: Reached::default(),
         };

@@ -2,3 +2,4 @@
 
 pub mod largest;
 pub mod plan;
+pub mod serving;

@@ -42,7 +42,7 @@ pub struct Beside {
     /// How to run the best one.
     pub run_line: String,
     /// How to predict it.
-    pub check_line: String,
+    pub check_line: Option<String>,
     /// The command that makes the part of the change which is certain.
     pub patch_line: String,
     /// Runs on the phantom.
@@ -357,9 +357,15 @@ fn report(it: &Proposal, extent: Extent) -> String {
     let _ = writeln!(res, "\n{}", seen(&it.found));
     let _ = writeln!(
         res,
-        "\nThe first plan is saved. To train with it, without changing the script:\n    {}\nTo check it without a GPU, after you change it or the script:\n    {}",
-        it.beside.run_line, it.beside.check_line
+        "\nThe first plan is saved. To train with it, without changing the script:\n    {}",
+        it.beside.run_line
     );
+    if let Some(line) = &it.beside.check_line {
+        let _ = writeln!(
+            res,
+            "To check it without a GPU, after you change it or the script:\n    {line}"
+        );
+    }
     let is_same = |it: &Candidate| it.numbers == Numbers::Same;
     if !is_same(best) && it.found.plans.iter().any(is_same) {
         let _ = writeln!(
@@ -747,7 +753,9 @@ mod tests {
             what: "on the device",
             limit: Bytes::gib(22),
             run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
-            check_line: "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
+            check_line: Some(
+                "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
+            ),
             patch_line: String::new(),
             runs: 9,
             seconds: 20.0,

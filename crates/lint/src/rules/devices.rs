@@ -20,6 +20,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     loads(story, acc);
     kept_on_device(story, acc);
     no_set_device(story, acc);
+    before_choice(story, acc);
     in_workers(story, acc);
     // Where nothing goes through the model in a loop, or in another file, nothing is gathered.
     let in_test = story.file.text.contains("unittest") || story.file.text.contains("import pytest");
@@ -205,6 +206,49 @@ fn no_set_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             return;
         }
     }
+}
+
+/// `.cuda()`, or a place that is "cuda", above the call of `set_device` in the same function: a rank's GPU is GPU 0 until then.
+fn before_choice(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let file = story.file;
+    if !file.text.contains("init_process_group") || file.text.contains("CUDA_VISIBLE_DEVICES") {
+        return;
+    }
+    for event in &story.events {
+        let What::Library { path, .. } = &event.what else { continue };
+        if path != "torch.cuda.set_device" {
+            continue;
+        }
+        let function = &file.functions[event.function];
+        if !file.steps.take(function.at.len().to_usize()) {
+            return;
+        }
+        let mut seen = ToDevice { found: Vec::new(), workers: false, statement: function.at };
+        seen.visit_body(function.body);
+        let first = seen.found.into_iter().find(|(at, statement)| {
+            let text = file.text_at(*at);
+            let is_bare =
+                text.ends_with(".cuda()") || text.contains("\"cuda\"") || text.contains("'cuda'");
+            is_bare && statement.end() <= event.at.start() && !is_in_definition(function.body, *at)
+        });
+        if let Some((at, statement)) = first {
+            acc.push(Found {
+                code: "PLM402",
+                at,
+                statement,
+                message: "this line runs before `set_device`, so every rank creates a CUDA context on GPU 0 and allocates there: move the call of `torch.cuda.set_device` above it".to_owned(),
+                mend: Vec::new(),
+            });
+            return;
+        }
+    }
+}
+
+/// Whether a place is inside a function or class that is only defined there.
+fn is_in_definition(body: &[Stmt], at: TextRange) -> bool {
+    body.iter().any(|it| {
+        matches!(it, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) && it.range().contains_range(at)
+    })
 }
 
 /// What uses the GPU in a process that loads data.

@@ -383,13 +383,16 @@ fn copied(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
                 .any(|it| matches!(it.what, What::Call { .. } | What::Mode { .. }))
     });
     // Made to be saved, and gone after that.
-    let name = statement.split_once('=').map_or("", |it| it.0.trim());
-    let saves = [format!("torch.save({name}"), format!("del {name}")];
+    let (names, values) = statement.split_once('=').unwrap_or_default();
     let around = event.loops.first().map(|it| story.loops[*it].at);
+    let saves = |name: &str| {
+        let saves = [format!("torch.save({name}"), format!("del {name}")];
+        around.is_some_and(|it| story.file.says(it, &saves.each_ref().map(String::as_str)))
+    };
     let is_saved = statement.contains("torch.save(")
-        || !name.is_empty()
-            && around.is_some_and(|it| story.file.says(it, &saves.each_ref().map(String::as_str)));
-    let is_kept = statement.split_once('=').is_some_and(|it| it.1.trim() == after.trim());
+        || names.split(',').map(str::trim).any(|it| !it.is_empty() && saves(it));
+    // All that is assigned, or one of several: `best, state = score, copy.deepcopy(...)`.
+    let is_kept = values.split(", ").any(|it| it.trim() == after.trim());
     if is_saved || !is_kept {
         return;
     }

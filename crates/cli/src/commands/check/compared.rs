@@ -91,6 +91,29 @@ pub(super) fn compared(was: &Took, is: &Took, tolerance: f64) -> Verdict {
     Verdict::Changed { outcome, totals, categories, lines: lines(&was.lines, &is.lines) }
 }
 
+/// Which of the two changed how, where tensors and the memory that PyTorch reserves without using it went different ways: what the process
+/// needs follows from both.
+pub(super) fn opposed(was: &Took, is: &Took) -> Option<String> {
+    let of = |took: &Took, what: &str| took.totals.get(what).copied();
+    let (tensors, now) = (of(was, "allocated")?, of(is, "allocated")?);
+    let cache = of(was, "reserved")?.saturating_sub(tensors);
+    let cache_now = of(is, "reserved")?.saturating_sub(now);
+    let moved = |was: Bytes, is: Bytes| {
+        let by = Bytes(was.0.abs_diff(is.0));
+        format!("{by} {}", if was < is { "more" } else { "less" })
+    };
+    let is_opposed = tensors < now && cache_now < cache || now < tensors && cache < cache_now;
+    let (device, device_now) = (of(was, "device")?, of(is, "device")?);
+    is_opposed.then(|| {
+        format!(
+            "tensors: {}; reserved and not used: {}; the process needs {}",
+            moved(tensors, now),
+            moved(cache, cache_now),
+            if device == device_now { "the same".to_owned() } else { moved(device, device_now) }
+        )
+    })
+}
+
 /// The lines that hold more or less, the largest change first. A line is the same if it says the same in the same function,
 /// wherever it stands; one whose text changed is the next one of the same function and kind.
 fn lines(was: &[Line], is: &[Line]) -> Vec<LineChange> {
@@ -208,6 +231,24 @@ mod tests {
         let is = Took { torch: "2.15".to_owned(), ..took(1000, Vec::new()) };
         let Verdict::CouldNotTell(why) = compared(&was, &is, 0.005) else { panic!() };
         assert!(why.contains("torch 2.11, and this is 2.15"), "{why}");
+    }
+
+    #[test]
+    fn tensors_that_grow_into_what_was_reserved_are_told_apart_from_it() {
+        let took = |allocated, reserved, device| {
+            let totals = [("allocated", allocated), ("reserved", reserved), ("device", device)];
+            let totals = totals.map(|(what, mib)| (what.to_owned(), Bytes::mib(mib)));
+            Took { totals: totals.into(), ..Took::default() }
+        };
+        let was = took(1000, 1600, 1700);
+        assert_eq!(
+            opposed(&was, &took(1100, 1500, 1600)).as_deref(),
+            Some(
+                "tensors: 100.0 MiB more; reserved and not used: 200.0 MiB less; the process needs 100.0 MiB less"
+            )
+        );
+        assert!(opposed(&was, &took(1100, 1600, 1700)).unwrap().ends_with("needs the same"));
+        assert_eq!(opposed(&was, &took(1100, 1700, 1800)), None);
     }
 
     #[test]

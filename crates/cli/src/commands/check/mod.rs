@@ -131,7 +131,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
     match args.format.is_json() {
         _ if args.quiet => errors(&checked),
         true => out.json(&text)?,
-        false => out.text(&text)?,
+        false => out.report(&text, args.full, &[])?,
     }
     Ok(if checked.iter().any(|it| matches!(it.verdict, Verdict::CouldNotTell(_))) {
         Exit::CouldNotTell

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     checked::Checked,
-    compared::{Change, LineChange, Verdict},
+    compared::{Change, LineChange, Verdict, opposed},
 };
 use crate::{commands::sarif, options::cli::CheckFormat, output};
 
@@ -89,6 +89,10 @@ fn text(checked: &[Checked], styles: Styles) -> String {
                 let _ = writeln!(res, "{} {}: {}", styles.bad.of("CHANGED"), it.name, one_line(it));
                 if let Some((was, is)) = outcome {
                     let _ = writeln!(res, "  {was} before, {is} now");
+                }
+                let took = it.was.as_ref().zip(it.is.as_ref());
+                if let Some(words) = took.and_then(|(was, is)| opposed(was, is)) {
+                    let _ = writeln!(res, "  {words}");
                 }
                 let row = |change: &Change| {
                     format!(

@@ -35,7 +35,7 @@ pub(super) fn run(
     };
     let mut driver = Driver::new(args, &rules.card, &words)?.in_file(in_file.as_ref());
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
-    let highest = range.highest;
+    let (card_id, highest) = (rules.card.id.clone(), range.highest);
     let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
     let result = driver.drive(&rules, begin)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -44,6 +44,10 @@ pub(super) fn run(
     let plan_line = smallest
         .filter(|_| in_file.is_none())
         .map(|it| shown_command::find_plan(args, &template.with(&name, it)));
+    let check_line = result.found.filter(|_| in_file.is_none()).and_then(|it| {
+        let gpu = args.gpu.as_deref().unwrap_or(&card_id);
+        shown_command::check(args, gpu, None, &template.with(&name, it))
+    });
     let found = FindMax {
         name: name.clone(),
         card,
@@ -52,6 +56,7 @@ pub(super) fn run(
         highest,
         result,
         plan_line,
+        check_line,
         seconds,
         reached,
     };

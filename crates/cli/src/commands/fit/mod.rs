@@ -7,6 +7,7 @@ mod in_file;
 mod plans;
 mod readings;
 mod saved_plan;
+mod serving;
 mod template;
 mod workshop;
 
@@ -27,6 +28,14 @@ use crate::{
 };
 
 pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
+    if args.users.is_some() || args.context.is_some() {
+        return serving::run(args, out);
+    }
+    if args.find_max.is_none() && serving::is_server(&args.command) {
+        anyhow::bail!(
+            "the command starts a serving engine, which no remedy for training suits; say what it is to hold: --users 8 finds their longest context, --context 32768 how many users"
+        );
+    }
     let rules = rules(args, card(args)?);
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {

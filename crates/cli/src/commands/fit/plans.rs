@@ -49,9 +49,10 @@ pub(super) fn run(
         what,
         limit,
         run_line: template::run_line(&args.plan, &words),
-        check_line: template::check_line(
-            &args.plan,
+        check_line: shown_command::check(
+            args,
             args.gpu.as_deref().unwrap_or(&card_id),
+            Some(&args.plan),
             &words,
         ),
         patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
@@ -79,7 +80,7 @@ pub(super) fn run(
     if !args.quiet && !json_on_stdout {
         let report = view::text(&proposal, if args.full { Extent::Full } else { Extent::Short });
         let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
-        out.text(&(report + &words))?;
+        out.report(&(report + &words), args.full, &[])?;
     }
     Ok(match (found.fits(), found.interrupted) {
         (true, _) if found.runs_out_if_found() || found.fails_by_itself() => Exit::CouldNotTell,

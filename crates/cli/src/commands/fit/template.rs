@@ -92,12 +92,6 @@ pub(super) fn run_line(plan: &Path, words: &[OsString]) -> String {
     format!("plimsoll run --plan {plan} -- {}", shown_command::shown(words))
 }
 
-/// The command that checks the plan at `plan` on a phantom of `gpu`.
-pub(super) fn check_line(plan: &Path, gpu: &str, words: &[OsString]) -> String {
-    let [plan, gpu] = [plan.as_os_str(), gpu.as_ref()].map(|it| shown_command::shown(&[it.into()]));
-    format!("plimsoll predict --gpu {gpu} --plan {plan} -- {}", shown_command::shown(words))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

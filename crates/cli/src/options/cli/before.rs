@@ -92,6 +92,10 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE.toml", default_value = "plimsoll-check.toml")]
     pub(crate) goldens: PathBuf,
 
+    /// Print all of the report, also where it is longer than the terminal.
+    #[arg(long)]
+    pub(crate) full: bool,
+
     /// Write the new numbers into the file, instead of comparing.
     #[arg(long)]
     pub(crate) update: bool,

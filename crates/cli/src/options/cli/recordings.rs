@@ -77,6 +77,10 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 
+    /// Print all of the report, also where it is longer than the terminal.
+    #[arg(long)]
+    pub(crate) full: bool,
+
     /// Print the manual page of a kind of finding, such as leak/graph-retained.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "list"])]
     pub(crate) code: Option<String>,

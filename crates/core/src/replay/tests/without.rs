@@ -1,11 +1,8 @@
 //! Pictures of what would have been without some blocks.
 
 use crate::{
-    replay::{
-        BlockId, Change, Config, Failure, Held, Program, TorchVersion, tests::recorded::recording,
-        what_if, what_if_without, would_fit_without,
-    },
-    trace::{EventId, Trace},
+    replay::{BlockId, Config, Failure, Held, TorchVersion, tests::recorded::recording},
+    trace::EventId,
     units::Bytes,
 };
 
@@ -28,12 +25,6 @@ fn made(block: u32) -> Held {
     Held::Made(BlockId(block))
 }
 
-fn follow(trace: &Trace) -> Program {
-    let (replay, program) = crate::replay::follow(trace, 0, config());
-    assert_eq!(replay.mismatches, []);
-    program
-}
-
 fn config() -> Config {
     Config::of_torch(TorchVersion::two(11))
 }
@@ -47,7 +38,7 @@ fn a_failed_request_fits_once_enough_is_gone() {
     assert_eq!(live, [made(0), made(1), made(3), made(4)]);
     let fits = |blocks: &[u32]| {
         let blocks: Vec<Held> = blocks.iter().copied().map(made).collect();
-        would_fit_without(&failure, &blocks)
+        failure.fits_without(&blocks)
     };
     assert!(!fits(&[]));
     assert!(!fits(&[0]), "62 of 100 MiB are left, and 60 are asked for");
@@ -87,29 +78,4 @@ fn only_a_failed_request_is_a_failure() {
         assert!(Failure::at(&trace, 0, &config(), EventId(event)).is_none());
     }
     assert!(Failure::at(&trace, 1, &config(), EventId(11)).is_none());
-}
-
-#[test]
-fn blocks_are_never_made_or_freed_earlier() {
-    let program = follow(&recording(LEAK));
-    let config = config();
-    let peak = |changes: &[Change]| {
-        let outcome = what_if_without(&program, changes, &config);
-        outcome.peak_reserved.bytes.0 >> 20
-    };
-    // The 60 MiB that failed are served where memory never ends.
-    assert_eq!(what_if(&program, &config).peak_reserved.bytes, Bytes::mib(152));
-    assert_eq!(peak(&[]), 152);
-    assert_eq!(peak(&[Change::NeverMade(made(0))]), 122);
-    // Block 0 goes before block 1 comes, which then lies where block 0 lay.
-    assert_eq!(peak(&[Change::FreedAfter(made(0), EventId(1))]), 122);
-    // Too late for any other to be served from it.
-    assert_eq!(peak(&[Change::FreedAfter(made(0), EventId(5))]), 152);
-    // Each of the two goes before the next comes.
-    let changes = [0, 1].map(|it| Change::FreedAfter(made(it), EventId(0)));
-    assert_eq!(peak(&changes), 92);
-    // A block that is freed anyway, one named twice, and one that is not there.
-    assert_eq!(peak(&[Change::FreedAfter(made(2), EventId(20))]), 152);
-    assert_eq!(peak(&[Change::NeverMade(made(0)), Change::FreedAfter(made(0), EventId(3))]), 122);
-    assert_eq!(peak(&[Change::NeverMade(made(99)), Change::NeverMade(Held::Before(3))]), 152);
 }

@@ -13,9 +13,9 @@ use self::{
     lines::{CodeText, PlaceKeys, clipped, or_default},
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
-        AlarmLine, BeginLine, EndLine, EngineLine, FirstStepLine, GraphLine, HostLine, KeepersLine,
-        LargeBatchLine, MarkLine, OomLine, ReadLine, RedoneLine, StatsLine, StepTimesLine,
-        TensorsLine,
+        AlarmLine, BeginLine, EndLine, EngineLine, FirstGpuLine, FirstStepLine, GraphLine,
+        HostLine, KeepersLine, LargeBatchLine, MarkLine, OomLine, ReadLine, RedoneLine, StatsLine,
+        StepTimesLine, TensorsLine,
     },
     weights::WeightsLine,
 };
@@ -77,6 +77,10 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.large_batches.push(it.into());
             }
             Line::LargeBatch(_) => {}
+            Line::FirstGpu(it) if notes.first_gpu.len() < MOST_GRAPHS => {
+                notes.first_gpu.push(it.into());
+            }
+            Line::FirstGpu(_) => {}
             Line::Weights(it) => {
                 let it = WeightsNote::from(it);
                 notes.weights.retain(|before| before.model != it.model);
@@ -198,6 +202,8 @@ enum Line {
     Graph(GraphLine),
     #[serde(rename = "large_batch")]
     LargeBatch(LargeBatchLine),
+    #[serde(rename = "first_gpu")]
+    FirstGpu(FirstGpuLine),
     Weights(WeightsLine),
     Stacks {
         kept: bool,
@@ -310,7 +316,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch first_gpu weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

@@ -8,9 +8,9 @@ use crate::{
     failures::Verdict,
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
-        Exception, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later, Mark,
-        MarkKind, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay,
-        Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned, WrittenOut,
+        Exception, FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later,
+        Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone, RedoneNote,
+        RedoneWay, Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -59,6 +59,13 @@ pub(super) struct EngineLine {
     cache: Option<u64>,
     tokens: Option<u64>,
     refused: Option<String>,
+    free_at_start: Option<u64>,
+    at_once: Option<u64>,
+    longest: Option<u64>,
+    users: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    ready: bool,
+    free_when_ready: Option<u64>,
 }
 
 impl From<EngineLine> for EngineNote {
@@ -83,6 +90,12 @@ impl From<EngineLine> for EngineNote {
             cache: it.cache.map(Bytes),
             tokens: it.tokens,
             refused: it.refused.map(|text| refusal(clipped(text))),
+            free_at_start: it.free_at_start.map(Bytes),
+            at_once: it.at_once,
+            longest: it.longest,
+            users: it.users,
+            is_ready: it.ready,
+            free_when_ready: it.free_when_ready.map(Bytes),
         }
     }
 }
@@ -236,6 +249,7 @@ struct TableKeys {
     bytes: u64,
     rows: u64,
     used: u64,
+    bags: bool,
 }
 
 impl From<GraphLine> for GraphNote {
@@ -261,6 +275,7 @@ impl From<GraphLine> for GraphNote {
             bytes: Bytes(keys.bytes),
             rows: keys.rows,
             used: keys.used,
+            is_of_bags: keys.bags,
         };
         GraphNote {
             attention: it.attention.into_iter().map(written_out).collect(),
@@ -284,6 +299,21 @@ impl From<LargeBatchLine> for LargeBatch {
     fn from(it: LargeBatchLine) -> LargeBatch {
         let LargeBatchLine { rows_in_training, elements_in_training, rows, elements } = it;
         LargeBatch { rows_in_training, elements_in_training, rows, elements }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FirstGpuLine {
+    #[serde(default, deserialize_with = "or_default")]
+    way: String,
+    #[serde(default, deserialize_with = "or_default")]
+    bytes: u64,
+    at: CodeText,
+}
+
+impl From<FirstGpuLine> for FirstGpu {
+    fn from(it: FirstGpuLine) -> FirstGpu {
+        FirstGpu { is_load: it.way == "load", bytes: Bytes(it.bytes), at: it.at.into() }
     }
 }
 
@@ -545,6 +575,9 @@ pub(super) struct LaterLine {
     epochs_cut: bool,
     #[serde(deserialize_with = "or_default")]
     spoken_of: bool,
+    awaited: Option<CodeText>,
+    #[serde(deserialize_with = "or_default")]
+    brought_forward: bool,
     #[serde(deserialize_with = "or_default")]
     evaluated_at: Vec<u32>,
 }
@@ -715,7 +748,8 @@ impl From<StatsLine> for DeviceStats {
 }
 
 impl From<EndLine> for End {
-    fn from(it: EndLine) -> End {
+    fn from(mut it: EndLine) -> End {
+        let awaited = it.later.as_mut().and_then(|later| later.awaited.take());
         End {
             why: match it.why.as_str() {
                 "steady" => EndReason::Steady,
@@ -736,12 +770,14 @@ impl From<EndLine> for End {
                 message: exception.message,
                 user_frame: exception.user_frame.map(CodeLine::from),
             }),
+            awaited: awaited.map(CodeLine::from),
             later: it.later.map(|later| Later {
                 steps_before: later.steps_before,
                 evaluation: later.evaluation,
                 evaluation_cut: later.evaluation_cut,
                 epochs_cut: later.epochs_cut,
                 spoken_of: later.spoken_of,
+                brought_forward: later.brought_forward,
                 evaluated_at: match later.evaluated_at[..] {
                     [first, second] => Some((first, second)),
                     _ => None,

@@ -282,3 +282,67 @@ fn free_memory_in_pieces_is_said_to_be_so() {
     "#]]
     .assert_eq(&made.allow(&["allocator"]).plans());
 }
+
+#[test]
+fn what_a_second_run_refutes_gives_way_to_a_stronger_plan() {
+    let made = Made::new(8_000, |run| {
+        let is_again = run.limit_reserved.is_some() || run.on != On::Roomy;
+        match (run.has("checkpoint"), run.has("optimizer-in-backward")) {
+            (true, true) => differ(5_000, run, 0),
+            (true, false) if is_again => differ(7_450, run, 0),
+            (true, false) => differ(7_250, run, 0),
+            _ => differ(9_000, run, 0),
+        }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation -> 26.86 GiB
+        allocator (expandable_segments:True), 3 steps -> cut
+        allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.67 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> out of memory
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card -> 5.47 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, needs 5.47 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["allocator", "checkpoint", "optimizer-in-backward"]).plans());
+}
+
+#[test]
+fn a_plan_whose_runs_differ_by_more_than_what_is_to_spare_is_tight() {
+    let made = Made::new(8_000, |run| {
+        let is_again = run.limit_reserved.is_some() || run.on != On::Roomy;
+        match (run.has("checkpoint"), run.has("optimizer-in-backward")) {
+            (true, true) => differ(5_000, run, 0),
+            (true, false) if is_again => differ(7_350, run, 0),
+            (true, false) => differ(7_000, run, 0),
+            _ => differ(9_000, run, 0),
+        }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation -> 26.86 GiB
+        allocator (expandable_segments:True), 3 steps -> cut
+        allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.42 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 7.76 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 7.76 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card -> 5.47 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, needs 5.47 GiB, same
+        plan: allocator (expandable_segments:True) + checkpoint, needs 7.76 GiB, same, tight
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["allocator", "checkpoint", "optimizer-in-backward"]).plans());
+}

@@ -7,7 +7,7 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use crate::program::{MIB, Program};
+use super::program::{MIB, Program};
 
 fn growths(it: &Explanation) -> Vec<(&'static str, u32, Bytes)> {
     let growths = it

@@ -1,6 +1,5 @@
 //! A recording that is followed while it is read says the same as one that is followed afterwards, wherever it is cut, and
 //! whatever it is that only its end tells.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{fs, path::Path};
 

@@ -1,6 +1,5 @@
 //! What leaves for other programs says the same as the report: the same peak to the byte, every byte of a
 //! difference in one row, and no text of a recording that is anything but text.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,5 +1,4 @@
 //! OOM messages: the real ones, ones as logs have them, and anything else, through the parser.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fmt::Write as _;
 
@@ -13,7 +12,7 @@ use plimsoll_core::{
 };
 use proptest::prelude::*;
 
-const MESSAGES: &str = include_str!("../../../fixtures/oom-messages.jsonl");
+const MESSAGES: &str = include_str!("../../../../fixtures/oom-messages.jsonl");
 const ONE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 192.00 MiB. GPU 1 has a total capacity of 23.65 GiB of which 11.06 MiB is free. Process 881 has 4.81 GiB memory in use. Including non-PyTorch memory, this process has 18.60 GiB memory in use. Of the allocated memory 17.90 GiB is allocated by PyTorch, and 194.87 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
 
 fn messages() -> impl Iterator<Item = (String, String)> {

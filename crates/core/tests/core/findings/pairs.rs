@@ -10,7 +10,7 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use crate::program::{MIB, Program};
+use super::program::{MIB, Program};
 
 const TORCH: &str = "/venv/lib/python3.12/site-packages/torch";
 

@@ -1,5 +1,4 @@
 //! The reports of the runs under `fixtures/recordings`, as people and programs see them.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{fs, path::Path};
 

@@ -7,7 +7,7 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use crate::program::{MIB, Program};
+use super::program::{MIB, Program};
 
 /// Steps that leave nothing on the device, and so many MiB of RAM.
 fn trained(own: &[u64], host: Option<HostNote>, keeps_on_device: bool) -> Explanation {

@@ -2,7 +2,6 @@
 //! 512-byte units, free memory is what nobody's name stands on, and the best fit is found by looking at
 //! all of it. What it records must be explained by the checked replay without any mismatch, and the free
 //! run must end where it ended.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use plimsoll_core::{
     replay::{self, Ahead, Config, TorchVersion},

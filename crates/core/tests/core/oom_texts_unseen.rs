@@ -1,10 +1,9 @@
 //! OOM messages that were written down, with what each of them says, before the parser had seen them.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use plimsoll_core::{failures::Failure, sources::oom_text, units::Bytes};
 use serde_json::Value;
 
-const MESSAGES: &str = include_str!("../../../fixtures/oom-messages-unseen.jsonl");
+const MESSAGES: &str = include_str!("../../../../fixtures/oom-messages-unseen.jsonl");
 
 #[test]
 fn each_is_told_as_it_was_written_down() {

@@ -5,7 +5,7 @@ use plimsoll_core::{
     trace::{Action, StackId},
 };
 
-use crate::program::{MIB, Program};
+use super::program::{MIB, Program};
 
 const TRAINING: u32 = 11;
 const VALIDATION: u32 = 31;

@@ -1,8 +1,5 @@
 //! What the viewer shows of real recordings: in every window the blocks add up to what was allocated,
 //! none is dropped, and the numbers are those of `explain`.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-
-mod counted;
 
 use std::{fs, path::Path};
 
@@ -120,7 +117,7 @@ fn the_peak_is_in_every_window_that_holds_it_and_is_what_explain_says() {
 fn the_blocks_of_a_finding_are_those_that_its_words_count() {
     for (name, recording) in &recordings() {
         let scenes = Scenes::new(name, recording);
-        counted::agree(name, &scenes.explanation(&[]), &scenes);
+        crate::counted::agree(name, &scenes.explanation(&[]), &scenes);
     }
 }
 

@@ -7,7 +7,7 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use crate::program::{MIB, Program};
+use super::program::{MIB, Program};
 
 const LAYERS: u32 = 30;
 const TRAINING: u32 = 11;

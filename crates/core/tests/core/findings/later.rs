@@ -6,7 +6,7 @@ use plimsoll_core::{
     trace::{Action, StackId},
 };
 
-use crate::program::{MIB, Program};
+use super::program::{MIB, Program};
 
 fn found<'a>(it: &'a Explanation, code: &str) -> Option<&'a plimsoll_core::findings::Finding> {
     it.findings.iter().find(|it| it.code.word() == code)

@@ -8,7 +8,6 @@
 //! step                         the agent marks the end of a step
 //! oom SIZE [caught]            a request fails
 //! ```
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -637,6 +636,25 @@ step
             "only 1 training step was seen: later steps often need more (optimizer state)",
             "the script caught an out-of-memory error and went on (first at train.py:9)",
         ]
+    );
+}
+
+#[test]
+fn an_evaluation_that_was_not_reached_leaves_no_safe_size() {
+    let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+    let end = it.notes.end.get_or_insert_default();
+    end.why = EndReason::Steady;
+    end.awaited = Some(CodeLine {
+        file: "/w/train.py".into(),
+        line: 70,
+        text: "if step % every == 0:".into(),
+        ..CodeLine::default()
+    });
+    let prediction = predicted(&[it], 0);
+    assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::FitsSoFar));
+    assert_eq!(
+        (prediction.safe(), prediction.seen.missing()),
+        (None, Some("the script's evaluation"))
     );
 }
 

@@ -1,6 +1,5 @@
 //! Tables and logs as people paste them, with what each says, written down before the reader had seen them
 //! (`fixtures/pasted/expected.json`; `bench/instruments/pasted.py` says what its keys mean).
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{fs, path::Path};
 

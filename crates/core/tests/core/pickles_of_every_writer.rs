@@ -1,10 +1,7 @@
 //! Random snapshots, written as every pickler writes them, read the same; and whatever is done to
 //! the bytes, reading them ends, and never with a panic.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-mod common;
-
-use common::{Py, Style, pickle, s};
+use crate::common::{Py, Style, pickle, s};
 use plimsoll_core::{
     sources::{Problem, ReadError, snapshot},
     trace::{Event, Frame, Trace},

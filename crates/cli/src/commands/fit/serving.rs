@@ -1,0 +1,241 @@
+//! What a serving engine can hold: the runs, each a process of its own, that a search of `plimsoll_fit::serving` asks for.
+
+use std::{ffi::OsString, path::Path, time::Instant};
+
+use anyhow::Context as _;
+use plimsoll_core::{
+    cards::{self, Card},
+    prediction::{self, Outcome},
+    recording::EngineNote,
+    spelling,
+};
+use plimsoll_fit::{
+    serving::{self, Came, Flags, Lever, Order, Trial, Wanted},
+    views::serving::{self as view, Report},
+};
+
+use super::Template;
+use crate::{
+    cache::Cache,
+    contract,
+    engine::{
+        diagnosis,
+        launch::{Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+        phantom_run::{self, Choice, How, Run, Runner},
+    },
+    exit::Exit,
+    files::requested_file::RequestedFile,
+    options::{cli::FitArgs, ghost_weights::GhostWeights, shown_command},
+    output::{Output, say},
+};
+
+pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
+    let wanted =
+        Wanted { users: args.users, context: args.context, allowed: allowed(&args.allow)? };
+    let Choice { card, how } =
+        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    let card = phantom_run::with_beside(card, args.beside)?;
+    let is_any_card = matches!(how, Some(How::Largest(_))) && args.memory.is_none();
+    if is_any_card && (args.users.is_none() || args.context.is_none()) {
+        anyhow::bail!(
+            "nothing says which card the engine is to fit: name one with --gpu; or give both --users and --context, and plimsoll looks for the smallest card"
+        );
+    }
+    let words = Template::new(&args.command, &args.set)?.words();
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
+    let started = Instant::now();
+    let command = ScriptCommand::resolve(&words)?;
+    let runner = Runner::new(Cache::open()?, &args.world)?;
+    let mut maker = Maker { args, runner, command: &command };
+    let mut make = |order: Order<'_>| maker.make(order);
+    let found = if is_any_card {
+        let mut cards: Vec<&Card> = cards::catalogue().iter().filter(|it| it.usual).collect();
+        cards.sort_by_key(|it| it.total);
+        serving::smallest_card(&wanted, &cards, &card, &mut make)?
+    } else {
+        serving::search(&wanted, &card, &mut make)?
+    };
+    let best_card = found.best().and_then(|it| cards::find(&it.card).ok());
+    let report = Report {
+        card: best_card.filter(|_| is_any_card).unwrap_or(&card),
+        is_any_card,
+        command: found.best().map(|it| command_with(&words, &it.flags_with_length())),
+        seconds: started.elapsed().as_secs_f64(),
+        reached: maker.runner.reached(),
+        wanted,
+        found: &found,
+    };
+    if let Some(sink) = json {
+        let to_stdout = sink.is_stdout();
+        sink.json(&view::json(&report), out)?;
+        if to_stdout {
+            return Ok(exit(&found));
+        }
+    }
+    if !args.quiet {
+        out.text(&view::text(&report))?;
+    }
+    Ok(exit(&found))
+}
+
+fn exit(found: &serving::Found) -> Exit {
+    match found.best {
+        Some(_) => Exit::Fits,
+        None if found.interrupted || found.failure().is_some() => Exit::CouldNotTell,
+        None => Exit::DoesNotFit,
+    }
+}
+
+fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
+    let known = Lever::ALL.map(Lever::id);
+    let of = |name: &String| {
+        let found = Lever::ALL.into_iter().find(|it| it.id() == name.trim_start_matches('-'));
+        found.with_context(|| {
+            let meant = spelling::meant(name, known);
+            format!(
+                "there is no flag {name} that the search for an engine may set{meant}; there are {}",
+                known.join(", ")
+            )
+        })
+    };
+    names.iter().map(of).collect()
+}
+
+/// Whether the command is `vllm serve` or vLLM's module of the same.
+pub(super) fn is_server(words: &[OsString]) -> bool {
+    let of_vllm = |word: &OsString| {
+        let name = Path::new(word).file_name().unwrap_or_default();
+        name == "vllm" || name.to_string_lossy().starts_with("vllm.entrypoints")
+    };
+    words.iter().any(of_vllm)
+        && words.iter().any(|it| it == "serve" || it.to_string_lossy().ends_with("api_server"))
+}
+
+/// The command with the engine's flags, as somebody would type it; of a script that starts the engine itself, its arguments.
+fn command_with(words: &[OsString], flags: &Flags) -> String {
+    if !is_server(words) {
+        let one = |(name, value): (String, Option<String>)| {
+            let value = value.unwrap_or_else(|| "True".to_owned());
+            let is_text = value.parse::<f64>().is_err() && value != "True";
+            if is_text { format!("{name}=\"{value}\"") } else { format!("{name}={value}") }
+        };
+        let all: Vec<String> = flags.options().into_iter().map(one).collect();
+        return format!("LLM(..., {})", all.join(", "));
+    }
+    let mut res: Vec<OsString> = Vec::new();
+    let options: Vec<_> = (flags.options().into_iter())
+        .map(|(name, value)| (format!("--{}", name.replace('_', "-")), value))
+        .collect();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        let is_said = |(name, _): &(String, Option<String>)| {
+            text == name.as_str() || text.starts_with(&format!("{name}="))
+        };
+        match options.iter().find(|it| is_said(it)) {
+            // Its value goes with it.
+            Some((_, Some(_))) if !text.contains('=') => drop(words.next()),
+            Some(_) => {}
+            None => res.push(word.clone()),
+        }
+    }
+    for (name, value) in options {
+        res.push(name.into());
+        res.extend(value.map(OsString::from));
+    }
+    shown_command::shown(&res)
+}
+
+/// Makes runs.
+struct Maker<'a> {
+    args: &'a FitArgs,
+    runner: Runner,
+    command: &'a ScriptCommand,
+}
+
+impl Maker<'_> {
+    fn make(&mut self, order: Order<'_>) -> anyhow::Result<Trial> {
+        let began = Instant::now();
+        let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
+        let signals = Signals::hold().context("cannot hold signals")?;
+        let run = Run {
+            command: self.command,
+            conf: &(order.card.phantom_conf(self.args.gpus) + &assumed),
+            // The agent ends the run once the engine has shown what it holds.
+            stop: Stop::UntilExit,
+            ranks: Ranks::OfLauncher { rank: 0 },
+            ghost_weights: GhostWeights::Auto,
+            output: ScriptOutput::InSession,
+            settings: &[(contract::ENGINE, order.for_agent().into())],
+            device: Device::Phantom,
+        };
+        let left = self.runner.run(run, &signals, None)?;
+        let (recordings, _) = phantom_run::read(&left.folders);
+        let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
+        let facts = phantom_run::facts(&ended, None);
+        let prediction = prediction::predict(&recordings, order.card, facts);
+        let notes = recordings.iter().filter_map(|it| it.notes.engine.clone());
+        let note = notes.reduce(EngineNote::and).unwrap_or_default();
+        let ran_out = || match &prediction.oom {
+            Some(oom) => format!("{} more with {} in use", oom.requested, oom.reserved),
+            None => "PyTorch does not report where".to_owned(),
+        };
+        let came = if ended.interrupted.is_some() {
+            Came::Interrupted
+        } else if let Some(refused) = &note.refused {
+            Came::Refuses(refused.why.clone())
+        } else if note.is_ready {
+            Came::Ready
+        } else if prediction.outcome == Outcome::OutOfMemory {
+            Came::RanOut(ran_out())
+        } else if note.blocks.is_some() && note.users.is_some() {
+            Came::TooFew
+        } else {
+            let why = diagnosis::diagnose(self.command, &ended, &recordings).unwrap_or_else(|| {
+                "the script started no engine that plimsoll knows (vLLM)".to_owned()
+            });
+            let words = left.last_words.map(|it| format!("; its last words: {it}"));
+            Came::Fails(why + &words.unwrap_or_default())
+        };
+        let trial = Trial { came, note };
+        if !self.args.quiet {
+            let seconds = began.elapsed().as_secs_f64();
+            say(&format!(
+                "{} on {}: {} ({seconds:.1} s)",
+                order.flags.shown(),
+                order.card.id,
+                view::outcome(&trial),
+            ));
+        }
+        Ok(trial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_fit::serving::Length;
+
+    use super::*;
+
+    #[test]
+    fn flags_take_the_place_of_those_in_the_command() {
+        let flags =
+            Flags { length: Length::Tokens(4096), fp8: true, eager: true, ..Flags::default() };
+        let with = |text: &str| {
+            let words: Vec<OsString> = text.split(' ').map(OsString::from).collect();
+            command_with(&words, &flags)
+        };
+        assert_eq!(
+            with("vllm serve m --max-model-len 8192 --kv-cache-dtype=auto --port 1"),
+            "vllm serve m --port 1 --max-model-len 4096 --kv-cache-dtype fp8 --enforce-eager"
+        );
+        assert_eq!(
+            with("python -m vllm.entrypoints.openai.api_server --enforce-eager --model m"),
+            "python -m vllm.entrypoints.openai.api_server --model m --max-model-len 4096 --kv-cache-dtype fp8 --enforce-eager"
+        );
+        assert_eq!(
+            with("python serve.py"),
+            "LLM(..., max_model_len=4096, kv_cache_dtype=\"fp8\", enforce_eager=True)"
+        );
+    }
+}

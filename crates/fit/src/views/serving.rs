@@ -1,0 +1,216 @@
+//! What a search found that a serving engine can hold, for people and for programs.
+
+use std::fmt::Write as _;
+
+use plimsoll_core::{
+    cards::Card, prediction::Serving, recording::Reached, units::grouped, views::wire,
+};
+use serde_json::{Value, json};
+
+use crate::serving::{Came, Found, Lever, Trial, Tried, Wanted};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+/// What was asked and found.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// On which card.
+    pub card: &'a Card,
+    /// The smallest card was asked for.
+    pub is_any_card: bool,
+    /// What was asked.
+    pub wanted: Wanted,
+    /// What was found.
+    pub found: &'a Found,
+    /// The command with the flags that were found.
+    pub command: Option<String>,
+    /// How long all of it took.
+    pub seconds: f64,
+    /// Whom the engine reached outside of its own processes, in all runs.
+    pub reached: Reached,
+}
+
+/// What came of a run, in a few words.
+pub fn outcome(trial: &Trial) -> String {
+    let note = &trial.note;
+    let longest = note.longest.filter(|it| *it != 0);
+    let at_most =
+        longest.map_or_else(String::new, |it| format!("; at most {} tokens", grouped(it)));
+    match &trial.came {
+        Came::Ready => format!("starts, and holds {}", users(note.users.unwrap_or(1))),
+        Came::TooFew => match note.at_once.zip(note.users) {
+            Some((at_once, held)) if at_once < held => {
+                format!("computes {} at once at most (max_num_seqs)", users(at_once))
+            }
+            _ => format!("holds {} only{at_most}", users(note.users.unwrap_or_default())),
+        },
+        Came::Refuses(_) if longest.is_some() => format!("does not start{at_most}"),
+        Came::Refuses(why) => format!("does not start: {why}"),
+        Came::RanOut(at) => format!("runs out of memory: {at}"),
+        Came::Fails(why) => why.clone(),
+        Came::Interrupted => "interrupted".to_owned(),
+    }
+}
+
+fn users(n: u64) -> String {
+    format!("{} {}", grouped(n), if n == 1 { "user" } else { "users" })
+}
+
+fn tokens(n: Option<u64>) -> String {
+    n.map_or_else(|| "an unknown number of tokens".to_owned(), |n| format!("{} tokens", grouped(n)))
+}
+
+/// How a headline without an answer begins.
+const UNKNOWN: &str = "COULD NOT TELL:";
+
+/// The answer.
+fn headline(it: &Report<'_>) -> String {
+    let (wanted, found, card) = (&it.wanted, it.found, it.card);
+    let asked = match (wanted.users, wanted.context) {
+        (Some(n), Some(context)) => format!("{} of {}", users(n), tokens(Some(context))),
+        (Some(n), None) => users(n),
+        (None, context) => tokens(context),
+    };
+    let Some(best) = found.best() else {
+        return match (found.failure(), found.interrupted) {
+            (Some(why), _) => format!("{UNKNOWN} {why}"),
+            (None, true) => format!("{UNKNOWN} interrupted before anything was found"),
+            (None, false) => {
+                let why = found.tried.last().map(|it| outcome(&it.trial)).unwrap_or_default();
+                format!("DOES NOT FIT {}: {asked}; the engine {why}", card.id)
+            }
+        };
+    };
+    let next = found.next().filter(|_| !it.is_any_card);
+    match (wanted.users, wanted.context) {
+        (Some(_), Some(_)) if it.is_any_card => {
+            let smaller =
+                found.next().map_or_else(String::new, |it| format!("; {} does not", it.card));
+            format!("{} is the smallest card that was found to hold {asked}{smaller}", card.id)
+        }
+        (Some(_), Some(_)) => format!("FITS {}: {asked}", card.id),
+        (None, Some(_)) => {
+            let note = &best.trial.note;
+            let held = note.users.unwrap_or_default();
+            let at_once = note.at_once.filter(|it| *it < held).map_or_else(String::new, |it| {
+                format!("; it computes {} of them at once (max_num_seqs)", grouped(it))
+            });
+            format!("FITS {}: {} of {asked}{at_once}", card.id, users(held))
+        }
+        (_, None) if best.length() == found.model_longest => format!(
+            "FITS {}: {asked} of {}, the longest that the model allows",
+            card.id,
+            tokens(best.length())
+        ),
+        (_, None) => {
+            let next = next
+                .and_then(Tried::length)
+                .map_or_else(String::new, |it| format!("; {} do not fit", grouped(it)));
+            format!("FITS {}: {asked} of at most {}{next}", card.id, tokens(best.length()))
+        }
+    }
+}
+
+/// For people.
+pub fn text(it: &Report<'_>) -> String {
+    let mut res = headline(it) + "\n";
+    let found = it.found;
+    if let Some(best) = found.best() {
+        let serving = Serving::new(best.trial.note.clone(), it.card);
+        let _ = writeln!(res, "{}", serving.taken());
+        if let Some(command) = &it.command {
+            let _ = writeln!(res, "\n  {command}");
+        }
+        let costs: Vec<String> =
+            used(best).map(|it| format!("{}: {}", it.id(), it.costs())).collect();
+        if !costs.is_empty() {
+            let _ = writeln!(res, "\n{}", costs.join("; "));
+        }
+    }
+    res += "\ntried:\n";
+    for tried in &found.tried {
+        let _ =
+            writeln!(res, "  {} on {}: {}", tried.flags.shown(), tried.card, outcome(&tried.trial));
+    }
+    let not_allowed: Vec<&str> = Lever::ALL
+        .into_iter()
+        .filter(|lever| !it.wanted.allowed.contains(lever))
+        .map(Lever::id)
+        .collect();
+    let is_whole = found.best().is_some_and(|best| best.length() == found.model_longest);
+    if !not_allowed.is_empty() && !is_whole && found.failure().is_none() {
+        let _ =
+            writeln!(res, "--allow {} lets the search set these flags, too", not_allowed.join(","));
+    }
+    let n = found.tried.len();
+    let runs = if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let _ = writeln!(res, "plimsoll started the engine {runs}, in {:.1} s", it.seconds);
+    res + &it.reached.sentence().map(|it| it + "\n").unwrap_or_default()
+}
+
+/// The levers that are set there.
+fn used(tried: &Tried) -> impl Iterator<Item = Lever> + '_ {
+    let flags = &tried.flags;
+    Lever::ALL.into_iter().filter(|lever| match lever {
+        Lever::MaxNumSeqs => flags.at_once.is_some(),
+        Lever::GpuMemoryUtilization => flags.share.is_some(),
+        Lever::KvCacheDtype => flags.fp8,
+        Lever::EnforceEager => flags.eager,
+    })
+}
+
+/// For programs.
+pub fn json(it: &Report<'_>) -> String {
+    let found = it.found;
+    let one = |tried: &Tried| {
+        let flags: serde_json::Map<String, Value> = (tried.flags.options().into_iter())
+            .map(|(name, value)| (name, value.map_or(json!(true), Value::String)))
+            .collect();
+        let note = &tried.trial.note;
+        json!({
+            "gpu": tried.card,
+            "flags": flags,
+            "context": tried.length(),
+            "users": note.users,
+            "longest": note.longest,
+            "outcome": word(&tried.trial.came),
+            "text": outcome(&tried.trial),
+        })
+    };
+    let best = found.best();
+    let outcome = match best {
+        Some(_) => "fits",
+        None if found.interrupted || found.failure().is_some() => "could_not_tell",
+        None => "does_not_fit",
+    };
+    let serving = best.map(|best| wire::serving(&Serving::new(best.trial.note.clone(), it.card)));
+    let res = json!({
+        "version": VERSION,
+        "outcome": outcome,
+        "text": headline(it),
+        "gpu": it.card.id,
+        "asked": { "users": it.wanted.users, "context": it.wanted.context, "allow": it.wanted.allowed.iter().map(|it| it.id()).collect::<Vec<_>>() },
+        "found": best.map(one),
+        "next": found.next().map(one),
+        "command": it.command,
+        "serving": serving,
+        "tried": found.tried.iter().map(one).collect::<Vec<_>>(),
+        "runs": found.tried.len(),
+        "seconds": it.seconds,
+        "interrupted": found.interrupted,
+        "connections": wire::connections(&it.reached),
+    });
+    serde_json::to_string_pretty(&res).unwrap_or_default() + "\n"
+}
+
+fn word(came: &Came) -> &'static str {
+    match came {
+        Came::Ready => "ready",
+        Came::TooFew => "too_few",
+        Came::Refuses(_) => "refuses",
+        Came::RanOut(_) => "runs_out",
+        Came::Fails(_) => "fails",
+        Came::Interrupted => "interrupted",
+    }
+}

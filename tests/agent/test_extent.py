@@ -1,0 +1,36 @@
+"""How many steps the loops of a script come to, read while a step of them is on the stack."""
+
+import sys
+
+import pytest
+from harness import ROOT
+
+sys.path.insert(0, str(ROOT / "agent"))
+from plimsoll_agent.run.extent import of_this_step  # noqa: E402
+
+
+def in_all(first, every):
+    """What is said at the 3rd step, and at the 8th, of a loop whose turns are steps from `first` on, one of so many."""
+    steps, said, before = 0, [], None
+    for turn in range(20000):
+        if turn < first or (turn - first + 1) % every:
+            continue
+        steps += 1
+        if steps in (3, 8):
+            ahead, done = of_this_step(steps, before)
+            before = before or (steps, done)
+            said.append(ahead["steps"])
+            if steps == 8:
+                return said
+    return said
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_each_step_of_several_turns_counts_once(every):
+    assert in_all(0, every) == [20000 // every, 20000 // every]
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_turns_before_the_first_step_are_none(every):
+    first, second = in_all(1000, every)
+    assert first < 100 and second == pytest.approx(19000 / every, abs=1)

@@ -1,0 +1,85 @@
+"""An evaluation every so many steps is found in the text of the loop, and comes soon where its interval is a variable."""
+
+import sys
+
+import pytest
+from harness import ROOT
+
+LOOPS = {
+    "a variable of the module": ("every = 50\nfor step in range(60):\n    seen()\n    if step % every == 0: evaluate()", 50, True),
+    "an attribute": ("args = Namespace(every=50)\nfor step in range(60):\n    seen()\n    if (step + 1) % args.every == 0:\n        evaluate()", 50, True),
+    "a key": ("cfg = {'every': 50}\nfor step in range(60):\n    seen()\n    if not step % cfg['every']: evaluate()", 50, True),
+    "a variable of a function": (
+        "def train(every):\n    for step in range(60):\n        seen()\n        if step and step % every == 0: evaluate()\n    return every\nassert train(50) == 50",
+        50,
+        True,
+    ),
+    "around a function that makes the step": ("every = 50\ndef one(): seen()\nfor step in range(60):\n    one()\n    if step % every == 0: evaluate()", 50, True),
+    "a number in the text": ("for step in range(60):\n    seen()\n    if step % 50 == 49: evaluate()", 50, False),
+}
+
+
+@pytest.fixture
+def intervals(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "agent"))
+    from plimsoll_agent.run import intervals
+
+    return intervals
+
+
+@pytest.mark.parametrize("what", sorted(LOOPS))
+def test_an_evaluation_comes_soon_and_its_interval_is_what_it_was(intervals, tmp_path, what):
+    from argparse import Namespace
+
+    text, length, is_variable = LOOPS[what]
+    steps, evaluations, short = [], [], []
+
+    def seen():
+        steps.append(len(steps))
+        if steps[-1] == 3:
+            (it,) = intervals.of_this_step()
+            short.append((it._length, it.to_come, it.shorten(), it))
+        if steps[-1] == 5:
+            short[0][3].restore()
+
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": seen, "evaluate": lambda: evaluations.append(steps[-1]), "Namespace": Namespace})
+    (found,) = short
+    assert found[:3] == (length, found[1], is_variable) and found[1] in (length - 3, length - 4)
+    line = found[3].line
+    assert line["text"].startswith("if ") and line["file"] == str(script)
+    before = [0] if 0 in evaluations else []
+    assert evaluations == (before + [3, 4] + ([49] if "+ 1" in text else [50]) if is_variable else [49])
+
+
+NONE = {
+    "a report": "for step in range(9):\n    seen()\n    if step % 5 == 0: print(step)",
+    "of epochs": "for epoch in range(9):\n    seen()\n    if epoch % 5 == 0: evaluate()",
+    "the step itself": "for step in range(9):\n    if step % 1 == 0:\n        seen()\n        evaluate()",
+    "accumulation": "every = 3\nfor step in range(9):\n    if step % every == 0:\n        seen(); evaluate()",
+    "elsewhere": "for step in range(9): seen()\nfor step in range(9):\n    if step % 5 == 0: evaluate()",
+    "a text": "for step in range(9):\n    seen()\n    if '%d' % step == '5': evaluate()",
+}
+
+
+@pytest.mark.parametrize("what", sorted(NONE))
+def test_what_is_no_interval(intervals, tmp_path, what):
+    found = []
+    script = tmp_path / "train.py"
+    script.write_text(NONE[what])
+    exec(compile(NONE[what], str(script), "exec"), {"seen": lambda: found.extend(intervals.of_this_step()), "evaluate": lambda: None})
+    assert found == []
+
+
+def test_a_budget_goes_on_slowly_while_others_have_the_processor(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "agent"))
+    from plimsoll_agent.run import effort
+
+    clock = {"wall": 0.0, "own": 0.0}
+    monkeypatch.setattr(effort, "time", type(sys)("time"))
+    effort.time.monotonic, effort.time.process_time = (lambda: clock["wall"]), (lambda: clock["own"])
+    it = effort.Effort()
+    for wall, own, seconds in ((10.0, 9.0, 9.0), (10.0, 30.0, 10.0), (30.0, 10.0, 10.0), (100.0, 10.0, 25.0)):
+        clock.update(wall=wall, own=own)
+        assert it.seconds() == seconds

@@ -1,0 +1,117 @@
+"""The first screen of each command, as a terminal of 80x24 and one of 120x40 show it: docs/pictures/screens has them.
+
+`UPDATE_EXPECT=1` redraws them; read the difference."""
+
+import fcntl
+import os
+import re
+import struct
+import termios
+
+import pytest
+from harness import PYTHON, ROOT, binary, clean_environment
+
+SCREENS = ROOT / "docs" / "pictures" / "screens"
+SIZES = [(80, 24), (120, 40)]
+
+TRAINS = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 10)).cuda()
+opt = torch.optim.AdamW(net.parameters())
+for step in range(40):
+    x = torch.randn(BATCH, 1024, device="cuda")
+    loss = net(x).square().mean()
+    loss.backward(); opt.step(); opt.zero_grad()
+"""
+
+GROWS = TRAINS.replace("BATCH", "4096").replace("range(40)", "range(100_000)").replace("    loss.backward()", "    history.append(loss)\n    loss.backward(retain_graph=True)").replace("opt = ", "history = []\nopt = ")
+
+DEPENDS = TRAINS.replace("BATCH", "4096").replace("    loss = net(x)", "    x = x.repeat(40, 1)\n    loss = net(x[x[:, 0] > 0])")
+
+EVALUATES = TRAINS.replace("BATCH", "64").replace("range(40)", "range(1_000_000)") + "    if step % 900_000 == 1:\n        evaluate(net)\n"
+
+SCRIPTS = {
+    "predict-fits": (TRAINS.replace("BATCH", "4096"), ["--gpu", "rtx3090"]),
+    "predict-which-cards": (TRAINS.replace("BATCH", "4096"), []),
+    "predict-tight": (TRAINS.replace("BATCH", "4096"), ["--gpu", "rtx3090", "--memory", "710MiB"]),
+    "predict-fits-so-far": (EVALUATES, ["--gpu", "rtx3090"]),
+    "predict-does-not-fit": (TRAINS.replace("BATCH", "4096"), ["--gpu", "rtx3090", "--memory", "500MiB"]),
+    "predict-grows": (GROWS, ["--gpu", "rtx3090"]),
+    "predict-depends": (DEPENDS, ["--gpu", "rtx3090", "--memory", "2GiB"]),
+}
+
+
+def on_a_terminal(words, folder, size, cache):
+    """What a terminal of this size shows of a command, without colours."""
+    columns, rows = size
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        try:
+            os.chdir(folder)
+            fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            environment = dict(clean_environment(), PLIMSOLL_CACHE=str(cache), PLIMSOLL_PYTHON=PYTHON, TERM="dumb", NO_COLOR="1")
+            # What it says meanwhile, on standard error, is erased again.
+            os.dup2(os.open("errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+            os.execve(binary(), [binary(), *map(str, words)], environment)
+        finally:
+            os._exit(127)
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:
+            part = b""
+        if not part:
+            break
+        parts.append(part)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    text = b"".join(parts).decode().replace("\r\n", "\n")
+    return re.sub(r"\d+(\.\d+)? s\b", "N s", text).replace(str(folder), "~")
+
+
+def compare(name, size, text):
+    path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("UPDATE_EXPECT"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.exists() and text == path.read_text(), text
+    # The blank line before a report may scroll away; the prompt is the last line.
+    lines = text.strip("\n").split("\n")
+    assert len(lines) < size[1], (len(lines), text)
+    assert max(map(len, lines)) <= size[0], text
+
+
+@pytest.mark.matrix(3)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_a_prediction_is_one_screen(plimsoll, cache, name, size):
+    script, options = SCRIPTS[name]
+    plimsoll.script(script)
+    compare(name, size, on_a_terminal(["predict", *options, "--", PYTHON, "train.py"], plimsoll.folder, size, cache))
+
+
+RECORDED = {
+    "explain-out-of-memory": ["explain", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle"],
+    "explain-no-error": ["explain", ROOT / "fixtures" / "snapshots" / "lstm-adam-b32-s128.pickle"],
+    "replay": ["replay", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle", "--capacity", "24GiB"],
+    "lint": ["lint", "train.py"],
+}
+
+LINTED = """import torch
+def train(model, loader, opt):
+    total = 0
+    for x, y in loader:
+        loss = model(x.cuda(), y.cuda())
+        loss.backward(); opt.step(); opt.zero_grad()
+        total += loss
+    return total
+"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_what_reads_files_is_one_screen(plimsoll, cache, name, size):
+    plimsoll.script(LINTED)
+    compare(name, size, on_a_terminal(RECORDED[name], plimsoll.folder, size, cache))

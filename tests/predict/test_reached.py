@@ -1,0 +1,102 @@
+"""What a run sees does not depend on who else uses the machine, and an evaluation that the script comes to is seen, or is missed in the verdict."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+MODEL = """
+import argparse, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
+def evaluate():
+    net.eval()
+    with torch.no_grad():
+        kept = [net(torch.randn(50_000, 64, device="cuda")) for _ in range(4)]
+    net.train()
+def loss_of(x): return net(x.cuda()).square().mean()
+"""
+
+PLAIN = (
+    MODEL
+    + """
+args = argparse.Namespace(eval_every=EVERY)
+net.cuda(); opt = torch.optim.AdamW(net.parameters())
+def train(every):
+    for step in range(1, 1_000_000):
+        loss_of(torch.randn(16, 64)).backward(); opt.step(); opt.zero_grad()
+        if step % every == 0: evaluate()
+train(args.eval_every)
+"""
+)
+
+ACCELERATE = (
+    MODEL
+    + """
+from accelerate import Accelerator
+accelerator, args = Accelerator(), argparse.Namespace(eval_steps=EVERY)
+loader = DataLoader(TensorDataset(torch.randn(64_000, 64)), 16)
+net, opt, loader = accelerator.prepare(net, torch.optim.AdamW(net.parameters()), loader)
+done = 0
+for epoch in range(3):
+    for (x,) in loader:
+        accelerator.backward(loss_of(x)); opt.step(); opt.zero_grad()
+        done += 1
+        if done % args.eval_steps == 0:
+            evaluate()
+"""
+)
+
+LIGHTNING = """
+import torch, lightning as L
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Module(L.LightningModule):
+    def __init__(self):
+        super().__init__(); self.net = nn.Linear(64, 10)
+    def training_step(self, b, i): return self.net(b[0]).square().mean()
+    def validation_step(self, b, i): self.net(b[0].repeat(3000, 1))
+    def configure_optimizers(self): return torch.optim.AdamW(self.parameters())
+loader = DataLoader(TensorDataset(torch.randn(64_000, 64)), 16)
+few = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "limit_val_batches": 4, "enable_model_summary": False, "num_sanity_val_steps": 0}
+L.Trainer(max_epochs=2, accelerator="gpu", devices=1, val_check_interval=EVERY, **few).fit(Module(), loader, loader)
+"""
+
+SCRIPTS = {"a plain loop": PLAIN, "accelerate": ACCELERATE, "lightning": LIGHTNING}
+
+BUSY = [sys.executable, "-c", "while True: pass"]
+
+
+@pytest.fixture
+def busy_machine():
+    """Two programs more for each processor."""
+    programs = [subprocess.Popen(BUSY) for _ in range(2 * (os.cpu_count() or 1))]
+    yield
+    for it in programs:
+        it.kill()
+        it.wait()
+
+
+@pytest.mark.matrix(1)
+@pytest.mark.parametrize("kind", sorted(SCRIPTS))
+def test_an_evaluation_far_away_is_seen_on_a_busy_machine(plimsoll, busy_machine, kind):
+    script = plimsoll.script(SCRIPTS[kind].replace("EVERY", "3000"))
+    ran = plimsoll.predict(script, options=("--gpu", "rtx3090"))
+    seen = ran.report["seen"]
+    assert (ran.code, ran.report["verdict"], seen["evaluation"], seen["awaited_at"]) == (0, "fits", True, None), ran.stderr
+    # 16 steps after the third, what a loader has fetched ahead, and the step after the evaluation.
+    assert 19 <= ran.report["steps_seen"] <= 23
+    assert any("come early, by a shorter interval" in it["text"] for it in ran.report["notes"]) == (kind != "lightning")
+
+
+def test_an_evaluation_that_is_not_reached_is_missed_in_the_verdict(plimsoll):
+    script = plimsoll.script(PLAIN.replace("EVERY", "7").replace("step % every", "step % 900_000"))
+    text = plimsoll.run("predict", "--gpu", "rtx3090", "--", script)
+    assert text.code == 2 and text.stdout.lstrip().startswith("FITS SO FAR rtx3090"), text.stdout
+    assert "the script's evaluation (train.py:18) was not reached" in " ".join(text.stdout.split())
+    ran = plimsoll.predict(script, options=("--gpu", "rtx3090"))
+    report = ran.report
+    assert (ran.code, report["verdict"], report["outcome"], report["safe_bytes"]) == (2, "fits_so_far", "fits", None)
+    assert (report["seen"]["missing"], report["seen"]["awaited_at"]["line"]) == ("the script's evaluation", 18)
