@@ -1,15 +1,17 @@
-"""Layouts on four GPUs (../programs/layouts) against the phantom: every rank of each.
+"""Layouts on four H200s (../results/raw/layouts-h200-four.jsonl, by ../programs/layouts/many.py) against the phantom: every rank of each.
 
-    python bench/instruments/layouts.py FOLDER
+    python bench/instruments/layouts.py --plimsoll target/release/plimsoll --python PYTHON --keep FOLDER [NAME...]
 
-FOLDER has `truth` (what the ranks of many.py left, and idle.csv of nvidia-smi) and `pred` (the reports of `predict --all-ranks`), by
-the name of the layout.
+Reports that FOLDER has are not made again.
 """
 
+import argparse
 import collections
 import json
-import sys
+import subprocess
 from pathlib import Path
+
+from sets import PROGRAMS, RAW
 
 SIZES = ("allocated", "reserved", "device")
 
@@ -18,19 +20,34 @@ def off(said, real):
     return 100 * (said / real - 1)
 
 
+def report(name, words, args):
+    path = Path(args.keep) / f"{name}.json"
+    if not path.exists():
+        launcher = [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+        script = [str(PROGRAMS / "layouts" / "split.py"), "--name", name, *words]
+        options = ["--gpu", "h200", "--all-ranks", "--until-exit", "--quiet", "--json", str(path)]
+        subprocess.run([args.plimsoll, "predict", *options, "--", *launcher, *script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return json.loads(path.read_text())
+
+
 def main():
-    folder = Path(sys.argv[1])
-    idle = [int(it.split(",")[2].split()[0]) << 20 for it in (folder / "truth" / "idle.csv").read_text().splitlines()[1:]]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plimsoll", default="plimsoll")
+    parser.add_argument("--python", default="python3")
+    parser.add_argument("--keep", required=True)
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
     truths = collections.defaultdict(dict)
-    for path in (folder / "truth").glob("*.rank*.json"):
-        it = json.loads(path.read_text())
+    for line in (RAW / "layouts-h200-four.jsonl").read_text().splitlines():
+        it = json.loads(line)
         truths[it["name"]][it["rank"]] = it
+    lines = [it.split() for it in (PROGRAMS / "layouts" / "layouts.txt").read_text().splitlines() if it.strip()]
+    wanted = [it for it in lines if not args.names or it[0] in args.names]
     rows, unsafe, n_layouts = [], [], 0
     print("| layout | ranks | allocated | reserved | process | worst rank: real, said, safe, MiB |")
     print("|---|---|---|---|---|---|")
-    for path in sorted((folder / "pred").glob("*.json")):
-        name, said = path.stem, json.loads(path.read_text())
-        real = truths.get(name, {})
+    for name, *words in wanted:
+        said, real = report(name, words, args), truths.get(name, {})
         if not real or said["verdict"] != "fits" or any(it["error"] for it in real.values()):
             print(f"| {name} | {'not measured' if not real else said['verdict']} | | | | |")
             continue
@@ -39,7 +56,7 @@ def main():
         cells, worst = {size: [] for size in SIZES}, 0
         for rank, it in real.items():
             marks = it["marks"]
-            taken = {"allocated": max(m[1] for m in marks), "reserved": max(m[2] for m in marks), "device": max(m[3] for m in marks) - idle[rank]}
+            taken = {"allocated": max(m[1] for m in marks), "reserved": max(m[2] for m in marks), "device": max(m[3] for m in marks)}
             worst = max(worst, taken["device"])
             for size in SIZES:
                 error = off(by_rank[rank][size + "_bytes"], taken[size])
