@@ -290,7 +290,8 @@ pub(crate) struct PredictArgs {
     /// masks, `nonzero` and `masked_select` select (default 0). `unique=0.1`: the share that `unique` returns
     /// (default 1). `overflow=1`: the number of first steps that a gradient scaler skips (default: both 0 and
     /// 1). `objects=6`: the number of proposals of a detector for each object (default 1, or 6 with trained
-    /// weights). `train.py:14=280`: the number that this line reads (default 0, or an earlier known number of
+    /// weights). `experts=even|worst|0.5`: how a router spreads tokens over experts: evenly (default), all to
+    /// one, or this share to one. `train.py:14=280`: the number that this line reads (default 0, or an earlier known number of
     /// the line).
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,

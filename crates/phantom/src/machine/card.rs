@@ -59,6 +59,8 @@ pub struct Card {
     pub assumed_nonzero_millionths: Option<u64>,
     /// And that `unique()` leaves.
     pub assumed_unique_millionths: Option<u64>,
+    /// What share of tokens a router sends to its first expert, in millionths; `None` if nobody said.
+    pub assumed_experts_millionths: Option<u64>,
     /// How many of the first steps of a gradient scaler find an overflow, and are skipped; `None` if nobody said.
     pub assumed_overflows: Option<u64>,
     /// When queued work is done.
@@ -97,6 +99,7 @@ impl Card {
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,
             assumed_unique_millionths: None,
+            assumed_experts_millionths: None,
             assumed_overflows: None,
             order: Order::AtOnce,
             imitates_values: true,
@@ -158,6 +161,7 @@ impl Card {
             "cudnn_json" => self.cudnn_json = value.to_owned(),
             "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
             "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
+            "assumed_experts_millionths" => self.assumed_experts_millionths = value.parse().ok(),
             "assumed_overflows" => self.assumed_overflows = value.parse().ok(),
             "order" if value == "late" => self.order = Order::Late,
             "values" => self.imitates_values = value != "off",

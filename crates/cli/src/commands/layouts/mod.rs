@@ -140,6 +140,7 @@ struct RankLine {
 
 #[derive(Debug, Deserialize)]
 struct NoteLine {
+    code: String,
     text: String,
 }
 
@@ -199,7 +200,9 @@ fn answer_of(report: Report, request: Option<String>, words: &str) -> Answer {
     groups.sort_by_key(|it| std::cmp::Reverse(it.1));
     let ranks =
         report.ranks.iter().filter_map(|it| Some((it.rank?, Bytes(it.device_bytes)))).collect();
+    let unseen = report.notes.iter().find(|it| it.code == "ranks-unseen").map(|it| it.text.clone());
     let sizes = |needs: Option<u64>| Sizes {
+        unseen,
         needs: needs.map(Bytes),
         safe: report.safe_bytes.map(Bytes),
         ranks,
