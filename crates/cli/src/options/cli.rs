@@ -390,8 +390,9 @@ pub(crate) struct LayoutsArgs {
 
 const LAYOUTS_EXAMPLES: &str = "\
 Examples:
-  plimsoll layouts --gpu h100-80g --gpus 8 -- python train.py --tp {tp} --bs {bs}
-  plimsoll layouts --gpu h100-80g --gpus 64 --where 'tp<=8' --values ac=none,full -- \\
+  plimsoll layouts --gpu h100-80g --gpus 8 -- python t.py --tp {tp} --bs {bs}
+  plimsoll layouts --gpu h100-80g --gpus 64 --where 'tp<=8' \\
+      --values ac=none,full -- \\
       torchrun --nnodes {nodes} --nproc-per-node {gpus_per_node} \\
       train.py --tp {tp} --pp {pp} --dp {dp} --mbs {mbs} --ac {ac}
 
@@ -598,7 +599,7 @@ Examples:
       python train.py -b {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- \\
       python train.py -b {batch} -s {seq}
-  plimsoll fit --users 8 --gpu h100-80g -- vllm serve MODEL    their longest context
+  plimsoll fit --users 8 --gpu h100-80g -- vllm serve MODEL
 
 Exit codes:
   0  it fits, with the plan or the value in the report

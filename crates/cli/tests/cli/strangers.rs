@@ -371,9 +371,10 @@ fn goldens(quoted: &str) -> String {
 }
 
 /// All commands of the grammar, as a test of its own holds.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "predict",
     "fit",
+    "layouts",
     "lint",
     "check",
     "run",
@@ -431,6 +432,13 @@ fn invocations(command: &str) -> Vec<Vec<String>> {
             &["--gpu", "t4", "--plan", "{h}/{h}/{h}", "--", "./exit"],
             &["--gpu", "t4", "--plan", "plan.toml", "--", "./exit{h}"],
             &["--allow", "{h}", "--", "./exit"],
+        ],
+        "layouts" => &[
+            &["--gpu", "t4", "--gpus", "2", "--", "./fails{h}", "{tp}"],
+            &["--gpu", "t4", "--gpus", "2", "--", "./exception{h}", "{tp}"],
+            &["--gpu", "t4", "--gpus", "2", "--values", "x={h}", "--", "./fails", "{x}"],
+            &["--gpu", "t4", "--gpus", "2", "--where", "{h}<=2", "--", "./exit", "{tp}"],
+            &["--gpu", "t4", "--gpus", "2", "--json", "-", "--", "{h}", "{tp}"],
         ],
         "lint" => &[
             &["lint/{h}.py"],
