@@ -12,13 +12,13 @@ net.eval()
 with torch.no_grad():
     net(torch.randn(8192, 1024, device="cuda"))
 from peft.tuners.tuners_utils import BaseTuner
-from transformers.modeling_utils import PreTrainedModel
+from peft.peft_model import PeftModel
 BaseTuner().merge_and_unload(net)
-PreTrainedModel().save_pretrained(net)
+PeftModel().save_pretrained(net)
 """
 LIBRARIES = {
     "peft/tuners/tuners_utils.py": "class BaseTuner:\n    def merge_and_unload(self, net):\n        return [it @ it.T for it in net.parameters() if it.ndim == 2]\n",
-    "transformers/modeling_utils.py": "class PreTrainedModel:\n    def save_pretrained(self, net):\n        return [it.clone().cpu() for it in net.parameters()]\n",
+    "peft/peft_model.py": "class PeftModel:\n    def save_pretrained(self, net):\n        return [it.clone().cpu() for it in net.parameters()]\n",
 }
 
 

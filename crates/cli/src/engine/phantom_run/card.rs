@@ -151,7 +151,8 @@ fn in_use_now(card: &Card) -> anyhow::Result<Bytes> {
 
 /// Whether this is Linux under Windows, whose kernel says so.
 fn is_wsl() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let release =
+        bounded_file::text(Path::new("/proc/sys/kernel/osrelease"), bounded_file::WRITTEN_BY_HAND);
     release.is_ok_and(|it| it.to_ascii_lowercase().contains("microsoft"))
 }
 
