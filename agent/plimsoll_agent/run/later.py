@@ -22,8 +22,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import intervals, trainers
-from plimsoll_agent.run.hints import Hints
 from plimsoll_agent.run.effort import Effort
+from plimsoll_agent.run.hints import Hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
