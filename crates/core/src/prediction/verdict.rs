@@ -50,7 +50,7 @@ pub(super) fn outcome(
     }
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
-    let over = runs.first().is_some_and(|it| card.usable() < it.peaks(card).device);
+    let over = runs.first().is_some_and(|it| card.usable() + card.lent < it.peaks(card).device);
     // What the context has to have is refused nowhere: a handle of a library that the card has no memory for.
     let lacks = runs.iter().filter_map(|it| it.phantom()).any(|it| it.lacked != Bytes::ZERO);
     if over && !has_capacity || lacks {

@@ -604,6 +604,8 @@ fn phase(phase: Phase) -> &'static str {
         Phase::Optimizer => "the optimizer",
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
+        Phase::Saving => "saving",
+        Phase::Merging => "merging",
     }
 }
 

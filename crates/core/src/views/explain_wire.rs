@@ -252,6 +252,8 @@ pub(super) fn phase(phase: Phase) -> &'static str {
         Phase::Optimizer => "optimizer",
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
+        Phase::Saving => "saving",
+        Phase::Merging => "merging",
     }
 }
 
