@@ -175,13 +175,20 @@ pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<
     })
 }
 
-/// The line of a library's model that asked for it, below the user's: the innermost outside of PyTorch, which says nothing of the model.
+/// The line of a library's model that asked for it, below the user's: the innermost in a file of models, as libraries call
+/// them, else the innermost outside of PyTorch.
 pub(crate) fn line_of_library(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
     let user = stacks.user_frame(stack)?;
     let below = trace.stacks.frame_ids(stack).take_while(|id| *id != user);
-    let mut frames = below.map(|id| trace.stacks.frame_of(id));
-    let Frame { file, function, line } =
-        frames.find(|frame| is_of_a_model(trace.text(frame.file)))?;
+    let frames = below.map(|id| trace.stacks.frame_of(id));
+    let frames: Vec<Frame> =
+        frames.filter(|frame| is_of_a_library(trace.text(frame.file))).collect();
+    let of_a_model = |frame: &&Frame| {
+        let file = trace.text(frame.file);
+        file.contains("/models/") || file.contains("/modeling_")
+    };
+    let &Frame { file, function, line } =
+        frames.iter().find(of_a_model).or_else(|| frames.first())?;
     Some(CodeLine {
         file: trace.text(file).to_owned(),
         line,
@@ -191,7 +198,7 @@ pub(crate) fn line_of_library(trace: &Trace, stacks: &Stacks, stack: StackId) ->
 }
 
 /// Whether `file` is Python of an installed package other than PyTorch's.
-fn is_of_a_model(file: &str) -> bool {
+fn is_of_a_library(file: &str) -> bool {
     let installed = ["/site-packages/", "/dist-packages/"];
     let package = installed.iter().find_map(|it| file.rsplit_once(it)).map(|(_, path)| path);
     package.is_some_and(|path| {
