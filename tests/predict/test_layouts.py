@@ -18,7 +18,7 @@ def layouts(plimsoll, *options, command=(PYTHON, "split.py", "--dp", "{dp}", "--
 
 def test_each_layout_fits_or_does_not_or_cannot_work(plimsoll):
     """Of four GPUs; a fourth of the heads is no head, and 64 samples of 4,096 tokens are too many for each."""
-    ran = layouts(plimsoll, "--gpu", "rtx3060-12g", "--gpus", "4", "--values", "mbs=1,64")
+    ran = layouts(plimsoll, "--gpu", "rtx3060-12g", "--gpus", "4", "--values", "mbs=1,64", "--where", "tp*mbs<=128")
     assert ran.code == 0, ran
     report = json.loads((plimsoll.folder / "layouts.json").read_text())
     rows = {tuple(map(int, it["values"].values())): it for it in report["layouts"]}

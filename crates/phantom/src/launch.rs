@@ -139,6 +139,7 @@ fn settings() -> Settings {
         imitates: card.imitates_values,
         nonzero_millionths: card.assumed_nonzero_millionths,
         unique_millionths: card.assumed_unique_millionths,
+        experts_millionths: card.assumed_experts_millionths,
         overflows: card.assumed_overflows,
         long_lists: pytorch::versions().is_some_and(|[it, cuda]| (2, 12) <= it && (13, 0) <= cuda),
         multiprocessors: usize::try_from(card.sm_count).unwrap_or(0),

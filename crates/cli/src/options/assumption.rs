@@ -13,6 +13,8 @@ pub(crate) enum Assumption {
     Overflows(u32),
     /// So many proposals of a detector show each object.
     Objects(u32),
+    /// A router sends this share of the tokens to its first expert, in millionths; none if it spreads them evenly.
+    Experts(Option<u32>),
     /// What nobody computed and this line reads is this number, as the user wrote it.
     Read { file: String, line: u32, number: String },
     /// Nothing is known of what kernels compute. For the bench, which asks what that is worth; people are not told of it.
@@ -25,6 +27,8 @@ const OPERATIONS: [&str; 2] = ["nonzero", "unique"];
 const OVERFLOW: &str = "overflow";
 /// Or of proposals.
 const OBJECTS: &str = "objects";
+/// Or of the experts of a router.
+const EXPERTS: &str = "experts";
 /// What switches off the imitation of results.
 const NO_VALUES: &str = "values=off";
 
@@ -37,6 +41,10 @@ impl Assumption {
             }
             Assumption::Overflows(steps) => format!("assumed_overflows = {steps}\n"),
             Assumption::Objects(proposals) => format!("assumed_objects = {proposals}\n"),
+            Assumption::Experts(Some(millionths)) => {
+                format!("assumed_experts_millionths = {millionths}\n")
+            }
+            Assumption::Experts(None) => String::new(),
             // The agent reads it, who knows of lines.
             Assumption::Read { .. } => format!("assumed_read = {self}\n"),
             Assumption::NoValues => "values = off\n".to_owned(),
@@ -54,6 +62,11 @@ impl fmt::Display for Assumption {
             }
             Assumption::Overflows(steps) => write!(f, "{OVERFLOW}={steps}"),
             Assumption::Objects(proposals) => write!(f, "{OBJECTS}={proposals}"),
+            Assumption::Experts(None) => write!(f, "{EXPERTS}=even"),
+            Assumption::Experts(Some(millionths)) => {
+                let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
+                write!(f, "{EXPERTS}={whole}.{rest:06}")
+            }
             Assumption::Read { file, line, number } => write!(f, "{file}:{line}={number}"),
             Assumption::NoValues => f.write_str(NO_VALUES),
         }
@@ -87,9 +100,19 @@ impl FromStr for Assumption {
             })?;
             return Ok(Assumption::Objects(proposals));
         }
+        if operation == EXPERTS {
+            let all = (share == "worst").then_some(1_000_000);
+            return match all.or_else(|| millionths(share)) {
+                Some(it) => Ok(Assumption::Experts(Some(it))),
+                None if share == "even" => Ok(Assumption::Experts(None)),
+                None => Err(format!(
+                    "`{share}` is no way to spread tokens over experts; expected even, worst, or the share that one expert gets, as in {EXPERTS}=0.5"
+                )),
+            };
+        }
         let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
             format!(
-                "--assume does not know `{operation}`; expected `nonzero`, `unique`, `overflow` or `objects`, as in nonzero=0.1, or a line, as in train.py:14=280"
+                "--assume does not know `{operation}`; expected `nonzero`, `unique`, `overflow`, `objects` or `experts`, as in nonzero=0.1, or a line, as in train.py:14=280"
             )
         })?;
         let millionths = millionths(share).ok_or_else(|| {
@@ -151,9 +174,12 @@ mod tests {
         assert_eq!(objects.conf_line(), "assumed_objects = 6\n");
         let no_values: Assumption = "values=off".parse().unwrap();
         assert_eq!(no_values.conf_line(), "values = off\n");
+        let experts: Assumption = "experts=worst".parse().unwrap();
+        assert_eq!(experts.conf_line(), "assumed_experts_millionths = 1000000\n");
+        assert_eq!("experts=even".parse::<Assumption>().unwrap().conf_line(), "");
         let line: Assumption = "tts/model.py:22=280".parse().unwrap();
         assert_eq!(line.conf_line(), "assumed_read = tts/model.py:22=280\n");
-        for it in [unique, overflow, objects, no_values, line] {
+        for it in [unique, overflow, objects, experts, no_values, line] {
             assert_eq!(it.to_string().parse(), Ok(it));
         }
     }
@@ -166,7 +192,8 @@ mod tests {
             ("nonzero=-1", "`-1` is not a share"),
             ("nonzero=1.", ""),
             ("nonzero", "`` is not a share"),
-            ("topk=0.5", "expected `nonzero`, `unique`, `overflow` or `objects`"),
+            ("topk=0.5", "expected `nonzero`, `unique`, `overflow`, `objects` or `experts`"),
+            ("experts=some", "expected even, worst, or the share that one expert gets"),
             ("overflow=0.5", "`0.5` is not a number of skipped steps"),
             ("overflow", "`` is not a number of skipped steps"),
             ("objects=0", "`0` is not a number of proposals"),

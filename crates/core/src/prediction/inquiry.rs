@@ -1,14 +1,14 @@
 //! A prediction of several runs: the first one says what a script takes, others complete that. Which runs are wanted, and what
 //! comes of all of them, is decided here; whoever makes the runs only makes them.
 
-use std::collections::VecDeque;
+use std::{cmp::Reverse, collections::VecDeque};
 
 use crate::{
     cards::Card,
     codes::{NoteCode, RemarkCode},
     prediction::{
-        CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Writes,
-        smallest::Search,
+        CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Rank,
+        Writes, smallest::Search,
     },
     recording::Reached,
     units::Bytes,
@@ -335,11 +335,31 @@ impl Predicted {
         }
         let is_shown =
             end == OtherEnd::Late && self.outcome == Outcome::Fits && self.needs() < other.needs();
+        let before = std::mem::take(&mut self.ranks);
         if is_shown {
             self.show_late(other);
+        } else {
+            self.ranks.clone_from(&before);
+        }
+        if end == OtherEnd::Late {
+            self.take_larger_ranks(before.iter().chain(&other.ranks));
         }
         self.doubt_cards_by_what_is_found();
         is_shown
+    }
+
+    /// Each rank needs what it needs at the end where it needs more.
+    fn take_larger_ranks<'a>(&mut self, of_both: impl Iterator<Item = &'a Rank>) {
+        for there in of_both {
+            let is_it = |it: &&mut Rank| it.rank == there.rank && it.device == there.device;
+            if let Some(it) = self.ranks.iter_mut().find(is_it)
+                && it.rank.is_some()
+                && it.peak.device < there.peak.device
+            {
+                it.peak = there.peak;
+            }
+        }
+        self.ranks.sort_by_key(|it| Reverse(it.peak.device));
     }
 
     /// Shows the run whose work was done late. Real ranks of one job take either end, and the job needs what its worst rank

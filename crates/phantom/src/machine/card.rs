@@ -21,6 +21,8 @@ pub struct Card {
     pub total_bytes: u64,
     /// What of it other programs hold, in bytes.
     pub beside_bytes: u64,
+    /// What the driver lends of the host's memory once the card is full, in bytes.
+    pub lent_bytes: u64,
     /// What a training process takes for its CUDA context and loaded kernels, in bytes.
     pub context_bytes: u64,
     /// What a handle of cuBLAS takes, and one of cuDNN, in bytes.
@@ -57,6 +59,8 @@ pub struct Card {
     pub assumed_nonzero_millionths: Option<u64>,
     /// And that `unique()` leaves.
     pub assumed_unique_millionths: Option<u64>,
+    /// What share of tokens a router sends to its first expert, in millionths; `None` if nobody said.
+    pub assumed_experts_millionths: Option<u64>,
     /// How many of the first steps of a gradient scaler find an overflow, and are skipped; `None` if nobody said.
     pub assumed_overflows: Option<u64>,
     /// When queued work is done.
@@ -76,6 +80,7 @@ impl Card {
             compute_capability: (9, 0),
             total_bytes: 150_109_880_320,
             beside_bytes: 0,
+            lent_bytes: 0,
             context_bytes: 788_529_152,
             handles: Handles::default(),
             nccl: Nccl::default(),
@@ -94,6 +99,7 @@ impl Card {
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,
             assumed_unique_millionths: None,
+            assumed_experts_millionths: None,
             assumed_overflows: None,
             order: Order::AtOnce,
             imitates_values: true,
@@ -133,6 +139,7 @@ impl Card {
             }
             "total_bytes" => number(value, &mut self.total_bytes),
             "beside_bytes" => number(value, &mut self.beside_bytes),
+            "lent_bytes" => number(value, &mut self.lent_bytes),
             "context_bytes" => number(value, &mut self.context_bytes),
             "blas_bytes" => number(value, &mut self.handles.blas),
             "dnn_bytes" => number(value, &mut self.handles.dnn),
@@ -154,6 +161,7 @@ impl Card {
             "cudnn_json" => self.cudnn_json = value.to_owned(),
             "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
             "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
+            "assumed_experts_millionths" => self.assumed_experts_millionths = value.parse().ok(),
             "assumed_overflows" => self.assumed_overflows = value.parse().ok(),
             "order" if value == "late" => self.order = Order::Late,
             "values" => self.imitates_values = value != "off",

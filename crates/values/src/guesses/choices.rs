@@ -22,9 +22,16 @@ pub(crate) struct Choices {
     drawn: u64,
     /// Whether this is one rank of several.
     pub(crate) has_ranks: bool,
+    /// Which share of the slices has the first place as its best, in millionths; `None` if nobody said.
+    first_millionths: Option<u64>,
 }
 
 impl Choices {
+    /// With the first place as the best of this share of slices, in millionths.
+    pub(crate) fn favouring(first_millionths: Option<u64>) -> Choices {
+        Choices { first_millionths, ..Choices::default() }
+    }
+
     /// Which of `size` are the best, in so many slices. New routers choose so (of 20 over normalised inputs on an H200, 12 spread
     /// their tokens as draws do): no two experts have the same number. Ranks of a job tell each other how many, and each is
     /// imagined to get what it sends: there the same number goes to all. Indices of 64 bits; none if there is nothing to
@@ -54,6 +61,18 @@ impl Choices {
                     }
                     values.extend(it.to_le_bytes());
                 }
+            }
+            return Some(values);
+        }
+        // The first place is chosen where it is favoured, and only there.
+        let is_open = out.is_empty() && 0 < chosen && chosen < size;
+        if let Some(share) = self.first_millionths.filter(|_| is_open) {
+            let so_many = |slices: u64| slices.saturating_mul(share) / 1_000_000;
+            for slice in 0..slices {
+                let favours = u64::from(so_many(slice) < so_many(slice + 1));
+                values.extend((0..favours).flat_map(u64::to_le_bytes));
+                let others = (favours..chosen).map(|i| 1 + (slice + i) % (size - 1));
+                values.extend(others.flat_map(u64::to_le_bytes));
             }
             return Some(values);
         }
@@ -203,6 +222,18 @@ mod tests {
             assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 5);
         }
         assert_eq!(of(&mut choices, (300, 5), &[(0..298).collect()]).len(), 5);
+    }
+
+    #[test]
+    fn an_expert_that_is_favoured_gets_its_share_and_none_is_chosen_twice() {
+        for (share, tokens) in [(0, 0), (500_000, 200), (1_000_000, 400)] {
+            let mut choices = Choices::favouring(Some(share));
+            let bytes = choices.choose((8, 2, 400), &[]).expect("not too many");
+            let numbers: Vec<u64> =
+                bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect();
+            assert_eq!(numbers.iter().filter(|it| **it == 0).count(), tokens, "{share}");
+            assert!(numbers.chunks(2).all(|it| it[0] != it[1] && it[1] < 8), "{share}");
+        }
     }
 
     #[test]

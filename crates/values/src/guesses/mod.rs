@@ -26,10 +26,11 @@ pub(crate) struct Guesses {
 
 impl Guesses {
     pub(crate) fn new(settings: Settings) -> Guesses {
+        let first_millionths = settings.experts_millionths;
         Guesses {
             settings,
             remarks: Remarks::default(),
-            choices: Choices::default(),
+            choices: Choices::favouring(first_millionths),
             wait: Wait::default(),
             scalers: Scalers::default(),
         }

@@ -9,6 +9,8 @@ pub struct Settings {
     pub nonzero_millionths: Option<u64>,
     /// And that `unique()` leaves.
     pub unique_millionths: Option<u64>,
+    /// What share of tokens a router sends to its first expert, in millionths; `None` if nobody said.
+    pub experts_millionths: Option<u64>,
     /// How many of the first steps of a gradient scaler find an overflow, and are skipped; `None` if nobody said.
     pub overflows: Option<u64>,
     /// Whether PyTorch's kernels over lists of tensors take long ones: `MultiTensorApply.cuh` since torch 2.12, for CUDA 13.
@@ -26,6 +28,7 @@ impl Default for Settings {
             imitates: true,
             nonzero_millionths: None,
             unique_millionths: None,
+            experts_millionths: None,
             overflows: None,
             long_lists: false,
             multiprocessors: 132,

@@ -304,7 +304,7 @@ impl Slices {
             contents.write_chosen(indices, &values);
         }
         guesses.remarks.assume(if size <= choices::FEW {
-            "plimsoll answered topk() with evenly spaced indices"
+            "plimsoll answered topk() with evenly spaced indices; if they choose experts, --assume experts=worst shows the largest rank"
         } else {
             "topk() of more than 256 values is random on a phantom and never finds the end-of-text token, so generation runs to its full length"
         });

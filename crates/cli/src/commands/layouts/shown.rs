@@ -43,6 +43,8 @@ pub(super) struct Sizes {
     pub(super) safe: Option<Bytes>,
     /// Each rank that ran, and what it needs; empty if all need the same.
     pub(super) ranks: Vec<(u32, Bytes)>,
+    /// Which ranks did not run, though they may need more.
+    pub(super) unseen: Option<String>,
     /// By what it is for, largest first.
     pub(super) groups: Vec<(String, Bytes)>,
     /// The resource request, if one was asked for.
@@ -188,8 +190,17 @@ impl Layouts {
         if 1 < fitting.len() {
             res += "\norder: rough, 1 communicates and computes again least; plimsoll measures no time\n";
         }
+        let unseen: Vec<&str> = fitting.iter().filter_map(|it| it.2.unseen.as_deref()).collect();
+        if let Some(example) = unseen.first() {
+            let _ = writeln!(
+                res,
+                "\n! {} of those that fit ran as their first rank only: {}",
+                unseen.len(),
+                printable(example)
+            );
+        }
         if let Some(it) = self.first() {
-            let _ = writeln!(res, "\n{} runs as\n  {}", it.layout.name(), it.command);
+            let _ = writeln!(res, "\nThe report of {}:\n  {}", it.layout.name(), it.command);
             if let Answer::Fits(Sizes { request: Some(request), .. }) = &it.answer {
                 let _ = writeln!(res, "\n{request}");
             }
@@ -235,6 +246,7 @@ impl Layouts {
             "ranks": ranks.iter().map(|(rank, it)| json!({ "rank": rank, "device_bytes": it.0 })).collect::<Vec<_>>(),
             "categories": groups,
             "reason": reason,
+            "unseen": sizes.and_then(|it| it.unseen.as_deref()),
         })
     }
 }
