@@ -16,7 +16,7 @@ from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.ranks.first_gpu import FirstGpu
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process
+from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process, saving
 from plimsoll_agent.run.checkpoints import Checkpoints
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
@@ -163,6 +163,7 @@ class Agent:
             later.install if later is not None else None,
             functools.partial(self._samples.install, asked.worst_sample) if self._samples is not None else None,
             functools.partial(preparing.install, self._phases) if is_imagined else None,
+            functools.partial(saving.install, self._phases),
             Checkpoints(torch, recording.note).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,

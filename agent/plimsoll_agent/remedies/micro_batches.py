@@ -170,7 +170,8 @@ def recomputed(
     """The output of the call, each part of the batch to be run again when backward comes; each time inside of
     `around(start, end)`, if that is given."""
     whole, along = batch
-    outputs, choices = [], HostRandom()
+    outputs: list[Any] = []
+    choices = HostRandom()
     # As in the call that showed that the loss is not alone: what ran again there runs again here.
     as_a_whole = again.is_compiled(torch, module) or not way.is_alone
     trained = [p for p in module.parameters() if p.requires_grad]
@@ -223,7 +224,9 @@ def _accumulated(
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
     sizes = [end - start for start, end in bounds]
     total: Any
-    kept, parts, total, output, choices = [], [], None, None, HostRandom()
+    kept: list[_Kept] = []
+    parts: list[again.Again] = []
+    total, output, choices = None, None, HostRandom()
     is_alike = _alike(bounds)
     for (start, end), weight in zip(bounds, weights):
         if start in is_alike:

@@ -8,12 +8,13 @@
     memory          PyTorch's own memory history: start it, count with it, dump it
     host            the host memory of this process
     host_random     the random states of Python and NumPy
-    phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
+    phases          forward, backward, optimizer, zero_grad, evaluation, saving, merging: where each begins and ends
     training_steps  what one training step is, for any number of optimizers
     steady          has memory stopped changing?
     epochs          ends epochs early
     later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
     extent          how many steps the script's own loops come to
+    saving          where libraries save a model, and merge adapters into it
     intervals       has an evaluation every so many steps come soon
     effort          a clock for budgets, which stands still while other programs have the processor
     preparing       what libraries run to prepare something: neither training nor an evaluation

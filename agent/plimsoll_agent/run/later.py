@@ -22,8 +22,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import intervals, trainers
-from plimsoll_agent.run.hints import Hints
 from plimsoll_agent.run.effort import Effort
+from plimsoll_agent.run.hints import Hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +51,9 @@ MOST_SECONDS = 120.0
 
 STEPS_OF_AN_INTERVAL = 3
 """How long an interval is short: its branch comes after the first of them, unless it has another condition, too."""
+
+SOON = 8
+"""An interval with so many turns to come is left as it is: the script's own step may be another one then, too."""
 
 AFTER_A_CUT = 2
 """Steps after an epoch was ended until it is over: a loader that fetches ahead learns of the end before its last batch."""
@@ -212,7 +215,8 @@ class Later:
         near = [it for it in ahead if (it + STEPS_OF_AN_INTERVAL) * allocations <= MOST_ALLOCATIONS]
         self._most_allocations = MOST_ALLOCATIONS if near else MOST_ALLOCATIONS_FOR_A_GUESS
         self._most_steps = max([MOST_STEPS, *(it + STEPS_OF_AN_INTERVAL for it in near)])
-        self._shortened = [it for it in self._intervals_ahead if it.shorten()]
+        far = [it for it in self._intervals_ahead if it.to_come is None or SOON < it.to_come]
+        self._shortened = [it for it in far if it.shorten()]
 
     def _restore(self) -> None:
         for it in self._shortened:

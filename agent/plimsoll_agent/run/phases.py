@@ -1,4 +1,4 @@
-"""Forward, backward, optimizer, zero_grad, evaluation: where each begins and ends in the trace.
+"""Forward, backward, optimizer, zero_grad, evaluation, saving, merging: where each begins and ends in the trace.
 
 Phases are those of one thread, the one that trains. A phase inside a phase is marked only under
 "optimizer", because there the closure (LBFGS, Lightning) is the real step; recomputation during
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 ZERO_GRAD, EVALUATION = "zero_grad", "evaluation"
+SAVING, MERGING = "saving", "merging"
 
 MOST_MARKS = 20_000
 """After so many only the ends of steps are written: a loop over time steps calls a model often."""

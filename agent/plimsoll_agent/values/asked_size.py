@@ -76,6 +76,8 @@ class AskedSize:
         asker = frame.f_code.co_filename
         if frames.is_ours(asker) or asker.startswith(self._of_torch) or _warms_up(frame):
             return
+        if frame.f_code.co_name == "get_max_memory":  # Accelerate's and transformers'.
+            called += ' for device_map="auto"'
         at: FrameType | None = frame
         while at is not None and not frames.is_users(at.f_code.co_filename):
             at = at.f_back

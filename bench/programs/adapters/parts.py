@@ -1,6 +1,7 @@
 """What the programs of this folder share: a small decoder, saved as a folder; texts; and one line of JSON after each phase, with the peaks of that phase."""
 import atexit
 import json
+import os
 import shutil
 import tempfile
 
@@ -8,6 +9,14 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 32000
+TIMES = float(os.environ.get("ADAPTERS_TIMES", "1"))  # So many times the rows of each batch.
+HELD = int(os.environ.get("ADAPTERS_HELD", "0"))  # PyTorch gets so many bytes of the card.
+if HELD:
+    torch.cuda.set_per_process_memory_fraction(HELD / torch.cuda.get_device_properties(0).total_memory)
+
+
+def scaled(number):
+    return max(1, round(number * TIMES))
 
 
 def config(**more):
@@ -24,7 +33,7 @@ def saved(model=None, dtype=torch.bfloat16, shard="5GB"):
 
 
 def texts(rows=4, length=512):
-    ids = torch.randint(0, VOCABULARY, (rows, length), device="cuda")
+    ids = torch.randint(0, VOCABULARY, (scaled(rows), length), device="cuda")
     return {"input_ids": ids, "labels": ids.clone()}
 
 

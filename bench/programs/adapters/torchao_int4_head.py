@@ -1,6 +1,6 @@
 """torchao's weights of 4 bits in a frozen body, quantized on the device layer by layer; a head of 40 classes is trained."""
 import torch
-from parts import config, phase, texts
+from parts import config, phase, scaled, texts
 from torch import nn
 from torchao.quantization import Int4WeightOnlyConfig, quantize_
 from transformers import LlamaModel
@@ -14,7 +14,7 @@ optimizer = torch.optim.AdamW(head.parameters(), 1e-3)
 for step in range(4):
     with torch.no_grad():
         features = body(texts(8)["input_ids"]).last_hidden_state.mean(1)
-    nn.functional.cross_entropy(head(features.float()), torch.randint(0, 40, (8,), device="cuda")).backward()
+    nn.functional.cross_entropy(head(features.float()), torch.randint(0, 40, (scaled(8),), device="cuda")).backward()
     optimizer.step()
     optimizer.zero_grad()
     if step in (0, 3):

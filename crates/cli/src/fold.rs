@@ -5,19 +5,22 @@
 const PROMPT: usize = 1;
 /// On a terminal with fewer lines nothing is folded.
 const FEWEST: usize = 12;
+/// Lines of a last part that stays.
+const LAST: usize = 2;
 
 /// `text` in at most `rows` lines, the prompt below it included. Parts go from the last on, those whose first line has one of the words in
-/// `stays` after all others. The last part stays if it is one line: it names other commands.
+/// `stays` after all others. The last part stays if it is one or two lines: it names other commands.
 pub(crate) fn folded(text: &str, rows: usize, stays: &[&str]) -> String {
-    let n = text.lines().count();
+    // The blank line above a report may scroll away.
+    let n = text.trim_matches('\n').lines().count();
     if rows < FEWEST || n + PROMPT <= rows {
         return text.to_owned();
     }
     let mut parts: Vec<Vec<&str>> =
         text.trim_matches('\n').split("\n\n").map(|part| part.lines().collect()).collect();
-    let last = parts.pop_if(|part| part.len() == 1).map(|part| part[0]);
+    let last = parts.pop_if(|part| part.len() <= LAST);
     // The line that says so, and the last part with the blank line above it.
-    let most = rows - PROMPT - 1 - last.map_or(0, |_| 2);
+    let most = rows - PROMPT - 1 - last.as_ref().map_or(0, |part| part.len() + 1);
     let lines =
         |parts: &[Vec<&str>]| parts.iter().map(|it| it.len() + 1).sum::<usize>().saturating_sub(1);
     let all = lines(&parts);
@@ -49,9 +52,10 @@ pub(crate) fn folded(text: &str, rows: usize, stays: &[&str]) -> String {
     let hidden = all - lines(&parts);
     let shown: Vec<String> = parts.iter().map(|it| it.join("\n")).collect();
     let mut res = shown.join("\n\n");
-    res += &format!("\n... {hidden} more lines: --full\n");
+    let s = if hidden == 1 { "" } else { "s" };
+    res += &format!("\n... {hidden} more line{s}: --full\n");
     if let Some(last) = last {
-        res += &format!("\n{last}\n");
+        res += &format!("\n{}\n", last.join("\n"));
     }
     res
 }

@@ -3,7 +3,6 @@
 //! that is found was started, and the next one was tried.
 
 use plimsoll_core::{cards::Card, recording::EngineNote};
-use serde_json::{Map, Value, json};
 
 /// More runs than this find nothing new.
 const MOST_RUNS: usize = 12;
@@ -85,35 +84,51 @@ pub struct Flags {
     pub eager: bool,
 }
 
+/// The value of an argument of the engine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// What the engine chooses by itself.
+    None,
+    /// A count.
+    Count(u64),
+    /// A share, as in 0.92.
+    Share(f64),
+    /// A word.
+    Word(&'static str),
+    /// A switch that is on.
+    On,
+}
+
 impl Flags {
     /// By the names of the engine's arguments.
-    fn arguments(&self) -> Vec<(&'static str, Value)> {
+    pub fn arguments(&self) -> Vec<(&'static str, Argument)> {
         let mut res = Vec::new();
         match self.length {
             Length::Unchanged => {}
-            Length::OfTheModel => res.push(("max_model_len", Value::Null)),
-            Length::Tokens(n) => res.push(("max_model_len", json!(n))),
+            Length::OfTheModel => res.push(("max_model_len", Argument::None)),
+            Length::Tokens(n) => res.push(("max_model_len", Argument::Count(n))),
         }
-        res.extend(self.at_once.map(|n| ("max_num_seqs", json!(n))));
-        let share = self.share.map(|share| json!(f64::from(share) / 100.0));
+        res.extend(self.at_once.map(|n| ("max_num_seqs", Argument::Count(n))));
+        let share = self.share.map(|share| Argument::Share(f64::from(share) / 100.0));
         res.extend(share.map(|share| ("gpu_memory_utilization", share)));
-        res.extend(self.fp8.then(|| ("kv_cache_dtype", json!("fp8"))));
-        res.extend(self.eager.then_some(("enforce_eager", json!(true))));
+        res.extend(self.fp8.then_some(("kv_cache_dtype", Argument::Word("fp8"))));
+        res.extend(self.eager.then_some(("enforce_eager", Argument::On)));
         res
     }
 
     /// As somebody types them: names and values; a switch has none.
     pub fn options(&self) -> Vec<(String, Option<String>)> {
-        let said = self.arguments().into_iter().filter(|(_, value)| !value.is_null());
-        said.map(|(name, value)| {
+        let typed = |(name, value): (&'static str, Argument)| {
             let value = match value {
-                Value::Bool(_) => None,
-                Value::String(text) => Some(text),
-                other => Some(other.to_string()),
+                Argument::None => return None,
+                Argument::Count(n) => Some(n.to_string()),
+                Argument::Share(share) => Some(share.to_string()),
+                Argument::Word(word) => Some(word.to_owned()),
+                Argument::On => None,
             };
-            (name.to_owned(), value)
-        })
-        .collect()
+            Some((name.to_owned(), value))
+        };
+        self.arguments().into_iter().filter_map(typed).collect()
     }
 
     /// On one line: `max_model_len=32768, kv_cache_dtype=fp8`.
@@ -140,16 +155,6 @@ pub struct Order<'a> {
     pub users: u64,
     /// Of so many tokens; none for as many as the engine is to serve.
     pub context: Option<u64>,
-}
-
-impl Order<'_> {
-    /// As the agent reads it.
-    pub fn for_agent(&self) -> String {
-        let flags: Map<String, Value> = (self.flags.arguments().into_iter())
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
-        json!({ "flags": flags, "users": self.users, "context": self.context }).to_string()
-    }
 }
 
 /// What came of a run.

@@ -81,13 +81,14 @@ const MAY_USE: [(&str, &[&str]); 18] = [
 ];
 
 /// What each folder of `plimsoll-fit` may use of the others.
-const FIT_MAY_USE: [(&str, &[&str]); 6] = [
+const FIT_MAY_USE: [(&str, &[&str]); 7] = [
     ("change", &[]),
     ("cost", &[]),
     ("search", &["change", "cost"]),
+    ("serving", &[]),
     ("speculate", &["search"]),
     ("trials", &["search"]),
-    ("views", &["change", "cost", "search"]),
+    ("views", &["change", "cost", "search", "serving"]),
 ];
 
 #[test]

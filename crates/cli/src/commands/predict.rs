@@ -28,7 +28,7 @@ use crate::{
             self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Setting,
             Signals, Stop,
         },
-        phantom_run::{self, Choice, How, Run, RunOutput, Runner},
+        phantom_run::{self, Choice, Home, How, Run, RunOutput, Runner},
         plan_settings, record,
     },
     exit::Exit,
@@ -58,8 +58,10 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     }
     let given = args.cards.iter().map(|it| cards::find(it)).collect::<Result<Vec<_>, _>>()?;
     let gpu = args.gpu.as_deref().or(args.cards.first().map(String::as_str));
-    let Choice { card, how } = phantom_run::choice(gpu, args.memory, &args.command)?;
-    let card = phantom_run::with_beside(card, args.beside)?;
+    let choice = phantom_run::choice(gpu, args.memory, &args.command)?;
+    let home = Home::of(&choice, args.beside, args.windows)?;
+    let Choice { card, how } = choice;
+    let card = home.card(card);
     let plan = args.plan.as_deref().map(plan_settings::read).transpose()?;
     let plan = plan.map(|it| plan_settings::settings(&it, &args.command)).unwrap_or_default();
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let record = args.record.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let runner = Runner::new(Cache::open()?, &args.world)?;
-    let script = Script { args, card, ranks, command, plan, runner };
+    let script = Script { args, card, home, ranks, command, plan, runner };
     if let Some(it) = misplaced::remark("predict", &args.command).filter(|_| !args.quiet) {
         say(&it);
     }
@@ -152,7 +154,9 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     }
     Ok(match prediction.verdict() {
         Verdict::Fits => Exit::Fits,
-        Verdict::Grows | Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
+        Verdict::Grows | Verdict::DoesNotFit | Verdict::Spills | Verdict::OverMax => {
+            Exit::DoesNotFit
+        }
         Verdict::FitsSoFar | Verdict::Depends | Verdict::CouldNotTell => Exit::CouldNotTell,
     })
 }
@@ -161,6 +165,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
 struct Script<'a> {
     args: &'a PredictArgs,
     card: Card,
+    /// Where the card is.
+    home: Home,
     ranks: Ranks,
     command: ScriptCommand,
     /// What its environment has more for the plan that is checked.
@@ -253,7 +259,7 @@ impl Script<'_> {
 
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
     fn again(&self, card: &Card, told: &str, ranks: Ranks) -> anyhow::Result<Option<Read>> {
-        let card = &card.clone().with_beside(self.args.beside.unwrap_or_default());
+        let card = &self.home.card(card.clone());
         let again = self.read_on(card, self.run_on(card, told, ranks, ScriptOutput::Nowhere)?);
         Ok(again.ended.interrupted.is_none().then_some(again))
     }
@@ -353,5 +359,5 @@ fn show(answer: Answer<'_>, extent: Extent, out: &mut Output) -> anyhow::Result<
     // The script has written to the same terminal.
     let report = text::prediction(answer, extent, out.styles(), width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
-    out.text(&format!("\n{report}{words}"))
+    out.report(&format!("\n{report}{words}"), extent == Extent::Full, &[])
 }

@@ -14,6 +14,7 @@ use crate::{
     engine::{
         launch::{self, End, Ended, ScriptCommand},
         python,
+        server::is_server,
     },
     files::bounded_file,
 };
@@ -482,6 +483,8 @@ struct Reached {
     cut: Option<String>,
     /// A serving engine had planned its memory: it has no optimizer steps.
     engine: bool,
+    /// The command starts a server, which has none either.
+    serves: bool,
 }
 
 impl Reached {
@@ -490,6 +493,8 @@ impl Reached {
             steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
             cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
             engine: recordings.iter().any(|it| it.notes.engine.is_some()),
+            serves: (recordings.iter().filter_map(|it| it.notes.begin.as_ref()))
+                .any(|it| is_server(&it.argv)),
         }
     }
 }
@@ -500,6 +505,7 @@ fn after(reached: &Reached) -> String {
     }
     let Some(why) = &reached.cut else {
         return match reached.steps {
+            0 if reached.serves => "before the server was ready".to_owned(),
             0 => "before the first optimizer step was finished".to_owned(),
             n => format!("after {}", optimizer_steps(n)),
         };
@@ -560,13 +566,13 @@ mod tests {
     use super::*;
 
     fn reached(steps: u32) -> Reached {
-        Reached { steps, cut: None, engine: false }
+        Reached { steps, cut: None, engine: false, serves: false }
     }
 
     #[test]
     fn what_was_not_recorded_is_not_told_as_not_done() {
         let cut = |steps| {
-            after(&Reached { steps, cut: Some("File too large".to_owned()), engine: false })
+            after(&Reached { steps, cut: Some("File too large".to_owned()), ..reached(steps) })
         };
         assert_eq!(
             cut(0),

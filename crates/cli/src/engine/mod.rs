@@ -7,3 +7,4 @@ pub(crate) mod phantom_run;
 pub(crate) mod plan_settings;
 pub(crate) mod python;
 pub(crate) mod record;
+pub(crate) mod server;

@@ -26,9 +26,15 @@ pub(crate) use self::{
 };
 use crate::{
     options::{
-        assumption::Assumption, constraint::Constraint, expectation::Expectation,
-        factor_values::FactorValues, ghost_weights::GhostWeights, size::size,
-        worst_sequence::WorstSequence, worst_size::WorstSize,
+        assumption::Assumption,
+        beside::{Beside, beside},
+        constraint::Constraint,
+        expectation::Expectation,
+        factor_values::FactorValues,
+        ghost_weights::GhostWeights,
+        size::size,
+        worst_sequence::WorstSequence,
+        worst_size::WorstSize,
     },
     output::Color,
 };
@@ -202,10 +208,15 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<Bytes>,
 
-    /// What other programs hold of the card while the script runs (a display, a browser), as in `1.2GiB`. `nvidia-smi`
-    /// shows it as used memory. Default: nothing.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) beside: Option<Bytes>,
+    /// What other programs hold of the card while the script runs (a display, a browser), as in `1.2GiB`, which
+    /// `nvidia-smi` shows as used memory; or `now`: what this machine's GPU has in use. Default: nothing.
+    #[arg(long, value_name = "SIZE", value_parser = beside)]
+    pub(crate) beside: Option<Beside>,
+
+    /// The card is in a machine with Windows, or WSL: Windows keeps 5 % of it (derived), and when it is full the
+    /// driver lends memory of the host. With this machine's own card under WSL that is the default.
+    #[arg(long, visible_alias = "wsl")]
+    pub(crate) windows: bool,
 
     /// The number of these cards in the machine. Default: 1, or as many as the ranks need, up to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -454,10 +465,15 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "budget")]
     pub(crate) memory: Option<Bytes>,
 
-    /// What other programs hold of the card while the script runs (a display, a browser), as in `1.2GiB`. `nvidia-smi`
-    /// shows it as used memory. Default: nothing.
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "budget")]
-    pub(crate) beside: Option<Bytes>,
+    /// What other programs hold of the card while the script runs (a display, a browser), as in `1.2GiB`, which
+    /// `nvidia-smi` shows as used memory; or `now`: what this machine's GPU has in use. Default: nothing.
+    #[arg(long, value_name = "SIZE", value_parser = beside, conflicts_with = "budget")]
+    pub(crate) beside: Option<Beside>,
+
+    /// The card is in a machine with Windows, or WSL: Windows keeps 5 % of it (derived). A plan that needs memory of
+    /// the host is none. With this machine's own card under WSL that is the default.
+    #[arg(long, visible_alias = "wsl", conflicts_with = "budget")]
+    pub(crate) windows: bool,
 
     /// The most GPU memory that the process may need, CUDA context included.
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -1,6 +1,7 @@
 //! What people say on the command line, as types: the grammar, the values that options take, and commands put back into words.
 
 pub(crate) mod assumption;
+pub(crate) mod beside;
 pub(crate) mod cli;
 pub(crate) mod constraint;
 mod expectation;

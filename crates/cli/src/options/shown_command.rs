@@ -14,6 +14,7 @@ use plimsoll_core::{
 
 use crate::options::{
     assumption::Assumption,
+    beside::Beside,
     cli::{FitArgs, PredictArgs},
 };
 
@@ -60,15 +61,16 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
     match (prediction.verdict(), args.max, args.memory) {
         (Verdict::OverMax, Some(max), _) => add("--budget", exact(max)),
-        (Verdict::DoesNotFit, _, memory) => {
+        (Verdict::DoesNotFit | Verdict::Spills, _, memory) => {
             if let Some(memory) = memory {
                 add("--memory", exact(memory));
             }
         }
         _ => return None,
     }
-    if let Some(beside) = args.beside.filter(|_| prediction.verdict() == Verdict::DoesNotFit) {
-        add("--beside", exact(beside));
+    let is_budget = prediction.verdict() == Verdict::OverMax;
+    if let Some(it) = args.beside.filter(|_| !is_budget) {
+        add("--beside", said_beside(it));
     }
     if let Some(it) = args.worst_seq {
         add("--worst-seq", it.to_string());
@@ -78,6 +80,9 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     }
     for it in &args.assume {
         add("--assume", Assumption::to_string(it));
+    }
+    if args.windows && !is_budget {
+        words.push("--windows".into());
     }
     words.push("--".into());
     words.extend(args.command.iter().cloned());
@@ -94,7 +99,7 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     let said = [
         ("--gpu", gpu.clone()),
         ("--memory", memory.map(exact)),
-        ("--beside", beside.map(exact)),
+        ("--beside", beside.map(said_beside)),
         ("--budget", budget.map(exact)),
         ("--limit-reserved", limit_reserved.map(exact)),
         ("--worst-seq", worst_seq.map(|it| it.to_string())),
@@ -107,6 +112,9 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     }
     for it in assume {
         add("--assume", Assumption::to_string(it));
+    }
+    if args.windows {
+        words.push("--windows".into());
     }
     words.push("--".into());
     words.extend(command.iter().cloned());
@@ -128,7 +136,7 @@ pub(crate) fn check(
     // A budget is a card of that size: PyTorch gives its cache back there.
     let said = [
         ("--memory", memory.or(*budget).map(exact)),
-        ("--beside", beside.map(exact)),
+        ("--beside", beside.map(said_beside)),
         ("--worst-seq", worst_seq.map(|it| it.to_string())),
         ("--worst-size", worst_size.map(|it| it.to_string())),
     ];
@@ -136,9 +144,17 @@ pub(crate) fn check(
     words.extend(said.flatten());
     words.extend(assume.iter().flat_map(|it| ["--assume".into(), it.to_string().into()]));
     words.extend(plan.into_iter().flat_map(|it| ["--plan".into(), it.into()]));
+    words.extend(args.windows.then(|| "--windows".into()));
     words.push("--".into());
     words.extend(command.iter().cloned());
     limit_reserved.is_none().then(|| shown(&words))
+}
+
+fn said_beside(it: Beside) -> String {
+    match it {
+        Beside::Size(size) => exact(size),
+        Beside::Now => "now".to_owned(),
+    }
 }
 
 /// A size that is read back as it is: a card of another size has another answer.

@@ -22,6 +22,9 @@ impl Card {
         if self.beside != Bytes::ZERO {
             line("beside_bytes", &self.beside.0);
         }
+        if self.lent != Bytes::ZERO {
+            line("lent_bytes", &self.lent.0);
+        }
         line("context_bytes", &self.context.0);
         line("blas_bytes", &self.blas.0);
         line("dnn_bytes", &self.dnn.0);

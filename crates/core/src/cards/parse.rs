@@ -396,6 +396,7 @@ impl Catalogue {
                 base.map(|it| it.memory_bus_bits),
             )?,
             beside: Bytes::ZERO,
+            lent: Bytes::ZERO,
             nccl,
             speeds,
             provenance: Provenance {

@@ -51,6 +51,8 @@ pub struct Oom {
     pub others: Option<Bytes>,
     /// The innermost line of the user's own code.
     pub at: Option<CodeLine>,
+    /// The line of a library's model that it called, where the model is no code of the user's.
+    pub library_at: Option<CodeLine>,
     /// The step, from 1.
     pub step: Option<u32>,
     /// The fewest live blocks whose absence would have been enough, by line.
@@ -87,6 +89,7 @@ impl Oom {
                     (failure.kind, failure.backend) == (Kind::MaybeOutOfMemory, Backend::Host);
                 failure.innermost.clone().filter(|_| !is_launchers)
             }),
+            library_at: None,
             step: None,
             enough: Vec::new(),
             is_proven: false,

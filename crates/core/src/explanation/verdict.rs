@@ -57,6 +57,7 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
         .and_then(|it| it.user_frame.clone())
         .or_else(|| case.line_of(recorded.stack))
         .or(res.at);
+    res.library_at = case.line_of_library(recorded.stack);
     res.facts.phase = note.and_then(|it| it.phase).or(moment.phase);
     // From stacks alone, an optimizer that was cut short looks like the end of its step.
     let last = run.timeline.step_ends.last().copied();

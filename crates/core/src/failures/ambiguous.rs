@@ -62,6 +62,14 @@ impl Failure {
                     "if it fails at any size, install a newer driver",
                 ],
             ),
+            Backend::Other if self.text.contains("meta tensor") => (
+                "some weights have no data on any device. Mostly `device_map=\"auto\"` put them into the host's memory or onto the disk, because the GPU was too full, and the script then moves the model. A model that was made on the device `meta` gives the same error",
+                &[
+                    "free the GPU first (`nvidia-smi` shows who has its memory), and load in 4 or 8 bits",
+                    "remove `.to(\"cuda\")` after `from_pretrained(..., device_map=...)`; with `device_map={\"\": 0}` the error is an out-of-memory error with numbers",
+                    "if the script makes the model on `meta` itself: `to_empty(device=...)`, then load the weights",
+                ],
+            ),
             Backend::TensorFlow => (
                 "a copy to the card failed, mostly because the card was full before the program began (TensorFlow takes nearly all of it at once)",
                 &[

@@ -450,13 +450,18 @@ impl Failure {
             Backend::Bitsandbytes if self.text.contains("dispatched on the CPU") => {
                 return dispatched();
             }
+            Backend::Bitsandbytes if self.text.contains("offload") => return offloaded(),
+            Backend::Bitsandbytes => {
+                "bitsandbytes got no memory outside of PyTorch's allocator, so there are no numbers. A paged optimizer takes its state from the driver, and none was free on the card or in the host's memory"
+            }
+            Backend::Other if self.text.contains("fused cross entropy") => return no_logits(),
             Backend::Tgi => {
                 "the server's warm-up found too little free memory for the tokens that its settings allow at a time"
             }
             Backend::Other if self.text.contains("No executable batch size") => {
                 "every batch size failed, down to batch size 1: Accelerate halves it at each out-of-memory error. At batch size 1, the model, the optimizer or one long sample is too large; or memory of the failed tries stays allocated"
             }
-            Backend::CudaRuntime | Backend::Bitsandbytes => {
+            Backend::CudaRuntime => {
                 "the CUDA runtime refused a call outside PyTorch's allocator, so there are no numbers. Often it is a process's first call on a card that other processes fill, or a library that needs memory which PyTorch's cache holds"
             }
             Backend::Nccl => {
@@ -502,6 +507,33 @@ fn dispatched() -> Verdict {
             "free the GPU first (`nvidia-smi` shows who has its memory; in a notebook restart the kernel), or use a larger GPU or several",
             "load in 4 bits instead of 8, or a smaller model",
             "`llm_int8_enable_fp32_cpu_offload=True` with a `device_map` of your own runs, but the modules on the CPU stay in 32 bits and are slow",
+        ],
+    )
+}
+
+/// A model that did not fit where it was to be, and that something can only use there.
+fn offloaded() -> Verdict {
+    verdict(
+        Cause::Size,
+        "the weights do not fit the free memory of the GPU: `device_map=\"auto\"` put a part of them into the host's memory or onto the disk, and they cannot be trained or moved from there",
+        &[
+            "free the GPU first (`nvidia-smi` shows who has its memory; in a notebook restart the kernel); after a training, delete the trained model before the base model is loaded again",
+            "load in 4 bits: `quantization_config=BitsAndBytesConfig(load_in_4bit=True)`, or a smaller model",
+            "`device_map={\"\": 0}` keeps all of it on the GPU, and shows with numbers where that runs out",
+            "only to merge an adapter: load the base model with `device_map=\"cpu\"`",
+        ],
+    )
+}
+
+/// Unsloth computes logits in chunks, each as large as the free memory allows.
+fn no_logits() -> Verdict {
+    verdict(
+        Cause::Size,
+        "the card is full before the loss: unsloth computes the logits in chunks of the free memory, and found none free",
+        &[
+            "a smaller `per_device_train_batch_size` or `max_seq_length`",
+            "`use_gradient_checkpointing=\"unsloth\"` in `get_peft_model`, which moves the layers' inputs into the host's memory",
+            "free the GPU first: `nvidia-smi` shows who else has its memory",
         ],
     )
 }
@@ -598,6 +630,43 @@ mod tests {
                 "{text}: {:?}",
                 found.remedies
             );
+        }
+    }
+
+    #[test]
+    fn weights_that_a_device_map_put_elsewhere_are_told_as_too_large() {
+        for (text, words) in [
+            (
+                "ValueError: We need an `offload_dir` to dispatch this model according to this `device_map`, the following submodules need to be offloaded: model.layers.20.",
+                "do not fit the free memory",
+            ),
+            (
+                "ValueError: The current `device_map` had weights offloaded to the disk. Please provide an `offload_folder` for them.",
+                "do not fit the free memory",
+            ),
+            (
+                "ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision with CPU or disk offload.",
+                "do not fit the free memory",
+            ),
+            (
+                "RuntimeError: You can't move a model that has some modules offloaded to cpu or disk.",
+                "do not fit the free memory",
+            ),
+            (
+                "NotImplementedError: Cannot copy out of meta tensor; no data!",
+                "no data on any device",
+            ),
+            (
+                "RuntimeError: Unsloth: No or negligible GPU memory available for fused cross entropy.",
+                "before the loss",
+            ),
+            (
+                "Error out of memory at line 351 in file /home/developer/bitsandbytes/csrc/pythonInterface.c",
+                "A paged optimizer",
+            ),
+        ] {
+            let found = verdict_of(text);
+            assert!(found.why.contains(words), "{text}: {}", found.why);
         }
     }
 

@@ -286,6 +286,11 @@ impl<'a> Case<'a> {
         self.line_of(self.stack(block))
     }
 
+    /// The line of a library's model below the user's line.
+    pub(crate) fn line_of_library(&self, stack: StackId) -> Option<CodeLine> {
+        origins::line_of_library(self.run.trace, &self.run.stacks, stack)
+    }
+
     pub(crate) fn line_of(&self, stack: StackId) -> Option<CodeLine> {
         origins::line_of(self.run.trace, &self.run.stacks, stack)
     }

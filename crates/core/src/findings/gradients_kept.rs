@@ -46,7 +46,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if stage == Stage::Backward {
         res.evidence.push("the peak is in the backward pass, which allocates new gradients one by one: the saving depends on where the peak then is".to_owned());
     }
-    res.remedy = "call `optimizer.zero_grad(set_to_none=True)` (the default since torch 2.0) right after `optimizer.step()`, before the next forward pass".to_owned();
+    // Without an optimizer they are in variables, as what `torch.autograd.grad` returns.
+    let end = case.run.recording.notes.end.as_ref();
+    res.remedy = if end.is_none_or(|it| it.has_optimizer) {
+        "call `optimizer.zero_grad(set_to_none=True)` (the default since torch 2.0) right after `optimizer.step()`, before the next forward pass"
+    } else {
+        "delete the variables that hold them before the next forward pass (`del grads`): a variable of a loop keeps its value until it gets the next one. Gradients in `.grad`: `model.zero_grad()`"
+    }
+    .to_owned();
     vec![res]
 }
 

@@ -33,6 +33,8 @@ pub enum Verdict {
     Grows,
     /// It does not fit the card.
     DoesNotFit,
+    /// It fits the card only with memory that the driver lends it of the host, as under Windows: it runs, many times slower.
+    Spills,
     /// It fits the card, but not what `--max` allows.
     OverMax,
     /// It fits if masks of values that nobody computed find nothing, and not, or not what `--max` allows, if they find
@@ -123,6 +125,10 @@ pub struct Predicted {
     pub awaited: Option<CodeLine>,
     /// Memory was the same in the last two steps.
     pub steady: bool,
+    /// The peak of each phase that the run went through, in their order.
+    pub phases: Vec<PhasePeak>,
+    /// The one that decides how much the run needs, if it is not a training step.
+    pub deciding_phase: Option<RunPhase>,
     /// What the largest evaluation took.
     pub evaluation: Option<EvaluationPeak>,
     /// When allocated memory was largest.
@@ -316,6 +322,67 @@ pub struct EvaluationPeak {
     pub at: Option<Origin>,
 }
 
+/// A phase of a run, as people speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunPhase {
+    /// Everything before the first forward pass: weights are read, moved and quantized.
+    Loading,
+    /// Up to the end of the first optimizer step.
+    FirstStep,
+    /// The steps after it, and what lies between them.
+    LaterSteps,
+    /// The first evaluation.
+    FirstEvaluation,
+    /// The evaluations after it.
+    LaterEvaluations,
+    /// A model or a checkpoint is saved.
+    Saving,
+    /// Adapters are merged into the weights below them.
+    Merging,
+}
+
+impl RunPhase {
+    /// All of them.
+    pub const ALL: [RunPhase; 7] = [
+        RunPhase::Loading,
+        RunPhase::FirstStep,
+        RunPhase::LaterSteps,
+        RunPhase::FirstEvaluation,
+        RunPhase::LaterEvaluations,
+        RunPhase::Saving,
+        RunPhase::Merging,
+    ];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RunPhase::Loading => "loading",
+            RunPhase::FirstStep => "first step",
+            RunPhase::LaterSteps => "later steps",
+            RunPhase::FirstEvaluation => "first evaluation",
+            RunPhase::LaterEvaluations => "later evaluations",
+            RunPhase::Saving => "saving",
+            RunPhase::Merging => "merging",
+        }
+    }
+
+    /// Whether it is a training step.
+    pub fn is_step(self) -> bool {
+        matches!(self, RunPhase::FirstStep | RunPhase::LaterSteps)
+    }
+}
+
+/// The most that one phase had, with what it began with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhasePeak {
+    /// Which.
+    pub phase: RunPhase,
+    /// The most.
+    pub peak: Peaks,
+    /// The line that made allocated memory largest; none if the phase began with it, or nobody knows.
+    pub at: Option<CodeLine>,
+}
+
 /// Blocks that one line of code holds at the peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineShare {
@@ -460,6 +527,7 @@ impl Predicted {
             Outcome::ScriptFailed => Verdict::CouldNotTell,
             Outcome::Grows => Verdict::Grows,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
+            Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
             Outcome::Fits if self.runs_out_if_found || self.is_over_max_if_found() => {
                 Verdict::Depends
@@ -472,6 +540,12 @@ impl Predicted {
     /// What all processes of the script need of the device together, as far as it was seen.
     pub fn needs(&self) -> Bytes {
         self.peak.device + self.beside
+    }
+
+    /// How much of it lies in memory that the driver lends it of the host.
+    pub fn spilled(&self) -> Bytes {
+        let lends = self.card.lent != Bytes::ZERO;
+        if lends { self.needs().saturating_sub(self.card.usable()) } else { Bytes::ZERO }
     }
 
     /// What it needs where masks of unknown values select everything, if that was run to its end.

@@ -217,7 +217,9 @@ impl<'a> Evidence<'a> {
             Stage::Forward | Stage::Loss => self.of_forward(life, free),
             Stage::Backward => self.of_backward(life, free),
             Stage::Optimizer | Stage::ZeroGrad => self.of_optimizer(life, free),
-            Stage::Between | Stage::AfterBackward => self.of_between(life, free),
+            Stage::Between | Stage::AfterBackward | Stage::Saving | Stage::Merging => {
+                self.of_between(life, free)
+            }
             Stage::Evaluation => match free {
                 Some(free) if free <= self.timeline.stretch_end(life.alloc) => {
                     Category::Temporaries

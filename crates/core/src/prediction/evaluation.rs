@@ -59,7 +59,7 @@ fn larger(one: Option<Found>, other: Option<Found>) -> Option<Found> {
 
 /// The first event of each evaluation, and the first one after it: what lies between two calls of a model in one, and what is done with
 /// what the last one gave, belongs to it.
-fn evaluations(run: &DeviceRun<'_>) -> Vec<(EventId, EventId)> {
+pub(super) fn evaluations(run: &DeviceRun<'_>) -> Vec<(EventId, EventId)> {
     let mut res: Vec<(EventId, EventId)> = Vec::new();
     let mut goes_on = false;
     for (first, end, stage) in run.timeline.stretches() {

@@ -13,6 +13,7 @@ mod note;
 mod notes;
 pub(crate) mod origins;
 mod other_end;
+mod phases;
 mod reached;
 mod safe;
 mod seen;
@@ -27,8 +28,8 @@ mod writes;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
-    Moment, OomPlace, Origin, Outcome, Peaks, Predicted, Prediction, Rank, SmallestRun, StepGrowth,
-    StepPeaks, Verdict,
+    Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
+    SmallestRun, StepGrowth, StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
@@ -126,6 +127,8 @@ impl<'a> Runs<'a> {
             },
             awaited: None,
             steady: false,
+            phases: Vec::new(),
+            deciding_phase: None,
             categories: vec![CategoryShare {
                 category: Category::Context,
                 bytes: card.context,
@@ -194,6 +197,7 @@ impl<'a> Runs<'a> {
                 &run.recording.notes.architectures,
             ),
         };
+        let (phases, deciding_phase) = phases::peaks(shown_run, other + context);
         let doubts = notes::about_categories(&shown.categories, shown.peaks);
         Prediction::of(Predicted {
             peak,
@@ -208,6 +212,8 @@ impl<'a> Runs<'a> {
             seen,
             awaited: end(run.recording).awaited,
             steady: end(run.recording).steady,
+            phases,
+            deciding_phase,
             evaluation: evaluation::largest(run),
             peak_moment: has_peak.then(|| run.moment(peak_event)),
             shown_moment: died_at

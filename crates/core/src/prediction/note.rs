@@ -444,7 +444,13 @@ impl fmt::Display for Note {
                 }
                 f.write_str(
                     "), so another card may give another answer; --cards a,b,c runs it on each",
-                )
+                )?;
+                if call.contains("device_map") {
+                    f.write_str(
+                        ", and device_map={\"\": 0} in the script gives the list of all cards",
+                    )?;
+                }
+                Ok(())
             }
             Note::VisibleDevices { variable, seen } => {
                 write!(f, "CUDA_VISIBLE_DEVICES is \"{variable}\": ")?;

@@ -175,6 +175,31 @@ pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<
     })
 }
 
+/// The line of a library's model that asked for it, below the user's: the innermost outside of PyTorch, which says nothing of the model.
+pub(crate) fn line_of_library(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
+    let user = stacks.user_frame(stack)?;
+    let below = trace.stacks.frame_ids(stack).take_while(|id| *id != user);
+    let mut frames = below.map(|id| trace.stacks.frame_of(id));
+    let Frame { file, function, line } =
+        frames.find(|frame| is_of_a_model(trace.text(frame.file)))?;
+    Some(CodeLine {
+        file: trace.text(file).to_owned(),
+        line,
+        function: trace.text(function).to_owned(),
+        text: String::new(),
+    })
+}
+
+/// Whether `file` is Python of an installed package other than PyTorch's.
+fn is_of_a_model(file: &str) -> bool {
+    let installed = ["/site-packages/", "/dist-packages/"];
+    let package = installed.iter().find_map(|it| file.rsplit_once(it)).map(|(_, path)| path);
+    package.is_some_and(|path| {
+        let not = ["torch/", "torchgen/", "numpy/", "functorch/"];
+        path.ends_with(".py") && !not.iter().any(|it| path.starts_with(it))
+    })
+}
+
 /// The user's line that called the outermost module: what is kept, is kept by the loop around it.
 pub(crate) fn line_outside(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
     line_of(trace, stacks, stacks.outside(stack))

@@ -76,6 +76,8 @@ pub struct Seen {
     pub evaluation: bool,
     /// The script comes to an evaluation, and the run did not.
     pub awaits_evaluation: bool,
+    /// The script's text mentions an evaluation or a checkpoint, as far as anybody looked.
+    pub speaks_of_more: bool,
     /// One came early, because its interval was short for some steps.
     pub brought_forward: bool,
     /// The run went on for it once memory was steady.
@@ -160,7 +162,9 @@ impl Seen {
                 Some("the end of the evaluation")
             }
             Seen { evaluation: true, went_on: true, .. } => None,
-            Seen { evaluation: true, .. } => Some("later steps"),
+            Seen { evaluation: true, .. } | Seen { speaks_of_more: false, .. } => {
+                Some("later steps")
+            }
             Seen { evaluation: false, .. } => Some("an evaluation, a checkpoint, later steps"),
         }
     }

@@ -29,6 +29,10 @@ pub(crate) enum Stage {
     ZeroGrad,
     /// A forward pass that is not training.
     Evaluation,
+    /// A model is saved.
+    Saving,
+    /// Adapters are merged into the weights below them.
+    Merging,
 }
 
 impl Stage {
@@ -40,6 +44,8 @@ impl Stage {
             Stage::Optimizer => Some(Phase::Optimizer),
             Stage::ZeroGrad => Some(Phase::ZeroGrad),
             Stage::Evaluation => Some(Phase::Evaluation),
+            Stage::Saving => Some(Phase::Saving),
+            Stage::Merging => Some(Phase::Merging),
             Stage::Setup | Stage::Between | Stage::AfterBackward => None,
         }
     }
@@ -51,6 +57,8 @@ impl Stage {
             Phase::Optimizer => Stage::Optimizer,
             Phase::ZeroGrad => Stage::ZeroGrad,
             Phase::Evaluation => Stage::Evaluation,
+            Phase::Saving => Stage::Saving,
+            Phase::Merging => Stage::Merging,
         }
     }
 }

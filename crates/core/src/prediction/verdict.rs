@@ -50,7 +50,7 @@ pub(super) fn outcome(
     }
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
-    let over = runs.first().is_some_and(|it| card.usable() < it.peaks(card).device);
+    let over = runs.first().is_some_and(|it| card.usable() + card.lent < it.peaks(card).device);
     // What the context has to have is refused nowhere: a handle of a library that the card has no memory for.
     let lacks = runs.iter().filter_map(|it| it.phantom()).any(|it| it.lacked != Bytes::ZERO);
     if over && !has_capacity || lacks {
@@ -112,6 +112,7 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
         ended: whole && !later.is_some_and(is_awaited),
         evaluation: later.map_or(evaluation, |it| it.evaluation),
         awaits_evaluation: end.is_some_and(|it| it.awaited.is_some()),
+        speaks_of_more: later.is_none_or(|it| it.spoken_of),
         brought_forward: later.is_some_and(|it| it.brought_forward),
         went_on: later.is_some(),
         evaluation_cut: later.is_some_and(|it| it.evaluation_cut),

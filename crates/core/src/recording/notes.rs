@@ -249,6 +249,10 @@ pub enum Phase {
     ZeroGrad,
     /// Forward passes of a model that is not in training.
     Evaluation,
+    /// A library saves a model or a checkpoint.
+    Saving,
+    /// A library merges adapters into the weights below them.
+    Merging,
 }
 
 /// What lived where at one place of the trace.

@@ -248,7 +248,9 @@ impl Report {
             None if it.kind == Kind::Text => Ok(()),
             None => {
                 let gains = gains(&it.findings);
-                writeln!(f, "{} {levels}{steps}{gains}", styles.good.of("NO ERROR:"))
+                let start = "NO ERROR:";
+                write!(f, "{} ", styles.good.of(start))?;
+                self.wrapped(f, &format!("{levels}{steps}{gains}"), start.len() + 1, 2)
             }
         }
     }
@@ -286,6 +288,9 @@ impl Report {
         if let Some(at) = &oom.at {
             let comma = if rest.is_empty() { "" } else { "," };
             rest += &format!("{comma} at {}", place(at));
+        }
+        if let Some(at) = &oom.library_at {
+            rest += &format!(", which called {}", place(at));
         }
         if !rest.is_empty() {
             self.said(f, "  ", &format!("It ran out{rest}"), 4)?;
@@ -599,6 +604,8 @@ fn phase(phase: Phase) -> &'static str {
         Phase::Optimizer => "the optimizer",
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
+        Phase::Saving => "saving",
+        Phase::Merging => "merging",
     }
 }
 

@@ -211,6 +211,7 @@ fn oom(it: &Oom) -> Value {
         "phase": facts.phase.map(phase),
         "progress": facts.progress,
         "at": line(it.at.as_ref()),
+        "library_at": line(it.library_at.as_ref()),
         "numbers": numbers,
         "processes": processes,
         "enough": enough,
@@ -251,6 +252,8 @@ pub(super) fn phase(phase: Phase) -> &'static str {
         Phase::Optimizer => "optimizer",
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
+        Phase::Saving => "saving",
+        Phase::Merging => "merging",
     }
 }
 

@@ -159,6 +159,8 @@ fn stage_name(stage: Stage) -> Option<&'static str> {
         Stage::Optimizer => "optimizer",
         Stage::ZeroGrad => "zero_grad",
         Stage::Evaluation => "evaluation",
+        Stage::Saving => "saving",
+        Stage::Merging => "merging",
         Stage::Setup => "setup",
         Stage::Between | Stage::AfterBackward => return None,
     })

@@ -9,11 +9,11 @@ use std::{
 pub use crate::views::style::{Style, Styles};
 use crate::{
     cards::Card,
-    codes::RemarkCode,
+    codes::{ProblemCode, RemarkCode},
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        Outcome, Peaks, Prediction, StepGrowth, Verdict,
+        Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
@@ -88,6 +88,7 @@ impl Report<'_> {
             return self.short(f);
         }
         self.answer(f)?;
+        self.deciding_phase(f)?;
         if p.outcome != Outcome::ScriptFailed {
             self.findings(f)?;
         }
@@ -149,12 +150,20 @@ impl Report<'_> {
                 n_told += 1;
             }
         }
+        let by_line = self.lines();
+        let heads = if by_line.is_empty() { 2 } else { 4 };
+        let least = heads + LEAST_ROWS.0 + LEAST_ROWS.1.min(by_line.len());
+        let deciding = text(&|f| self.deciding_phase(f));
+        let shown = [&first, &deciding, &cards, &told].map(|it| lines(it)).iter().sum::<usize>();
+        if shown + least + 2 <= SCREEN {
+            first += &deciding;
+        }
         // The last line, with the blank one above it.
         let left = |rows: usize, told: &str| {
             SCREEN.saturating_sub(lines(&first) + rows + lines(&cards) + lines(told) + 2)
         };
         let (mut title, mut categories) = self.categories(usize::MAX);
-        let mut by_line = self.lines();
+        let mut by_line = by_line;
         if has_tables {
             let heads = if by_line.is_empty() { 2 } else { 4 };
             let room = left(heads, &told);
@@ -226,6 +235,9 @@ impl Report<'_> {
         let Report { prediction: p, styles, .. } = self;
         let in_use = match p.card.beside {
             Bytes::ZERO => String::new(),
+            beside if p.card.lent != Bytes::ZERO => {
+                format!(", {beside} in use by Windows and other programs")
+            }
             beside => format!(", {beside} in use by other programs"),
         };
         let card = format!("{} ({}{in_use})", p.card.id, p.card.total);
@@ -289,6 +301,13 @@ impl Report<'_> {
                 }
             }
             Verdict::Grows => return self.grows(f, &card),
+            Verdict::Spills => {
+                let text = format!("{card}: needs {needs}, {} more than it has free", p.spilled());
+                self.said(f, styles.bad, "SPILLS", &text)?;
+                let text = "it runs, many times slower: the driver puts the rest into the host's memory. Windows lends half of that at most; \
+                            the driver's setting CUDA - Sysmem Fallback Policy makes it an error instead";
+                return self.wrapped(f, text, 0, 2);
+            }
             Verdict::OverMax => {
                 let max = p.max.unwrap_or_default();
                 let over = needs.saturating_sub(max);
@@ -509,25 +528,56 @@ impl Report<'_> {
         self.wrapped(f, text, verdict.len() + 1, 2)
     }
 
+    /// A row for the whole run and one for each phase.
     fn peaks(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        self.heading(f, "Peak")?;
-        let row = |f: &mut Formatter<'_>, name: &str, pick: fn(&Peaks) -> Bytes, why: &str| {
-            write!(f, "  {name:<12} {:>10}", pick(&p.peak))?;
-            for peaks in [&p.first_step, &p.steady_state] {
-                match peaks {
-                    Some(it) => write!(f, " {:>12}", pick(it))?,
-                    None => write!(f, " {:>12}", "-")?,
-                }
-            }
-            writeln!(f, "  {}", self.styles.faint.of(why))
-        };
+        self.heading(f, "Peak of each phase")?;
         let head =
-            format!("  {:<12} {:>10} {:>12} {:>12}", "", "whole run", "first step", "later steps");
+            format!("  {:<17} {:>10} {:>11} {:>11}", "", "allocated", "reserved", "on the GPU");
         writeln!(f, "{}", self.styles.faint.of(head))?;
-        row(f, "allocated", |it| it.allocated, "max_memory_allocated")?;
-        row(f, "reserved", |it| it.reserved, "max_memory_reserved")?;
-        row(f, "on the GPU", |it| it.device, "nvidia-smi")
+        let rows = p.phases.iter().map(|it| (it.phase.name(), it.peak, it.at.as_ref()));
+        for (name, peak, at) in [("whole run", p.peak, None)].into_iter().chain(rows) {
+            let Peaks { allocated, reserved, device } = peak;
+            let mut row = format!("  {name:<17} {allocated:>10} {reserved:>11} {device:>11}");
+            if let Some(line) = at {
+                let line = clipped_left(&Line(line).to_string(), self.width - 56);
+                row += &format!("  {}", self.styles.faint.of(line));
+            }
+            writeln!(f, "{row}")?;
+        }
+        let text = "as torch.cuda.max_memory_allocated, max_memory_reserved, nvidia-smi";
+        writeln!(f, "  {}", self.styles.faint.of(text))
+    }
+
+    /// Where another phase than a training step decides: that phase, and what the others had; of loading what makes it smaller.
+    fn deciding_phase(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let p = self.prediction;
+        let of = |phase| p.phases.iter().find(|it| Some(it.phase) == phase);
+        let Some(it) = of(p.deciding_phase).filter(|_| p.outcome != Outcome::Grows) else {
+            return Ok(());
+        };
+        let is_other = |other: &&PhasePeak| {
+            it.phase != other.phase && (other.phase.is_step() || other.phase == RunPhase::Loading)
+        };
+        let others: Vec<String> = (p.phases.iter().filter(is_other))
+            .map(|it| format!("{} {}", it.phase.name(), it.peak.allocated))
+            .collect();
+        let at = it.at.as_ref().map_or_else(String::new, |at| format!(" at {}", Line(at)));
+        let mut text = format!("{} decides: {} of tensors{at}", it.phase.name(), it.peak.allocated);
+        if !others.is_empty() {
+            text += &format!("; {}", others.join(", "));
+        }
+        // Its finding says what to do.
+        let twice = |it: &Finding| it.code == ProblemCode::LoadedTwice;
+        if it.phase == RunPhase::Loading && !self.findings.iter().any(twice) {
+            text += match p.oom {
+                Some(_) => {
+                    ". A smaller batch does not help: fewer bytes a weight (dtype=torch.bfloat16, load_in_4bit), no second copy"
+                }
+                None => ". Load the weights in the precision of training, straight onto the GPU",
+            };
+        }
+        self.wrapped(f, &text, 0, 2)
     }
 
     /// The moment that is broken down, and a row for each category.
@@ -555,7 +605,9 @@ impl Report<'_> {
         let n_shown = by_size.iter().filter(|(_, share)| self.shows(share.bytes)).count();
         let n_free = most.saturating_sub(rows.len());
         // The sum of the others takes a row.
-        let n = if n_free < n_shown { n_free.saturating_sub(1) } else { n_shown };
+        let small: Bytes = by_size.iter().skip(n_shown).map(|(_, share)| share.bytes).sum();
+        let n_rows = n_shown + usize::from(Bytes::ZERO < small && self.shows(small));
+        let n = if n_free < n_rows { n_free.saturating_sub(1) } else { n_shown };
         let others: Bytes = by_size.drain(n..).map(|(_, share)| share.bytes).sum();
         by_size.sort_by_key(|&(place, _)| place);
         for (_, share) in by_size {
@@ -807,6 +859,8 @@ impl Display for When {
             Some(Phase::Optimizer) => f.write_str(", optimizer step"),
             Some(Phase::ZeroGrad) => f.write_str(", zero_grad"),
             Some(Phase::Evaluation) => f.write_str(", evaluation"),
+            Some(Phase::Saving) => f.write_str(", saving"),
+            Some(Phase::Merging) => f.write_str(", merging"),
             None => Ok(()),
         }
     }

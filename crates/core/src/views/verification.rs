@@ -149,6 +149,8 @@ fn word(phase: Phase) -> &'static str {
         Phase::Optimizer => ", optimizer",
         Phase::ZeroGrad => ", zero_grad",
         Phase::Evaluation => ", evaluation",
+        Phase::Saving => ", saving",
+        Phase::Merging => ", merging",
     }
 }
 

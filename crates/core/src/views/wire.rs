@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
-        OomPlace, Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, Serving, SmallestRun,
-        StepPeaks, Verdict, Writes, WrittenFile,
+        OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, ScriptExit, Serving,
+        SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
@@ -67,8 +67,14 @@ struct PredictionWire<'a> {
     /// Null where nothing is enough.
     safe_bytes: Option<u64>,
     headroom_bytes: Option<u64>,
+    /// What lies in memory of the host that the driver lends; none where it lends nothing.
+    spilled_bytes: Option<u64>,
     first_step: Option<PeaksWire>,
     steady_state: Option<PeaksWire>,
+    /// The peak of each phase that the run went through, in their order.
+    phases: Vec<PhaseWire<'a>>,
+    /// The one that decides how much the run needs, if it is not a training step.
+    deciding_phase: Option<&'static str>,
     /// The peaks with work done as late as it may be, where that matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<PeaksWire>,
@@ -126,6 +132,17 @@ struct PeaksWire {
     allocated_bytes: u64,
     reserved_bytes: u64,
     device_bytes: u64,
+}
+
+/// The most that one phase had.
+#[derive(Debug, Serialize)]
+struct PhaseWire<'a> {
+    phase: &'static str,
+    allocated_bytes: u64,
+    reserved_bytes: u64,
+    device_bytes: u64,
+    /// The line that made allocated memory largest.
+    at: Option<CodeWire<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -492,6 +509,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 Verdict::FitsSoFar => "fits_so_far",
                 Verdict::Grows => "grows",
                 Verdict::DoesNotFit => "does_not_fit",
+                Verdict::Spills => "spills",
                 Verdict::OverMax => "over_max",
                 Verdict::Depends => "depends",
                 Verdict::CouldNotTell => "could_not_tell",
@@ -524,8 +542,11 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             shm_bytes: it.host.map(|it| it.shared.0),
             safe_bytes: it.safe().map(|it| it.0),
             headroom_bytes: it.headroom().map(|it| it.0),
+            spilled_bytes: (it.card.lent != Bytes::ZERO).then(|| it.spilled().0),
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
+            phases: it.phases.iter().map(PhaseWire::from).collect(),
+            deciding_phase: it.deciding_phase.map(run_phase),
             late: other(OtherEnd::Late),
             early: it.early.map(PeaksWire::from),
             overflow: other(OtherEnd::Overflow),
@@ -624,6 +645,31 @@ impl From<&StepPeaks> for StepWire {
     }
 }
 
+fn run_phase(it: RunPhase) -> &'static str {
+    match it {
+        RunPhase::Loading => "loading",
+        RunPhase::FirstStep => "first_step",
+        RunPhase::LaterSteps => "later_steps",
+        RunPhase::FirstEvaluation => "first_evaluation",
+        RunPhase::LaterEvaluations => "later_evaluations",
+        RunPhase::Saving => "saving",
+        RunPhase::Merging => "merging",
+    }
+}
+
+impl<'a> From<&'a PhasePeak> for PhaseWire<'a> {
+    fn from(it: &'a PhasePeak) -> PhaseWire<'a> {
+        let Peaks { allocated, reserved, device } = it.peak;
+        PhaseWire {
+            phase: run_phase(it.phase),
+            allocated_bytes: allocated.0,
+            reserved_bytes: reserved.0,
+            device_bytes: device.0,
+            at: it.at.as_ref().map(CodeWire::from),
+        }
+    }
+}
+
 impl<'a> From<&'a OomPlace> for OomWire<'a> {
     fn from(it: &'a OomPlace) -> OomWire<'a> {
         OomWire {
@@ -705,6 +751,8 @@ fn phase(phase: Phase) -> &'static str {
         Phase::Optimizer => "optimizer",
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
+        Phase::Saving => "saving",
+        Phase::Merging => "merging",
     }
 }
 

@@ -15,8 +15,8 @@ use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
     prediction::{
-        CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, Prediction, RunFacts,
-        ScriptExit, Verdict, Wanted, predict,
+        CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak, Prediction,
+        RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
         Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
@@ -283,6 +283,8 @@ fn phase_of(word: &str) -> Phase {
         "optimizer" => Phase::Optimizer,
         "zero_grad" => Phase::ZeroGrad,
         "evaluation" => Phase::Evaluation,
+        "saving" => Phase::Saving,
+        "merging" => Phase::Merging,
         _ => panic!("{word}"),
     }
 }
@@ -810,6 +812,112 @@ fn only_what_fits_has_a_safe_size_and_a_request() {
     assert_eq!(nothing(&over), (Verdict::OverMax, None, None));
     let failed = predicted(&[], 1);
     assert_eq!(nothing(&failed), (Verdict::CouldNotTell, None, None));
+}
+
+/// Loads with a copy beside, trains, evaluates, merges and saves.
+const IN_PHASES: &str = "\
+alloc copy 40MiB at train.py:3
+alloc weights 20MiB at train.py:4
+free copy
+begin forward
+alloc activations 10MiB at train.py:9
+end forward
+begin backward
+alloc gradients 20MiB
+free activations
+end backward
+begin optimizer
+end optimizer
+step
+free gradients
+begin evaluation
+alloc logits 600MiB at train.py:12
+free logits
+end evaluation
+begin forward
+alloc activations2 10MiB at train.py:9
+end forward
+begin backward
+free activations2
+end backward
+step
+begin merging
+alloc merged 1MiB at train.py:14
+free merged
+end merging
+begin saving
+alloc gathered 1MiB at train.py:15
+free gathered
+end saving";
+
+fn in_phases(it: &Prediction) -> Vec<String> {
+    let row = |it: &PhasePeak| {
+        let at = it.at.as_ref().map_or_else(String::new, |at| format!(" at {}", at.line));
+        format!("{}: {}{at}", it.phase.name(), it.peak.allocated)
+    };
+    it.phases.iter().map(row).collect()
+}
+
+#[test]
+fn each_phase_has_its_peak_and_the_one_that_decides_is_named() {
+    let whole = predicted(&[recording(IN_PHASES)], 0);
+    assert_eq!(
+        in_phases(&whole),
+        [
+            "loading: 60.0 MiB at 4",
+            "first step: 50.0 MiB at 1",
+            "later steps: 40.0 MiB",
+            "first evaluation: 620.0 MiB at 12",
+            "merging: 21.0 MiB at 14",
+            "saving: 21.0 MiB at 15",
+        ]
+    );
+    assert_eq!(whole.deciding_phase, Some(RunPhase::FirstEvaluation));
+    let report = text::prediction((&whole).into(), Extent::Short, Styles::default(), 80);
+    assert!(
+        report
+            .to_string()
+            .contains("\nfirst evaluation decides: 620.0 MiB of tensors at train.py:12"),
+        "{report}"
+    );
+
+    let without = IN_PHASES.replace("alloc logits 600MiB", "alloc logits 1MiB");
+    let large = without.replace("alloc copy 40MiB", "alloc copy 4000MiB");
+    let loading = predicted(&[recording(&large)], 0);
+    assert_eq!(loading.deciding_phase, Some(RunPhase::Loading));
+    let report = text::prediction((&loading).into(), Extent::Short, Styles::default(), 80);
+    let report = report.to_string().replace("\n  ", " ");
+    assert!(report.contains("straight onto the GPU"), "{report}");
+
+    let steps = without.replace("alloc copy 40MiB", "alloc copy 4MiB");
+    assert_eq!(predicted(&[recording(&steps)], 0).deciding_phase, None);
+
+    let died = predicted(&[recording(RUNS_OUT)], 1);
+    assert_eq!(died.deciding_phase, Some(RunPhase::Loading));
+    let report = text::prediction((&died).into(), Extent::Short, Styles::default(), 80);
+    let report = report.to_string().replace("\n  ", " ");
+    assert!(report.contains("A smaller batch does not help"), "{report}");
+}
+
+#[test]
+fn what_only_fits_with_memory_of_the_host_spills() {
+    let exit = ScriptExit::Code(0);
+    let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+    let on = |card: cards::Card| {
+        predict(&[recording("alloc weights 8GiB at train.py:3\nstep\nstep")], &card, facts.clone())
+    };
+    let card = cards::find("rtx3060-12g").unwrap().clone();
+    let (small, large) = (card.clone().with_total(Bytes::mib(8_700)), card);
+    assert_eq!(on(large.clone().on_windows()).verdict(), Verdict::Fits);
+    assert_eq!(on(small.clone()).verdict(), Verdict::Fits);
+    let spills = on(small.on_windows());
+    assert_eq!((spills.verdict(), spills.safe()), (Verdict::Spills, None));
+    assert_eq!(spills.spilled(), spills.needs() - spills.card.usable());
+    let report = text::prediction((&spills).into(), Extent::Short, Styles::default(), 80);
+    assert!(report.to_string().starts_with("SPILLS rtx3060-12g"), "{report}");
+    // The context of a phantom's run is the card's, and a desktop takes of the same.
+    let beside = on(large.with_beside(Bytes::gib(3)).on_windows());
+    assert_eq!(beside.verdict(), Verdict::Spills);
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! What an evaluation takes by itself: remedies are for training, and most do not reach it.
 
 use plimsoll_core::{
-    plan::{Plan, Remedy, remedies},
+    plan::{Parameter, Plan, Remedy, remedies},
     prediction::EvaluationPeak,
 };
 
 use super::{
-    ask::{Ran, TooLarge, Took, Until},
+    ask::{On, Ran, Run, TooLarge, Took, Until},
     candidate::Candidate,
     ladder,
     program::Program,
+    tuning,
 };
 
 /// The evaluation of the script as it is, if it has one that does not fit even if training took nothing. If it only does not fit beside what
@@ -50,8 +51,22 @@ async fn run_with_one(program: &mut Program) -> Option<Ran> {
     Some(program.trial(run).await).filter(Ran::fits)
 }
 
-/// The evaluation of a run, if it does not fit by itself, nor with all remedies that may reach it.
+/// The evaluation of a run, if it does not fit by itself, nor with all remedies that may reach it: by what it allocates where there is room, and on the
+/// card itself, where libraries make do with smaller workspaces and pieces of memory grow.
 async fn beyond_reach(program: &mut Program, took: &Took) -> Option<TooLarge> {
+    let found = by_what_it_allocates(program, took).await?;
+    let mut remedies = found.with.remedies.clone();
+    if program.may(remedies::ALLOCATOR) {
+        let settings = Parameter::Settings(tuning::EXPANDABLE.to_owned());
+        remedies.push(Remedy::plain(remedies::ALLOCATOR).with(settings));
+    }
+    let run = Run::of(&Plan::of(remedies), Until::OneValidation, On::Card);
+    let run = Run { limit_reserved: program.limit_of_proof(), ..run };
+    let gets_through = program.trial(run).await.fits();
+    (!gets_through).then_some(found)
+}
+
+async fn by_what_it_allocates(program: &mut Program, took: &Took) -> Option<TooLarge> {
     let evaluation = took.evaluation.clone()?;
     let (most, beside) = (program.rules.most(), program.beside(took));
     let too_large = |evaluation: EvaluationPeak, with: Plan| {

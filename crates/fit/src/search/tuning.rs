@@ -11,7 +11,7 @@ use super::{candidate::Candidate, program::Program};
 const MOST_SETTINGS: usize = 2;
 
 /// Pieces of memory grow as they are needed, and those of one size serve another: free, where batches differ in size.
-const EXPANDABLE: &str = "expandable_segments:True";
+pub(super) const EXPANDABLE: &str = "expandable_segments:True";
 
 /// What every plan of a program begins with whose batches differ in size, or of which much is kept for later; nothing for others.
 pub(super) fn first(program: &Program) -> Vec<Remedy> {

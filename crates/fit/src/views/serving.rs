@@ -7,7 +7,7 @@ use plimsoll_core::{
 };
 use serde_json::{Value, json};
 
-use crate::serving::{Came, Found, Lever, Trial, Tried, Wanted};
+use crate::serving::{Argument, Came, Found, Lever, Order, Trial, Tried, Wanted};
 
 /// The version of the JSON.
 const VERSION: u32 = 1;
@@ -29,6 +29,23 @@ pub struct Report<'a> {
     pub seconds: f64,
     /// Whom the engine reached outside of its own processes, in all runs.
     pub reached: Reached,
+}
+
+/// What a run is asked for, as the agent reads it.
+pub fn for_agent(order: &Order<'_>) -> String {
+    let one = |(name, value): (&'static str, Argument)| {
+        let value = match value {
+            Argument::None => Value::Null,
+            Argument::Count(n) => json!(n),
+            Argument::Share(share) => json!(share),
+            Argument::Word(word) => json!(word),
+            Argument::On => json!(true),
+        };
+        (name.to_owned(), value)
+    };
+    let flags: serde_json::Map<String, Value> =
+        order.flags.arguments().into_iter().map(one).collect();
+    json!({ "flags": flags, "users": order.users, "context": order.context }).to_string()
 }
 
 /// What came of a run, in a few words.

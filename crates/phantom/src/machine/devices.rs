@@ -199,13 +199,15 @@ impl Machine {
     pub fn new(card: &'static Card, visible: Vec<Visible>) -> Machine {
         // Twice the card's memory and some: freed chunks leave holes.
         let usable = card.total_bytes.saturating_sub(card.beside_bytes);
-        let space = card.total_bytes.saturating_mul(2).saturating_add(64 << 30);
+        let most = card.total_bytes.saturating_add(card.lent_bytes);
+        let space = most.saturating_mul(2).saturating_add(64 << 30);
         let devices = visible
             .iter()
             .map(|_| {
                 let floor = reserve_addresses(space);
                 DeviceMemory::new(usable, card.context_bytes, floor, floor + space)
                     .with(card.handles, card.chip_threads())
+                    .lending(card.lent_bytes)
             })
             .collect();
         Machine {

@@ -22,6 +22,8 @@ pub struct Unknown;
 pub struct DeviceMemory {
     /// What the driver has of the card for all processes, contexts included.
     total: u64,
+    /// What the driver lends of the host's memory beyond that.
+    lent: u64,
     /// What the context of most trainings takes of it.
     usual_context: u64,
     /// Where other processes on the same device are found; `None` if there are no others.
@@ -67,6 +69,7 @@ impl DeviceMemory {
         let resident = Resident::new(&mut addresses);
         DeviceMemory {
             total,
+            lent: 0,
             usual_context,
             shared: None,
             begun: false,
@@ -91,6 +94,13 @@ impl DeviceMemory {
     #[must_use]
     pub fn with(mut self, handles: Handles, threads: u64) -> DeviceMemory {
         self.resident.count(handles, threads);
+        self
+    }
+
+    /// The driver lends so many bytes of the host's memory once the device is full, which nobody is told of.
+    #[must_use]
+    pub fn lending(mut self, bytes: u64) -> DeviceMemory {
+        self.lent = bytes;
         self
     }
 
@@ -139,7 +149,7 @@ impl DeviceMemory {
     /// Takes `whole` bytes more, if there is room.
     fn take_room(&mut self, whole: u64) -> Result<(), Full> {
         self.begun = true;
-        let alone = self.free_alone();
+        let alone = (self.total + self.lent).saturating_sub(self.context() + self.used);
         let Some(seat) = &self.shared else {
             if alone < whole {
                 return Err(Full);
@@ -150,7 +160,7 @@ impl DeviceMemory {
         let taken = if alone < whole {
             Err(seat.others())
         } else {
-            seat.take(self.held() + whole, self.total)
+            seat.take(self.held() + whole, self.total + self.lent)
         };
         match taken {
             Ok(()) => {
@@ -214,7 +224,8 @@ impl DeviceMemory {
     pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
         what(&mut self.resident, &mut self.addresses);
         self.begun = true;
-        self.lacked = self.lacked.max((self.context() + self.used).saturating_sub(self.total));
+        let most = self.total + self.lent;
+        self.lacked = self.lacked.max((self.context() + self.used).saturating_sub(most));
         self.tell();
     }
 

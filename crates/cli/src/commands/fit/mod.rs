@@ -15,13 +15,17 @@ use plimsoll_core::{
     cards::Card,
     plan::{CATALOGUE, find},
     spelling,
+    units::Bytes,
 };
 use plimsoll_fit::search::Rules;
 
 use self::template::Template;
 use crate::{
     commands::misplaced,
-    engine::phantom_run::{self, Choice, How},
+    engine::{
+        phantom_run::{self, Choice, Home, How},
+        server::is_server,
+    },
     exit::Exit,
     options::cli::{FitArgs, Preferred, Writes},
     output::{Output, say},
@@ -31,7 +35,7 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     if args.users.is_some() || args.context.is_some() {
         return serving::run(args, out);
     }
-    if args.find_max.is_none() && serving::is_server(&args.command) {
+    if args.find_max.is_none() && is_server(&args.command) {
         anyhow::bail!(
             "the command starts a serving engine, which no remedy for training suits; say what it is to hold: --users 8 finds their longest context, --context 32768 how many users"
         );
@@ -61,9 +65,11 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 /// The card, with the memory that the process may take of it.
 fn card(args: &FitArgs) -> anyhow::Result<Card> {
-    let Choice { card, how } =
-        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    let card = phantom_run::with_beside(card, args.beside)?;
+    let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    // A plan that spills is none: the search has the card without what the driver lends.
+    let home = Home::of(&choice, args.beside, args.windows)?;
+    let Choice { card, how } = choice;
+    let card = Card { lent: Bytes::ZERO, ..home.card(card) };
     match how {
         Some(How::Largest(_)) if args.budget.is_none() && args.limit_reserved.is_none() => {
             anyhow::bail!(

@@ -1,6 +1,6 @@
 //! What a serving engine can hold: the runs, each a process of its own, that a search of `plimsoll_fit::serving` asks for.
 
-use std::{ffi::OsString, path::Path, time::Instant};
+use std::{ffi::OsString, time::Instant};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -8,6 +8,7 @@ use plimsoll_core::{
     prediction::{self, Outcome},
     recording::EngineNote,
     spelling,
+    units::Bytes,
 };
 use plimsoll_fit::{
     serving::{self, Came, Flags, Lever, Order, Trial, Wanted},
@@ -21,7 +22,8 @@ use crate::{
     engine::{
         diagnosis,
         launch::{Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
-        phantom_run::{self, Choice, How, Run, Runner},
+        phantom_run::{self, Choice, Home, How, Run, Runner},
+        server::is_server,
     },
     exit::Exit,
     files::requested_file::RequestedFile,
@@ -32,9 +34,10 @@ use crate::{
 pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let wanted =
         Wanted { users: args.users, context: args.context, allowed: allowed(&args.allow)? };
-    let Choice { card, how } =
-        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    let card = phantom_run::with_beside(card, args.beside)?;
+    let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    let home = Home::of(&choice, args.beside, args.windows)?;
+    let Choice { card, how } = choice;
+    let card = Card { lent: Bytes::ZERO, ..home.card(card) };
     let is_any_card = matches!(how, Some(How::Largest(_))) && args.memory.is_none();
     if is_any_card && (args.users.is_none() || args.context.is_none()) {
         anyhow::bail!(
@@ -101,16 +104,6 @@ fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
     names.iter().map(of).collect()
 }
 
-/// Whether the command is `vllm serve` or vLLM's module of the same.
-pub(super) fn is_server(words: &[OsString]) -> bool {
-    let of_vllm = |word: &OsString| {
-        let name = Path::new(word).file_name().unwrap_or_default();
-        name == "vllm" || name.to_string_lossy().starts_with("vllm.entrypoints")
-    };
-    words.iter().any(of_vllm)
-        && words.iter().any(|it| it == "serve" || it.to_string_lossy().ends_with("api_server"))
-}
-
 /// The command with the engine's flags, as somebody would type it; of a script that starts the engine itself, its arguments.
 fn command_with(words: &[OsString], flags: &Flags) -> String {
     if !is_server(words) {
@@ -166,7 +159,7 @@ impl Maker<'_> {
             ranks: Ranks::OfLauncher { rank: 0 },
             ghost_weights: GhostWeights::Auto,
             output: ScriptOutput::InSession,
-            settings: &[(contract::ENGINE, order.for_agent().into())],
+            settings: &[(contract::ENGINE, view::for_agent(&order).into())],
             device: Device::Phantom,
         };
         let left = self.runner.run(run, &signals, None)?;
@@ -194,8 +187,13 @@ impl Maker<'_> {
             let why = diagnosis::diagnose(self.command, &ended, &recordings).unwrap_or_else(|| {
                 "the script started no engine that plimsoll knows (vLLM)".to_owned()
             });
-            let words = left.last_words.map(|it| format!("; its last words: {it}"));
-            Came::Fails(why + &words.unwrap_or_default())
+            let raised = recordings
+                .iter()
+                .any(|it| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some()));
+            let words = left.last_words.filter(|_| !raised);
+            Came::Fails(
+                why + &words.map(|it| format!("; its last words: {it}")).unwrap_or_default(),
+            )
         };
         let trial = Trial { came, note };
         if !self.args.quiet {

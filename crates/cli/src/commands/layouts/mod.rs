@@ -32,7 +32,9 @@ use crate::{
 
 /// What a run of a rank takes of the host, by experience.
 const OF_A_RUN: Bytes = Bytes::gib(2);
-/// The words of a reason that are printed.
+/// How plimsoll's own lines on standard error begin.
+const OURS: &str = "plimsoll: ";
+/// The letters of a reason that are printed.
 const LONGEST_REASON: usize = 200;
 
 pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> {
@@ -179,14 +181,16 @@ fn attempt(
         Some(Ok(report)) => {
             let rest = ran.stdout.get(documents.byte_offset()..).unwrap_or_default();
             let request = request.map(|_| String::from_utf8_lossy(rest).trim().to_owned());
-            answer_of(report, request.filter(|it| !it.is_empty()))
+            let words = String::from_utf8_lossy(&ran.stderr);
+            answer_of(report, request.filter(|it| !it.is_empty()), &words)
         }
         _ => Answer::CannotWork(last_words(&String::from_utf8_lossy(&ran.stderr))),
     };
     Ok(Tried { layout, command: shown_command::shown(&shown), answer })
 }
 
-fn answer_of(report: Report, request: Option<String>) -> Answer {
+/// `words` is what the script and `predict` wrote to standard error.
+fn answer_of(report: Report, request: Option<String>, words: &str) -> Answer {
     let mut groups: Vec<(String, Bytes)> = report
         .categories
         .into_iter()
@@ -208,8 +212,13 @@ fn answer_of(report: Report, request: Option<String>) -> Answer {
     match report.verdict.as_str() {
         "fits" => Answer::Fits(sizes(Some(report.peak_device_bytes))),
         "could_not_tell" => {
-            let why = report.notes.first().map(|it| it.text.clone());
-            Answer::CannotWork(shortened(&why.unwrap_or_else(|| "no reason is known".to_owned())))
+            let note = report.notes.first().map_or("no reason is known", |it| &it.text);
+            // A script that ends with a code, as argparse does, has said why in its last line.
+            let last = lines_backwards(words).find(|it| !it.starts_with(OURS));
+            Answer::CannotWork(match last.filter(|it| !note.contains(it)) {
+                Some(last) => shortened(&format!("{}: {last}", shortened(note))),
+                None => shortened(note),
+            })
         }
         _ => Answer::DoesNotFit {
             sizes: sizes(report.larger.map(|it| it.peak.device_bytes)),
@@ -220,8 +229,13 @@ fn answer_of(report: Report, request: Option<String>) -> Answer {
 
 /// The last line that says something.
 fn last_words(text: &str) -> String {
-    let line = text.lines().rev().find(|it| !it.trim().is_empty());
-    shortened(line.unwrap_or("plimsoll predict gave no answer").trim_start_matches("plimsoll: "))
+    let line = lines_backwards(text).next();
+    shortened(line.unwrap_or("plimsoll predict gave no answer").trim_start_matches(OURS))
+}
+
+/// Those that are not blank, the last first.
+fn lines_backwards(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().rev().map(str::trim).filter(|it| !it.is_empty())
 }
 
 /// Without where it happened, which differs between layouts, and not too long.

@@ -200,7 +200,7 @@ impl Layouts {
             );
         }
         if let Some(it) = self.first() {
-            let _ = writeln!(res, "\n{} runs as\n  {}", it.layout.name(), it.command);
+            let _ = writeln!(res, "\nThe report of {}:\n  {}", it.layout.name(), it.command);
             if let Answer::Fits(Sizes { request: Some(request), .. }) = &it.answer {
                 let _ = writeln!(res, "\n{request}");
             }

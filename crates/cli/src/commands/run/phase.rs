@@ -11,5 +11,7 @@ pub(super) fn in_phase(phase: Option<Phase>) -> &'static str {
         Some(Phase::Optimizer) => ", optimizer",
         Some(Phase::ZeroGrad) => ", zero_grad",
         Some(Phase::Evaluation) => ", evaluation",
+        Some(Phase::Saving) => ", saving",
+        Some(Phase::Merging) => ", merging",
     }
 }

@@ -16,6 +16,8 @@ use crate::{
         python,
     },
     files::bounded_file,
+    gpu::devices,
+    options::beside::Beside,
 };
 
 /// The card to imitate, and how it was chosen.
@@ -93,18 +95,64 @@ pub(crate) fn card(
     })
 }
 
-/// `card` of which other programs hold `beside`.
-pub(crate) fn with_beside(card: Card, beside: Option<Bytes>) -> anyhow::Result<Card> {
-    let beside = beside.unwrap_or_default();
-    if card.total.saturating_sub(card.context) <= beside {
+/// Where a card is: what else is on it, and whose driver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Home {
+    beside: Bytes,
+    is_windows: bool,
+}
+
+impl Home {
+    /// Of the card of `choice`, as it was said, or as this machine has it where its own card is imitated.
+    pub(crate) fn of(
+        choice: &Choice,
+        beside: Option<Beside>,
+        is_windows: bool,
+    ) -> anyhow::Result<Home> {
+        let Choice { card, how } = choice;
+        let beside = match beside {
+            None => Bytes::ZERO,
+            Some(Beside::Size(size)) => size,
+            Some(Beside::Now) => in_use_now(card)?,
+        };
+        let is_own = matches!(how, Some(How::OfThisMachine(_)));
+        let home = Home { beside, is_windows: is_windows || is_own && is_wsl() };
+        if home.card(card.clone()).usable() <= card.context {
+            anyhow::bail!(
+                "--beside {beside} leaves nothing of the {} of {}: the CUDA context alone needs {}; give less",
+                card.total,
+                card.name,
+                card.context,
+            );
+        }
+        Ok(home)
+    }
+
+    /// `card` there.
+    pub(crate) fn card(self, card: Card) -> Card {
+        let card = card.with_beside(self.beside);
+        if self.is_windows { card.on_windows() } else { card }
+    }
+}
+
+/// What of this machine's GPU is in use now, if `card` is it.
+fn in_use_now(card: &Card) -> anyhow::Result<Bytes> {
+    let now =
+        devices::first().context("--beside now asks this machine's GPU; give a size instead")?;
+    if now.name != card.name {
         anyhow::bail!(
-            "--beside {beside} leaves nothing of the {} of {}: the CUDA context alone needs {}; give less",
-            card.total,
+            "--beside now asks this machine's GPU, which is {}, not {}; give a size instead",
+            now.name,
             card.name,
-            card.context,
         );
     }
-    Ok(card.with_beside(beside))
+    Ok(card.total.saturating_sub(now.free))
+}
+
+/// Whether this is Linux under Windows, whose kernel says so.
+fn is_wsl() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.is_ok_and(|it| it.to_ascii_lowercase().contains("microsoft"))
 }
 
 /// `a100-80g/3g.40gb` is a slice of a card, `./a100` a file.

@@ -8,7 +8,7 @@ mod reading;
 mod world;
 
 pub(crate) use self::{
-    card::{Choice, How, card, choice, largest, largest_for, with_beside},
+    card::{Choice, Home, How, card, choice, largest, largest_for},
     ends::{conf_line, left_open},
     reading::{facts, read},
     world::{RunOutput, Runner, World},

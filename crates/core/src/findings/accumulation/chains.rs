@@ -20,6 +20,9 @@ use crate::{
 /// So often a line has to have replaced a tensor by a longer one.
 const LEAST: u64 = 9;
 
+/// And each of those tensors: a line that makes two sizes in turn, as pooling does with its indices, replaces a tensor by a longer one once.
+const LEAST_EACH: u64 = 2;
+
 /// What one line made.
 #[derive(Default)]
 struct Chains(Vec<BlockId>);
@@ -110,6 +113,9 @@ impl Chains {
             live.iter().map(|(it, link)| life(*it).requested.saturating_sub(link.first)).sum();
         let tensors = live.iter().filter(|(_, link)| link.n != 0).count() as u64;
         let joins: u64 = live.iter().map(|(_, link)| link.n).sum();
+        if joins < tensors * LEAST_EACH {
+            return None;
+        }
         let since = life(*made.first()?).alloc;
         let run = case.run;
         let trains = run.timeline.starts(Stage::Backward).any(|it| since <= it && it <= moment);

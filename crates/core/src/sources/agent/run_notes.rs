@@ -631,6 +631,8 @@ fn phase(word: &str) -> Option<Phase> {
         "optimizer" => Phase::Optimizer,
         "zero_grad" => Phase::ZeroGrad,
         "evaluation" => Phase::Evaluation,
+        "saving" => Phase::Saving,
+        "merging" => Phase::Merging,
         _ => return None,
     })
 }

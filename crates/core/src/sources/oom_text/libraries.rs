@@ -173,6 +173,21 @@ pub(super) const FORMS: &[Form] = &[
         .long(),
     device(Bitsandbytes, &["error out of memory at line"], &[]),
     device(Bitsandbytes, &["modules are dispatched on the cpu or the disk"], &[]).plain(),
+    // Accelerate, transformers and PEFT, where a device map put a part of the weights elsewhere.
+    device(
+        Bitsandbytes,
+        &[
+            "we need an `offload_dir` to dispatch this model",
+            "please provide an `offload_folder` for them",
+            "please pass along an `offload_folder`",
+            "precision with cpu or disk offload",
+            "some modules offloaded to cpu or disk",
+        ],
+        &[],
+    )
+    .plain(),
+    form(MaybeOutOfMemory, Other, &["cannot copy out of meta tensor"], &[]),
+    device(Other, &["no or negligible gpu memory available for fused cross entropy"], &[]).plain(),
     // FAISS; its own words, which say more than the runtime's.
     device(
         CudaRuntime,

@@ -160,6 +160,8 @@ fn moment(run: &DeviceRun<'_>, done: u32) -> String {
         Some(Phase::Optimizer) => ", optimizer",
         Some(Phase::ZeroGrad) => ", zero_grad",
         Some(Phase::Evaluation) => ", evaluation",
+        Some(Phase::Saving) => ", saving",
+        Some(Phase::Merging) => ", merging",
         None => "",
     };
     let step = if moment.step == 0 { String::new() } else { format!(", step {}", moment.step) };

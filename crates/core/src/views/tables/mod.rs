@@ -390,6 +390,8 @@ fn phase(stage: Stage) -> &'static str {
         Stage::Optimizer => "optimizer",
         Stage::ZeroGrad => "zero_grad",
         Stage::Evaluation => "evaluation",
+        Stage::Saving => "saving",
+        Stage::Merging => "merging",
         Stage::Between | Stage::AfterBackward => "between",
     }
 }

@@ -139,6 +139,7 @@ fn an_evaluation_that_the_first_run_came_to_ends_the_search_too() {
         " without changes: 9.28 GiB to be safe
         " the evaluation needs 9.28 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation -> 9.28 GiB
+        allocator (expandable_segments:True), one validation, on the card -> out of memory
         as it is: does not fit, needs 9.28 GiB
         its evaluation needs 8.30 GiB, 7.81 GiB its own, with the unchanged script
     "#]].assert_eq(&made.plans());
@@ -228,6 +229,7 @@ fn an_evaluation_that_nothing_reaches_ends_the_search() {
         the unchanged script, one validation -> 28.81 GiB
         " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation -> 28.81 GiB
+        allocator (expandable_segments:True), one validation, on the card -> out of memory
         as it is: does not fit, needs 11.23 GiB
         its evaluation needs 9.28 GiB, 8.79 GiB its own, with the unchanged script
     "#]].assert_eq(&made.plans());
@@ -345,4 +347,25 @@ fn a_plan_whose_runs_differ_by_more_than_what_is_to_spare_is_tight() {
         seen: 3 steps
     "#]]
     .assert_eq(&made.allow(&["allocator", "checkpoint", "optimizer-in-backward"]).plans());
+}
+
+#[test]
+fn an_evaluation_that_makes_do_with_less_on_the_card_does_not_end_the_search() {
+    // Its workspaces are as large as there is room for.
+    let made = Made::new(8_000, |run| {
+        let own = if run.on == On::Roomy { 8_000 } else { 5_000 };
+        with_evaluation(own, 500, run, differ(3_000, run, 0))
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: at least 3.42 GiB to be safe
+        the unchanged script, one validation -> 14.65 GiB
+        " the evaluation needs 8.79 GiB with what training keeps meanwhile: from now on each run includes it
+        allocator (expandable_segments:True), one validation, on the card -> 5.96 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.15 GiB
+        the unchanged script, a validation, alone on the card -> 6.15 GiB
+        as it is: fits, needs 6.15 GiB
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
 }
