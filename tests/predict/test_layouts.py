@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from described import assert_described
-from harness import PYTHON
+from harness import COLD as PYTHON
 
 SPLIT = Path(__file__).parent / "scripts" / "split.py"
 
@@ -16,6 +16,7 @@ def layouts(plimsoll, *options, command=(PYTHON, "split.py", "--dp", "{dp}", "--
     return plimsoll.run("layouts", *options, "--json", "layouts.json", "--", *command)
 
 
+@pytest.mark.soak
 def test_each_layout_fits_or_does_not_or_cannot_work(plimsoll):
     """Of four GPUs; a fourth of the heads is no head, and 64 samples of 4,096 tokens are too many for each."""
     ran = layouts(plimsoll, "--gpu", "rtx3060-12g", "--gpus", "4", "--values", "mbs=1,64", "--where", "tp*mbs<=128")
@@ -29,7 +30,6 @@ def test_each_layout_fits_or_does_not_or_cannot_work(plimsoll):
         (1, 4, 1): "could_not_tell",
         (4, 1, 64): "does_not_fit",
         (2, 2, 64): "does_not_fit",
-        (1, 4, 64): "could_not_tell",
     }
     assert "6 heads cannot be split by tp=4" in rows[1, 4, 1]["reason"], rows[1, 4, 1]
     # Less communication is before more.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{codes::NoteCode, units::Bytes};
 use serde::Deserialize;
 
 use self::{
@@ -200,7 +200,11 @@ fn answer_of(report: Report, request: Option<String>, words: &str) -> Answer {
     groups.sort_by_key(|it| std::cmp::Reverse(it.1));
     let ranks =
         report.ranks.iter().filter_map(|it| Some((it.rank?, Bytes(it.device_bytes)))).collect();
-    let unseen = report.notes.iter().find(|it| it.code == "ranks-unseen").map(|it| it.text.clone());
+    let unseen = report
+        .notes
+        .iter()
+        .find(|it| it.code == NoteCode::RanksUnseen.word())
+        .map(|it| it.text.clone());
     let sizes = |needs: Option<u64>| Sizes {
         unseen,
         needs: needs.map(Bytes),
