@@ -375,17 +375,6 @@ pub enum RunPhase {
 }
 
 impl RunPhase {
-    /// All of them.
-    pub const ALL: [RunPhase; 7] = [
-        RunPhase::Loading,
-        RunPhase::FirstStep,
-        RunPhase::LaterSteps,
-        RunPhase::FirstEvaluation,
-        RunPhase::LaterEvaluations,
-        RunPhase::Saving,
-        RunPhase::Merging,
-    ];
-
     /// What people call it.
     pub fn name(self) -> &'static str {
         match self {
