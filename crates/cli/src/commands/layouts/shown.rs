@@ -135,7 +135,7 @@ impl Layouts {
         let (fitting, too_large, open) = (self.fitting(), self.too_large(), self.open());
         let impossible = self.impossible();
         let n_impossible: usize = impossible.values().map(Vec::len).sum();
-        let names = self.tried.iter().map(|it| it.layout.name().chars().count());
+        let names = self.tried.iter().map(|it| shown_name(it).chars().count());
         let width = names.max().unwrap_or(0).max("layout".len());
         let verdict = match self.exit() {
             Exit::Fits => styles.good,
@@ -174,7 +174,7 @@ impl Layouts {
                 let _ = writeln!(
                     res,
                     "  {order:>5}  {:<width$} {:>10} {:>10}  {tight}{}",
-                    it.layout.name(),
+                    shown_name(it),
                     needs.to_string(),
                     spare.to_string(),
                     made_of(sizes)
@@ -196,7 +196,7 @@ impl Layouts {
                 writeln!(res, "\n{}", styles.heading.of("Cannot work, in the words of the script"));
             for (why, of) in impossible.iter().take(ROWS) {
                 let mut names: Vec<String> =
-                    of.iter().take(NAMED).map(|it| it.layout.name()).collect();
+                    of.iter().take(NAMED).map(|it| shown_name(it)).collect();
                 if NAMED < of.len() {
                     names.push(format!("{} more", of.len() - NAMED));
                 }
@@ -219,7 +219,7 @@ impl Layouts {
             );
         }
         if let Some(it) = self.first() {
-            let _ = writeln!(res, "\nThe report of {}:\n  {}", it.layout.name(), it.command);
+            let _ = writeln!(res, "\nThe report of {}:\n  {}", shown_name(it), it.command);
             if let Answer::Ran { sizes: Sizes { request: Some(request), .. }, .. } = &it.answer {
                 let _ = writeln!(res, "\n{request}");
             }
@@ -244,7 +244,7 @@ impl Layouts {
             let _ = writeln!(
                 res,
                 "         {:<width$} {needs:>10} {rest:>10}  {}{}",
-                it.layout.name(),
+                shown_name(it),
                 why(*verdict),
                 made_of(sizes)
             );
@@ -313,6 +313,11 @@ fn why(verdict: Verdict) -> &'static str {
         Verdict::OverMax => "over max: ",
         Verdict::Fits | Verdict::DoesNotFit | Verdict::CouldNotTell => "",
     }
+}
+
+/// The values are the user's text.
+fn shown_name(it: &Tried) -> String {
+    printable(&it.layout.name()).into_owned()
 }
 
 /// The largest groups of a layout, and how far its ranks are apart.
