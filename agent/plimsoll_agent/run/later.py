@@ -254,6 +254,7 @@ class Later:
 
     def told(self) -> Named | None:
         """For the end of the recording; None if the run did not go on."""
+        self._restore()
         if self._part is None or self._usual is None:
             return None
         if self._has_stepped and _is_more(self._calls(), self._usual):
