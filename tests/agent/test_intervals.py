@@ -116,6 +116,22 @@ def test_a_branch_in_another_waits_for_that_one_too(intervals, tmp_path):
     assert found and all(it.has_conditions for it in found)
 
 
+EPOCHS = {
+    "a loop inside": ("for e in range(60):\n    for _ in range(4): seen()\n    if e % 50 == 0: evaluate()", True),
+    "a function with a loop": ("def one():\n    for _ in range(4): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", True),
+    "a function without a loop": ("for _ in range(4): pass\ndef one(): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", False),
+}
+
+
+@pytest.mark.parametrize("what", sorted(EPOCHS))
+def test_an_interval_of_epochs_is_none_of_steps(intervals, tmp_path, what):
+    (text, is_of_epochs), found = EPOCHS[what], []
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": lambda: found.extend(intervals.of_this_step()), "evaluate": lambda: None})
+    assert found and all((it.is_of_epochs, it.to_come is None) == (is_of_epochs, is_of_epochs) for it in found)
+
+
 NONE = {
     "a report": "for step in range(9):\n    seen()\n    if step % 5 == 0: print(step)",
     "of epochs": "for epoch in range(9):\n    seen()\n    if epoch % 5 == 0: evaluate()",

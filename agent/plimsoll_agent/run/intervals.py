@@ -37,14 +37,16 @@ MOST_LOOPS = 1_000_000
 class Interval:
     """One such branch, around which the step stands in a loop."""
 
-    def __init__(self, frame: FrameType, branch: _Branch, every: ast.expr, length: int, to_come: int | None) -> None:
+    def __init__(self, frame: FrameType, branch: _Branch, every: ast.expr, length: int, to_come: int | None, is_of_epochs: bool) -> None:
         self._code, self._frame, self._every = frame.f_code, id(frame), every
         self._length = length
         self._can_be_short = branch.comes_if_one(every, frame.f_lineno)
         self.has_conditions = branch.has_conditions
         """Whether its branch waits for something else, too."""
         self.to_come = to_come
-        """Turns of its loop until then, if that is known."""
+        """Turns of its loop until then, if that is known and each is a step."""
+        self.is_of_epochs = is_of_epochs
+        """Whether another loop is around the step alone: a turn of its own is many steps."""
         line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.line, "function": frame.f_code.co_name})
         self.line: Line = line
         self._setting: _Entry | _Local | None = None
@@ -69,7 +71,13 @@ class Interval:
 
 def of_this_step() -> list[Interval]:
     """Those of the loops around the step, the innermost frame's first."""
-    return [found for frame in _users() for found in _of(frame)]
+    found: list[Interval] = []
+    has_loop = False
+    for frame in _users():
+        found += _of(frame, has_loop)
+        loops = extent.loops_in(frame.f_code.co_filename)
+        has_loop = has_loop or any(frame.f_code.co_firstlineno <= it.lineno and _is_in(frame.f_lineno, it) for it in loops)
+    return found
 
 
 def _users() -> Iterator[FrameType]:
@@ -87,7 +95,7 @@ def _running(identity: int, code: CodeType) -> FrameType | None:
     return next((it for it in _users() if id(it) == identity and it.f_code is code), None)
 
 
-def _of(frame: FrameType) -> list[Interval]:
+def _of(frame: FrameType, has_inner_loop: bool) -> list[Interval]:
     here, res = frame.f_lineno, []
     variables = extent.Variables(frame)
     try:
@@ -97,9 +105,10 @@ def _of(frame: FrameType) -> list[Interval]:
                 if type(now) not in (int, type(None)):
                     continue  # A text, or what the device would have to say.
                 if type(length) is int and 2 <= length <= MOST_LOOPS:
+                    is_of_epochs = has_inner_loop or branch.is_outside_of_a_loop(here)
                     # At this moment the step is over, and its number mostly not counted yet.
-                    to_come = length - now % length if type(now) is int else None
-                    res.append(Interval(frame, branch, it.right, length, to_come))
+                    to_come = length - now % length if type(now) is int and not is_of_epochs else None
+                    res.append(Interval(frame, branch, it.right, length, to_come, is_of_epochs))
     finally:
         variables.forget()
     return res
@@ -142,6 +151,11 @@ class _Branch:
     def is_beside(self, line: int) -> bool:
         """Whether the line is in a loop around it, and not in the branch."""
         return any(_is_in(line, it) for it in self._loops) and not _is_in(line, self._branch)
+
+    def is_outside_of_a_loop(self, line: int) -> bool:
+        """Whether the line is in a loop that is not around it."""
+        loops = (it for it in ast.walk(self._tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While)))
+        return any(_is_in(line, it) and not _is_in(self.line, it) for it in loops)
 
     def comes_if_one(self, every: ast.expr, step: int) -> bool:
         """Whether it comes in each turn if `every` is 1, which changes nothing else for the step in line `step`."""
