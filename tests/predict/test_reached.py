@@ -110,10 +110,9 @@ def test_an_evaluation_far_away_is_seen_on_a_busy_machine(plimsoll, busy_machine
 
 def test_an_evaluation_that_is_not_reached_is_missed_in_the_verdict(plimsoll):
     script = plimsoll.script(PLAIN.replace("EVERY", "7").replace("step % every", "step % 900_000"))
-    text = plimsoll.run("predict", "--gpu", "rtx3090", "--", script)
-    assert text.code == 2 and text.stdout.lstrip().startswith("FITS SO FAR rtx3090"), text.stdout
-    assert re.search(r"the script's evaluation \(train\.py:\d+ in train\) was not reached", " ".join(text.stdout.split())), text.stdout
     ran = plimsoll.predict(script, options=("--gpu", "rtx3090"))
+    assert ran.stdout.lstrip().startswith("FITS SO FAR rtx3090"), ran.stdout
+    assert re.search(r"the script's evaluation \(train\.py:\d+ in train\) was not reached", " ".join(ran.stdout.split())), ran.stdout
     report = ran.report
     assert (ran.code, report["verdict"], report["outcome"], report["safe_bytes"]) == (2, "fits_so_far", "fits", None)
     seen = report["seen"]
