@@ -119,6 +119,7 @@ def test_a_branch_in_another_waits_for_that_one_too(intervals, tmp_path):
 EPOCHS = {
     "a loop inside": ("for e in range(60):\n    for _ in range(4): seen()\n    if e % 50 == 0: evaluate()", True),
     "a function with a loop": ("def one():\n    for _ in range(4): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", True),
+    "a variable that says so": ("every = 50\nfor epoch in range(60):\n    for _ in range(4): seen()\n    if epoch % every == 0: evaluate()", True),
     "a function without a loop": ("for _ in range(4): pass\ndef one(): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", False),
 }
 
@@ -137,6 +138,8 @@ NONE = {
     "of epochs": "for epoch in range(9):\n    seen()\n    if epoch % 5 == 0: evaluate()",
     "the step itself": "for step in range(9):\n    if step % 1 == 0:\n        seen()\n        evaluate()",
     "accumulation": "every = 3\nfor step in range(9):\n    if step % every == 0:\n        seen(); evaluate()",
+    "turned off": "args = {'do': False}\nfor step in range(9):\n    seen()\n    if args['do'] and step % 5 == 0: evaluate()",
+    "turned off around": "do = False\nfor step in range(9):\n    seen()\n    if do:\n        if step % 5 == 0: evaluate()",
     "elsewhere": "for step in range(9): seen()\nfor step in range(9):\n    if step % 5 == 0: evaluate()",
     "a text": "for step in range(9):\n    seen()\n    if '%d' % step == '5': evaluate()",
 }

@@ -59,9 +59,9 @@ loader = DataLoader(TensorDataset(torch.randn(16_000, 64)), 16)
 def one(loader):
     for (x,) in loader:
         loss_of(x).backward(); opt.step(); opt.zero_grad()
-for e in range(100_000):
+for COUNTER in range(100_000):
     one(loader)
-    if (e + 1) % args.val_every == 0:
+    if (COUNTER + 1) % args.val_every == 0:
         evaluate()
 """
 )
@@ -119,8 +119,9 @@ def test_an_evaluation_that_is_not_reached_is_missed_in_the_verdict(plimsoll):
     assert (seen["missing"], seen["awaited_at"]["text"]) == ("the script's evaluation", "if step % 900_000 == 0: evaluate()")
 
 
-def test_an_evaluation_after_many_epochs_is_seen_after_one(plimsoll):
-    ran = plimsoll.predict(plimsoll.script(EPOCHS.replace("EVERY", "3000")), options=("--gpu", "rtx3090"))
+@pytest.mark.parametrize("counter", ["e", "epoch"])
+def test_an_evaluation_after_many_epochs_is_seen_after_one(plimsoll, counter):
+    ran = plimsoll.predict(plimsoll.script(EPOCHS.replace("EVERY", "3000").replace("COUNTER", counter)), options=("--gpu", "rtx3090"))
     seen = ran.report["seen"]
     assert (ran.code, ran.report["verdict"], seen["evaluation"], seen["awaited_at"]) == (0, "fits", True, None), ran.stderr
     assert ran.report["steps_seen"] <= 25 and ran.report["deciding_phase"] == "first_evaluation", ran.report

@@ -100,7 +100,11 @@ def _of(frame: FrameType, has_inner_loop: bool) -> list[Interval]:
     variables = extent.Variables(frame)
     try:
         for branch in _branches(frame.f_code.co_filename):
-            for it in branch.remainders if branch.is_beside(here) else ():
+            is_ahead = branch.is_beside(here) and not any(variables.value(it) is False for it in branch.conditions)
+            for it in branch.remainders if is_ahead else ():
+                # Epochs that end early come to an evaluation after each few of them; how many these are is known only where they can be one.
+                if "epoch" in ast.unparse(it.left).lower() and (isinstance(it.right, ast.Constant) or not branch.comes_if_one(it.right, here)):
+                    continue
                 length, now = variables.value(it.right), variables.value(it.left)
                 if type(now) not in (int, type(None)):
                     continue  # A text, or what the device would have to say.
@@ -131,7 +135,7 @@ def _branches(file: str) -> list[_Branch]:
         if not isinstance(it, ast.If):
             continue
         body = lines[it.body[0].lineno - 1 : min(it.body[-1].end_lineno or 0, it.body[0].lineno + MOST_LINES)]
-        found = [each for each in _remainders(it.test) if "epoch" not in ast.unparse(each.left).lower()]
+        found = _remainders(it.test)
         if found and any(map(EVALUATION.search, body)):
             res.append(_Branch(tree, it, found))
     return res
@@ -145,8 +149,12 @@ class _Branch:
         self._tree, self._branch = tree, branch
         around = [it for it in ast.walk(tree) if it is not branch and isinstance(it, _AROUND) and _is_in(branch.lineno, it)]
         self._loops = [it for it in around if not isinstance(it, ast.If)]
-        is_nested = any(isinstance(it, ast.If) and any(_is_in(it.lineno, loop) for loop in self._loops) for it in around)
-        self.has_conditions = is_nested or isinstance(branch.test, ast.BoolOp)
+        nests = [it for it in around if isinstance(it, ast.If) and any(_is_in(it.lineno, loop) for loop in self._loops)]
+        self.has_conditions = bool(nests) or isinstance(branch.test, ast.BoolOp)
+        self.conditions = [it.test for it in nests if branch.lineno <= (it.body[-1].end_lineno or 0)]
+        """What must be true, too: where one is False, the script has turned its evaluation off."""
+        if isinstance(branch.test, ast.BoolOp) and isinstance(branch.test.op, ast.And):
+            self.conditions += branch.test.values
 
     def is_beside(self, line: int) -> bool:
         """Whether the line is in a loop around it, and not in the branch."""
