@@ -13,8 +13,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One more than there are processors: with as many, a third of their time was idle (two processors, 2026-11-23)."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are processors: tests wait for processes that end and for ports, a quarter of the time with one more (two
+    processors, 2026-11-28)."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(tryfirst=True)

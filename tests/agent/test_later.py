@@ -320,6 +320,7 @@ for epoch in range(50):
     assert r.process.end["later"]["evaluation"]
 
 
+@pytest.mark.soak
 def test_a_model_on_the_host_is_not_evaluated_on_the_device(run):
     r = run(
         TRAINS.partition("def evaluate")[0]

@@ -521,6 +521,7 @@ def test_run_refuses_a_plan_that_it_cannot_read(plimsoll):
     plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", "true").assert_sentence("plan.toml", "version is 9")
 
 
+@pytest.mark.soak
 def test_the_largest_number_in_the_script_itself(plimsoll):
     """By its name and by its line; the user's file stays as it is."""
     text = MLP.replace("int(sys.argv[1])", "4096")

@@ -89,7 +89,7 @@ for epoch in range(2):
 TEXTS = SCRIPT.replace("{evaluated}", "8").replace("{kept}", "1").replace("batch_size=32", "batch_size=rows").replace("for epoch", "import sys\nrows = int(sys.argv[1]) if len(sys.argv) > 1 else 32\nfor epoch", 1)
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("script, budget", [(TEXTS, "1500MiB"), (IMAGES, "1300MiB")])
 def test_the_same_question_has_one_answer(plimsoll, script, budget):
     """A plan's needs are those that `predict` gives for it; a second search finds the same; the largest batch fits, and the next does not."""
@@ -118,6 +118,7 @@ def test_the_same_question_has_one_answer(plimsoll, script, budget):
     assert predicted(str(most))[0].code == 0 and predicted(str(most + 1))[0].code == 1, most
 
 
+@pytest.mark.soak
 def test_who_says_how_far_predict_goes_has_batches_as_they_are_drawn(plimsoll):
     path = plimsoll.folder / "train.py"
     path.write_text(IMAGES)

@@ -88,6 +88,7 @@ def fitted(plimsoll, limit, *words):
     return json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "script, framework, said",
     [

@@ -28,7 +28,7 @@ def found(ran):
     return {it["code"]: it for it in ran.report["findings"]}
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(("name", "code", "mib", "title", "remedy"), CAUSES, ids=[it[0] for it in CAUSES])
 def test_a_cause_is_named_and_its_fixed_twin_has_none(plimsoll, name, code, mib, title, remedy):
     bad = found(plimsoll.predict(SCRIPTS / f"{name}.py", options=["--gpu", "rtx4090"]))
@@ -59,6 +59,7 @@ def test_a_recording_of_a_run_that_ran_out_leads_with_the_cause(plimsoll, name, 
     assert told.startswith("OUT OF MEMORY") and f"[{code}]" in told.split("\n\n")[0], told
 
 
+@pytest.mark.soak
 def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
     """Plans that fit need a third more time for it; a large batch of written-out attention needs an edit."""
     script = plimsoll.script((SCRIPTS / "attention.py").read_text().replace("torch.randn(4, 3, 384", "torch.randn(12, 3, 384"))
@@ -70,6 +71,7 @@ def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
     assert "scaled_dot_product_attention" in edit["change"] and "Changes by hand that no remedy makes" in ran.stdout, ran
 
 
+@pytest.mark.soak
 def test_what_grows_by_less_than_the_scripts_own_loop_leaves_fits(plimsoll):
     text = """
 import torch
@@ -145,6 +147,7 @@ for step in range(20):
 }
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_like_a_cause_and_is_needed_is_no_finding(plimsoll, name):
     ran = found(plimsoll.predict(plimsoll.script("import torch\n" + HEALTHY[name]), options=["--gpu", "rtx4090"]))

@@ -21,7 +21,7 @@ def notes(ran):
     return {it["code"] for it in ran.report["notes"]}
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     "kind",
     ["ddp", "ddp-gradient-view", "ddp-static", "ddp-unused", "zero1", "fsdp1", "fsdp1-original", "fsdp2", "fsdp2-mixed", "fsdp2-keep", "fsdp2-offload", "hsdp", "tensor", "tensor-fsdp2"],
@@ -372,6 +372,7 @@ def of_gpu_0(plimsoll, before, load, *options):
     return [it for it in ran.report["findings"] if it["code"] == "ranks/first-gpu"]
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("what", sorted(OPENS_GPU_0))
 def test_a_line_that_opens_gpu_0_in_every_rank_is_named(plimsoll, what):
     """By the first rank, or by another one that ran, too, because it needs another amount."""
@@ -381,6 +382,7 @@ def test_a_line_that_opens_gpu_0_in_every_rank_is_named(plimsoll, what):
     assert line in text and "opens GPU 0 too" in found["title"], found
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("what", sorted(OPENS_ITS_OWN))
 def test_a_rank_that_opens_its_own_gpu_is_left_alone(plimsoll, what):
     assert of_gpu_0(plimsoll, *OPENS_ITS_OWN[what]) == []

@@ -13,6 +13,7 @@ def test_fits_a_large_card(plimsoll):
     assert_seen(ran.report, GPT2)
 
 
+@pytest.mark.soak
 def test_without_a_card_it_says_which_carry_it_and_a_maximum_is_a_limit(plimsoll):
     ran = plimsoll.predict(RESNET, "--batch-size", "16", "--amp", options=["--max", "1GiB"])
     assert ran.code == 1, ran

@@ -38,6 +38,7 @@ def commands():
                     yield pytest.param(line.removeprefix("$ plimsoll "), id=f"{page.name}: {line[2:]}", marks=marks)
 
 
+@pytest.mark.matrix(12)
 @pytest.mark.parametrize("line", list(commands()))
 def test_command_of_the_manual(line, cache, tmp_path):
     plimsoll = Plimsoll(tmp_path, cache)

@@ -89,7 +89,7 @@ GROWS = {
 }
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("what", sorted(GROWS))
 def test_growth_by_joining_is_growth(plimsoll, what):
     loop, per_step = GROWS[what]

@@ -111,14 +111,15 @@ def test_an_evaluation_far_away_is_seen_on_a_busy_machine(plimsoll, busy_machine
 def test_an_evaluation_that_is_not_reached_is_missed_in_the_verdict(plimsoll):
     script = plimsoll.script(PLAIN.replace("EVERY", "7").replace("step % every", "step % 900_000"))
     ran = plimsoll.predict(script, options=("--gpu", "rtx3090"))
-    assert ran.stdout.lstrip().startswith("FITS SO FAR rtx3090"), ran.stdout
-    assert re.search(r"the script's evaluation \(train\.py:\d+ in train\) was not reached", " ".join(ran.stdout.split())), ran.stdout
+    assert ran.stdout.lstrip().startswith("FITS SO FAR rtx3090"), ran
+    assert re.search(r"the script's evaluation \(train\.py:\d+ in train\) was not reached", " ".join(ran.stdout.split())), ran
     report = ran.report
     assert (ran.code, report["verdict"], report["outcome"], report["safe_bytes"]) == (2, "fits_so_far", "fits", None)
     seen = report["seen"]
     assert (seen["missing"], seen["awaited_at"]["text"]) == ("the script's evaluation", "if step % 900_000 == 0: evaluate()")
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("counter", ["e", "epoch"])
 def test_an_evaluation_after_many_epochs_is_seen_after_one(plimsoll, counter):
     ran = plimsoll.predict(plimsoll.script(EPOCHS.replace("EVERY", "3000").replace("COUNTER", counter)), options=("--gpu", "rtx3090"))

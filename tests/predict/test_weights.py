@@ -95,6 +95,7 @@ def found(plimsoll, text):
     return {it["code"]: it for it in ran.report["findings"]}
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("code, bad, good", CASES, ids=["experts", "tables", "adapters", "half", "state_dict"])
 def test_each_is_found_and_its_twin_is_not(plimsoll, code, bad, good):
     wrong = found(plimsoll, bad)

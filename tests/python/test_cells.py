@@ -78,6 +78,7 @@ def test_a_cell_is_predicted_with_what_it_needs(notebook):
     assert "unrecognized arguments: --card" in errors[7], errors
 
 
+@pytest.mark.soak
 def test_a_cell_that_fails_shows_its_own_error(notebook):
     texts, errors = notebook(
         SETUP,

@@ -98,6 +98,7 @@ def strangers(tmp_path_factory, cache):
         yield viewer
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("r", range(3), ids=NAMES)
 def test_five_tasks_in_two_clicks_each(page, strangers, r):
     report = strangers.reports[r]

@@ -81,10 +81,10 @@ Exit codes: 0 it fits, 1 it does not, 2 unknown.";
 pub(crate) enum Command {
     /// Run a training script on a phantom GPU: how much GPU memory it needs, for which lines, and which cards it fits.
     Predict(PredictArgs),
-    /// Which layouts of a job on many GPUs fit: tensor, pipeline, context and data parallel, batch sizes. One run for each.
-    Layouts(LayoutsArgs),
     /// Find the cheapest plan with which the script fits, or the largest batch. Each candidate runs on the phantom.
     Fit(FitArgs),
+    /// Which layouts of a job on many GPUs fit: tensor, pipeline, context and data parallel, batch sizes. One run for each.
+    Layouts(LayoutsArgs),
     /// Find memory mistakes in training scripts without running them; --confirm measures the cost of each.
     Lint(LintArgs),
     /// Test memory in CI: run scripts on a phantom GPU and compare their memory with saved numbers.

@@ -243,7 +243,8 @@ fn each_command_has_a_page_for_man() {
     let ran = place.run(&["man", "prodict"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(
-        ran.stderr.contains("no command prodict; did you mean `predict`?; it has predict, fit,"),
+        ran.stderr
+            .contains("no command prodict; did you mean `predict`?; it has predict, fit, layouts,"),
         "{ran:?}"
     );
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use plimsoll_core::{codes::NoteCode, units::Bytes};
+use plimsoll_core::{codes::NoteCode, printable::printable, units::Bytes};
 use serde::Deserialize;
 
 use self::{
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
             let Some((at, layout)) = next else { return Ok(()) };
             let tried = attempt(args, is_launched, &card.id, layout)?;
             if output::is_seen() && !args.quiet {
-                say(&format!("{} ({} done)", tried.layout.name(), n_done() + 1));
+                say(&format!("{} ({} done)", printable(&tried.layout.name()), n_done() + 1));
             }
             if let Ok(mut all) = results.lock() {
                 all.insert(at, tried);

@@ -107,7 +107,7 @@ impl Layouts {
         let (fitting, too_large, impossible) =
             (self.fitting(), self.too_large(), self.impossible());
         let n_impossible: usize = impossible.values().map(Vec::len).sum();
-        let names = self.tried.iter().map(|it| it.layout.name().chars().count());
+        let names = self.tried.iter().map(|it| shown_name(it).chars().count());
         let width = names.max().unwrap_or(0).max("layout".len());
         let verdict = if fitting.is_empty() { styles.bad } else { styles.good };
         let mut res = format!(
@@ -138,7 +138,7 @@ impl Layouts {
                 let _ = writeln!(
                     res,
                     "  {order:>5}  {:<width$} {:>10} {:>10}  {tight}{}",
-                    it.layout.name(),
+                    shown_name(it),
                     needs.to_string(),
                     spare.to_string(),
                     made_of(sizes)
@@ -170,7 +170,7 @@ impl Layouts {
                 let _ = writeln!(
                     res,
                     "         {:<width$} {needs:>10} {over:>10}  {verdict}{}",
-                    it.layout.name(),
+                    shown_name(it),
                     made_of(sizes)
                 );
             }
@@ -180,7 +180,7 @@ impl Layouts {
                 writeln!(res, "\n{}", styles.heading.of("Cannot work, in the words of the script"));
             for (why, of) in &impossible {
                 let mut names: Vec<String> =
-                    of.iter().take(NAMED).map(|it| it.layout.name()).collect();
+                    of.iter().take(NAMED).map(|it| shown_name(it)).collect();
                 if NAMED < of.len() {
                     names.push(format!("{} more", of.len() - NAMED));
                 }
@@ -200,7 +200,7 @@ impl Layouts {
             );
         }
         if let Some(it) = self.first() {
-            let _ = writeln!(res, "\nThe report of {}:\n  {}", it.layout.name(), it.command);
+            let _ = writeln!(res, "\nThe report of {}:\n  {}", shown_name(it), it.command);
             if let Answer::Fits(Sizes { request: Some(request), .. }) = &it.answer {
                 let _ = writeln!(res, "\n{request}");
             }
@@ -249,6 +249,11 @@ impl Layouts {
             "unseen": sizes.and_then(|it| it.unseen.as_deref()),
         })
     }
+}
+
+/// The values are the user's text.
+fn shown_name(it: &Tried) -> String {
+    printable(&it.layout.name()).into_owned()
 }
 
 /// The largest groups of a layout, and how far its ranks are apart.
