@@ -193,13 +193,12 @@ def _is_true_if_one(test: ast.expr, name: str) -> bool:
 
 def _computes_with(tree: ast.AST, every: ast.expr) -> bool:
     """Whether the code sets `every`, or takes it for more than remainders, for whether it is set at all, and for text and means."""
-    name, attribute = ast.unparse(every), every.attr if isinstance(every, ast.Attribute) else None
+    name = ast.unparse(every)
     harmless: set[int] = set()
     # What is around comes before what it is around.
     for it in ast.walk(tree):
         if isinstance(it, (ast.Name, ast.Attribute, ast.Subscript)):
-            is_it = ast.unparse(it) == name or isinstance(it, ast.Attribute) and it.attr == attribute
-            if is_it and id(it) not in harmless:
+            if id(it) not in harmless and _is_same(it, every):
                 return True
         elif isinstance(it, ast.FormattedValue):
             harmless.update(map(id, ast.walk(it)))
@@ -214,6 +213,15 @@ def _computes_with(tree: ast.AST, every: ast.expr) -> bool:
         elif isinstance(it, (ast.If, ast.IfExp)):
             harmless.add(id(it.test))
     return False
+
+
+def _is_same(it: ast.expr, every: ast.expr) -> bool:
+    """Whether both may be the same variable: an attribute or a key has several owners' names, as `self.args.every` and `args.every`."""
+    if isinstance(it, ast.Attribute) and isinstance(every, ast.Attribute):
+        return it.attr == every.attr
+    if isinstance(it, ast.Subscript) and isinstance(every, ast.Subscript):
+        return ast.unparse(it.slice) == ast.unparse(every.slice)
+    return isinstance(it, ast.Name) and isinstance(every, ast.Name) and it.id == every.id
 
 
 def _called(tree: ast.Module, loop: ast.AST) -> list[ast.AST]:
