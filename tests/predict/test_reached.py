@@ -88,9 +88,12 @@ BUSY = [sys.executable, "-c", "while True: pass"]
 
 @pytest.fixture
 def busy_machine():
-    """Two programs more for each processor."""
-    programs = [subprocess.Popen(BUSY) for _ in range(2 * (os.cpu_count() or 1))]
+    """One processor for the run and for two programs more; the others are left to other tests."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(all_of_them)})
+    programs = [subprocess.Popen(BUSY) for _ in range(2)]
     yield
+    os.sched_setaffinity(0, all_of_them)
     for it in programs:
         it.kill()
         it.wait()
