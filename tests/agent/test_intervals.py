@@ -15,6 +15,7 @@ LOOPS = {
         True,
     ),
     "around a function that makes the step": ("every = 50\ndef one(): seen()\nfor step in range(60):\n    one()\n    if step % every == 0: evaluate()", 50, True),
+    "the end of an interval": ("every = 50\nfor step in range(60):\n    seen()\n    if step % every == every - 1: evaluate()\n    loss = 1 / every", 50, True),
     "a number in the text": ("for step in range(60):\n    seen()\n    if step % 50 == 49: evaluate()", 50, False),
 }
 
@@ -50,7 +51,86 @@ def test_an_evaluation_comes_soon_and_its_interval_is_what_it_was(intervals, tmp
     line = found[3].line
     assert line["text"].startswith("if ") and line["file"] == str(script)
     before = [0] if 0 in evaluations else []
-    assert evaluations == (before + [3, 4] + ([49] if "+ 1" in text else [50]) if is_variable else [49])
+    assert evaluations == (before + [3, 4] + ([49] if "+ 1" in text or "every - 1" in text else [50]) if is_variable else [49])
+
+
+MORE_THAN_INTERVALS = {
+    "samples": "for step in range(60):\n    seen()\n    rows = data[:args.every]\n    if step % args.every == 0: evaluate()",
+    "samples of a function": "def draw(args): return data[:args.every]\nfor step in range(60):\n    draw(args)\n    seen()\n    if step % args.every == 0: evaluate()",
+    "accumulation": "for step in range(60):\n    if step % args.every == 3: seen()\n    if step % args.every == 0: evaluate()",
+    "set by the loop": "every = args.every\nfor step in range(60):\n    seen()\n    if step % every == 0: evaluate()\n    every += 1",
+    "never with 1": "for step in range(60):\n    seen()\n    if step % args.every == 7: evaluate()",
+}
+
+
+@pytest.mark.parametrize("what", sorted(MORE_THAN_INTERVALS))
+def test_a_variable_that_is_more_than_an_interval_stays_as_it_is(intervals, tmp_path, what):
+    from argparse import Namespace
+
+    args, found = Namespace(every=50), []
+
+    def seen():
+        found.extend((it.shorten(), args.every) for it in intervals.of_this_step() if not found)
+
+    script = tmp_path / "train.py"
+    script.write_text(MORE_THAN_INTERVALS[what])
+    exec(compile(MORE_THAN_INTERVALS[what], str(script), "exec"), {"seen": seen, "evaluate": lambda: None, "args": args, "data": [0] * 60})
+    assert found == [(False, 50)]
+
+
+OWNERS = {
+    "returned": ("", 50),
+    "raised": ("        if step == 4: raise RuntimeError\n", 50),
+    "set meanwhile": ("        args.every = 20\n", 20),
+}
+
+
+@pytest.mark.parametrize("what", sorted(OWNERS))
+def test_an_interval_is_restored_when_its_loop_is_over(intervals, tmp_path, what):
+    from argparse import Namespace
+
+    args, found = Namespace(every=50), []
+
+    def seen():
+        if not found:
+            (it,) = intervals.of_this_step()
+            found.append((it, it.shorten(), args.every))
+
+    line, after = OWNERS[what]
+    # The line that sets it is of another function, so that the loop does not show it.
+    line, elsewhere = ("", line.strip()) if "args.every" in line else (line, "pass")
+    text = f"def change(): {elsewhere}\nchanges = [change]\ndef train():\n    for step in range(6):\n        seen()\n        changes[0]()\n{line}        if step % args.every == 0: evaluate()\ntry: train()\nexcept RuntimeError: pass"
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": seen, "evaluate": lambda: None, "args": args})
+    it, is_short, meanwhile = found[0]
+    it.restore()
+    assert (is_short, meanwhile, args.every) == (True, 1, after)
+
+
+def test_a_branch_in_another_waits_for_that_one_too(intervals, tmp_path):
+    text, found = "for step in range(60):\n    seen()\n    if step > 55:\n        if step % 50 == 0: evaluate()", []
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": lambda: found.extend(intervals.of_this_step()), "evaluate": lambda: None})
+    assert found and all(it.has_conditions for it in found)
+
+
+EPOCHS = {
+    "a loop inside": ("for e in range(60):\n    for _ in range(4): seen()\n    if e % 50 == 0: evaluate()", True),
+    "a function with a loop": ("def one():\n    for _ in range(4): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", True),
+    "a variable that says so": ("every = 50\nfor epoch in range(60):\n    for _ in range(4): seen()\n    if epoch % every == 0: evaluate()", True),
+    "a function without a loop": ("for _ in range(4): pass\ndef one(): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", False),
+}
+
+
+@pytest.mark.parametrize("what", sorted(EPOCHS))
+def test_an_interval_of_epochs_is_none_of_steps(intervals, tmp_path, what):
+    (text, is_of_epochs), found = EPOCHS[what], []
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": lambda: found.extend(intervals.of_this_step()), "evaluate": lambda: None})
+    assert found and all((it.is_of_epochs, it.to_come is None) == (is_of_epochs, is_of_epochs) for it in found)
 
 
 NONE = {
@@ -58,6 +138,8 @@ NONE = {
     "of epochs": "for epoch in range(9):\n    seen()\n    if epoch % 5 == 0: evaluate()",
     "the step itself": "for step in range(9):\n    if step % 1 == 0:\n        seen()\n        evaluate()",
     "accumulation": "every = 3\nfor step in range(9):\n    if step % every == 0:\n        seen(); evaluate()",
+    "turned off": "args = {'do': False}\nfor step in range(9):\n    seen()\n    if args['do'] and step % 5 == 0: evaluate()",
+    "turned off around": "do = False\nfor step in range(9):\n    seen()\n    if do:\n        if step % 5 == 0: evaluate()",
     "elsewhere": "for step in range(9): seen()\nfor step in range(9):\n    if step % 5 == 0: evaluate()",
     "a text": "for step in range(9):\n    seen()\n    if '%d' % step == '5': evaluate()",
 }

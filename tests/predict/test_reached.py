@@ -50,6 +50,22 @@ for epoch in range(3):
 """
 )
 
+EPOCHS = (
+    MODEL
+    + """
+args = argparse.Namespace(val_every=EVERY)
+net.cuda(); opt = torch.optim.AdamW(net.parameters())
+loader = DataLoader(TensorDataset(torch.randn(16_000, 64)), 16)
+def one(loader):
+    for (x,) in loader:
+        loss_of(x).backward(); opt.step(); opt.zero_grad()
+for COUNTER in range(100_000):
+    one(loader)
+    if (COUNTER + 1) % args.val_every == 0:
+        evaluate()
+"""
+)
+
 LIGHTNING = """
 import torch, lightning as L
 from torch import nn
@@ -72,9 +88,12 @@ BUSY = [sys.executable, "-c", "while True: pass"]
 
 @pytest.fixture
 def busy_machine():
-    """Two programs more for each processor."""
-    programs = [subprocess.Popen(BUSY) for _ in range(2 * (os.cpu_count() or 1))]
+    """One processor for the run and for two programs more; the others are left to other tests."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(all_of_them)})
+    programs = [subprocess.Popen(BUSY) for _ in range(2)]
     yield
+    os.sched_setaffinity(0, all_of_them)
     for it in programs:
         it.kill()
         it.wait()
@@ -101,3 +120,12 @@ def test_an_evaluation_that_is_not_reached_is_missed_in_the_verdict(plimsoll):
     assert (ran.code, report["verdict"], report["outcome"], report["safe_bytes"]) == (2, "fits_so_far", "fits", None)
     seen = report["seen"]
     assert (seen["missing"], seen["awaited_at"]["text"]) == ("the script's evaluation", "if step % 900_000 == 0: evaluate()")
+
+
+@pytest.mark.matrix(1)
+@pytest.mark.parametrize("counter", ["e", "epoch"])
+def test_an_evaluation_after_many_epochs_is_seen_after_one(plimsoll, counter):
+    ran = plimsoll.predict(plimsoll.script(EPOCHS.replace("EVERY", "3000").replace("COUNTER", counter)), options=("--gpu", "rtx3090"))
+    seen = ran.report["seen"]
+    assert (ran.code, ran.report["verdict"], seen["evaluation"], seen["awaited_at"]) == (0, "fits", True, None), ran.stderr
+    assert ran.report["steps_seen"] <= 25 and ran.report["deciding_phase"] == "first_evaluation", ran.report

@@ -88,9 +88,9 @@ class FirstGpu:
         for segment in self._torch.cuda.memory_snapshot():
             for block in segment["blocks"] if segment["device"] == 0 else ():
                 stack: list[Frame] = [{"file": it["filename"], "line": it["line"], "function": it["name"]} for it in block.get("frames", ()) if not frames.is_ours(it["filename"])]
-                line = frames.user_frame(stack) if block["state"] == "active_allocated" else None
-                if line is not None:
-                    key = line["file"], line["line"]
+                user = frames.user_frame(stack) if block["state"] == "active_allocated" else None
+                if user is not None:
+                    key = user["file"], user["line"]
                     found[key] = found.get(key, (0, stack))[0] + block["size"], stack
         for (file, line), (size, stack) in found.items():
             if LEAST <= size and _names_no_gpu(file, line) and not any(_is_for_one_rank(it) for it in stack):

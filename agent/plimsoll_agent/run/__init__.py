@@ -44,7 +44,7 @@
     below           an operation that a dispatch mode has caught runs on as without the mode
     meter           counts the arithmetic and the bytes of a step, in runs made for that
     ending          the last lines that a process records
-    sudden_end      records them where Python runs no exit function: os._exit, a signal that the process sends itself
+    sudden_end      records them where Python runs no exit function: os._exit, a signal that the process sends itself, SIGTERM and SIGHUP
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _steps_in_all(loops: list[Loop], steps: int, before: tuple[int, int] | None)
 def _loops_around(frame: FrameType) -> list[Loop]:
     """The innermost first."""
     code = frame.f_code
-    found = [it for it in _loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
+    found = [it for it in loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
     if code.co_name != "<module>":
         found = [it for it in found if code.co_firstlineno <= it.lineno]
     variables = Variables(frame)
@@ -106,7 +106,8 @@ def _loops_around(frame: FrameType) -> list[Loop]:
 
 
 @functools.lru_cache(maxsize=16)
-def _loops_in(file: str) -> list[Any]:
+def loops_in(file: str) -> list[Any]:
+    """All loops in the text of a file; none where it cannot be read."""
     try:
         if MOST_BYTES < os.path.getsize(file):
             return []

@@ -1,8 +1,8 @@
 """An evaluation every so many steps: finds it in the text of the loops around a step, and has it come soon.
 
 `if step % args.eval_every == 0: evaluate()` comes after as many steps as the script's own setting says. Where that is a variable, it is 1
-for a few steps, and then again what it was: the counter of the steps, and all else, is the script's. Where it is a number in the text, the
-run goes on to there, if that is not too far.
+for a few steps, and then again what it was: the counter of the steps, and all else, is the script's. Where it is a number in the text, or the
+loop computes with the variable, the run goes on to there, if that is not too far.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ctypes
 import functools
 import os
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import extent, frames
@@ -19,10 +20,12 @@ from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.hints import EVALUATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
 
     from plimsoll_agent.kinds import Line
+
+_AROUND = (ast.For, ast.AsyncFor, ast.While, ast.If)
 
 MOST_LINES = 200
 """Of a branch that are read."""
@@ -34,39 +37,47 @@ MOST_LOOPS = 1_000_000
 class Interval:
     """One such branch, around which the step stands in a loop."""
 
-    def __init__(self, frame: FrameType, branch: ast.If, every: ast.expr, length: int, to_come: int | None) -> None:
+    def __init__(self, frame: FrameType, branch: _Branch, every: ast.expr, length: int, to_come: int | None, is_of_epochs: bool) -> None:
         self._code, self._frame, self._every = frame.f_code, id(frame), every
         self._length = length
-        self.has_conditions = isinstance(branch.test, ast.BoolOp)
+        self._can_be_short = branch.comes_if_one(every, frame.f_lineno)
+        self.has_conditions = branch.has_conditions
         """Whether its branch waits for something else, too."""
         self.to_come = to_come
-        """Turns of its loop until then, if that is known."""
-        line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.lineno, "function": frame.f_code.co_name})
+        """Turns of its loop until then, if that is known and each is a step."""
+        self.is_of_epochs = is_of_epochs
+        """Whether another loop is around the step alone: a turn of its own is many steps."""
+        line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.line, "function": frame.f_code.co_name})
         self.line: Line = line
-        self._is_short = False
+        self._setting: _Entry | _Local | None = None
 
     @guarded
     def shorten(self) -> bool:
         """Has it come in each turn from now on. False where its length is no variable that can be set for that."""
-        self._is_short = self._is_short or self._put(1)
-        return self._is_short
+        if self._setting is None and self._can_be_short:
+            frame = _running(self._frame, self._code)
+            setting = _setting(frame, self._every) if frame is not None else None
+            if setting is not None and setting.replace(self._length, 1):
+                self._setting = setting
+        return self._setting is not None
 
     @guarded
     def restore(self) -> None:
-        """Gives the setting its own value back."""
-        if self._is_short:
-            self._is_short = False
-            self._put(self._length)
-
-    def _put(self, value: int) -> bool:
-        # A frame that is held would hold its tensors: it is looked for, and has returned if it is not there.
-        frame = next((it for it in _users() if id(it) == self._frame and it.f_code is self._code), None)
-        return frame is not None and _assign(frame, self._every, value)
+        """Gives the setting its own value back, unless the script has given it another one since."""
+        setting, self._setting = self._setting, None
+        if setting is not None:
+            setting.replace(1, self._length)
 
 
 def of_this_step() -> list[Interval]:
     """Those of the loops around the step, the innermost frame's first."""
-    return [found for frame in _users() for found in _of(frame)]
+    found: list[Interval] = []
+    has_loop = False
+    for frame in _users():
+        found += _of(frame, has_loop)
+        loops = extent.loops_in(frame.f_code.co_filename)
+        has_loop = has_loop or any(frame.f_code.co_firstlineno <= it.lineno and _is_in(frame.f_lineno, it) for it in loops)
+    return found
 
 
 def _users() -> Iterator[FrameType]:
@@ -79,30 +90,37 @@ def _users() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _of(frame: FrameType) -> list[Interval]:
+def _running(identity: int, code: CodeType) -> FrameType | None:
+    # A frame that is held would hold its tensors: it is looked for, and has returned if it is not there.
+    return next((it for it in _users() if id(it) == identity and it.f_code is code), None)
+
+
+def _of(frame: FrameType, has_inner_loop: bool) -> list[Interval]:
     here, res = frame.f_lineno, []
     variables = extent.Variables(frame)
     try:
-        for branch, loops, remainders in _branches(frame.f_code.co_filename):
-            is_around = any(first <= here <= last for first, last in loops)
-            if not is_around or branch.lineno <= here <= (branch.end_lineno or branch.lineno):
-                continue
-            for it in remainders:
+        for branch in _branches(frame.f_code.co_filename):
+            is_ahead = branch.is_beside(here) and not any(variables.value(it) is False for it in branch.conditions)
+            for it in branch.remainders if is_ahead else ():
+                # Epochs that end early come to an evaluation after each few of them; how many these are is known only where they can be one.
+                if "epoch" in ast.unparse(it.left).lower() and (isinstance(it.right, ast.Constant) or not branch.comes_if_one(it.right, here)):
+                    continue
                 length, now = variables.value(it.right), variables.value(it.left)
                 if type(now) not in (int, type(None)):
                     continue  # A text, or what the device would have to say.
                 if type(length) is int and 2 <= length <= MOST_LOOPS:
+                    is_of_epochs = has_inner_loop or branch.is_outside_of_a_loop(here)
                     # At this moment the step is over, and its number mostly not counted yet.
-                    to_come = length - now % length if type(now) is int else None
-                    res.append(Interval(frame, branch, it.right, length, to_come))
+                    to_come = length - now % length if type(now) is int and not is_of_epochs else None
+                    res.append(Interval(frame, branch, it.right, length, to_come, is_of_epochs))
     finally:
         variables.forget()
     return res
 
 
 @functools.lru_cache(maxsize=16)
-def _branches(file: str) -> list[tuple[ast.If, list[tuple[int, int]], list[ast.BinOp]]]:
-    """Branches with a remainder in their condition and an evaluation in their body; the lines of the loops around each."""
+def _branches(file: str) -> list[_Branch]:
+    """Branches with a remainder in their condition and an evaluation in their body."""
     try:
         if extent.MOST_BYTES < os.path.getsize(file):
             return []
@@ -112,51 +130,184 @@ def _branches(file: str) -> list[tuple[ast.If, list[tuple[int, int]], list[ast.B
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
     lines = [it.partition("#")[0] for it in source.split("\n")]
-    loops = [(it.lineno, it.end_lineno or it.lineno) for it in ast.walk(tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
     res = []
     for it in ast.walk(tree):
         if not isinstance(it, ast.If):
             continue
         body = lines[it.body[0].lineno - 1 : min(it.body[-1].end_lineno or 0, it.body[0].lineno + MOST_LINES)]
-        found = [each for each in ast.walk(it.test) if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod)]
-        found = [each for each in found if "epoch" not in ast.unparse(each.left).lower()]
+        found = _remainders(it.test)
         if found and any(map(EVALUATION.search, body)):
-            res.append((it, [(first, last) for first, last in loops if first <= it.lineno <= last], found))
+            res.append(_Branch(tree, it, found))
     return res
 
 
-def _assign(frame: FrameType, target: ast.expr, value: int) -> bool:
-    """Sets what a name, an attribute or a key of the frame stands for; no code of the script runs for it."""
+class _Branch:
+    """Such a branch in the text of a file."""
+
+    def __init__(self, tree: ast.Module, branch: ast.If, remainders: list[ast.BinOp]) -> None:
+        self.line, self.remainders = branch.lineno, remainders
+        self._tree, self._branch = tree, branch
+        around = [it for it in ast.walk(tree) if it is not branch and isinstance(it, _AROUND) and _is_in(branch.lineno, it)]
+        self._loops = [it for it in around if not isinstance(it, ast.If)]
+        nests = [it for it in around if isinstance(it, ast.If) and any(_is_in(it.lineno, loop) for loop in self._loops)]
+        self.has_conditions = bool(nests) or isinstance(branch.test, ast.BoolOp)
+        self.conditions = [it.test for it in nests if branch.lineno <= (it.body[-1].end_lineno or 0)]
+        """What must be true, too: where one is False, the script has turned its evaluation off."""
+        if isinstance(branch.test, ast.BoolOp) and isinstance(branch.test.op, ast.And):
+            self.conditions += branch.test.values
+
+    def is_beside(self, line: int) -> bool:
+        """Whether the line is in a loop around it, and not in the branch."""
+        return any(_is_in(line, it) for it in self._loops) and not _is_in(line, self._branch)
+
+    def is_outside_of_a_loop(self, line: int) -> bool:
+        """Whether the line is in a loop that is not around it."""
+        loops = (it for it in ast.walk(self._tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While)))
+        return any(_is_in(line, it) and not _is_in(self.line, it) for it in loops)
+
+    def comes_if_one(self, every: ast.expr, step: int) -> bool:
+        """Whether it comes in each turn if `every` is 1, which changes nothing else for the step in line `step`."""
+        name = ast.unparse(every)
+        tests = self._branch.test.values if isinstance(self._branch.test, ast.BoolOp) else [self._branch.test]
+        if not any(_is_true_if_one(it, name) for it in tests):
+            return False
+        loop = min(self._loops, key=lambda it: it.lineno)
+        # Gradients are accumulated over as many.
+        waits = (it for it in ast.walk(loop) if isinstance(it, ast.If) and _is_in(step, it))
+        if any(ast.unparse(it.right) == name for branch in waits for it in _remainders(branch.test)):
+            return False
+        return not any(_computes_with(it, every) for it in (loop, *_called(self._tree, loop)))
+
+
+def _is_true_if_one(test: ast.expr, name: str) -> bool:
+    def is_remainder(it: ast.expr) -> bool:
+        return isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) and ast.unparse(it.right) == name
+
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_remainder(test.operand)
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = [test.left, test.comparators[0]]
+    return any(is_remainder(it) for it in sides) and any(ast.unparse(it) in ("0", name + " - 1") for it in sides)
+
+
+def _computes_with(tree: ast.AST, every: ast.expr) -> bool:
+    """Whether the code sets `every`, or takes it for more than remainders, for whether it is set at all, and for text and means."""
+    name = ast.unparse(every)
+    harmless: set[int] = set()
+    # What is around comes before what it is around.
+    for it in ast.walk(tree):
+        if isinstance(it, (ast.Name, ast.Attribute, ast.Subscript)):
+            if id(it) not in harmless and _is_same(it, every):
+                return True
+        elif isinstance(it, ast.FormattedValue):
+            harmless.update(map(id, ast.walk(it)))
+        elif isinstance(it, ast.Compare):
+            sides = [it.left, *it.comparators]
+            if any(ast.unparse(each.right) == name for each in _remainders(it)) or all(isinstance(each, ast.Constant) or ast.unparse(each) == name for each in sides):
+                harmless.update(map(id, ast.walk(it)))
+        elif isinstance(it, ast.BinOp) and isinstance(it.op, (ast.Mod, ast.Div)):
+            harmless.add(id(it.right))
+        elif isinstance(it, ast.BoolOp):
+            harmless.update(map(id, it.values))
+        elif isinstance(it, (ast.If, ast.IfExp)):
+            harmless.add(id(it.test))
+    return False
+
+
+def _is_same(it: ast.expr, every: ast.expr) -> bool:
+    """Whether both may be the same variable: an attribute or a key has several owners' names, as `self.args.every` and `args.every`."""
+    if isinstance(it, ast.Attribute) and isinstance(every, ast.Attribute):
+        return it.attr == every.attr
+    if isinstance(it, ast.Subscript) and isinstance(every, ast.Subscript):
+        return ast.unparse(it.slice) == ast.unparse(every.slice)
+    return isinstance(it, ast.Name) and isinstance(every, ast.Name) and it.id == every.id
+
+
+def _called(tree: ast.Module, loop: ast.AST) -> list[ast.AST]:
+    """The functions of the file that the loop may call, by their names; a model calls `forward`."""
+    functions: dict[str, list[ast.AST]] = {}
+    for it in ast.walk(tree):
+        if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.setdefault(it.name, []).append(it)
+    found = functions.pop("forward", [])
+    todo = [loop, *found]
+    while todo:
+        for it in ast.walk(todo.pop()):
+            called = functions.pop(ast.unparse(it.func).rpartition(".")[2], []) if isinstance(it, ast.Call) else []
+            found += called
+            todo += called
+    return found
+
+
+def _remainders(tree: ast.AST) -> list[ast.BinOp]:
+    return [it for it in ast.walk(tree) if isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod)]
+
+
+def _is_in(line: int, node: ast.stmt) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+class _Entry:
+    """What a dictionary has for a key: a variable of a module, an attribute, a key of a configuration."""
+
+    def __init__(self, owner: Any, key: Any) -> None:
+        self._key = key
+        self._owner: Callable[[], Any]
+        try:
+            self._owner = weakref.ref(owner)  # It may hold a model.
+        except TypeError:
+            self._owner = lambda: owner
+
+    def replace(self, now: int, new: int) -> bool:
+        """False, and nothing, where it is not `now`. No code of the script runs for it."""
+        owner = self._owner()
+        entries = owner if type(owner) is dict else getattr(owner, "__dict__", None)
+        if type(entries) is not dict or not _is(entries.get(self._key), now):
+            return False
+        entries[self._key] = new
+        return True
+
+
+class _Local:
+    """A variable of a function that runs."""
+
+    def __init__(self, frame: FrameType, name: str) -> None:
+        self._frame, self._code, self._name = id(frame), frame.f_code, name
+
+    def replace(self, now: int, new: int) -> bool:
+        """False, and nothing, where it is not `now`, or the function has returned."""
+        frame = _running(self._frame, self._code)
+        if frame is None:
+            return False
+        names = frame.f_locals
+        is_copy = type(names) is dict  # Before Python 3.13.
+        if is_now := _is(names.get(self._name), now):
+            names[self._name] = new
+            if is_copy:
+                ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        if is_copy:
+            names.clear()
+        return is_now
+
+
+def _is(value: Any, number: int) -> bool:
+    return type(value) is int and value == number
+
+
+def _setting(frame: FrameType, target: ast.expr) -> _Entry | _Local | None:
+    """What a name, an attribute or a key of the frame stands for."""
     if isinstance(target, ast.Name):
-        return _assign_name(frame, target.id, value)
+        is_function = bool(frame.f_code.co_flags & extent.OPTIMIZED)
+        if is_function and target.id in frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars:
+            return _Local(frame, target.id)
+        return _Entry(frame.f_globals if is_function or target.id not in frame.f_locals else frame.f_locals, target.id)
     variables = extent.Variables(frame)
     try:
-        owner: Any = variables.value(target.value) if isinstance(target, (ast.Attribute, ast.Subscript)) else None
         if isinstance(target, ast.Attribute):
-            own = getattr(owner, "__dict__", None)
-            key: Any = target.attr
-        else:
-            own = owner
-            key = variables.value(target.slice) if isinstance(target, ast.Subscript) else None
+            return _Entry(variables.value(target.value), target.attr)
+        if isinstance(target, ast.Subscript) and type(variables.value(target.value)) is dict:
+            return _Entry(variables.value(target.value), variables.value(target.slice))
+        return None
     finally:
         variables.forget()
-    if type(own) is not dict or type(own.get(key)) is not int:
-        return False
-    own[key] = value
-    return True
-
-
-def _assign_name(frame: FrameType, name: str, value: int) -> bool:
-    is_function = bool(frame.f_code.co_flags & extent.OPTIMIZED)
-    if not is_function or name not in frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars:
-        of_frame = frame.f_globals if is_function or name not in frame.f_locals else frame.f_locals
-        if name not in of_frame:
-            return False
-        of_frame[name] = value
-        return True
-    names = frame.f_locals
-    names[name] = value
-    if type(names) is dict:  # A copy, before Python 3.13.
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-        names.clear()
-    return True

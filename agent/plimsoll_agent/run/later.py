@@ -167,15 +167,18 @@ class Later:
             self._evaluated_at.append(steps)
             self._was_brought_forward = self._was_brought_forward or bool(self._shortened)
             if self._asked or 2 <= len(self._evaluated_at) or lives < before + LEFT_BEHIND:
-                self._restore()
+                self._restore(self._shortened)
                 return False
             self._wait_for_another()
         is_over = self._steps_after_cut == AFTER_A_CUT or self._steps_in_part == MORE_STEPS
         if self._part == "epoch" and is_over:
             self._part = "on"
+            if self._steps_after_cut == AFTER_A_CUT:
+                self._came(are_of_epochs=True)
         has_enough = self.evaluated and not self._evaluated_at
         if self._part == "on" and (has_enough or not self._has_time(place)):
-            self._restore()
+            # An interval of epochs stays short: these end early now.
+            self._restore([it for it in self._shortened if not it.is_of_epochs])
             epochs.end_early = True
             self._part, self._steps_in_part = "end", 0
         return self._part != "end" or self._steps_in_part < MORE_STEPS and epochs.feed_training
@@ -191,7 +194,10 @@ class Later:
         self._asked = bool(validates)
         self._intervals_ahead = intervals.of_this_step() if validates is None else []
         self._is_spoken_of = self._is_spoken_of or bool(self._intervals_ahead)
-        counts_steps = bool(self._intervals_ahead) or hints.by_steps or hints.later and self._epochs.are_streams
+        if self._intervals_ahead:
+            counts_steps = not all(it.is_of_epochs for it in self._intervals_ahead)
+        else:
+            counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
         if validates is None and (counts_steps or not self._epochs.feed_training):
             self._part, self._is_by_steps = "on", counts_steps
         else:
@@ -218,10 +224,16 @@ class Later:
         far = [it for it in self._intervals_ahead if it.to_come is None or SOON < it.to_come]
         self._shortened = [it for it in far if it.shorten()]
 
-    def _restore(self) -> None:
-        for it in self._shortened:
+    def _came(self, are_of_epochs: bool) -> None:
+        """Branches whose interval was 1 for long enough: what they have is no evaluation, unless they wait for something else, too."""
+        came = [it for it in self._shortened if it.is_of_epochs == are_of_epochs]
+        self._intervals_ahead = [it for it in self._intervals_ahead if it.has_conditions or it not in came]
+        self._restore(came)
+
+    def _restore(self, intervals: list[Interval]) -> None:
+        for it in intervals:
             it.restore()
-        self._shortened = []
+        self._shortened = [it for it in self._shortened if it not in intervals]
 
     def _wait_for_another(self) -> None:
         self._just_evaluated = False
@@ -234,9 +246,8 @@ class Later:
             self._epochs.end_this_one()
 
     def _has_time(self, place: Place) -> bool:
-        if self._shortened and STEPS_OF_AN_INTERVAL <= self._steps_in_part:
-            self._intervals_ahead = [it for it in self._intervals_ahead if it.has_conditions or it not in self._shortened]
-            self._restore()
+        if STEPS_OF_AN_INTERVAL <= self._steps_in_part:
+            self._came(are_of_epochs=False)
         is_late = self._most_steps <= self._steps_in_part or MOST_SECONDS <= self._effort.seconds()
         return not is_late and sum(place.allocs) - self._allocations < self._most_allocations
 
@@ -254,6 +265,7 @@ class Later:
 
     def told(self) -> Named | None:
         """For the end of the recording; None if the run did not go on."""
+        self._restore(self._shortened)
         if self._part is None or self._usual is None:
             return None
         if self._has_stepped and _is_more(self._calls(), self._usual):

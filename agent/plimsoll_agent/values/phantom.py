@@ -130,8 +130,8 @@ class Phantom:
             ctypes.memset(at, 1, 1)
             self._checks += 1
             return SAID
-        is_asked = answer == 0 and frame is not None and (size == 1 or not is_answer)
-        if is_asked and frames.is_users(key[0]) and self._turns.answer(frame, at, size, self._torch.is_grad_enabled()):
+        is_asked = answer == 0 and (size == 1 or not is_answer)
+        if is_asked and frame is not None and frames.is_users(key[0]) and self._turns.answer(frame, at, size, self._torch.is_grad_enabled()):
             return SAID
         kept = self._as_before if answer == AS_BEFORE else self._reads
         count, total, sizes = kept.get(key, (0, 0, 0))
