@@ -337,7 +337,7 @@ pub(crate) struct PredictArgs {
 #[derive(Debug, Args)]
 #[command(after_help = LAYOUTS_EXAMPLES)]
 pub(crate) struct LayoutsArgs {
-    /// The card to imitate, as in `plimsoll predict`.
+    /// The card to imitate, as in `plimsoll predict`. Default: that of this machine.
     #[arg(long, value_name = "CARD|FILE.toml")]
     pub(crate) gpu: Option<String>,
 
@@ -351,8 +351,8 @@ pub(crate) struct LayoutsArgs {
     pub(crate) constraints: Vec<Constraint>,
 
     /// The values of a name in the command, as in `ac=none,full`. Default: for tp, pp, cp, sp, dp, fsdp,
-    /// dp_shard, dp_replicate and ep the divisors of the number of GPUs; for mbs, bs, batch, batch_size and
-    /// micro_batch_size 1, 2, 4 and 8.
+    /// dp_shard, dp_replicate, ep and etp the divisors of the number of GPUs; for mbs, bs, batch, batch_size
+    /// and micro_batch_size 1, 2, 4 and 8.
     #[arg(long, value_name = "NAME=A,B")]
     pub(crate) values: Vec<FactorValues>,
 
