@@ -1,7 +1,10 @@
 """Which of the layouts of a job fit: one prediction for each, and the script's own reason where it cannot work."""
 
 import json
+import os
 import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,7 @@ def test_each_layout_fits_or_does_not_or_cannot_work(plimsoll):
     ran = layouts(plimsoll, "--gpu", "rtx3060-12g", "--gpus", "4", "--values", "mbs=1,64", "--where", "tp*mbs<=128")
     assert ran.code == 0, ran
     report = json.loads((plimsoll.folder / "layouts.json").read_text())
-    rows = {tuple(map(int, it["values"].values())): it for it in report["layouts"]}
+    rows = {tuple(int(it["values"][name]) for name in ("dp", "tp", "mbs")): it for it in report["layouts"]}
     verdicts = {key: it["verdict"] for key, it in rows.items()}
     assert verdicts == {
         (4, 1, 1): "fits",
@@ -57,3 +60,48 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(plimsoll, options,
     ran = layouts(plimsoll, "--gpu", "t4", "--gpus", "4", *options)
     assert ran.code == 2 and says in ran.stderr, ran
     assert not (plimsoll.folder / "layouts.json").exists()
+
+
+def running(words):
+    """The processes whose command has these words."""
+    found = []
+    for it in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if words in it.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(it.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("to_group", [True, False])
+def test_who_asks_to_stop_gets_what_is_known(plimsoll, to_group):
+    """The first layout has its answer, the second one sleeps, and the third has not begun."""
+    length = f"{600 + os.getpid() / 1e7:.7f}"
+    script = f"if [ $0 = 2 ]; then sleep {length}; fi; exit 3"
+    command = ("layouts", "--gpu", "t4", "--gpus", "4", "-j", "1", "--json", "layouts.json", "--", "sh", "-c", script, "{tp}")
+    process = plimsoll.start(*command, start_new_session=True)
+    end = time.monotonic() + 60
+    while not any(Path(f"/proc/{it}/comm").read_text() == "sleep\n" for it in running(length)):
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.05)
+    if to_group:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2, stderr
+    assert "0 FIT of 3 layouts on 4 x t4" in stdout and "plimsoll was interrupted, and 2 did not run" in stdout, stdout
+    report = json.loads((plimsoll.folder / "layouts.json").read_text())
+    assert [it["values"] for it in report["layouts"]] == [{"tp": "1"}] and report["not_run"] == 2, report
+    assert_described("layouts", report)
+    assert running(length) == []
+    plimsoll.assert_nothing_left()
+
+
+def test_a_card_may_be_described_by_a_file(plimsoll):
+    """Its name is in no catalogue."""
+    (plimsoll.folder / "own.toml").write_text('like = "t4"\nid = "own"\nname = "Own"\n')
+    ran = layouts(plimsoll, "--gpu", "./own.toml", "--gpus", "2", command=("sh", "-c", "echo no device >&2; exit 3", "{tp}"))
+    rows = json.loads((plimsoll.folder / "layouts.json").read_text())["layouts"]
+    assert all("--gpu ./own.toml" in it["command"] and "no device" in it["reason"] for it in rows), (ran, rows)

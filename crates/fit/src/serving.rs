@@ -4,7 +4,7 @@
 
 use plimsoll_core::{cards::Card, recording::EngineNote};
 
-/// More runs than this find nothing new.
+/// More runs on one card than this find nothing new.
 const MOST_RUNS: usize = 12;
 
 /// What is asked.
@@ -365,6 +365,10 @@ impl<'a, E> Search<'a, E> {
         self.found.best().and_then(|it| it.trial.note.share).unwrap_or(0.9)
     }
 
+    fn runs_on(&self, card: &Card) -> usize {
+        self.found.tried.iter().filter(|it| it.card == card.id).count()
+    }
+
     /// Searches on one card; `found` has its best.
     fn on(&mut self, card: &Card) -> Result<(), E> {
         self.found.best = None;
@@ -401,7 +405,7 @@ impl<'a, E> Search<'a, E> {
         loop {
             let Some(i) = self.attempt(card, *flags)? else { return Ok(None) };
             match (flags.share, &self.found.tried[i].trial.came) {
-                (Some(share @ 2..), Came::RanOut(_)) if self.found.tried.len() < MOST_RUNS => {
+                (Some(share @ 2..), Came::RanOut(_)) if self.runs_on(card) < MOST_RUNS => {
                     self.found.next = Some(i);
                     flags.share = Some(share - 1);
                 }
@@ -445,7 +449,7 @@ impl<'a, E> Search<'a, E> {
         let (mut good, mut bad): (Option<u64>, Option<u64>) = (None, self.found.model_longest);
         self.found.next = Some(at);
         let mut guess = self.found.tried[at].trial.note.longest.unwrap_or_default();
-        while guess != 0 && self.found.tried.len() < MOST_RUNS {
+        while guess != 0 && self.runs_on(card) < MOST_RUNS {
             flags.length = Length::Tokens(guess);
             let Some(i) = self.settle(card, &mut flags)? else { return Ok(()) };
             let it = &self.found.tried[i];
@@ -615,6 +619,28 @@ mod tests {
     fn users_of_a_context() {
         let it = found(&Wanted { context: Some(8192), ..Wanted::default() }, "h100-80g");
         assert_eq!((it.tried.len(), it.best().unwrap().trial.note.users), (1, Some(55)));
+    }
+
+    #[test]
+    fn a_share_is_lowered_on_each_of_many_cards() {
+        let allowed = vec![Lever::GpuMemoryUtilization];
+        let wanted = Wanted { users: Some(20), context: Some(16_384), allowed };
+        // It runs out above 0.9 of each.
+        let mut strict = |order: Order<'_>| {
+            let mut trial = engine(order)?;
+            if trial.came == Came::Ready && order.flags.share.is_some_and(|it| 90 < it) {
+                trial.came = Came::RanOut("while graphs are captured".to_owned());
+            }
+            if order.flags.share.is_none() {
+                trial.came = Came::TooFew;
+            }
+            Ok::<_, Infallible>(trial)
+        };
+        let cards = ["a100-80g", "h100-80g", "h200"].map(card);
+        let it = smallest_card(&wanted, &cards, card("h200"), &mut strict).unwrap();
+        let best = it.best().map(|it| (it.card.as_str(), it.flags.share));
+        assert_eq!(best, Some(("a100-80g", Some(90))));
+        assert!(MOST_RUNS < it.tried.len());
     }
 
     #[test]

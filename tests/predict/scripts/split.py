@@ -1,4 +1,4 @@
-"""A small model on a mesh of --dp by --tp ranks, with --mbs samples a rank. Seven heads cannot be split."""
+"""A small model on a mesh of --dp by --tp ranks, with --mbs samples a rank. Six heads cannot be split by four."""
 
 import argparse
 import os

@@ -23,7 +23,7 @@ use crate::{
     commands::{lint::beside, misplaced},
     contract,
     engine::{
-        diagnosis,
+        diagnosis, host_memory,
         launch::{
             self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Setting,
             Signals, Stop,
@@ -269,7 +269,7 @@ impl Script<'_> {
     }
 
     /// The job that the first run was one rank of, where nobody said which ranks are to run. All of them run together only where
-    /// half of the host's memory is enough for what each needs.
+    /// half of the host's memory, and what is free of it, is enough for what each needs.
     fn job(&self, recordings: &[Recording], of_one: Bytes) -> Option<Job> {
         let world = world_of(recordings)?;
         if self.args.rank.is_some() || self.args.all_ranks {
@@ -277,7 +277,8 @@ impl Script<'_> {
         }
         let total = recordings.iter().find_map(|it| it.notes.host?.total);
         let all = Bytes(of_one.0.saturating_mul(world.into()));
-        let has_room = total.is_some_and(|total| all.0 <= total.0 / 2);
+        let is_free = host_memory::free().is_none_or(|free| all.0 <= free);
+        let has_room = is_free && total.is_some_and(|total| all.0 <= total.0 / 2);
         let devices =
             recordings.iter().filter_map(|it| it.phantom.as_ref()).map(|it| it.devices.len());
         let is_one_machine = devices.max().is_some_and(|it| world as usize <= it);

@@ -48,9 +48,13 @@ impl Constraint {
             (Relation::Equal, None) => one == other,
             (Relation::Differs, None) => one != other,
             (_, None) => {
-                return Err(format!(
-                    "`{self}` compares {one} and {other}, which are no whole numbers"
-                ));
+                let sides = [&self.left, &self.right];
+                return Err(match sides.into_iter().find_map(|it| it.unknown(&value_of)) {
+                    Some(name) => format!("`{name}` has no value in the command"),
+                    None => {
+                        format!("`{self}` compares {one} and {other}, which are not whole numbers")
+                    }
+                });
             }
             (Relation::Equal, Some((a, b))) => a == b,
             (Relation::Differs, Some((a, b))) => a != b,
@@ -63,19 +67,26 @@ impl Constraint {
 }
 
 impl Product {
+    /// Its name, if it is one without a value.
+    fn unknown(&self, value_of: &impl Fn(&str) -> Option<String>) -> Option<&str> {
+        let is_unknown = is_name(&self.first) && value_of(&self.first).is_none();
+        (self.rest.is_empty() && is_unknown).then_some(self.first.as_str())
+    }
+
     fn value(&self, value_of: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
-        let is_name =
-            |word: &str| word.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_');
         let of = |word: &String| value_of(word).unwrap_or_else(|| word.clone());
         if self.rest.is_empty() {
             return Ok(of(&self.first));
         }
         let number = |word: &String| {
             let text = of(word);
-            let is_unknown = is_name(word) && text == *word;
+            let is_unknown = is_name(word) && value_of(word).is_none();
             text.parse::<u64>().map_err(|_| {
-                let what =
-                    if is_unknown { "has no value in the command" } else { "is no whole number" };
+                let what = if is_unknown {
+                    "has no value in the command"
+                } else {
+                    "is not a whole number"
+                };
                 format!("`{word}` {what}")
             })
         };
@@ -90,6 +101,11 @@ impl Product {
         }
         Ok(res.to_string())
     }
+}
+
+/// Whether a word stands for a value; others are numbers.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_')
 }
 
 impl FromStr for Product {
@@ -178,7 +194,8 @@ mod tests {
             assert_eq!(holds(no), Ok(false), "{no}");
         }
         assert_eq!(holds("ep*tp<=8").unwrap_err(), "`ep` has no value in the command");
-        assert!(holds("ac<=8").unwrap_err().contains("no whole numbers"));
+        assert_eq!(holds("ep<=8").unwrap_err(), "`ep` has no value in the command");
+        assert!(holds("ac<=8").unwrap_err().contains("not whole numbers"));
         for wrong in ["tp", "tp<=", "tp+pp<=8", "<=8", "tp**2<=8"] {
             wrong.parse::<Constraint>().unwrap_err();
         }

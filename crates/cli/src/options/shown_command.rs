@@ -60,7 +60,10 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     }
     add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
     match (prediction.verdict(), args.max, args.memory) {
-        (Verdict::OverMax, Some(max), _) => add("--budget", exact(max)),
+        // An engine has its share of the card, and no budget.
+        (Verdict::OverMax, Some(max), _) if prediction.serving.is_none() => {
+            add("--budget", exact(max));
+        }
         (Verdict::DoesNotFit | Verdict::Spills, _, memory) => {
             if let Some(memory) = memory {
                 add("--memory", exact(memory));

@@ -4,7 +4,7 @@
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
-    recording::{DeviceStats, FirstGpu},
+    recording::{CodeLine, DeviceStats, FirstGpu},
     replay::BlockId,
     units::Bytes,
 };
@@ -52,6 +52,7 @@ fn imagined(case: &Case<'_>) -> Option<Finding> {
         };
         res.evidence.push(format!("{} {how}: {bytes}", place(at)));
     }
+    res.evidence.push("assumed: only this rank ran; --all-ranks runs the others".to_owned());
     res.remedy = if most.is_load { LOAD } else { CHOOSE }.to_owned();
     Some(res)
 }
@@ -77,7 +78,8 @@ fn seen(case: &Case<'_>) -> Option<Finding> {
     let mut res = RULE.finding(Weight::Problem, context + here, title);
     let live: Vec<BlockId> = case.live_after(case.peak.event).iter().map(|it| it.block).collect();
     res.at = case.line_of_most(&live);
-    let is_load = res.at.as_ref().is_some_and(|it| it.text.contains("load"));
+    let loads = |it: &CodeLine| ["load(", "load_file("].iter().any(|call| it.text.contains(call));
+    let is_load = res.at.as_ref().is_some_and(loads);
     res.remedy = if is_load { LOAD } else { CHOOSE }.to_owned();
     res.show(live);
     Some(res)

@@ -44,6 +44,39 @@ pub enum Verdict {
     CouldNotTell,
 }
 
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Verdict; 8] = [
+        Verdict::Fits,
+        Verdict::FitsSoFar,
+        Verdict::Grows,
+        Verdict::DoesNotFit,
+        Verdict::Spills,
+        Verdict::OverMax,
+        Verdict::Depends,
+        Verdict::CouldNotTell,
+    ];
+
+    /// As it stands in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Fits => "fits",
+            Verdict::FitsSoFar => "fits_so_far",
+            Verdict::Grows => "grows",
+            Verdict::DoesNotFit => "does_not_fit",
+            Verdict::Spills => "spills",
+            Verdict::OverMax => "over_max",
+            Verdict::Depends => "depends",
+            Verdict::CouldNotTell => "could_not_tell",
+        }
+    }
+
+    /// The one with this word.
+    pub fn of_word(word: &str) -> Option<Verdict> {
+        Verdict::ALL.into_iter().find(|it| it.word() == word)
+    }
+}
+
 /// What a run on the phantom says about the real thing. It is built once, of all that was observed; who has it reads it:
 ///
 /// ```
@@ -342,17 +375,6 @@ pub enum RunPhase {
 }
 
 impl RunPhase {
-    /// All of them.
-    pub const ALL: [RunPhase; 7] = [
-        RunPhase::Loading,
-        RunPhase::FirstStep,
-        RunPhase::LaterSteps,
-        RunPhase::FirstEvaluation,
-        RunPhase::LaterEvaluations,
-        RunPhase::Saving,
-        RunPhase::Merging,
-    ];
-
     /// What people call it.
     pub fn name(self) -> &'static str {
         match self {

@@ -79,7 +79,7 @@ impl Serving {
     }
 
     /// What each setting would give, by arithmetic.
-    pub fn settings(&self) -> Option<String> {
+    fn settings(&self) -> Option<String> {
         let it = &self.engine;
         let mut res = Vec::new();
         if it.dtype.as_deref() == Some("auto") {

@@ -11,7 +11,7 @@ use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
         OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, ScriptExit, Serving,
-        SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
+        SmallestRun, StepPeaks, Writes, WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
@@ -36,7 +36,7 @@ struct PredictionWire<'a> {
     version: u32,
     /// `fits`, `grows`, `out_of_memory` or `script_failed`.
     outcome: &'static str,
-    /// `fits`, `grows`, `does_not_fit`, `over_max` or `could_not_tell`: with `--max` taken into account.
+    /// As [`crate::prediction::Verdict::word`] has it: with `--max` taken into account.
     verdict: &'static str,
     /// The card's id.
     gpu: &'a str,
@@ -504,16 +504,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 Outcome::OutOfMemory => "out_of_memory",
                 Outcome::ScriptFailed => "script_failed",
             },
-            verdict: match it.verdict() {
-                Verdict::Fits => "fits",
-                Verdict::FitsSoFar => "fits_so_far",
-                Verdict::Grows => "grows",
-                Verdict::DoesNotFit => "does_not_fit",
-                Verdict::Spills => "spills",
-                Verdict::OverMax => "over_max",
-                Verdict::Depends => "depends",
-                Verdict::CouldNotTell => "could_not_tell",
-            },
+            verdict: it.verdict().word(),
             gpu: &it.card.id,
             gpu_name: &it.card.name,
             gpu_total_bytes: it.card.total.0,

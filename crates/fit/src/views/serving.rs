@@ -115,16 +115,17 @@ fn headline(it: &Report<'_>) -> String {
             });
             format!("FITS {}: {} of {asked}{at_once}", card.id, users(held))
         }
-        (_, None) if best.length() == found.model_longest => format!(
-            "FITS {}: {asked} of {}, the longest that the model allows",
-            card.id,
-            tokens(best.length())
-        ),
         (_, None) => {
-            let next = next
-                .and_then(Tried::length)
-                .map_or_else(String::new, |it| format!("; {} do not fit", grouped(it)));
-            format!("FITS {}: {asked} of at most {}{next}", card.id, tokens(best.length()))
+            let longest = tokens(best.length());
+            let beyond = next.and_then(Tried::length);
+            let is_next = beyond.is_some() && beyond == best.length().map(|it| it + 1);
+            let at_most = if is_next { "at most " } else { "" };
+            let rest = if best.length().is_some() && best.length() == found.model_longest {
+                ", the longest that the model allows".to_owned()
+            } else {
+                beyond.map_or_else(String::new, |it| format!("; {} do not fit", grouped(it)))
+            };
+            format!("FITS {}: {asked} of {at_most}{longest}{rest}", card.id)
         }
     }
 }
@@ -144,6 +145,9 @@ pub fn text(it: &Report<'_>) -> String {
         if !costs.is_empty() {
             let _ = writeln!(res, "\n{}", costs.join("; "));
         }
+    }
+    if found.interrupted && found.best().is_some() {
+        res += "\nthe search was interrupted; a better answer may exist\n";
     }
     res += "\ntried:\n";
     for tried in &found.tried {
@@ -229,5 +233,58 @@ fn word(came: &Came) -> &'static str {
         Came::RanOut(_) => "runs_out",
         Came::Fails(_) => "fails",
         Came::Interrupted => "interrupted",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{cards, recording::EngineNote};
+
+    use super::*;
+    use crate::serving::{Flags, Length};
+
+    /// What a search for the context of 8 users found that tried these, the best first.
+    fn shown(tried: &[(u64, Came)], model_longest: Option<u64>, interrupted: bool) -> String {
+        let card = cards::find("h200").unwrap();
+        let of = |(length, came): &(u64, Came)| Tried {
+            card: card.id.clone(),
+            flags: Flags { length: Length::Tokens(*length), ..Flags::default() },
+            trial: Trial { came: came.clone(), note: EngineNote::default() },
+        };
+        let next = (1 < tried.len()).then_some(1);
+        let tried = tried.iter().map(of).collect();
+        let found = Found { best: Some(0), next, model_longest, tried, interrupted };
+        text(&Report {
+            card,
+            is_any_card: false,
+            wanted: Wanted { users: Some(8), ..Wanted::default() },
+            found: &found,
+            command: None,
+            seconds: 1.0,
+            reached: Reached::default(),
+        })
+    }
+
+    #[test]
+    fn only_what_the_next_value_refutes_is_the_most() {
+        let first = |tried: &[(u64, Came)], longest| {
+            shown(tried, longest, false).lines().next().unwrap_or_default().to_owned()
+        };
+        let near = [(1000, Came::Ready), (1001, Came::TooFew)];
+        let at_most = "FITS h200: 8 users of at most 1,000 tokens; 1,001 do not fit";
+        assert_eq!(first(&near, Some(9000)), at_most);
+        let far = [(1000, Came::Ready), (2000, Came::TooFew)];
+        assert_eq!(first(&far, Some(9000)), "FITS h200: 8 users of 1,000 tokens; 2,000 do not fit");
+        assert_eq!(first(&far[..1], None), "FITS h200: 8 users of 1,000 tokens");
+        let whole = "FITS h200: 8 users of 1,000 tokens, the longest that the model allows";
+        assert_eq!(first(&far[..1], Some(1000)), whole);
+    }
+
+    #[test]
+    fn who_interrupts_a_search_is_told_that_it_was_not_finished() {
+        let says = "the search was interrupted; a better answer may exist";
+        let tried = [(1000, Came::Ready), (2000, Came::Interrupted)];
+        assert!(shown(&tried[..1], Some(9000), true).contains(says));
+        assert!(!shown(&tried[..1], Some(9000), false).contains(says));
     }
 }

@@ -41,20 +41,22 @@ impl Layout {
     /// Roughly how much it communicates and computes again: less comes first. Splits within layers talk most, and most beyond a
     /// machine; then rings of a context, stages, and activations that are computed again.
     pub(super) fn effort(&self) -> (bool, u64, u64, u64, u64) {
-        let within = self.number("tp") * self.number("sp") * self.number("ep");
+        let product = |names: &[&str]| {
+            names.iter().fold(1_u64, |so_far, it| so_far.saturating_mul(self.number(it)))
+        };
+        let within = product(&["tp", "sp", "ep"]);
         let computes_again = ["ac", "recompute", "checkpoint", "activation_checkpointing"];
         let is_off = |it: &str| matches!(it, "none" | "off" | "0" | "false" | "no");
         let again = self
             .values
             .iter()
             .filter(|it| computes_again.contains(&it.0.as_str()) && !is_off(&it.1));
-        let batch: u64 = BATCHES.iter().map(|it| self.number(it)).product();
         (
             u64::from(OF_A_MACHINE) < within,
-            within * self.number("cp"),
+            within.saturating_mul(self.number("cp")),
             self.number("pp"),
             again.count() as u64,
-            u64::MAX - batch,
+            u64::MAX - product(&BATCHES),
         )
     }
 }
@@ -103,6 +105,11 @@ pub(super) fn all(
     if let Some(it) = given.iter().find(|it| !names.contains(&it.name)) {
         bail!("--values {it}: the command has no {{{}}}", it.name);
     }
+    if let Some(it) =
+        (1..given.len()).find(|&at| given[..at].iter().any(|it| it.name == given[at].name))
+    {
+        bail!("--values gives {} twice; give all its values at once", given[it].name);
+    }
     let mut res = vec![Layout { values: Vec::new() }];
     for name in &names {
         let values = values_of(name, gpus, given)?;
@@ -142,7 +149,7 @@ pub(super) fn all(
 /// Whether the splits of a layout divide the GPUs, and whether they use all.
 fn splits(layout: &Layout, gpus: u64) -> (bool, bool) {
     let parts = layout.values.iter().filter(|it| SPLITS.contains(&it.0.as_str()));
-    let product: u64 = parts.map(|it| it.1.parse().unwrap_or(1)).product();
+    let product = parts.fold(1_u64, |so_far, it| so_far.saturating_mul(it.1.parse().unwrap_or(1)));
     (product != 0 && gpus.is_multiple_of(product), product == gpus)
 }
 
@@ -216,6 +223,23 @@ mod tests {
         let refused = |text: &str| all(&words(text), 4, &[], &[]).unwrap_err().to_string();
         assert!(refused("train.py").contains("write names in braces"));
         assert!(refused("train.py {ac}").contains("--values ac="));
+        let twice = ["tp=1", "tp=2"].map(|it| it.parse().unwrap());
+        let refused = all(&words("train.py {tp}"), 4, &twice, &[]).unwrap_err().to_string();
+        assert_eq!(refused, "--values gives tp twice; give all its values at once");
+    }
+
+    #[test]
+    fn no_value_is_too_large() {
+        let huge = format!("={}", u64::MAX);
+        let values = ["tp", "ep", "mbs", "bs"].map(|it| format!("{it}{huge}"));
+        let values = values.each_ref().map(String::as_str);
+        assert_eq!(shown("t.py {ep} {mbs} {bs}", 4, &values[1..], &[]).len(), 1);
+        let given = [values[0].parse().unwrap()];
+        let refused = all(&words("t.py {tp} {pp}"), 4, &given, &[]).unwrap_err().to_string();
+        assert!(refused.contains("no layout"), "{refused}");
+        let value = |name: &str| (name.to_owned(), u64::MAX.to_string());
+        let layout = Layout { values: ["tp", "sp", "cp", "mbs", "bs"].map(value).to_vec() };
+        assert_eq!(layout.effort().4, 0);
     }
 
     #[test]

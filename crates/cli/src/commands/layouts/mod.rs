@@ -2,28 +2,30 @@
 //! as this machine has cores and memory for.
 
 mod candidates;
+mod processes;
 mod shown;
 
 use std::{
-    collections::BTreeMap,
-    env,
-    ffi::OsString,
-    num::NonZeroUsize,
-    process::{Command, Stdio},
-    sync::Mutex,
+    collections::BTreeMap, env, ffi::OsString, num::NonZeroUsize, process::Command, sync::Mutex,
     thread,
 };
 
 use anyhow::{Context as _, bail, ensure};
-use plimsoll_core::{codes::NoteCode, printable::printable, units::Bytes};
+use nix::sys::signal::SigSet;
+use plimsoll_core::{codes::NoteCode, prediction::Verdict, units::Bytes};
 use serde::Deserialize;
 
 use self::{
     candidates::Layout,
+    processes::Processes,
     shown::{Answer, Layouts, Sizes, Tried},
 };
 use crate::{
-    engine::{host_memory, launch, phantom_run},
+    engine::{
+        host_memory,
+        launch::{self, Signals},
+        phantom_run::{self, Choice, How},
+    },
     exit::Exit,
     files::requested_file::RequestedFile,
     options::{cli::LayoutsArgs, shown_command},
@@ -38,7 +40,11 @@ const OURS: &str = "plimsoll: ";
 const LONGEST_REASON: usize = 200;
 
 pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> {
-    let card = phantom_run::card(args.gpu.as_deref(), None, &args.command)?;
+    let Choice { card, how } = phantom_run::choice(args.gpu.as_deref(), None, &args.command)?;
+    ensure!(
+        !matches!(how, Some(How::Largest(_))),
+        "nothing says which card the job has; name it with --gpu, for example --gpu h100-80g"
+    );
     let is_launched = launch::has_launcher(&args.command);
     let says_how_many = |it: &OsString| {
         ["nproc", "num_processes", "num_gpus"]
@@ -61,42 +67,58 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let jobs = args.jobs.map_or_else(at_a_time, NonZeroUsize::get).min(layouts.len()).max(1);
+    let n_layouts = layouts.len();
     let queue = Mutex::new(layouts.into_iter().enumerate());
     let results: Mutex<BTreeMap<usize, Tried>> = Mutex::default();
-    let n_done = || results.lock().map_or(0, |it| it.len());
+    let signals = Signals::hold().context("cannot hold signals")?;
+    let processes = Processes::default();
+    let each = Each {
+        args,
+        is_launched,
+        // As it was given: a file may describe a card that the catalogue does not have.
+        gpu: args.gpu.as_deref().unwrap_or(&card.id),
+        processes: &processes,
+        mask: signals.before(),
+    };
     let work = || -> anyhow::Result<()> {
         loop {
             let next = queue.lock().ok().and_then(|mut it| it.next());
             let Some((at, layout)) = next else { return Ok(()) };
-            let tried = attempt(args, is_launched, &card.id, layout)?;
-            if output::is_seen() && !args.quiet {
-                say(&format!("{} ({} done)", printable(&tried.layout.name()), n_done() + 1));
-            }
-            if let Ok(mut all) = results.lock() {
+            let name = layout.name();
+            let Some(tried) = each.attempt(layout)? else { return Ok(()) };
+            let n_done = results.lock().map_or(0, |mut all| {
                 all.insert(at, tried);
+                all.len()
+            });
+            if output::is_seen() && !args.quiet {
+                say(&format!("{name} ({n_done} of {n_layouts} done)"));
             }
         }
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let is_over = || workers.iter().all(thread::ScopedJoinHandle::is_finished);
+        processes.attend(&signals, is_over).context("cannot wait for signals")?;
         workers
             .into_iter()
             .try_for_each(|it| it.join().unwrap_or_else(|_| bail!("a worker ended early")))
     })?;
-    let tried = results.into_inner().unwrap_or_default().into_values().collect();
-    let layouts = Layouts { card: card.id.clone(), total: card.usable(), gpus: args.gpus, tried };
+    drop(signals);
+    let tried: Vec<Tried> = results.into_inner().unwrap_or_default().into_values().collect();
+    let layouts = Layouts {
+        card: card.id.clone(),
+        total: card.usable(),
+        gpus: args.gpus,
+        not_run: n_layouts - tried.len(),
+        tried,
+    };
     if let Some(sink) = json {
         sink.json(&format!("{:#}\n", layouts.json()), out)?;
     }
     if !json_on_stdout && !args.quiet {
         out.text(&layouts.text(out.styles()))?;
     }
-    let could_not = |it: &Tried| matches!(it.answer, Answer::CannotWork(_));
-    Ok(match layouts.first() {
-        Some(_) => Exit::Fits,
-        None if layouts.tried.iter().all(could_not) => Exit::CouldNotTell,
-        None => Exit::DoesNotFit,
-    })
+    Ok(layouts.exit())
 }
 
 /// How many runs this machine has cores and memory for.
@@ -144,49 +166,55 @@ struct NoteLine {
     text: String,
 }
 
-/// Runs one layout.
-fn attempt(
-    args: &LayoutsArgs,
+/// What each run has in common.
+struct Each<'a> {
+    args: &'a LayoutsArgs,
     is_launched: bool,
-    gpu: &str,
-    layout: Layout,
-) -> anyhow::Result<Tried> {
-    let mut words: Vec<OsString> = ["predict", "--gpu", gpu].map(OsString::from).to_vec();
-    if !is_launched && 1 < args.gpus {
-        words.extend(["--world-size".into(), args.gpus.to_string().into()]);
-    }
-    for it in &args.assume {
-        words.extend(["--assume".into(), it.to_string().into()]);
-    }
-    let request = args.request.and_then(|it| clap::ValueEnum::to_possible_value(&it));
-    if let Some(scheduler) = &request {
-        words.extend(["--as".into(), scheduler.get_name().into()]);
-    }
-    let mut shown: Vec<OsString> = vec!["plimsoll".into()];
-    shown.extend(words.iter().cloned());
-    words.extend(["--json", "-"].map(OsString::from));
-    let command = candidates::command_of(&args.command, &layout, args.gpus);
-    for of in [&mut words, &mut shown] {
-        of.push("--".into());
-        of.extend(command.iter().cloned());
-    }
-    let own = env::current_exe().context("cannot find plimsoll itself")?;
-    let ran = Command::new(own)
-        .args(&words)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run plimsoll predict")?;
-    let mut documents = serde_json::Deserializer::from_slice(&ran.stdout).into_iter::<Report>();
-    let answer = match documents.next() {
-        Some(Ok(report)) => {
-            let rest = ran.stdout.get(documents.byte_offset()..).unwrap_or_default();
-            let request = request.map(|_| String::from_utf8_lossy(rest).trim().to_owned());
-            let words = String::from_utf8_lossy(&ran.stderr);
-            answer_of(report, request.filter(|it| !it.is_empty()), &words)
+    gpu: &'a str,
+    processes: &'a Processes,
+    /// The signals that a process has blocked: those that plimsoll had when it began.
+    mask: SigSet,
+}
+
+impl Each<'_> {
+    /// Runs one layout; none if somebody asked us to stop before it had an answer.
+    fn attempt(&self, layout: Layout) -> anyhow::Result<Option<Tried>> {
+        let Each { args, is_launched, gpu, processes, mask } = *self;
+        let mut words: Vec<OsString> = ["predict", "--gpu", gpu].map(OsString::from).to_vec();
+        if !is_launched && 1 < args.gpus {
+            words.extend(["--world-size".into(), args.gpus.to_string().into()]);
         }
-        _ => Answer::CannotWork(last_words(&String::from_utf8_lossy(&ran.stderr))),
-    };
-    Ok(Tried { layout, command: shown_command::shown(&shown), answer })
+        for it in &args.assume {
+            words.extend(["--assume".into(), it.to_string().into()]);
+        }
+        let request = args.request.and_then(|it| clap::ValueEnum::to_possible_value(&it));
+        if let Some(scheduler) = &request {
+            words.extend(["--as".into(), scheduler.get_name().into()]);
+        }
+        let mut shown: Vec<OsString> = vec!["plimsoll".into()];
+        shown.extend(words.iter().cloned());
+        words.extend(["--json", "-"].map(OsString::from));
+        let command = candidates::command_of(&args.command, &layout, args.gpus);
+        for of in [&mut words, &mut shown] {
+            of.push("--".into());
+            of.extend(command.iter().cloned());
+        }
+        let mut process = Command::new(env::current_exe().context("cannot find plimsoll itself")?);
+        process.args(&words);
+        let ran = processes.run(process, mask).context("cannot run plimsoll predict")?;
+        let Some(ran) = ran else { return Ok(None) };
+        let mut documents = serde_json::Deserializer::from_slice(&ran.stdout).into_iter::<Report>();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let answer = match documents.next() {
+            Some(Ok(report)) => {
+                let rest = ran.stdout.get(documents.byte_offset()..).unwrap_or_default();
+                let request = request.map(|_| String::from_utf8_lossy(rest).trim().to_owned());
+                answer_of(report, request.filter(|it| !it.is_empty()), &said)
+            }
+            _ => Answer::CannotWork(last_words(&said)),
+        };
+        Ok(Some(Tried { layout, command: shown_command::shown(&shown), answer }))
+    }
 }
 
 /// `words` is what the script and `predict` wrote to standard error.
@@ -205,30 +233,25 @@ fn answer_of(report: Report, request: Option<String>, words: &str) -> Answer {
         .iter()
         .find(|it| it.code == NoteCode::RanksUnseen.word())
         .map(|it| it.text.clone());
-    let sizes = |needs: Option<u64>| Sizes {
-        unseen,
-        needs: needs.map(Bytes),
-        safe: report.safe_bytes.map(Bytes),
-        ranks,
-        groups,
-        request,
-    };
-    match report.verdict.as_str() {
-        "fits" => Answer::Fits(sizes(Some(report.peak_device_bytes))),
-        "could_not_tell" => {
+    let (verdict, needs) = match Verdict::of_word(&report.verdict) {
+        Some(Verdict::CouldNotTell) | None => {
             let note = report.notes.first().map_or("no reason is known", |it| &it.text);
             // A script that ends with a code, as argparse does, has said why in its last line.
             let last = lines_backwards(words).find(|it| !it.starts_with(OURS));
-            Answer::CannotWork(match last.filter(|it| !note.contains(it)) {
+            return Answer::CannotWork(match last.filter(|it| !note.contains(it)) {
                 Some(last) => shortened(&format!("{}: {last}", shortened(note))),
                 None => shortened(note),
-            })
+            });
         }
-        _ => Answer::DoesNotFit {
-            sizes: sizes(report.larger.map(|it| it.peak.device_bytes)),
-            verdict: report.verdict,
-        },
-    }
+        // It ended where memory ran out; or nobody knows how far it grows.
+        Some(verdict @ (Verdict::DoesNotFit | Verdict::Grows)) => {
+            (verdict, report.larger.map(|it| it.peak.device_bytes))
+        }
+        Some(verdict) => (verdict, Some(report.peak_device_bytes)),
+    };
+    let needs = needs.map(Bytes);
+    let safe = report.safe_bytes.map(Bytes);
+    Answer::Ran { verdict, sizes: Sizes { needs, safe, ranks, unseen, groups, request } }
 }
 
 /// The last line that says something.
@@ -247,4 +270,34 @@ fn shortened(text: &str) -> String {
     let ends = ["; until then", ", before the first", ", after "];
     let text = ends.iter().fold(text, |text, end| text.split(end).next().unwrap_or(text));
     text.chars().take(LONGEST_REASON).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(verdict: &str) -> Answer {
+        let report = serde_json::json!({
+            "verdict": verdict, "peak_device_bytes": 5, "larger": { "peak": { "device_bytes": 9 } },
+            "notes": [{ "code": "script-failed", "text": "the script raised ValueError; until then it used 1 GiB" }],
+        });
+        answer_of(serde_json::from_value(report).unwrap(), None, "")
+    }
+
+    #[test]
+    fn what_a_layout_needs_is_its_peak_unless_memory_ran_out() {
+        for it in Verdict::ALL {
+            let needs = match it {
+                Verdict::DoesNotFit | Verdict::Grows => 9,
+                Verdict::CouldNotTell => {
+                    let why = "the script raised ValueError".to_owned();
+                    assert_eq!(answer(it.word()), Answer::CannotWork(why));
+                    continue;
+                }
+                _ => 5,
+            };
+            let sizes = Sizes { needs: Some(Bytes(needs)), ..Sizes::default() };
+            assert_eq!(answer(it.word()), Answer::Ran { verdict: it, sizes });
+        }
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt::Write as _};
 
-use plimsoll_core::{printable::printable, units::Bytes, views::text::Styles};
+use plimsoll_core::{prediction::Verdict, printable::printable, units::Bytes, views::text::Styles};
 use serde_json::{Map, Value, json};
 
 use super::candidates::Layout;
+use crate::exit::Exit;
 
 /// Rows of each table; `--json` has all.
 const ROWS: usize = 10;
@@ -26,14 +27,22 @@ pub(super) struct Tried {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Fits(Sizes),
-    /// It runs out of memory, grows, or depends on values that nobody knows; `needs` is unknown where nothing was large enough.
-    DoesNotFit {
-        sizes: Sizes,
-        verdict: String,
-    },
+    /// It ran to an answer; what it needs is unknown where nothing was large enough.
+    Ran { verdict: Verdict, sizes: Sizes },
     /// In the words of the script.
     CannotWork(String),
+}
+
+impl Answer {
+    fn fits(&self) -> bool {
+        matches!(self, Answer::Ran { verdict: Verdict::Fits, .. })
+    }
+
+    /// What was seen of it fits, and what was not seen decides.
+    fn is_open(&self) -> bool {
+        let verdicts = [Verdict::FitsSoFar, Verdict::Depends];
+        matches!(self, Answer::Ran { verdict, .. } if verdicts.contains(verdict))
+    }
 }
 
 /// What the rank takes that needs most.
@@ -59,32 +68,51 @@ pub(super) struct Layouts {
     pub(super) gpus: u32,
     /// In the rough order of communication and recomputation.
     pub(super) tried: Vec<Tried>,
+    /// How many did not run to an answer, because somebody asked us to stop.
+    pub(super) not_run: usize,
 }
 
-/// One that fits, with its place in the rough order.
-type Row<'a> = (usize, &'a Tried, &'a Sizes);
+/// One that ran to an answer.
+type Row<'a> = (&'a Tried, Verdict, &'a Sizes);
 
 impl Layouts {
-    fn fitting(&self) -> Vec<Row<'_>> {
+    fn ran(&self, is_wanted: impl Fn(&Answer) -> bool) -> Vec<Row<'_>> {
         let mut res: Vec<Row<'_>> = Vec::new();
-        for it in &self.tried {
-            if let Answer::Fits(sizes) = &it.answer {
-                res.push((res.len() + 1, it, sizes));
+        for it in self.tried.iter().filter(|it| is_wanted(&it.answer)) {
+            if let Answer::Ran { verdict, sizes } = &it.answer {
+                res.push((it, *verdict, sizes));
             }
         }
+        res
+    }
+
+    /// With their places in the rough order.
+    fn fitting(&self) -> Vec<(usize, &Tried, &Sizes)> {
+        let all = self.ran(Answer::fits).into_iter().enumerate();
+        let mut res: Vec<_> = all.map(|(at, (it, _, sizes))| (at + 1, it, sizes)).collect();
         res.sort_by_key(|it| (Reverse(it.2.needs), it.0));
         res
     }
 
-    fn too_large(&self) -> Vec<(&Tried, &Sizes, &str)> {
-        let mut res = Vec::new();
-        for it in &self.tried {
-            if let Answer::DoesNotFit { sizes, verdict } = &it.answer {
-                res.push((it, sizes, verdict.as_str()));
-            }
-        }
-        res.sort_by_key(|it| (it.1.needs.is_none(), it.1.needs));
+    fn open(&self) -> Vec<Row<'_>> {
+        let mut res = self.ran(Answer::is_open);
+        res.sort_by_key(|it| it.2.needs);
         res
+    }
+
+    fn too_large(&self) -> Vec<Row<'_>> {
+        let mut res = self.ran(|it| !it.fits() && !it.is_open());
+        res.sort_by_key(|it| (it.2.needs.is_none(), it.2.needs));
+        res
+    }
+
+    /// Whether one fits. None does only where each ran, and none of them waits for what was not seen.
+    pub(super) fn exit(&self) -> Exit {
+        if self.first().is_some() {
+            return Exit::Fits;
+        }
+        let is_open = self.not_run != 0 || !self.open().is_empty();
+        if is_open || self.too_large().is_empty() { Exit::CouldNotTell } else { Exit::DoesNotFit }
     }
 
     /// By reason; layouts of the same reason are together.
@@ -100,30 +128,38 @@ impl Layouts {
 
     /// The one that communicates and computes again least of those that fit.
     pub(super) fn first(&self) -> Option<&Tried> {
-        self.tried.iter().find(|it| matches!(it.answer, Answer::Fits(_)))
+        self.tried.iter().find(|it| it.answer.fits())
     }
 
     pub(super) fn text(&self, styles: Styles) -> String {
-        let (fitting, too_large, impossible) =
-            (self.fitting(), self.too_large(), self.impossible());
+        let (fitting, too_large, open) = (self.fitting(), self.too_large(), self.open());
+        let impossible = self.impossible();
         let n_impossible: usize = impossible.values().map(Vec::len).sum();
         let names = self.tried.iter().map(|it| shown_name(it).chars().count());
         let width = names.max().unwrap_or(0).max("layout".len());
-        let verdict = if fitting.is_empty() { styles.bad } else { styles.good };
+        let verdict = match self.exit() {
+            Exit::Fits => styles.good,
+            Exit::CouldNotTell => styles.warn,
+            _ => styles.bad,
+        };
         let mut res = format!(
-            "{} of {} layouts on {} x {} ({}); {} do not fit, {n_impossible} cannot work\n",
+            "{} of {} layouts on {} x {} ({}); {} do not fit, {n_impossible} cannot work",
             verdict.of(format!("{} FIT", fitting.len())),
-            self.tried.len(),
+            self.tried.len() + self.not_run,
             self.gpus,
             self.card,
             self.total,
             too_large.len(),
         );
+        if !open.is_empty() {
+            let _ = write!(res, ", {} unknown", open.len());
+        }
+        if self.not_run != 0 {
+            let _ = write!(res, "; plimsoll was interrupted, and {} did not run", self.not_run);
+        }
+        res.push('\n');
         if !fitting.is_empty() {
-            let title = match fitting.len() {
-                n @ ..=ROWS => format!("{n} that fit, tightest first"),
-                n => format!("The {ROWS} tightest of {n} that fit"),
-            };
+            let title = title(fitting.len(), "that fit", "tightest");
             let _ = writeln!(res, "\n{}", styles.heading.of(title));
             let _ = writeln!(
                 res,
@@ -145,46 +181,29 @@ impl Layouts {
                 );
             }
         }
-        if !too_large.is_empty() {
-            let title = match too_large.len() {
-                n @ ..=ROWS => format!("{n} that do not fit, nearest first"),
-                n => format!("The {ROWS} nearest of {n} that do not fit"),
-            };
+        if !open.is_empty() {
+            let title = title(open.len(), "unknown", "smallest");
             let _ = writeln!(res, "\n{}", styles.heading.of(title));
-            let _ = writeln!(
-                res,
-                "         {:<width$} {:>10} {:>10}  made of",
-                "layout", "needs", "too much"
-            );
-            for (it, sizes, verdict) in too_large.iter().take(ROWS) {
-                let needs = sizes.needs.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
-                let over = sizes
-                    .needs
-                    .map(|it| it.saturating_sub(self.total).to_string())
-                    .unwrap_or_default();
-                let verdict = if *verdict == "does_not_fit" {
-                    String::new()
-                } else {
-                    format!("{}: ", verdict.replace('_', " "))
-                };
-                let _ = writeln!(
-                    res,
-                    "         {:<width$} {needs:>10} {over:>10}  {verdict}{}",
-                    shown_name(it),
-                    made_of(sizes)
-                );
-            }
+            self.rows(&mut res, width, "to spare", &open, |it| self.total.saturating_sub(it));
+        }
+        if !too_large.is_empty() {
+            let title = title(too_large.len(), "that do not fit", "nearest");
+            let _ = writeln!(res, "\n{}", styles.heading.of(title));
+            self.rows(&mut res, width, "too much", &too_large, |it| it.saturating_sub(self.total));
         }
         if !impossible.is_empty() {
             let _ =
                 writeln!(res, "\n{}", styles.heading.of("Cannot work, in the words of the script"));
-            for (why, of) in &impossible {
+            for (why, of) in impossible.iter().take(ROWS) {
                 let mut names: Vec<String> =
                     of.iter().take(NAMED).map(|it| shown_name(it)).collect();
                 if NAMED < of.len() {
                     names.push(format!("{} more", of.len() - NAMED));
                 }
                 let _ = writeln!(res, "  {}: {}", printable(why), names.join(", "));
+            }
+            if let more @ 1.. = impossible.len().saturating_sub(ROWS) {
+                let _ = writeln!(res, "  {more} more in the answer of --json");
             }
         }
         if 1 < fitting.len() {
@@ -201,11 +220,35 @@ impl Layouts {
         }
         if let Some(it) = self.first() {
             let _ = writeln!(res, "\nThe report of {}:\n  {}", shown_name(it), it.command);
-            if let Answer::Fits(Sizes { request: Some(request), .. }) = &it.answer {
+            if let Answer::Ran { sizes: Sizes { request: Some(request), .. }, .. } = &it.answer {
                 let _ = writeln!(res, "\n{request}");
             }
         }
         res
+    }
+
+    /// A table of those that do not fit, or of which nobody knows; `rest` is how far what they need is from the card.
+    fn rows(
+        &self,
+        res: &mut String,
+        width: usize,
+        rest_is: &str,
+        rows: &[Row<'_>],
+        rest: impl Fn(Bytes) -> Bytes,
+    ) {
+        let (layout, needs) = ("layout", "needs");
+        let _ = writeln!(res, "         {layout:<width$} {needs:>10} {rest_is:>10}  made of");
+        for (it, verdict, sizes) in rows.iter().take(ROWS) {
+            let needs = sizes.needs.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+            let rest = sizes.needs.map_or_else(String::new, |it| rest(it).to_string());
+            let _ = writeln!(
+                res,
+                "         {:<width$} {needs:>10} {rest:>10}  {}{}",
+                shown_name(it),
+                why(*verdict),
+                made_of(sizes)
+            );
+        }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -216,6 +259,7 @@ impl Layouts {
             "gpu": self.card,
             "gpu_total_bytes": self.total.0,
             "gpus": self.gpus,
+            "not_run": self.not_run,
             "layouts": rows,
         })
     }
@@ -224,11 +268,10 @@ impl Layouts {
         let values: Map<String, Value> =
             it.layout.values.iter().map(|(name, it)| (name.clone(), it.as_str().into())).collect();
         let (verdict, sizes, reason) = match &it.answer {
-            Answer::Fits(sizes) => ("fits", Some(sizes), None),
-            Answer::DoesNotFit { sizes, verdict } => (verdict.as_str(), Some(sizes), None),
-            Answer::CannotWork(why) => ("could_not_tell", None, Some(why)),
+            Answer::Ran { verdict, sizes } => (*verdict, Some(sizes), None),
+            Answer::CannotWork(why) => (Verdict::CouldNotTell, None, Some(why)),
         };
-        let fits = matches!(it.answer, Answer::Fits(_));
+        let fits = verdict == Verdict::Fits;
         *order += usize::from(fits);
         let needs = sizes.and_then(|it| it.needs);
         let ranks = sizes.map(|it| it.ranks.as_slice()).unwrap_or_default();
@@ -238,7 +281,7 @@ impl Layouts {
         json!({
             "values": values,
             "command": it.command,
-            "verdict": verdict,
+            "verdict": verdict.word(),
             "order": fits.then_some(*order),
             "needs_bytes": needs.map(|it| it.0),
             "safe_bytes": sizes.and_then(|it| it.safe).map(|it| it.0),
@@ -248,6 +291,27 @@ impl Layouts {
             "reason": reason,
             "unseen": sizes.and_then(|it| it.unseen.as_deref()),
         })
+    }
+}
+
+/// How a table is headed.
+fn title(n: usize, what: &str, first: &str) -> String {
+    if n <= ROWS {
+        format!("{n} {what}, {first} first")
+    } else {
+        format!("The {ROWS} {first} of {n} {what}")
+    }
+}
+
+/// What a row says first of an answer that its table does not say.
+fn why(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::FitsSoFar => "fits so far, without its evaluation: ",
+        Verdict::Depends => "depends on what masks select: ",
+        Verdict::Grows => "grows: ",
+        Verdict::Spills => "spills: ",
+        Verdict::OverMax => "over max: ",
+        Verdict::Fits | Verdict::DoesNotFit | Verdict::CouldNotTell => "",
     }
 }
 
@@ -275,4 +339,55 @@ fn made_of(sizes: &Sizes) -> String {
         parts.push(format!("ranks {least} to {most}, largest rank {largest}"));
     }
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(answers: &[Answer], not_run: usize) -> Layouts {
+        let tried = |(at, answer): (usize, &Answer)| Tried {
+            layout: Layout { values: vec![("tp".to_owned(), (at + 1).to_string())] },
+            command: String::new(),
+            answer: answer.clone(),
+        };
+        let tried = answers.iter().enumerate().map(tried).collect();
+        Layouts { card: "t4".to_owned(), total: Bytes::gib(15), gpus: 4, tried, not_run }
+    }
+
+    fn ran(verdict: Verdict) -> Answer {
+        Answer::Ran { verdict, sizes: Sizes { needs: Some(Bytes::gib(9)), ..Sizes::default() } }
+    }
+
+    #[test]
+    fn none_fits_only_where_none_may() {
+        let cannot = Answer::CannotWork("6 heads".to_owned());
+        let exit = |answers: &[Answer], not_run| of(answers, not_run).exit();
+        for verdict in [Verdict::FitsSoFar, Verdict::Depends] {
+            let open = [ran(verdict), ran(Verdict::DoesNotFit)];
+            assert_eq!(exit(&open, 0), Exit::CouldNotTell, "{verdict:?}");
+        }
+        for verdict in [Verdict::DoesNotFit, Verdict::Grows, Verdict::Spills] {
+            assert_eq!(exit(&[ran(verdict), cannot.clone()], 0), Exit::DoesNotFit, "{verdict:?}");
+            assert_eq!(exit(&[ran(verdict)], 1), Exit::CouldNotTell, "{verdict:?}");
+        }
+        assert_eq!(exit(&[cannot], 0), Exit::CouldNotTell);
+        assert_eq!(exit(&[ran(Verdict::Grows), ran(Verdict::Fits)], 7), Exit::Fits);
+    }
+
+    #[test]
+    fn what_was_not_seen_whole_has_a_table_of_its_own() {
+        let layouts = of(&[ran(Verdict::FitsSoFar), ran(Verdict::Grows)], 3);
+        let text = layouts.text(Styles::default());
+        assert!(
+            text.starts_with("0 FIT of 5 layouts on 4 x t4 (15.00 GiB); 1 do not fit, 0 cannot work, 1 unknown; plimsoll was interrupted, and 3 did not run\n"),
+            "{text}"
+        );
+        assert!(text.contains("1 unknown, smallest first"), "{text}");
+        assert!(text.contains("6.00 GiB  fits so far, without its evaluation: "), "{text}");
+        assert!(text.contains("1 that do not fit, nearest first"), "{text}");
+        let json = layouts.json();
+        assert_eq!(json["layouts"][0]["verdict"], "fits_so_far");
+        assert_eq!(json["layouts"][0]["spare_bytes"], Value::Null);
+    }
 }

@@ -22,7 +22,10 @@ use std::{
 
 use anyhow::Context as _;
 use nix::{
-    sys::{prctl, signal::Signal},
+    sys::{
+        prctl,
+        signal::{SigSet, Signal},
+    },
     unistd::Pid,
 };
 use plimsoll_core::prediction::Host;
@@ -265,21 +268,21 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
     if let Some(layer) = layer {
         layer.attach(&mut process)?;
     }
-    let mask = signals.before();
-    let ends_with_us = device.ends_with_us();
+    release(&mut process, signals.before(), device.ends_with_us().then_some(Signal::SIGKILL));
+    let child = process.spawn()?;
+    Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
+}
+
+/// Lets `process` have the signals of `mask`, as they were before we held them; and this one if we are killed so that we cannot end it.
+pub(crate) fn release(process: &mut Command, mask: SigSet, without_us: Option<Signal>) {
     // SAFETY: between fork and exec only two system calls are made, on values that were made before.
     unsafe {
         process.pre_exec(move || {
             mask.thread_set_mask()?;
-            if ends_with_us {
-                // If we are killed so that we cannot clean up, the script goes with us.
-                prctl::set_pdeathsig(Signal::SIGKILL)?;
-            }
+            without_us.map_or(Ok(()), prctl::set_pdeathsig)?;
             Ok(())
         });
     }
-    let child = process.spawn()?;
-    Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
 }
 
 /// What the script's environment has more than ours.

@@ -121,13 +121,16 @@ impl Ranks {
     }
 }
 
-/// Whether a command starts the ranks itself, with a launcher.
+/// Whether a command starts the ranks itself, with a launcher; what the script is given says nothing of it.
 pub(crate) fn has_launcher(command: &[OsString]) -> bool {
     let is_launcher = |word: &OsString| {
         let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
         LAUNCHERS.contains(&name)
     };
-    command.iter().any(is_launcher)
+    let is_script = |word: &OsString| Path::new(word).extension().is_some_and(|it| it == "py");
+    let script = command.iter().position(is_script).unwrap_or(command.len());
+    let module = command.iter().position(|it| it == "-m").map_or(command.len(), |it| it + 2);
+    command.iter().take(script.min(module)).any(is_launcher)
 }
 
 #[cfg(test)]
@@ -139,7 +142,10 @@ mod tests {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         assert!(has_launcher(&words("/opt/bin/torchrun --nproc-per-node 8 train.py")));
         assert!(has_launcher(&words("python -m torch.distributed.run train.py")));
+        assert!(has_launcher(&words("python /opt/bin/torchrun --nproc-per-node 8 -m train")));
         assert!(!has_launcher(&words("python train.py")));
+        assert!(!has_launcher(&words("python train.py --strategy deepspeed")));
+        assert!(!has_launcher(&words("python -m train --strategy deepspeed")));
     }
 
     #[test]
