@@ -162,6 +162,6 @@ def test_a_budget_goes_on_slowly_while_others_have_the_processor(monkeypatch):
     monkeypatch.setattr(effort, "time", type(sys)("time"))
     effort.time.monotonic, effort.time.process_time = (lambda: clock["wall"]), (lambda: clock["own"])
     it = effort.Effort()
-    for wall, own, seconds in ((10.0, 9.0, 9.0), (10.0, 30.0, 10.0), (30.0, 10.0, 10.0), (100.0, 10.0, 25.0)):
+    for wall, own, seconds in ((10.0, 9.0, 9.0), (10.0, 30.0, 10.0), (18.0, 10.0, 10.0), (100.0, 10.0, 50.0)):
         clock.update(wall=wall, own=own)
         assert it.seconds() == seconds

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from plimsoll_agent.kinds import Frame, Line
 
-AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Spelt as code objects spell it: absolute, and as the entry of `sys.path` is.
+AGENT = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _SITECUSTOMIZE = os.path.join(os.path.dirname(AGENT.rstrip(os.sep)), "sitecustomize.py")
 
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
