@@ -134,6 +134,7 @@ def test_predict_looks_at_few_samples_of_one_size(plimsoll):
     assert ran.code == 0 and "batches differ in size" not in ran.stdout, ran
 
 
+@pytest.mark.soak
 def test_the_check_that_a_report_prints_says_the_same(plimsoll):
     """Of a plan, and of a value under a budget: the same size, to the byte."""
     ran, found = fitted(plimsoll, "1500MiB", evaluated=8, kept=1)

@@ -23,6 +23,16 @@ trainer = Trainer(model=BertForSequenceClassification(config), args=arguments, t
 trainer.train()
 """
 
+SMALL = """
+import torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 LIGHTNING = """
 import lightning as L
 import torch
@@ -113,8 +123,8 @@ def test_a_users_own_sitecustomize_runs_too(plimsoll):
     folder = plimsoll.folder / "theirs"
     folder.mkdir()
     folder.joinpath("sitecustomize.py").write_text("print('theirs ran')\n")
-    script = plimsoll.script(AMP_AND_ACCUMULATION)
-    ran = plimsoll.predict(script, environment=plimsoll.environment(PYTHONPATH=str(folder)))
+    script = plimsoll.script(SMALL)
+    ran = plimsoll.predict(script, options=["--gpu", "t4"], environment=plimsoll.environment(PYTHONPATH=str(folder)))
     assert ran.code == 0, ran
     assert "theirs ran" in ran.stdout
 
