@@ -8,6 +8,7 @@
     settings      the settings of this run: variables of the environment, read once
     patch         the one place that replaces functions of PyTorch
     kinds         names of types, for annotations
+    source        the text of a file as a tree, for all who look something up in it
     outside       turns experiment trackers and hubs off
     own_statements  what a script imports, and whether before anything else: read, not run
     nursery       a process that has imported torch, and forks one child for each run

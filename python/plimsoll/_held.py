@@ -39,7 +39,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Held:
-    """Who holds GPU memory in this session."""
+    """Who holds GPU memory in this Python process."""
 
     errors: tuple[Holder, ...] = ()
     """Variables of functions in a traceback."""
@@ -157,7 +157,7 @@ class _Out:
 
 
 class _Session:
-    """This session as it is now."""
+    """The objects of this process as they are now."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch

@@ -10,7 +10,7 @@ AGENT = ROOT / "agent" / "plimsoll_agent"
 LAYERS = ("run", "watch", "values", "ranks", "trials", "remedies.support", "remedies", "inputs", "survive", "survey", "calibrate", "")
 """From the lowest on; the last is what stands beside the folders and wires them together."""
 
-BELOW_ALL = {"patch", "kinds", "settings"}
+BELOW_ALL = {"patch", "kinds", "settings", "source"}
 """They stand beside the folders, and know none of them."""
 
 FILES = {".".join(it.relative_to(AGENT).with_suffix("").parts): it for it in AGENT.rglob("*.py")}

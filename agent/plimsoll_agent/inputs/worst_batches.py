@@ -27,12 +27,12 @@ import random
 import re
 import struct
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.inputs import aside
+from plimsoll_agent.run.effort import Effort
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.steady import LITTLE
 
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 READ_SECONDS, DRAW_SECONDS, MEASURE_SECONDS = 2.5, 0.7, 2.0
 """For so long samples are read, index lists are drawn, and the sizes of their batches are summed up."""
-WAITS = 4
-"""It waits so many times as long, for files and for others who use the processor."""
 LONGEST = 30.0
 """After so many seconds a child has found nothing."""
 ENOUGH_OF_ONE_SIZE = 512
@@ -238,10 +236,10 @@ def found(torch: Torch, loader: Any) -> dict[str, Any] | None:
     drawn = _whole([it for it in drawn if all(i in sizes for i in _listed(it))])
     if not drawn:
         return None
-    measured, is_over = [], _after(MEASURE_SECONDS)
+    measured, looked = [], Effort()
     for it in drawn:
         measured.append((it, _measures([sizes[i] for i in _listed(it)])))
-        if is_over():
+        if MEASURE_SECONDS < looked.seconds():
             break
     small = min(measured, key=lambda it: it[1][""])
     # The padded size of all its parts and the sum of them come first; then that of each part, as boxes and nodes are.
@@ -265,12 +263,6 @@ def _draw_as_always(torch: Torch) -> None:
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed(0)
-
-
-def _after(seconds: float) -> Callable[[], bool]:
-    """Whether so much of the processor was taken since, or that was waited for for too long."""
-    began, worked = time.monotonic(), time.process_time()
-    return lambda: seconds < time.process_time() - worked or WAITS * seconds < time.monotonic() - began
 
 
 def _worst(torch: Torch, loader: Any, tried: list[Any], small: Any) -> list[Any]:
@@ -302,14 +294,14 @@ def _made(torch: Torch, loader: Any, indices: Any) -> dict[str, int]:
 def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | None:
     """{index: the shapes of a sample's parts}: of some from all of the data, and, if they differ, of the batches that were drawn, as many as
     there is time for; None if they are the same."""
-    is_over = _after(READ_SECONDS)
+    looked = Effort()
     sizes: dict[int, Any] = {}
 
     def read(indices: Iterable[int]) -> None:
         for i in indices:
             if i not in sizes:
                 sizes[i] = dict(_shapes(torch, dataset[i], "", _DEEPEST))
-            if is_over():
+            if READ_SECONDS < looked.seconds():
                 break
 
     read(itertools.islice(aside.spread(len(dataset)), ENOUGH_OF_ONE_SIZE))
@@ -322,10 +314,10 @@ def _sizes(torch: Torch, dataset: Any, drawn: list[Any]) -> dict[int, Any] | Non
 
 def _differ(torch: Torch, dataset: Any) -> bool:
     """Whether a few of its samples do."""
-    is_over, sizes = _after(FEW_SECONDS), []
+    looked, sizes = Effort(), []
     for i in itertools.islice(aside.spread(len(dataset)), FEW):
         sizes.append(dict(_shapes(torch, dataset[i], "", _DEEPEST)))
-        if sizes[-1] != sizes[0] or is_over():
+        if sizes[-1] != sizes[0] or FEW_SECONDS < looked.seconds():
             break
     return sizes[-1:] != sizes[:1]
 
@@ -358,13 +350,13 @@ def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True
 def _drawn(loader: Any) -> list[Any]:
     """Lists of indices as the loader's own sampler draws them, epoch after epoch."""
     sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
-    is_over = _after(DRAW_SECONDS)
+    looked = Effort()
     drawn: list[Any] = []
-    while len(drawn) < MOST_DRAWN and not is_over():
+    while len(drawn) < MOST_DRAWN and looked.seconds() <= DRAW_SECONDS:
         before = len(drawn)
         for it in sampler:
             drawn.append(list(it) if isinstance(it, (list, tuple)) else it)
-            if MOST_DRAWN <= len(drawn) or is_over():
+            if MOST_DRAWN <= len(drawn) or DRAW_SECONDS < looked.seconds():
                 break
         if len(drawn) == before:
             break

@@ -7,12 +7,10 @@ for the rank. Read are the text of the script, and which blocks are live when th
 from __future__ import annotations
 
 import ast
-import functools
-import linecache
 import sys
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import patch
+from plimsoll_agent import patch, source
 from plimsoll_agent.ranks import imagined
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
@@ -103,25 +101,17 @@ class FirstGpu:
             self._recording.write("first_gpu", way=way, bytes=size, at=line)
 
 
-@functools.lru_cache(maxsize=8)
-def _tree(file: str) -> ast.Module:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module(body=[], type_ignores=[])
-
-
 def _is_for_one_rank(frame: Frame) -> bool:
     """Whether the line is inside an `if` that asks for the rank."""
     if not frames.is_users(frame["file"]):
         return False
-    ifs = (it for it in ast.walk(_tree(frame["file"])) if isinstance(it, ast.If) and it.lineno <= frame["line"] <= (it.end_lineno or it.lineno))
+    ifs = (it for it in ast.walk(source.tree(frame["file"])) if isinstance(it, ast.If) and it.lineno <= frame["line"] <= (it.end_lineno or it.lineno))
     return any(part in ast.unparse(it.test).lower() for it in ifs for part in _ASKS_FOR_RANK)
 
 
 def _names_no_gpu(file: str, line: int) -> bool:
     """Whether the statement says `.cuda()`, or "cuda" without a number, itself or by a name of the file."""
-    tree = _tree(file)
+    tree = source.tree(file)
     here = [it for it in ast.walk(tree) if isinstance(it, ast.stmt) and it.lineno <= line <= (it.end_lineno or it.lineno)]
     if not here:
         return False

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import ast
 import functools
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import source
 from plimsoll_agent.run import frames
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from plimsoll_agent.kinds import Named
-
-MOST_BYTES = 1 << 20
-"""Of a file that is read."""
 
 MOST_FRAMES = 60
 OPTIMIZED = 1
@@ -108,14 +105,7 @@ def _loops_around(frame: FrameType) -> list[Loop]:
 @functools.lru_cache(maxsize=16)
 def loops_in(file: str) -> list[Any]:
     """All loops in the text of a file; none where it cannot be read."""
-    try:
-        if MOST_BYTES < os.path.getsize(file):
-            return []
-        with open(file, encoding="utf-8", errors="replace") as text:
-            tree = ast.parse(text.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
-    return [it for it in ast.walk(tree) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
+    return [it for it in ast.walk(source.tree(file)) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
 
 
 def _loop(loop: Any, variables: Variables) -> Loop:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
-import os
+import linecache
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import source
 from plimsoll_agent.run import extent, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.hints import EVALUATION
@@ -121,15 +122,8 @@ def _of(frame: FrameType, has_inner_loop: bool) -> list[Interval]:
 @functools.lru_cache(maxsize=16)
 def _branches(file: str) -> list[_Branch]:
     """Branches with a remainder in their condition and an evaluation in their body."""
-    try:
-        if extent.MOST_BYTES < os.path.getsize(file):
-            return []
-        with open(file, encoding="utf-8", errors="replace") as text:
-            source = text.read()
-        tree = ast.parse(source)
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
-    lines = [it.partition("#")[0] for it in source.split("\n")]
+    tree = source.tree(file)
+    lines = [it.partition("#")[0] for it in linecache.getlines(file)]
     res = []
     for it in ast.walk(tree):
         if not isinstance(it, ast.If):

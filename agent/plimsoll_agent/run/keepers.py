@@ -11,13 +11,13 @@ import ast
 import collections
 import functools
 import gc
-import linecache
 import os
 import sys
 import time
 import types
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import source
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 
@@ -320,7 +320,7 @@ class _Finder:
     def _lines(self) -> tuple[Line | None, Line | None]:
         root = self._root
         if self._steps[-1].kind == "gradient":
-            return _line(root.file, _first(_wants_gradient(_tree(root.file)))), None
+            return _line(root.file, _first(_wants_gradient(source.tree(root.file)))), None
         for at in range(len(self._steps) - 1, -1, -1):
             it = self._steps[at]
             if it.kind == "attribute":
@@ -331,13 +331,13 @@ class _Finder:
                     if calls is not None:
                         return calls, None
                     continue
-                tree = _tree(file)
+                tree = source.tree(file)
                 found = _put(tree, it.name, True, it.owner.__name__)
                 if found is None:
                     continue
                 inner = _line(file, found)
                 method = _function_around(tree, found)
-                caller = _first(_calls(_tree(root.file), method, it.owner.__name__)) if method else None
+                caller = _first(_calls(source.tree(root.file), method, it.owner.__name__)) if method else None
                 return (_line(root.file, caller), inner) if caller else (inner, None)
             if it.kind == "cache":
                 code = getattr(getattr(it.owner, "__wrapped__", None), "__code__", None)
@@ -345,11 +345,11 @@ class _Finder:
                     return _line(code.co_filename, code.co_firstlineno), None
             if it.kind == "closure":
                 file = it.owner.__code__.co_filename
-                found = _put(_tree(file), it.name, False)
+                found = _put(source.tree(file), it.name, False)
                 if found is not None:
                     return _line(file, found), None
             if it.kind == "variable":
-                scope = _function(_tree(root.file), root.function, root.first)
+                scope = _function(source.tree(root.file), root.function, root.first)
                 found = _put(scope, it.name, False)
                 if found is not None:
                     return _line(root.file, found), None
@@ -359,22 +359,17 @@ class _Finder:
         holder = next((it for it in reversed(self._steps[:at]) if it.name), None)
         if holder is None or not frames.is_users(self._root.file):
             return None
-        tree = _tree(self._root.file)
+        tree = source.tree(self._root.file)
         calls = [it for it in ast.walk(tree) if isinstance(it, ast.Call) and _is(_of_call(it), holder.name, holder.kind == "attribute")]
         puts = [it for it in calls if isinstance(it.func, ast.Attribute) and it.func.attr in _PUTS or not isinstance(it.func, ast.Attribute)]
         in_loop = [it for it in puts if _is_in_loop(tree, it)]
         return _line(self._root.file, _first(it.lineno for it in in_loop or puts))
 
 
-@functools.lru_cache(maxsize=32)
-def _tree(file: str) -> ast.Module:
-    return ast.parse("".join(linecache.getlines(file)))
-
-
 def _line(file: str, line: int | None) -> Line | None:
     if line is None:
         return None
-    function = _function_around(_tree(file), line) or "<module>"
+    function = _function_around(source.tree(file), line) or "<module>"
     frame: Frame = {"file": file, "line": line, "function": function}
     return frames.with_text(frame)
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import os
 from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import source
 
 if TYPE_CHECKING:
     from types import FrameType
-
-MOST_BYTES = 1 << 20
 
 
 def wants_true(frame: FrameType | None) -> bool:
@@ -22,15 +21,8 @@ def wants_true(frame: FrameType | None) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _lines(file: str) -> frozenset[int]:
-    try:
-        if MOST_BYTES < os.path.getsize(file):
-            return frozenset()
-        with open(file, encoding="utf-8", errors="replace") as text:
-            tree = ast.parse(text.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return frozenset()
     found: set[int] = set()
-    for it in ast.walk(tree):
+    for it in ast.walk(source.tree(file)):
         holds = isinstance(it, ast.Assert) and _is_straight(it.test)
         raises = isinstance(it, ast.If) and isinstance(it.body[-1], ast.Raise) and _is_negated(it.test)
         if isinstance(it, (ast.Assert, ast.If)) and (holds or raises):

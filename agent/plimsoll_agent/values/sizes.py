@@ -7,9 +7,9 @@ printed is none. Followed are names within a function, and what a function retur
 from __future__ import annotations
 
 import ast
-import linecache
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import source
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -25,11 +25,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 @guarded
 def becomes_size(file: str, line: Any) -> bool:
     """Whether what that line of that file reads becomes a size, as far as its text shows."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return False
-    return _Reader(tree).reads(line)
+    return _Reader(source.tree(file)).reads(line)
 
 
 class _Reader:

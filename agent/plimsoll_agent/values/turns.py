@@ -15,13 +15,14 @@ import os
 import struct
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import source
+
 if TYPE_CHECKING:
     from types import FrameType
 
     from plimsoll_agent.run.recording import Recording
 
 TURNS = 10
-MOST_BYTES = 1 << 20
 _MOST_PLACES = 4096
 _LARGE = (struct.pack("<f", 1e30), struct.pack("<f", -1e30))
 
@@ -64,15 +65,8 @@ class Turns:
 @functools.lru_cache(maxsize=64)
 def _loops(file: str) -> dict[int, tuple[int, bool]]:
     """The line of the innermost `while` around each line that has one, and whether the line is of its condition."""
-    try:
-        if MOST_BYTES < os.path.getsize(file):
-            return {}
-        with open(file, encoding="utf-8", errors="replace") as text:
-            tree = ast.parse(text.read())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return {}
     found: dict[int, tuple[int, bool]] = {}
-    for it in sorted((it for it in ast.walk(tree) if isinstance(it, ast.While)), key=lambda loop: loop.lineno):
+    for it in sorted((it for it in ast.walk(source.tree(file)) if isinstance(it, ast.While)), key=lambda loop: loop.lineno):
         for line in range(it.lineno, (it.end_lineno or it.lineno) + 1):
             found[line] = it.lineno, line <= (it.test.end_lineno or it.lineno)
     return found

@@ -44,7 +44,7 @@ pub struct Seat {
 }
 
 impl Table {
-    /// Of this session. `None` if there can be none, and then each process has the machine for itself.
+    /// That of the run whose folder this is. `None` if there can be none, and then each process has the machine for itself.
     pub fn of_session(session: &Path) -> Option<Table> {
         let file = OpenOptions::new()
             .read(true)
