@@ -2,7 +2,7 @@
 //! smallest card. Few runs are enough, because the engine itself computes what its cache holds once it has measured a forward pass. The value
 //! that is found was started, and the next one was tried.
 
-use plimsoll_core::{cards::Card, recording::EngineNote};
+use plimsoll_core::{cards::Card, prediction::share_of, recording::EngineNote};
 
 /// More runs on one card than this find nothing new.
 const MOST_RUNS: usize = 12;
@@ -280,7 +280,8 @@ pub fn smallest_card<E>(
     };
     // What the first card's engine takes beside keys and values, and these for what is wanted, shows where to look.
     let needs = search.found.best().and_then(|it| needs(&it.trial.note, wanted));
-    let fits = |card: &&Card| needs.is_none_or(|needs| needs <= share_of(card, search.share()));
+    let fits =
+        |card: &&Card| needs.is_none_or(|needs| needs <= share_of(card.total, search.share()).0);
     let guess = cards.iter().position(fits).unwrap_or_default();
     let (mut low, mut high) = (0, cards.iter().position(|it| it.id == first.id));
     let mut at = guess;
@@ -307,7 +308,7 @@ pub fn smallest_card<E>(
 
 /// Bytes that the engine needs for what is wanted.
 fn needs(note: &EngineNote, wanted: &Wanted) -> Option<u64> {
-    let may_use = share(note.total?.0, note.share?);
+    let may_use = share_of(note.total?, note.share?).0;
     let fixed = may_use.saturating_sub(note.available?.0);
     let (length, bytes) = *note.needs.last()?;
     let tokens = wanted.context?.saturating_mul(wanted.users?);
@@ -315,22 +316,9 @@ fn needs(note: &EngineNote, wanted: &Wanted) -> Option<u64> {
     Some(fixed.saturating_add(u64::try_from(cache).unwrap_or(u64::MAX)))
 }
 
-fn share_of(card: &Card, part: f64) -> u64 {
-    share(card.total.0, part)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a share of a count of bytes, as the engine computes it"
-)]
-fn share(total: u64, part: f64) -> u64 {
-    (total as f64 * part).ceil() as u64
-}
-
-/// The largest share of the card, in hundredths, that the engine may ask for when it begins.
-fn most_share(note: &EngineNote) -> Option<u32> {
+/// The largest share of the card, in hundredths, that the engine may ask for when it begins. A run shows whether it is ready with
+/// it; what is free then is unknown before.
+fn share_at_start(note: &EngineNote) -> Option<u32> {
     let (free, total) = (note.free_at_start?.0, note.total?.0);
     u32::try_from((u128::from(free) * 100).checked_div(u128::from(total))?).ok()
 }
@@ -423,7 +411,7 @@ impl<'a, E> Search<'a, E> {
                 Lever::MaxNumSeqs => {
                     res.at_once = self.wanted.users.or(like.users.filter(|it| *it != 0))
                 }
-                Lever::GpuMemoryUtilization => res.share = most_share(like),
+                Lever::GpuMemoryUtilization => res.share = share_at_start(like),
                 Lever::KvCacheDtype => res.fp8 = true,
                 Lever::EnforceEager => res.eager = true,
             }
@@ -540,7 +528,7 @@ mod tests {
         let token = if flags.fp8 { TOKEN / 2 } else { TOKEN };
         let graphs = if flags.eager { 0 } else { GIB };
         let fixed = 16 * GIB + graphs + length * 100;
-        let available = super::share(card.total.0, share).saturating_sub(fixed);
+        let available = share_of(card.total, share).0.saturating_sub(fixed);
         let of = |length: u64| length.next_multiple_of(BLOCK) * token;
         let holds = |length: u64| available / of(length);
         let longest = (1..=length).rev().find(|it| users <= holds(*it)).unwrap_or_default();

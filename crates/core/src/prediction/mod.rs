@@ -38,7 +38,7 @@ pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Covers, Seen};
-pub use serving::{Elsewhere, Serving, Users};
+pub use serving::{Elsewhere, Serving, Users, share_of};
 pub use tuning::{Tuned, Tuning, tunings};
 pub use writes::{Writes, WrittenFile};
 

@@ -68,17 +68,18 @@ fn longest(engine: &EngineNote) -> Option<(u64, Bytes)> {
     engine.needs.last().copied()
 }
 
-/// What everything but keys and values takes of the share that the engine may use.
+/// The bytes that an engine may use of a card with `total` bytes, if it is told to take `share` of it: rounded up, as vLLM does.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
     reason = "a share of a count of bytes, as the engine computes it"
 )]
-fn share_of(total: Bytes, share: f64) -> Bytes {
+pub fn share_of(total: Bytes, share: f64) -> Bytes {
     Bytes((total.0 as f64 * share).ceil() as u64)
 }
 
+/// What everything but keys and values takes of the share that the engine may use.
 fn fixed(engine: &EngineNote) -> Option<Bytes> {
     let may_use = share_of(engine.total?, engine.share?);
     let parts = [engine.weights, engine.forward, engine.beside, engine.graphs];
