@@ -1,15 +1,9 @@
-//! Runs that people can read, and what is predicted from them. One line is one event:
-//!
-//! ```text
-//! begin PHASE | end PHASE      the agent marks a phase
-//! alloc NAME SIZE [at FILE:LINE] [in MODULE] [conv]     `autograd` for a thread without Python
-//! free NAME
-//! name NAME ROLE TENSOR        the agent says what lives in it
-//! step                         the agent marks the end of a step
-//! oom SIZE [caught]            a request fails
-//! ```
+//! What is predicted from runs that people can read (`recorder`).
 
-use std::{collections::BTreeMap, fmt::Write};
+mod recorder;
+mod runs;
+
+use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use plimsoll_core::{
@@ -18,11 +12,7 @@ use plimsoll_core::{
         CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak, Prediction,
         RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
-    recording::{
-        Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
-        PhantomDevice, PhantomReport, Phase, Place, Reached, Recording, Role, Tensors, Transport,
-    },
-    trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
+    recording::{CodeLine, EndReason, Holder, PhantomDevice, PhantomReport, Phase, Recording},
     units::Bytes,
     views::{
         schedulers::{self, Scheduler},
@@ -30,6 +20,8 @@ use plimsoll_core::{
         wire,
     },
 };
+
+use self::recorder::recording;
 
 const RUNS_OUT: &str = "alloc weights 20MiB\noom 200GiB";
 
@@ -110,183 +102,6 @@ fn told(prediction: &Prediction) -> String {
         writeln!(res, "  {} x{}: {}", it.path, it.modules, it.bytes).unwrap();
     }
     res
-}
-
-fn recording(program: &str) -> Recording {
-    let mut it = Recorder::default();
-    it.trace.streams.push(0);
-    it.trace.pools.push((0, 0));
-    it.trace.devices.push(DeviceTrace::default());
-    it.notes.begin = Some(Begin::default());
-    for line in program.lines() {
-        let words: Vec<&str> = line.split('#').next().unwrap().split_whitespace().collect();
-        if !words.is_empty() {
-            it.line(&words);
-        }
-    }
-    let steps = it.step;
-    let why = if it.ran_out { EndReason::Oom } else { EndReason::Steps };
-    it.notes.end = Some(End { why, steps, steady: true, ..End::default() });
-    Recording { pid: 7, trace: Some(it.trace), notes: it.notes, phantom: None }
-}
-
-#[derive(Default)]
-struct Recorder {
-    trace: Trace,
-    notes: Notes,
-    live: BTreeMap<String, (u64, Bytes)>,
-    free: BTreeMap<Bytes, Vec<u64>>,
-    end: u64,
-    allocs: u64,
-    frees: u64,
-    step: u32,
-    ran_out: bool,
-}
-
-impl Recorder {
-    fn line(&mut self, words: &[&str]) {
-        let place = Place { allocs: vec![self.allocs], frees: vec![self.frees] };
-        match words {
-            ["begin", phase] => self.mark(MarkKind::Begin(phase_of(phase)), place),
-            ["end", phase] => self.mark(MarkKind::End(phase_of(phase)), place),
-            ["step"] => {
-                self.step += 1;
-                self.mark(MarkKind::StepEnd, place);
-            }
-            ["alloc", name, size, rest @ ..] => self.alloc(name, size.parse().unwrap(), rest),
-            ["free", name] => {
-                let (address, size) = self.live.remove(*name).unwrap();
-                self.event(Action::FreeRequested, address, size, StackId::EMPTY, TextId(0));
-                self.event(Action::FreeCompleted, address, size, StackId::EMPTY, TextId(0));
-                self.free.entry(size).or_default().push(address);
-                self.frees += 1;
-            }
-            ["name", name, role, tensor] => {
-                let (address, size) = self.live[*name];
-                let role = match *role {
-                    "parameter" => Role::Parameter,
-                    "gradient" => Role::Gradient,
-                    "buffer" => Role::Buffer,
-                    "state" => Role::OptimizerState,
-                    _ => Role::Input,
-                };
-                let name = (*tensor).to_owned();
-                let entry = NamedTensor { name, role, address, size, model: "Net".to_owned() };
-                self.notes.tensors.push(Tensors { place, device: 0, entries: vec![entry] });
-            }
-            ["oom", size, rest @ ..] => {
-                let requested = size.parse().unwrap();
-                self.event(Action::Oom, 0, requested, StackId::EMPTY, TextId(0));
-                self.ran_out = rest.is_empty();
-                let caught = Some(!self.ran_out);
-                let line = CodeLine { file: "train.py".to_owned(), line: 9, ..CodeLine::default() };
-                let user_frame = Some(line);
-                let step = self.step;
-                let note =
-                    OomNote { step, requested, caught, user_frame, place, ..OomNote::default() };
-                self.notes.ooms.push(note);
-            }
-            _ => panic!("{words:?}"),
-        }
-    }
-
-    fn alloc(&mut self, name: &str, size: Bytes, mut rest: &[&str]) {
-        let mut frames = vec![("train.py", "main", 1)];
-        let mut metadata = String::new();
-        while let [word, after @ ..] = rest {
-            rest = after;
-            match *word {
-                "autograd" => frames.clear(),
-                "backward" => frames.push((
-                    "/venv/lib/python3.12/site-packages/torch/autograd/__init__.py",
-                    "_make_grads",
-                    99,
-                )),
-                "conv" => frames.push((
-                    "/venv/lib/python3.12/site-packages/torch/nn/modules/conv.py",
-                    "_conv_forward",
-                    5,
-                )),
-                "recompute" => {
-                    frames = vec![(
-                        "/venv/lib/python3.12/site-packages/torch/utils/checkpoint.py",
-                        "unpack_hook",
-                        7,
-                    )]
-                }
-                "at" => {
-                    let (file, line) = after[0].split_once(':').unwrap();
-                    frames[0] = (file, "main", line.parse().unwrap());
-                    rest = &after[1..];
-                }
-                "in" => {
-                    metadata = format!("m={}", after[0]);
-                    rest = &after[1..];
-                }
-                _ => panic!("{word}"),
-            }
-        }
-        let mut stack = StackId::EMPTY;
-        for (file, function, line) in frames {
-            let file = self.trace.texts.intern(file);
-            let function = self.trace.texts.intern(function);
-            let frame = self.trace.stacks.frame(Frame { file, function, line });
-            stack = self.trace.stacks.push(stack, frame);
-        }
-        let metadata = self.trace.texts.intern(&metadata);
-        // One segment for each block, kept and used again as the caching allocator does.
-        let address = self.free.get_mut(&size).and_then(Vec::pop).unwrap_or_else(|| {
-            let address = self.end;
-            self.end += size.0.max(512);
-            self.event(Action::SegmentAlloc, address, Bytes(size.0.max(512)), stack, metadata);
-            address
-        });
-        self.event(Action::Alloc, address, size, stack, metadata);
-        self.allocs += 1;
-        self.live.insert(name.to_owned(), (address, size));
-    }
-
-    fn event(
-        &mut self,
-        action: Action,
-        address: u64,
-        size: Bytes,
-        stack: StackId,
-        metadata: TextId,
-    ) {
-        let (stream, pool) = (StreamId(0), PoolId(0));
-        let event = Event { action, address, size, stream, pool, stack, time_micros: 0, metadata };
-        self.trace.devices[0].events.push(event);
-    }
-
-    fn mark(&mut self, kind: MarkKind, place: Place) {
-        let step = self.step;
-        let (reserved, allocated) = (Vec::new(), Vec::new());
-        self.notes.marks.push(Mark {
-            kind,
-            step,
-            place,
-            reserved,
-            allocated,
-            seconds: 0.0,
-            with_gradients: false,
-            host: None,
-            workers: None,
-        });
-    }
-}
-
-fn phase_of(word: &str) -> Phase {
-    match word {
-        "forward" => Phase::Forward,
-        "backward" => Phase::Backward,
-        "optimizer" => Phase::Optimizer,
-        "zero_grad" => Phase::ZeroGrad,
-        "evaluation" => Phase::Evaluation,
-        "saving" => Phase::Saving,
-        "merging" => Phase::Merging,
-        _ => panic!("{word}"),
-    }
 }
 
 #[test]
@@ -1041,148 +856,4 @@ fn what_runs_out_in_one_order_does_not_fit() {
     let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
     assert_eq!(prediction.outcome, Outcome::OutOfMemory);
     assert_eq!(prediction.oom, late.oom);
-}
-
-#[test]
-fn only_answers_that_could_be_others_ask_for_another_run() {
-    let mut it = recording("alloc weights 20MiB\nstep");
-    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [], "a recording of a real device");
-    it.phantom = Some(PhantomReport::default());
-    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), []);
-    it.phantom = Some(PhantomReport { hurried: 1, ..PhantomReport::default() });
-    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [OtherEnd::Late]);
-    it.phantom = Some(PhantomReport {
-        hurried: 1,
-        overflows_asked: 2,
-        trials: 3,
-        ..PhantomReport::default()
-    });
-    assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
-}
-
-#[test]
-fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
-    let cards = ["h200", "a100-80g", "l4"].map(|it| cards::find(it).unwrap());
-    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
-    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
-    let observed = || Observed { cards: cards.to_vec(), ..Observed::default() };
-    let mut inquiry = Inquiry::new(first.clone(), observed());
-    let mut ran_on = Vec::new();
-    while let Some(wanted) = inquiry.wanted() {
-        let Wanted::Named(card) = wanted else { panic!("{wanted:?}") };
-        ran_on.push(&*card.id);
-        inquiry.came(wanted, Some(if card.id == "l4" { &ran_out } else { &first })).unwrap();
-    }
-    let prediction = inquiry.prediction(None);
-    let others: Vec<&str> =
-        cards.iter().map(|it| &*it.id).filter(|it| *it != first.card.id).collect();
-    assert_eq!(ran_on, others);
-    assert_eq!(prediction.cards.len(), 3);
-    let l4 = prediction.cards.iter().find(|it| it.card.id == "l4").unwrap();
-    assert_eq!(l4.carries, Carries::No);
-    assert_eq!(prediction.notes.last().unwrap().code(), "cards");
-
-    let mut inquiry = Inquiry::new(first.clone(), observed());
-    let wanted = inquiry.wanted().unwrap();
-    let error = inquiry.came(wanted, None).unwrap_err().to_string();
-    assert!(error.starts_with("interrupted during the confirmation run"), "{error}");
-    let mut inquiry = Inquiry::new(ran_out, observed());
-    let wanted = inquiry.wanted().unwrap();
-    inquiry.came(wanted, None).unwrap();
-    assert_eq!(inquiry.wanted(), None, "that it does not fit is known");
-    let codes: Vec<String> =
-        inquiry.prediction(None).notes.iter().map(|it| it.code().to_owned()).collect();
-    assert!(codes.ends_with(&["interrupted".to_owned(), "cards".to_owned()]), "{codes:?}");
-}
-
-#[test]
-fn smaller_cards_are_run_until_the_smallest_that_is_enough_is_known() {
-    let first = predicted(&[recording(&convolution("30GiB", "scratch", "70GiB"))], 0);
-    assert!(first.cards.iter().any(|it| it.carries == Carries::Tight && it.card.id == "a100-40g"));
-    // It runs on cards that have so much, and on no others.
-    let search = |enough: Bytes| {
-        let observed = Observed { any_card: true, ..Observed::default() };
-        let mut inquiry = Inquiry::new(first.clone(), observed);
-        let mut ran_on = Vec::new();
-        while let Some(wanted) = inquiry.wanted() {
-            let Wanted::Smaller(card) = wanted else { panic!("{wanted:?}") };
-            ran_on.push(card);
-            let there = if enough <= card.total {
-                predicted(&[recording("alloc weights 30GiB\nstep\nstep")], 0)
-            } else {
-                predicted(&[recording("alloc weights 30GiB\noom 20GiB")], 1)
-            };
-            inquiry.came(wanted, Some(&there)).unwrap();
-        }
-        (inquiry.prediction(None), ran_on)
-    };
-    for enough in [32, 40, 60, 79, 90].map(Bytes::gib) {
-        let (prediction, ran_on) = search(enough);
-        assert!((1..=3).contains(&ran_on.len()), "{ran_on:?}");
-        let usual = || prediction.cards.iter().filter(|it| it.card.usual);
-        for it in usual().filter(|it| it.carries == Carries::Yes) {
-            assert!(enough <= it.card.total, "{} of {enough}", it.card.id);
-        }
-        for it in usual().filter(|it| it.carries == Carries::No) {
-            assert!(it.card.total < enough, "{} of {enough}", it.card.id);
-        }
-        let fits = usual().find(|it| it.carries == Carries::Yes).unwrap().card;
-        if let Some((card, peaks)) = prediction.smallest.as_ref().unwrap().fits {
-            let is_of_its_size = card.total <= Bytes(fits.total.0 / 50 * 51);
-            assert!(is_of_its_size, "{} was run, {} is the smallest", card.id, fits.id);
-            assert!(peaks.device < first.peak.device);
-        }
-    }
-    let (card, _) = search(Bytes::gib(79)).0.smallest.clone().unwrap().fits.unwrap();
-    assert_eq!(card.total.0 >> 30, 79);
-    // Somebody named a card, or nothing would change much.
-    assert_eq!(Inquiry::new(first.clone(), Observed::default()).wanted(), None);
-    let all = predicted(&[recording("alloc weights 20GiB\nstep\nstep")], 0);
-    let observed = Observed { any_card: true, ..Observed::default() };
-    assert_eq!(Inquiry::new(all, observed.clone()).wanted(), None);
-    // Whoever interrupts the second run keeps what the first one showed.
-    let mut inquiry = Inquiry::new(first.clone(), observed);
-    let wanted = inquiry.wanted().unwrap();
-    inquiry.came(wanted, None).unwrap();
-    assert_eq!(inquiry.wanted(), None);
-    assert_eq!(inquiry.prediction(None).cards, first.cards);
-}
-
-#[test]
-fn who_knows_why_a_script_failed_says_so_first() {
-    let failed = |code| {
-        let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], code);
-        let failure = Some("it was ended".to_owned());
-        Inquiry::new(first, Observed { failure, ..Observed::default() }).prediction(None)
-    };
-    let it = failed(0);
-    assert_eq!(it.outcome, Outcome::ScriptFailed);
-    let note = it.failure().unwrap();
-    assert_eq!(note.code(), "script-failed");
-    assert!(note.to_string().starts_with("it was ended; until then it used "), "{note}");
-}
-
-#[test]
-fn whoever_ends_the_first_run_gets_what_it_showed_and_no_other_is_made() {
-    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
-    let ends = vec![OtherEnd::Late];
-    let cards = vec![cards::find("l4").unwrap()];
-    let observed = Observed { interrupted: true, ends, cards, ..Observed::default() };
-    let mut inquiry = Inquiry::new(first.clone(), observed);
-    assert_eq!(inquiry.wanted(), None);
-    assert_eq!(inquiry.prediction(None).cards, first.cards);
-
-    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
-    let observed = Observed { interrupted: true, ..Observed::default() };
-    assert_eq!(Inquiry::new(ran_out, observed).wanted(), None);
-}
-
-#[test]
-fn whom_all_runs_reached_is_said() {
-    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
-    let mut reached = Reached::default();
-    reached.count("localhost:5432", Transport::Tcp, 1);
-    let prediction = Inquiry::new(first, Observed::default()).prediction(Some(reached));
-    assert_eq!(prediction.notes.last().unwrap().code(), "network");
-    assert!(prediction.reached.is_some());
 }

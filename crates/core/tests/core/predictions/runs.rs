@@ -1,0 +1,154 @@
+//! Which further runs an answer asks for, and what comes of them.
+
+use plimsoll_core::{
+    cards,
+    prediction::{Carries, Inquiry, Observed, OtherEnd, Outcome, Wanted},
+    recording::{PhantomReport, Reached, Transport},
+    units::Bytes,
+};
+
+use super::{RUNS_OUT, convolution, predicted, recorder::recording};
+
+#[test]
+fn only_answers_that_could_be_others_ask_for_another_run() {
+    let mut it = recording("alloc weights 20MiB\nstep");
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [], "a recording of a real device");
+    it.phantom = Some(PhantomReport::default());
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), []);
+    it.phantom = Some(PhantomReport { hurried: 1, ..PhantomReport::default() });
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [OtherEnd::Late]);
+    it.phantom = Some(PhantomReport {
+        hurried: 1,
+        overflows_asked: 2,
+        trials: 3,
+        ..PhantomReport::default()
+    });
+    assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
+}
+
+#[test]
+fn named_cards_are_run_on_but_the_one_that_was_and_an_interrupt_ends_that() {
+    let cards = ["h200", "a100-80g", "l4"].map(|it| cards::find(it).unwrap());
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let observed = || Observed { cards: cards.to_vec(), ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let mut ran_on = Vec::new();
+    while let Some(wanted) = inquiry.wanted() {
+        let Wanted::Named(card) = wanted else { panic!("{wanted:?}") };
+        ran_on.push(&*card.id);
+        inquiry.came(wanted, Some(if card.id == "l4" { &ran_out } else { &first })).unwrap();
+    }
+    let prediction = inquiry.prediction(None);
+    let others: Vec<&str> =
+        cards.iter().map(|it| &*it.id).filter(|it| *it != first.card.id).collect();
+    assert_eq!(ran_on, others);
+    assert_eq!(prediction.cards.len(), 3);
+    let l4 = prediction.cards.iter().find(|it| it.card.id == "l4").unwrap();
+    assert_eq!(l4.carries, Carries::No);
+    assert_eq!(prediction.notes.last().unwrap().code(), "cards");
+
+    let mut inquiry = Inquiry::new(first.clone(), observed());
+    let wanted = inquiry.wanted().unwrap();
+    let error = inquiry.came(wanted, None).unwrap_err().to_string();
+    assert!(error.starts_with("interrupted during the confirmation run"), "{error}");
+    let mut inquiry = Inquiry::new(ran_out, observed());
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None, "that it does not fit is known");
+    let codes: Vec<String> =
+        inquiry.prediction(None).notes.iter().map(|it| it.code().to_owned()).collect();
+    assert!(codes.ends_with(&["interrupted".to_owned(), "cards".to_owned()]), "{codes:?}");
+}
+
+#[test]
+fn smaller_cards_are_run_until_the_smallest_that_is_enough_is_known() {
+    let first = predicted(&[recording(&convolution("30GiB", "scratch", "70GiB"))], 0);
+    assert!(first.cards.iter().any(|it| it.carries == Carries::Tight && it.card.id == "a100-40g"));
+    // It runs on cards that have so much, and on no others.
+    let search = |enough: Bytes| {
+        let observed = Observed { any_card: true, ..Observed::default() };
+        let mut inquiry = Inquiry::new(first.clone(), observed);
+        let mut ran_on = Vec::new();
+        while let Some(wanted) = inquiry.wanted() {
+            let Wanted::Smaller(card) = wanted else { panic!("{wanted:?}") };
+            ran_on.push(card);
+            let there = if enough <= card.total {
+                predicted(&[recording("alloc weights 30GiB\nstep\nstep")], 0)
+            } else {
+                predicted(&[recording("alloc weights 30GiB\noom 20GiB")], 1)
+            };
+            inquiry.came(wanted, Some(&there)).unwrap();
+        }
+        (inquiry.prediction(None), ran_on)
+    };
+    for enough in [32, 40, 60, 79, 90].map(Bytes::gib) {
+        let (prediction, ran_on) = search(enough);
+        assert!((1..=3).contains(&ran_on.len()), "{ran_on:?}");
+        let usual = || prediction.cards.iter().filter(|it| it.card.usual);
+        for it in usual().filter(|it| it.carries == Carries::Yes) {
+            assert!(enough <= it.card.total, "{} of {enough}", it.card.id);
+        }
+        for it in usual().filter(|it| it.carries == Carries::No) {
+            assert!(it.card.total < enough, "{} of {enough}", it.card.id);
+        }
+        let fits = usual().find(|it| it.carries == Carries::Yes).unwrap().card;
+        if let Some((card, peaks)) = prediction.smallest.as_ref().unwrap().fits {
+            let is_of_its_size = card.total <= Bytes(fits.total.0 / 50 * 51);
+            assert!(is_of_its_size, "{} was run, {} is the smallest", card.id, fits.id);
+            assert!(peaks.device < first.peak.device);
+        }
+    }
+    let (card, _) = search(Bytes::gib(79)).0.smallest.clone().unwrap().fits.unwrap();
+    assert_eq!(card.total.0 >> 30, 79);
+    // Somebody named a card, or nothing would change much.
+    assert_eq!(Inquiry::new(first.clone(), Observed::default()).wanted(), None);
+    let all = predicted(&[recording("alloc weights 20GiB\nstep\nstep")], 0);
+    let observed = Observed { any_card: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(all, observed.clone()).wanted(), None);
+    // Whoever interrupts the second run keeps what the first one showed.
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    let wanted = inquiry.wanted().unwrap();
+    inquiry.came(wanted, None).unwrap();
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
+}
+
+#[test]
+fn who_knows_why_a_script_failed_says_so_first() {
+    let failed = |code| {
+        let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], code);
+        let failure = Some("it was ended".to_owned());
+        Inquiry::new(first, Observed { failure, ..Observed::default() }).prediction(None)
+    };
+    let it = failed(0);
+    assert_eq!(it.outcome, Outcome::ScriptFailed);
+    let note = it.failure().unwrap();
+    assert_eq!(note.code(), "script-failed");
+    assert!(note.to_string().starts_with("it was ended; until then it used "), "{note}");
+}
+
+#[test]
+fn whoever_ends_the_first_run_gets_what_it_showed_and_no_other_is_made() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let ends = vec![OtherEnd::Late];
+    let cards = vec![cards::find("l4").unwrap()];
+    let observed = Observed { interrupted: true, ends, cards, ..Observed::default() };
+    let mut inquiry = Inquiry::new(first.clone(), observed);
+    assert_eq!(inquiry.wanted(), None);
+    assert_eq!(inquiry.prediction(None).cards, first.cards);
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let observed = Observed { interrupted: true, ..Observed::default() };
+    assert_eq!(Inquiry::new(ran_out, observed).wanted(), None);
+}
+
+#[test]
+fn whom_all_runs_reached_is_said() {
+    let first = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let mut reached = Reached::default();
+    reached.count("localhost:5432", Transport::Tcp, 1);
+    let prediction = Inquiry::new(first, Observed::default()).prediction(Some(reached));
+    assert_eq!(prediction.notes.last().unwrap().code(), "network");
+    assert!(prediction.reached.is_some());
+}
