@@ -63,13 +63,18 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// The card, with the memory that the process may take of it.
-fn card(args: &FitArgs) -> anyhow::Result<Card> {
+/// The card that a search is for, with what other programs take of it, and how it was chosen. What the driver of Windows would lend is
+/// not part of it: a plan that spills is none.
+fn card_of(args: &FitArgs) -> anyhow::Result<(Card, Option<How>)> {
     let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    // A plan that spills is none: the search has the card without what the driver lends.
     let home = Home::of(&choice, args.beside, args.windows)?;
     let Choice { card, how } = choice;
-    let card = Card { lent: Bytes::ZERO, ..home.card(card) };
+    Ok((Card { lent: Bytes::ZERO, ..home.card(card) }, how))
+}
+
+/// The card, with the memory that the process may take of it.
+fn card(args: &FitArgs) -> anyhow::Result<Card> {
+    let (card, how) = card_of(args)?;
     match how {
         Some(How::Largest(_)) if args.budget.is_none() && args.limit_reserved.is_none() => {
             anyhow::bail!(

@@ -8,7 +8,6 @@ use plimsoll_core::{
     prediction::{self, Outcome},
     recording::EngineNote,
     spelling,
-    units::Bytes,
 };
 use plimsoll_fit::{
     serving::{self, Came, Flags, Lever, Order, Trial, Wanted},
@@ -22,7 +21,7 @@ use crate::{
     engine::{
         diagnosis,
         launch::{Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
-        phantom_run::{self, Choice, Home, How, Run, Runner},
+        phantom_run::{self, How, Run, Runner},
         server::is_server,
     },
     exit::Exit,
@@ -34,10 +33,7 @@ use crate::{
 pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let wanted =
         Wanted { users: args.users, context: args.context, allowed: allowed(&args.allow)? };
-    let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    let home = Home::of(&choice, args.beside, args.windows)?;
-    let Choice { card, how } = choice;
-    let card = Card { lent: Bytes::ZERO, ..home.card(card) };
+    let (card, how) = super::card_of(args)?;
     let is_any_card = matches!(how, Some(How::Largest(_))) && args.memory.is_none();
     if is_any_card && (args.users.is_none() || args.context.is_none()) {
         anyhow::bail!(
