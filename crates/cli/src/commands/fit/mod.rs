@@ -1,6 +1,7 @@
 //! `plimsoll fit`: makes a script fit, by the largest value of a number in its command, or by a plan. What to run is
 //! said by a search of the core; here it is run, and what was found is shown and written.
 
+mod card;
 mod driver;
 mod find_max;
 mod in_file;
@@ -15,7 +16,6 @@ use plimsoll_core::{
     cards::Card,
     plan::{CATALOGUE, find},
     spelling,
-    units::Bytes,
 };
 use plimsoll_fit::search::Rules;
 
@@ -23,7 +23,7 @@ use self::template::Template;
 use crate::{
     commands::misplaced,
     engine::{
-        phantom_run::{self, Choice, Home, How},
+        phantom_run::{self, How},
         server::is_server,
     },
     exit::Exit,
@@ -63,18 +63,9 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// The card that a search is for, with what other programs take of it, and how it was chosen. What the driver of Windows would lend is
-/// not part of it: a plan that spills is none.
-fn card_of(args: &FitArgs) -> anyhow::Result<(Card, Option<How>)> {
-    let choice = phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
-    let home = Home::of(&choice, args.beside, args.windows)?;
-    let Choice { card, how } = choice;
-    Ok((Card { lent: Bytes::ZERO, ..home.card(card) }, how))
-}
-
 /// The card, with the memory that the process may take of it.
 fn card(args: &FitArgs) -> anyhow::Result<Card> {
-    let (card, how) = card_of(args)?;
+    let (card, how) = card::chosen(args)?;
     match how {
         Some(How::Largest(_)) if args.budget.is_none() && args.limit_reserved.is_none() => {
             anyhow::bail!(

@@ -14,7 +14,7 @@ use plimsoll_fit::{
     views::serving::{self as view, Report},
 };
 
-use super::Template;
+use super::{Template, card::chosen};
 use crate::{
     cache::Cache,
     contract,
@@ -33,7 +33,7 @@ use crate::{
 pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let wanted =
         Wanted { users: args.users, context: args.context, allowed: allowed(&args.allow)? };
-    let (card, how) = super::card_of(args)?;
+    let (card, how) = chosen(args)?;
     let is_any_card = matches!(how, Some(How::Largest(_))) && args.memory.is_none();
     if is_any_card && (args.users.is_none() || args.context.is_none()) {
         anyhow::bail!(
