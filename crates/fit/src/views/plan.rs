@@ -374,7 +374,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
         );
     }
     if !it.change.diff.is_empty() {
-        let _ = writeln!(res, "\nOr change the script ({}):", it.beside.patch_line);
+        let _ = writeln!(res, "Or to change the script:\n    {}", it.beside.patch_line);
         for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
