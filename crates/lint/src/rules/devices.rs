@@ -265,11 +265,25 @@ fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         for name in ["collate_fn", "worker_init_fn"] {
-            let given = call.arguments.find_keyword(name).and_then(|it| dotted(&it.value));
+            let Some(given) = call.arguments.find_keyword(name) else { continue };
+            // `functools.partial(collate, ...)`, or `Collator(...)`.
+            let (given, is_made) = match &given.value {
+                Expr::Call(call) => match file.import(&call.func) {
+                    Some(path) if path == "functools.partial" => {
+                        (call.arguments.args.first().and_then(dotted), false)
+                    }
+                    _ => (dotted(&call.func), true),
+                },
+                it => (dotted(it), false),
+            };
             let Some(given) = given else { continue };
             let last = given.rsplit('.').next().unwrap_or_default().to_owned();
             if !file.steps.take(file.functions.len() / 8) {
                 return;
+            }
+            if let (true, Some(class)) = (is_made, file.class_named(&last)) {
+                functions.extend(file.classes[class].methods.get("__call__"));
+                continue;
             }
             functions
                 .extend((0..file.functions.len()).filter(|it| file.functions[*it].name == last));

@@ -172,7 +172,11 @@ fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     let mut told = BTreeSet::new();
     for event in &story.events {
         let What::Forward { model, input_attached, call, .. } = &event.what else { continue };
-        let in_step = event.loops.iter().any(|it| step_loops.contains(it));
+        // A method that makes the backward pass and the step is called in a loop elsewhere.
+        let in_step = event.loops.iter().any(|it| step_loops.contains(it))
+            || event.loops.is_empty()
+                && story.file.class_of(event.function).is_some()
+                && story.in_function(event.function).any(|it| matches!(it.what, What::Step { .. }));
         if event.grad != Grad::On || *input_attached || !in_step || told.contains(model) {
             continue;
         }
