@@ -27,9 +27,16 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
                         | ProblemCode::ResultsKept
                         | ProblemCode::PerStep
                 )
+            // Of caches of texts that are over, and of what is there before anything else.
+            || finding.code == ProblemCode::KvCache && finding.title.contains("stay")
+            || finding.code == ProblemCode::AllOnDevice
     };
     for finding in findings.iter_mut().filter(stays) {
-        if let Some((keeper, bytes)) = keeper_of(case, finding) {
+        if finding.code == ProblemCode::AllOnDevice {
+            if let Some((keeper, bytes)) = keeper_of(case, finding) {
+                tell_of_setup(finding, keeper, bytes);
+            }
+        } else if let Some((keeper, bytes)) = keeper_of(case, finding) {
             tell(finding, keeper, bytes, all_of(case, keeper));
         }
     }
@@ -109,6 +116,21 @@ fn all_of(case: &Case<'_>, keeper: &Keeper) -> Bytes {
             && addresses.range(life.address..life.address + life.size.0).next().is_some()
     };
     case.run.replay.blocks.iter().filter(is_held).map(|it| it.size).sum()
+}
+
+/// What is there before a first forward pass is data, unless its keeper is called a cache: that of a generation that is over.
+fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+    let name = keeper.name.trim_end_matches("[...]");
+    finding.evidence.insert(0, format!("`{}` holds {bytes} of it", keeper.name));
+    let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    if last.contains("cache") || last.contains("past_key") {
+        finding.title = format!(
+            "`{name}` holds a cache of {bytes} that was made before the first forward pass"
+        );
+        finding.remedy = format!(
+            "set `{name} = None` when the generation that needs this cache is over, or make it only as long as the texts are"
+        );
+    }
 }
 
 /// `bytes` of the finding are held by `keeper`, and `all` in all.
