@@ -72,7 +72,14 @@ fn kept(
             .in_function(event.function)
             .any(|it| matches!(&it.what, What::Mode { train: false, .. }));
     let in_evaluation = is_batch && evaluates;
-    if !(is_step || in_evaluation) {
+    // Single pictures, not batches: what a model makes of each is joined.
+    let the_loop = &story.loops[innermost];
+    let over_samples = *how == How::Cat
+        && the_loop.iter.is_some()
+        && !the_loop.is_counted
+        && joins_rows(story, *arg)
+        && story.in_loop(innermost).any(|it| matches!(it.what, What::Forward { .. }));
+    if !(is_step || in_evaluation || over_samples) {
         return;
     }
     // What is cut, emptied or made anew in the loop is not kept.
@@ -93,7 +100,7 @@ fn kept(
     }
     let of_meter = *how == How::Meter;
     if *how == How::Cat {
-        let is_batch_loop = is_batch || is_step;
+        let is_batch_loop = is_batch || is_step || over_samples;
         if is_batch_loop && (value.attached || value.is_output) && !value.on_host {
             acc.push(Found {
                 code: "PLM104",
