@@ -23,8 +23,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     before_choice(story, acc);
     in_workers(story, acc);
     // Where nothing goes through the model in a loop, or in another file, nothing is gathered.
-    let in_test = story.file.text.contains("unittest") || story.file.text.contains("import pytest");
-    let runs = !in_test;
+    let runs = !story.file.is_of_tests();
     for event in &story.events {
         let What::Library { path, call } = &event.what else { continue };
         match path.as_str() {
@@ -44,6 +43,9 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 /// `torch.load` of a checkpoint, to where it was saved from.
 fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     if !story.file.text.contains("cuda") && !story.file.text.contains(".to(") {
+        return;
+    }
+    if story.file.is_of_tests() {
         return;
     }
     for event in &story.events {
@@ -87,7 +89,8 @@ fn kept_on_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         story.file.steps.take_text(text.len());
         let function = &story.file.functions[event.function];
         let body = if event.function == 0 { text } else { story.file.text_at(function.at) };
-        let is_dropped = body.lines().map(str::trim).any(|line| {
+        let code = |line: &'_ str| line.split(" #").next().unwrap_or_default().trim().to_owned();
+        let is_dropped = body.lines().map(code).any(|line| {
             let of_none = line.ends_with("= None") && line.split('=').any(|it| it.trim() == name);
             of_none || line.strip_prefix("del ").is_some_and(|it| names(it).any(|it| it == name))
         });

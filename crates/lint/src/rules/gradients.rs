@@ -27,8 +27,17 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         match &event.what {
             What::Method { name, call, .. } if name == "zero_grad" => {
                 let value = call.arguments.find_argument("set_to_none", 0).map(|it| it.value());
+                // Who adds to `.grad` needs one that is there.
+                let adds = || {
+                    story.file.says_anywhere(&[
+                        ".grad +=",
+                        ".grad.add_(",
+                        ".grad = torch.zeros_like",
+                    ])
+                };
                 if let Some(Expr::BooleanLiteral(it)) = value
                     && !it.value
+                    && !adds()
                 {
                     acc.push(Found {
                         code: "PLM306",

@@ -75,6 +75,7 @@ fn kept(
     // Single pictures, not batches: what a model makes of each is joined.
     let the_loop = &story.loops[innermost];
     let over_samples = *how == How::Cat
+        && !value.attached
         && the_loop.iter.is_some()
         && !the_loop.is_counted
         && joins_rows(story, *arg)
@@ -112,7 +113,12 @@ fn kept(
         }
         return;
     }
-    if value.attached && event.grad != Grad::Off {
+    // A model that was frozen has no graph, unless its input has one.
+    let of_frozen = value.of.is_some()
+        && story.all().any(
+            |it| matches!(&it.what, What::Freeze { model } if Some(model) == value.of.as_ref()),
+        );
+    if value.attached && event.grad != Grad::Off && !of_frozen {
         // A sum that is walked backwards is meant to have a graph; so is what a function gives its caller, if nothing was
         // walked here.
         let is_walked = walked(story, event.function).any(|(_, it)| it.from.has(bare));
