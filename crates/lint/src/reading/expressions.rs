@@ -738,9 +738,11 @@ impl<'a> Walker<'_, 'a> {
                     || n_args == 0
                     || matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(_)));
                 if is_known {
-                    self.tell(at, What::Mode { model: on_name, train });
+                    self.tell(at, What::Mode { model: on_name.clone(), train });
                 }
-                return receiver;
+                // `model.eval().requires_grad_(False)`
+                let of = receiver.of.clone().or(Some(on_name)).filter(|it| !it.is_empty());
+                return Value { of, ..receiver };
             }
             "requires_grad_" => {
                 let is_off = matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(it)) if !it.value);
