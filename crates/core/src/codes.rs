@@ -166,6 +166,7 @@ impl ProblemCode {
                 | ProblemCode::DenseTable
                 | ProblemCode::LargeEvaluation
                 | ProblemCode::WholeVolume
+                | ProblemCode::ManyPasses
         )
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
                 tell_of_setup(finding, keeper, bytes);
             }
         } else if let Some((keeper, bytes)) = keeper_of(case, finding) {
-            tell(finding, keeper, bytes, all_of(case, keeper));
+            tell(case, finding, keeper, bytes);
         }
     }
 }
@@ -133,8 +133,10 @@ fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     }
 }
 
-/// `bytes` of the finding are held by `keeper`, and `all` in all.
-fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
+/// `bytes` of the finding are held by `keeper`.
+fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+    let all = all_of(case, keeper);
+    let has_pools = case.run.trace.pools.iter().any(|it| *it != (0, 0));
     let Some(at) = keeper.at.clone() else { return };
     let what = match keeper.what.as_str() {
         "gradient" => "tensors whose `.grad` stays",
@@ -186,7 +188,14 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
             ),
         };
     }
-    if finding.code == ProblemCode::PerStep && keeper.what == "container" {
+    if finding.code == ProblemCode::PerStep
+        && name.to_ascii_lowercase().contains("graph")
+        && has_pools
+    {
+        finding.remedy = format!(
+            "each CUDA graph in `{name}` has a memory pool of its own, which keeps all that was allocated while it was captured: capture a few lengths and pad to them, share one pool (`torch.cuda.graph(graph, pool=first.pool())`), or drop the graphs that are used least"
+        );
+    } else if finding.code == ProblemCode::PerStep && keeper.what == "container" {
         finding.remedy = format!(
             "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
         );

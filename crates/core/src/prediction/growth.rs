@@ -125,8 +125,10 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let taken = now.saturating_sub(before).0.checked_div(between)?.max(per_step);
     let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
     let more = room.saturating_sub(now).0.checked_div(taken)?;
+    // The pool of a CUDA graph keeps what its tensors gave back.
+    let has_graphs = run.trace.pools.iter().any(|it| *it != (0, 0));
     Some(StepGrowth {
-        per_step: Bytes(per_step),
+        per_step: Bytes(if has_graphs { taken } else { per_step }),
         taken: Bytes(taken),
         at: left.at,
         seen: last.step,
