@@ -14,7 +14,7 @@ use plimsoll_core::{
 use serde_json::json;
 
 use crate::{
-    change::{Change, Places, change},
+    change::{Change, Places, change, patch_line},
     search::{
         Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
         TooLarge, Tried,
@@ -43,8 +43,8 @@ pub struct Beside {
     pub run_line: String,
     /// How to predict it.
     pub check_line: Option<String>,
-    /// The command that makes the part of the change which is certain.
-    pub patch_line: String,
+    /// The file with the part of the change which is certain, as a shell takes it.
+    pub diff_file: String,
     /// Runs on the phantom.
     pub runs: u64,
     /// How long all of it took.
@@ -72,7 +72,7 @@ pub struct Shown {
     tried: Tried,
     /// Its lines, as in `train.py:31: TrainingArguments(bf16=True)`.
     lines: Vec<String>,
-    /// For `patch -p0`.
+    /// For `patch`.
     diff: String,
 }
 
@@ -189,7 +189,7 @@ impl Proposal {
         &self.found
     }
 
-    /// The part of the change in the script that is certain, for `patch -p0`.
+    /// The part of the change in the script that is certain, for `patch`.
     pub fn diff(&self) -> &str {
         &self.change.diff
     }
@@ -374,7 +374,11 @@ fn report(it: &Proposal, extent: Extent) -> String {
         );
     }
     if !it.change.diff.is_empty() {
-        let _ = writeln!(res, "Or to change the script:\n    {}", it.beside.patch_line);
+        let _ = writeln!(
+            res,
+            "Or to change the script:\n    {}",
+            patch_line(&it.change.diff, &it.beside.diff_file)
+        );
         for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
@@ -756,7 +760,7 @@ mod tests {
             check_line: Some(
                 "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             ),
-            patch_line: String::new(),
+            diff_file: String::new(),
             runs: 9,
             seconds: 20.0,
             reached: Reached::default(),
