@@ -10,6 +10,7 @@ of what `predict` says with `expandable_segments`. For each script:
     fit       `fit --memory LIMIT`; after --fit-seconds it is interrupted and keeps its best
     check     `predict --memory LIMIT --plan`, the command that the report of `fit` prints: has to fit, with the same number
     again     `fit` once more (--again): has to find the same first plan
+    largest   `fit --find-max` of the batch (--largest): `predict` of what it finds has to fit with the same number, and the next value must not fit
     real      `run --plan`, 60 steps with the real order of lengths, PyTorch's allocator held to the limit less the CUDA context
     edited    the script with the diff of `fit` applied, on the GPU: under the limit if the plan is no more than the diff and the allocator's settings
     alone     where `fit` says that the evaluation does not fit by itself: the script with expandable segments; from its first `eval()` on the allocator may
@@ -107,6 +108,8 @@ class Bench:
             parts = [("check", self.check, asks, words, folder)]
             if self.args.again:
                 parts += [("again", self.again, asks, words, folder)]
+            if self.args.largest and "--batch-size" in path.read_text():
+                parts += [("largest", self.largest, asks, words, folder)]
             if not self.args.phantom:
                 parts += [("real", self.real, ["--plan", folder / "plan.toml"], words, folder / "real", limited)]
                 if told["diff"]:
@@ -148,6 +151,25 @@ class Bench:
         with self.cores:
             res = self.fit(asks, words, folder, "again")
         return {key: res.get(key) for key in ("code", "seconds", "plans", "outcome")}
+
+    def largest(self, asks, words, folder):
+        words = [*words, "--batch-size", "{batch}"]
+        options = [*asks, "--find-max", "batch=1..64", "--json", "largest.json"]
+        with self.cores:
+            code, text, seconds, processor = self.call([self.args.binary, "fit", *options, "--", *words], self.args.fit_seconds, folder)
+        res = {"code": code, "seconds": seconds, "processor": processor, "text": text[-1500:]}
+        told = json.loads((folder / "largest.json").read_text()) if (folder / "largest.json").exists() else {}
+        value = (told.get("found") or {}).get("batch")
+        res |= {"value": value, "tried": [[it["value"], it["outcome"], it["peak_device_bytes"]] for it in told.get("tried", ())]}
+        for name, batch in (("is", value), ("next", value and value + 1)) if code is not None else ():
+            if not batch:
+                continue
+            with self.cores:
+                at = [it.replace("{batch}", str(batch)) if isinstance(it, str) else it for it in words]
+                self.call([self.args.binary, "predict", *asks, "--json", f"{name}.json", "-q", "--", *at], 200, folder)
+            told = json.loads((folder / f"{name}.json").read_text()) if (folder / f"{name}.json").exists() else {}
+            res[name] = [batch, told.get("verdict"), told.get("safe_bytes"), told.get("peak_device_bytes")]
+        return res
 
     def real(self, options, words, folder, env):
         """What `plimsoll run` saw of 60 steps."""
@@ -242,6 +264,8 @@ def table(path):
     print(f"\n{len(rows)} scripts: {sum(bool(it['fit'].get('plan')) for it in rows if 'fit' in it)} plans, {len(real)} run on the card: {sum(bool(it['oom']) for it in real)} out of memory, {sum(bool(it['ended']) for it in real)} ended")
     print(f"`predict` of {len(checks)} plans: {sum(row['check'].get('verdict') == 'fits' for row in checks)} fit, {sum(abs(it) < 0.005 for it in off)} within 0.5 % of the request, at most {max(map(abs, off), default=0):.1%} off")
     print(f"diffs: {len(edited)} applied and run, {sum(bool(it.get('ended')) and not it.get('oom') for it in edited)} to the end; evaluations alone: {sum(bool(it.get('oom')) and bool(it.get('limited')) for it in alone)} of {len(alone)} ran out")
+    found = [row["largest"] for row in rows if row.get("largest", {}).get("value")]
+    print(f"the largest batch: {len(found)} found, predict: {sum((it.get('is') or [0, 0])[1] == 'fits' for it in found)} fit, of the next {sum((it.get('next') or [0, 'fits'])[1] != 'fits' for it in found)} do not")
     print(f"searches: {sum((it['fit'].get('seconds') or 999) <= 90 for it in rows if 'fit' in it)} of {len(rows)} within 90 s beside the others")
 
 
@@ -260,6 +284,7 @@ def main():
     parser.add_argument("--budget-seconds", type=float, default=540)
     parser.add_argument("--only", help="these scripts")
     parser.add_argument("--again", action="store_true", help="each search twice")
+    parser.add_argument("--largest", action="store_true", help="also the largest batch, and what predict reports of it and of the next one")
     parser.add_argument("--phantom", action="store_true", help="no GPU: plans are not run")
     parser.add_argument("--table", type=Path, metavar="ROWS")
     args = parser.parse_args()

@@ -129,6 +129,17 @@ pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
 }
 
+/// Of a plan that gets through because the allocator gave back what it kept; nothing for others.
+fn full(row: &Candidate) -> String {
+    if row.retries == 0 {
+        return String::new();
+    }
+    format!(
+        "  FULL {}: PyTorch gives memory back and goes on, which takes time",
+        times(row.retries)
+    )
+}
+
 /// A run that got through because the allocator gave back what it kept, so many times.
 pub(super) fn was_full(retries: u64) -> String {
     let times = times(retries);
@@ -342,8 +353,9 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let tight = if row.is_tight { "  TIGHT: little to spare for larger sizes" } else { "" };
         let _ = writeln!(
             res,
-            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}",
-            row.plan.shown()
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}{}",
+            row.plan.shown(),
+            full(row)
         );
     }
     let _ = writeln!(
@@ -808,6 +820,11 @@ mod tests {
         it.found.plans[0].is_tight = true;
         let shown = text(&it, Extent::Full);
         assert!(shown.contains("checkpoint  TIGHT: little to spare for larger sizes"), "{shown}");
+        it.found.plans[0].retries = 7;
+        let shown_full = text(&it, Extent::Full);
+        let sentence =
+            "sizes  FULL 7 times: PyTorch gives memory back and goes on, which takes time\n";
+        assert!(shown_full.contains(sentence), "{shown_full}");
         let sentence = "This answer is for the sizes seen; later steps may need more\n";
         assert!(shown.contains(sentence), "{shown}");
         // To the end of the script there are no others.
