@@ -242,6 +242,7 @@ words! {
         Retries = "retries",
         SeveralProcesses = "several-processes",
         RanksAlike = "ranks-alike",
+        OneExpert = "one-expert",
         RanksDiffer = "ranks-differ",
         RanksUnseen = "ranks-unseen",
         RankAlone = "rank-alone",
