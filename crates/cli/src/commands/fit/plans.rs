@@ -55,7 +55,7 @@ pub(super) fn run(
             Some(&args.plan),
             &words,
         ),
-        patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
+        diff_file: shown_command::shown(&[kept.diff().into()]),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
         reached: driver.reached(),
