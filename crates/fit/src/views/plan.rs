@@ -45,6 +45,8 @@ pub struct Beside {
     pub check_line: Option<String>,
     /// The command that makes the part of the change which is certain.
     pub patch_line: String,
+    /// The plan's file, as a person would write its name.
+    pub plan_file: String,
     /// Runs on the phantom.
     pub runs: u64,
     /// How long all of it took.
@@ -382,23 +384,17 @@ fn report(it: &Proposal, extent: Extent) -> String {
             let _ = writeln!(res, "{}", diff_alone(it));
         }
     }
-    let by_hand = |remedy: &&Remedy| it.change.by_hand.contains(&remedy.id);
-    for (i, remedy) in best.plan.remedies.iter().filter(by_hand).enumerate() {
+    for (i, remedy) in by_hand(it, best).enumerate() {
         let Some(kind) = find(remedy.id) else { continue };
         if i == 0 {
             let also = if it.change.diff.is_empty() { "Or" } else { "And" };
-            let _ = writeln!(res, "\n{also} by hand:");
+            let _ = writeln!(res, "\n{also} by hand{}:", the_code_is_saved(it, extent));
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        if !is_full {
-            continue;
-        }
-        let snippet = snippet(remedy, &it.found);
-        if let Some(n) = remedy.parts().filter(|_| snippet.contains("chunk(parts)")) {
-            let _ = writeln!(res, "      parts = {n}");
-        }
-        for line in snippet.lines() {
-            let _ = writeln!(res, "      {line}");
+        if is_full {
+            written_by_hand(remedy, &it.found).for_each(|line| {
+                let _ = writeln!(res, "      {line}");
+            });
         }
     }
     recipes(&mut res, "Or", (*limit, is_full), &it.recipes);
@@ -417,13 +413,31 @@ fn report(it: &Proposal, extent: Extent) -> String {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };
     let _ = writeln!(res, "{estimated}");
-    let is_more = !it.change.diff.is_empty()
-        || !it.change.by_hand.is_empty()
-        || it.recipes.iter().any(|it| !it.diff.is_empty());
-    if is_more && !is_full {
-        let _ = writeln!(res, "--full shows each change of the script, line by line");
+    if it.recipes.iter().any(|it| !it.diff.is_empty()) && !is_full {
+        let _ = writeln!(res, "--full shows the change in settings, line by line");
     }
     res
+}
+
+/// The remedies of a plan that the diff leaves out.
+fn by_hand<'a>(it: &'a Proposal, row: &'a Candidate) -> impl Iterator<Item = &'a Remedy> {
+    row.plan.remedies.iter().filter(|remedy| it.change.by_hand.contains(&remedy.id))
+}
+
+/// Where the code is that the short report leaves out.
+fn the_code_is_saved(it: &Proposal, extent: Extent) -> String {
+    match extent {
+        Extent::Full => String::new(),
+        Extent::Short => format!(" (the code is in {})", it.beside.plan_file),
+    }
+}
+
+/// The lines that a person would write for it.
+fn written_by_hand(remedy: &Remedy, found: &Found) -> impl Iterator<Item = String> {
+    let snippet = snippet(remedy, found);
+    let parts = remedy.parts().filter(|_| snippet.contains("chunk(parts)"));
+    let lines: Vec<String> = snippet.lines().map(str::to_owned).collect();
+    parts.map(|n| format!("parts = {n}")).into_iter().chain(lines)
 }
 
 /// What a person would write for it in a script of this kind.
@@ -625,6 +639,12 @@ pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
     }));
     res.push(without);
     res.push(format!("    {}", it.beside.run_line));
+    for remedy in by_hand(it, row) {
+        let beside = if it.change.diff.is_empty() { "" } else { ", beside the diff" };
+        res.push(String::new());
+        res.push(format!("By hand instead of {}{beside}:", remedy.shown()));
+        res.extend(written_by_hand(remedy, &it.found).map(|line| format!("    {line}")));
+    }
     res
 }
 
@@ -757,6 +777,7 @@ mod tests {
                 "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             ),
             patch_line: String::new(),
+            plan_file: "plan.toml".to_owned(),
             runs: 9,
             seconds: 20.0,
             reached: Reached::default(),
@@ -821,6 +842,11 @@ mod tests {
         let shown = text(&it, Extent::Full);
         let lines = "    +++ train.py\nThis diff alone does not fit; it also takes, by hand: checkpoint\n\nAnd by hand:";
         assert!(shown.contains(lines), "{shown}");
+        // The short report leads to the code, which the plan's file has: nobody searches twice for it.
+        let shown = text(&it, Extent::Short);
+        assert!(shown.contains("\nAnd by hand (the code is in plan.toml):\n  checkpoint"), "{shown}");
+        let head = file_head(&it, &it.found.plans[0]).join("\n");
+        assert!(head.contains("\nBy hand instead of checkpoint, beside the diff:\n    "), "{head}");
         it.found.interrupted = true;
         assert!(
             text(&it, Extent::Full)

@@ -56,6 +56,7 @@ pub(super) fn run(
             &words,
         ),
         patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
+        plan_file: shown_command::shown(&[args.plan.clone().into()]),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
         reached: driver.reached(),
