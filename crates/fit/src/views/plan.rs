@@ -43,6 +43,8 @@ pub struct Beside {
     pub run_line: String,
     /// How to predict it.
     pub check_line: Option<String>,
+    /// The command that lists the cards which are large enough for the script without changes.
+    pub cards_line: String,
     /// The command that makes the part of the change which is certain.
     pub patch_line: String,
     /// The plan's file, as a person would write its name.
@@ -252,11 +254,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             "FITS without changes{}: {} to be safe, of {limit} {what} ({card}): {spare} to spare\n\
              no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
              To compare the first step on a GPU with this run:\n    {}",
-            match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
-                (true, _) => " if boolean masks select nothing",
-                (false, true) => " until it fails",
-                (false, false) => "",
-            },
+            as_far_as(it),
             as_it_is.needs,
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
             seen(&it.found),
@@ -282,24 +280,12 @@ fn report(it: &Proposal, extent: Extent) -> String {
         );
         return res;
     }
-    let _ =
-        writeln!(res, "without changes: {} to be safe, of {limit} {what} ({card})", as_it_is.needs);
     if let Some(large) = &it.found.too_large {
         res += &too_large(large, it);
+        let _ = writeln!(res, "{}", without_changes(it));
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     }
-    if it.found.in_pieces {
-        let _ = writeln!(
-            res,
-            "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small"
-        );
-    }
-    if let Some(n) = it.found.retries {
-        let _ = writeln!(res, "on a real card, {}", was_full(n));
-    }
-    res += &failed(&it.found.seen);
-    res += &depends(it.found.depends());
     let Some(best) = it.found.plans.first() else {
         let headline = match (it.recipes.first(), it.found.interrupted) {
             (Some(first), _) => format!(
@@ -315,6 +301,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             }
         };
         let _ = writeln!(res, "{headline}");
+        res += &as_it_is_in_words(it);
         if it.found.retries.is_some() && it.recipes.is_empty() {
             let _ = writeln!(res, "{}", seen(&it.found));
         }
@@ -322,6 +309,11 @@ fn report(it: &Proposal, extent: Extent) -> String {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
             let _ = writeln!(res, "closest: {plan}: {} to be safe, {over} too much", row.needs);
+            let _ = writeln!(
+                res,
+                "to list the cards that are large enough without changes:\n    {}",
+                it.beside.cards_line
+            );
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
@@ -331,6 +323,19 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     };
+    let _ = writeln!(
+        res,
+        "FITS with a plan{}: {} to be safe, of {limit} {what} ({card}): {} to spare",
+        as_far_as(it),
+        best.needs,
+        limit.saturating_sub(best.needs)
+    );
+    res += &as_it_is_in_words(it);
+    let _ = writeln!(
+        res,
+        "the plan is saved; to train with it, without changing the script:\n    {}",
+        it.beside.run_line
+    );
     let _ = writeln!(
         res,
         "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
@@ -357,26 +362,28 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(res, "\n{sentence}");
     }
     let _ = writeln!(res, "\n{}", seen(&it.found));
-    let _ = writeln!(
-        res,
-        "\nThe first plan is saved. To train with it, without changing the script:\n    {}",
-        it.beside.run_line
-    );
+    let mut is_first = true;
+    let mut also = |res: &mut String, text: &str| {
+        let gap = if std::mem::take(&mut is_first) { "\n" } else { "" };
+        let _ = writeln!(res, "{gap}{text}");
+    };
     if let Some(line) = &it.beside.check_line {
-        let _ = writeln!(
-            res,
-            "To check it without a GPU, after you change it or the script:\n    {line}"
+        also(
+            &mut res,
+            &format!(
+                "To check the plan without a GPU, after you change it or the script:\n    {line}"
+            ),
         );
     }
     let is_same = |it: &Candidate| it.numbers == Numbers::Same;
     if !is_same(best) && it.found.plans.iter().any(is_same) {
-        let _ = writeln!(
-            res,
-            "To save the plan that leaves the numbers the same instead: fit with --keep-numerics"
+        also(
+            &mut res,
+            "To save the plan that leaves the numbers the same instead: fit with --keep-numerics",
         );
     }
     if !it.change.diff.is_empty() {
-        let _ = writeln!(res, "Or to change the script:\n    {}", it.beside.patch_line);
+        also(&mut res, &format!("Or to change the script:\n    {}", it.beside.patch_line));
         for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
@@ -417,6 +424,36 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(res, "--full shows the change in settings, line by line");
     }
     res
+}
+
+/// How much of the script an answer is about.
+fn as_far_as(it: &Proposal) -> &'static str {
+    match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
+        (true, _) => " if boolean masks select nothing",
+        (false, true) => " until it fails",
+        (false, false) => "",
+    }
+}
+
+/// The first line names the card where there is a plan.
+fn without_changes(it: &Proposal) -> String {
+    let Beside { card, what, limit, .. } = &it.beside;
+    let needs = it.found.plain.needs;
+    let of = format!(", of {limit} {what} ({card})");
+    let of = if it.found.plans.is_empty() { of } else { String::new() };
+    format!("without changes: {needs} to be safe{of}")
+}
+
+/// What the script needs without changes, and what casts doubt on that: some lines.
+fn as_it_is_in_words(it: &Proposal) -> String {
+    let mut res = without_changes(it) + "\n";
+    if it.found.in_pieces {
+        res += "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small\n";
+    }
+    if let Some(n) = it.found.retries {
+        let _ = writeln!(res, "on a real card, {}", was_full(n));
+    }
+    res + &failed(&it.found.seen) + &depends(it.found.depends())
 }
 
 /// The remedies of a plan that the diff leaves out.
@@ -776,6 +813,7 @@ mod tests {
             check_line: Some(
                 "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             ),
+            cards_line: "plimsoll predict -- python train.py".to_owned(),
             patch_line: String::new(),
             plan_file: "plan.toml".to_owned(),
             runs: 9,
@@ -861,15 +899,16 @@ mod tests {
         let mut it = proposal(None, None);
         it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            FITS with a plan until it fails: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            without changes: 20.00 GiB to be safe
             ! the script raised KeyError; later parts of the script were not run"#]]
-        .assert_eq(text(&it, Extent::Full).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
+        .assert_eq(text(&it, Extent::Full).lines().take(3).collect::<Vec<_>>().join("\n").as_str());
         assert!(
             it.found.fails_by_itself()
                 && text(&it, Extent::Full).contains("\nseen: 3 training steps\n")
         );
         it.found.seen.failed = Some(failed(true));
-        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it, Extent::Full).lines().nth(1).unwrap_or_default());
+        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it, Extent::Full).lines().nth(2).unwrap_or_default());
         assert!(!it.found.fails_by_itself());
     }
 
@@ -922,9 +961,11 @@ mod tests {
             held(Category::Gradients, 1, 1, Vec::new()),
         ];
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             DOES NOT FIT with any plan that was tried
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             closest: checkpoint: 24.00 GiB to be safe, 2.00 GiB too much
+            to list the cards that are large enough without changes:
+                plimsoll predict -- python train.py
             Its memory at the peak, and the remedies for it. --allow tries one that was not tried:
                  closest   unchanged  category
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
@@ -958,14 +999,14 @@ mod tests {
         };
         let found = proposal(None, None).found.plans;
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            FITS with a plan: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            without changes: 20.00 GiB to be safe
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
-
               "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
         expect![[r#"
+            FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this
             without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
-            FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this
               "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
     }
 
@@ -984,8 +1025,8 @@ mod tests {
         it.found.plans.clear();
         it.recipes = vec![shown];
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             FITS with settings of transformers in your script: 9.00 GiB to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
 
             The change in settings of transformers. Each of these was run without a GPU and fits; plimsoll did not estimate their step times (request, spare, numbers):
                 9.00 GiB   13.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)

@@ -55,6 +55,7 @@ pub(super) fn run(
             Some(&args.plan),
             &words,
         ),
+        cards_line: shown_command::cards(args, &words),
         patch_line: format!("patch -p0 < {}", shown_command::shown(&[kept.diff().into()])),
         plan_file: shown_command::shown(&[args.plan.clone().into()]),
         runs: driver.n_runs(),
