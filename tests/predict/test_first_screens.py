@@ -147,3 +147,10 @@ def test_what_reads_files_is_one_screen(plimsoll, cache, name, size):
     for i in range(50):
         (plimsoll.folder / "many" / f"train_{i:02}.py").write_text(LINTED)
     compare(name, size, on_a_terminal(RECORDED[name], plimsoll.folder, size, cache))
+
+
+@pytest.mark.parametrize("name", ["predict-does-not-fit", "fit-with-a-plan", "fit-does-not-fit"])
+def test_the_verdict_and_what_to_type_are_in_six_lines(name):
+    for columns, rows in SIZES:
+        first = (SCREENS / f"{name}-{columns}x{rows}.txt").read_text().strip("\n").split("\n")[:6]
+        assert re.match("FITS|DOES NOT FIT", first[0]) and any(it.startswith("    plimsoll ") for it in first), first

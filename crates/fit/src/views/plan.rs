@@ -301,11 +301,8 @@ fn report(it: &Proposal, extent: Extent) -> String {
             }
         };
         let _ = writeln!(res, "{headline}");
-        res += &as_it_is_in_words(it);
-        if it.found.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", seen(&it.found));
-        }
-        if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
+        let closest = it.found.closest.as_ref().filter(|_| it.recipes.is_empty());
+        if let Some(row) = closest {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
             let _ = writeln!(res, "closest: {plan}: {} to be safe, {over} too much", row.needs);
@@ -314,6 +311,12 @@ fn report(it: &Proposal, extent: Extent) -> String {
                 "to list the cards that are large enough without changes:\n    {}",
                 it.beside.cards_line
             );
+        }
+        res += &as_it_is_in_words(it);
+        if it.found.retries.is_some() && it.recipes.is_empty() {
+            let _ = writeln!(res, "{}", seen(&it.found));
+        }
+        if closest.is_some() {
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
@@ -590,7 +593,7 @@ fn left(res: &mut String, all: &[Remaining]) {
     }
     let _ = writeln!(
         res,
-        "Its memory at the peak, and the remedies for it. --allow tries one that was not tried:\n  {:>10}  \
+        "Memory of the closest plan at its peak, and the remedies for it. --allow tries one that was not tried:\n  {:>10}  \
          {:>10}  category",
         "closest", "unchanged"
     );
@@ -962,11 +965,11 @@ mod tests {
         ];
         expect![[r#"
             DOES NOT FIT with any plan that was tried
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             closest: checkpoint: 24.00 GiB to be safe, 2.00 GiB too much
             to list the cards that are large enough without changes:
                 plimsoll predict -- python train.py
-            Its memory at the peak, and the remedies for it. --allow tries one that was not tried:
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            Memory of the closest plan at its peak, and the remedies for it. --allow tries one that was not tried:
                  closest   unchanged  category
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
                 7.81 GiB   29.30 GiB  activations      has checkpoint; does not apply: attention
