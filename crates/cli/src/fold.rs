@@ -71,8 +71,9 @@ pub(crate) fn folded(text: &str, (columns, rows): (usize, usize), stays: &[&str]
     let last = parts.pop_if(|part| height(part) <= LAST);
     // The line that says so, and the last part with the blank line above it.
     let most = rows - PROMPT - 1 - last.as_ref().map_or(0, |part| height(part) + 1);
-    let lines =
-        |parts: &[Vec<&str>]| parts.iter().map(|it| height(it) + 1).sum::<usize>().saturating_sub(1);
+    let lines = |parts: &[Vec<&str>]| {
+        parts.iter().map(|it| height(it) + 1).sum::<usize>().saturating_sub(1)
+    };
     let all = lines(&parts);
     let is_kept = |part: &[&str]| {
         part.first().is_some_and(|title| stays.iter().any(|word| title.contains(word)))
@@ -117,7 +118,6 @@ fn cut(part: &mut Vec<&str>, over: usize, height: impl Fn(&[&str]) -> usize) {
         part.pop();
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -60,10 +60,9 @@ pub(super) fn told(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<(Exit
     }
     if let Some(code) = &args.code {
         let known = ProblemCode::of_word(code).with_context(|| {
-            let meant = spelling::meant(code, ProblemCode::ALL.iter().map(|it| it.word()));
-            format!(
-                "there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them"
-            )
+            let known: Vec<&str> = ProblemCode::ALL.iter().map(|it| it.word()).collect();
+            let rest = "`plimsoll explain --list` shows all of them";
+            format!("there is no finding {code:?}{}", spelling::meant_or(code, &known, rest))
         })?;
         match known.page() {
             Some(page) => out.text(page)?,

@@ -885,7 +885,10 @@ mod tests {
         assert!(shown.contains(lines), "{shown}");
         // The short report leads to the code, which the plan's file has: nobody searches twice for it.
         let shown = text(&it, Extent::Short);
-        assert!(shown.contains("\nAnd by hand (the code is in plan.toml):\n  checkpoint"), "{shown}");
+        assert!(
+            shown.contains("\nAnd by hand (the code is in plan.toml):\n  checkpoint"),
+            "{shown}"
+        );
         let head = file_head(&it, &it.found.plans[0]).join("\n");
         assert!(head.contains("\nBy hand instead of checkpoint, beside the diff:\n    "), "{head}");
         it.found.interrupted = true;
