@@ -529,7 +529,7 @@ pub struct Rank {
     pub rank: Option<u32>,
     /// The device that it used most.
     pub device: usize,
-    /// What it took there.
+    /// What it took there. Of a rank of a job, `device` counts what other ranks held on the same GPU, too.
     pub peak: Peaks,
 }
 

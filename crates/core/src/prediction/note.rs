@@ -13,6 +13,17 @@ use crate::{
 /// How many processes a note names.
 const NAMED_HOLDERS: usize = 4;
 
+/// Which ranks of a job ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RanksSeen {
+    /// Each of them.
+    All,
+    /// The first, or the one that was asked for, and the last.
+    Two([u32; 2]),
+    /// One of each stage of a pipeline.
+    Stages(Vec<u32>),
+}
+
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
@@ -92,8 +103,8 @@ pub enum Note {
         most: Bytes,
         /// and what the one needs that needs least.
         least: Bytes,
-        /// The two that ran; none if all did.
-        seen: Option<[u32; 2]>,
+        /// Which of them ran.
+        seen: RanksSeen,
     },
     /// Another rank of the job, or all ranks together, did not run to an answer.
     RanksUnseen {
@@ -310,7 +321,7 @@ impl Note {
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
                     | Note::RanksAlike { .. }
-                    | Note::RanksDiffer { seen: None, .. }
+                    | Note::RanksDiffer { seen: RanksSeen::All | RanksSeen::Stages(_), .. }
                     | Note::AskedSize { .. }
                     | Note::VisibleDevices { .. }
                     | Note::Together { .. }
@@ -419,8 +430,16 @@ impl fmt::Display for Note {
                     write!(f, "; the largest is rank {rank}, as shown here")?;
                 }
                 match seen {
-                    None => f.write_str("; all of them ran"),
-                    Some([first, last]) => write!(
+                    RanksSeen::All => f.write_str("; all of them ran"),
+                    RanksSeen::Stages(ranks) => {
+                        let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+                        write!(
+                            f,
+                            "; ranks {} ran, one of each stage, and the others are assumed to need what these need",
+                            ranks.join(", ")
+                        )
+                    }
+                    RanksSeen::Two([first, last]) => write!(
                         f,
                         "; ranks {first} and {last} ran, one between may need more: --rank R runs it"
                     ),
@@ -431,7 +450,7 @@ impl fmt::Display for Note {
                 "rank {rank} did not run to an answer without the others, so it may need more: --rank {rank} shows why"
             ),
             Note::RanksUnseen { rank: None } => f.write_str(
-                "the last rank differs from the first, and the ranks together did not run to an answer: --all-ranks shows why",
+                "the ranks of the job differ, and several of them together did not run to an answer, so one may need more; where the job has one machine, --all-ranks shows why",
             ),
             Note::RankAlone { rank, world } => write!(
                 f,

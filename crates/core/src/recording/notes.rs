@@ -27,6 +27,9 @@ pub struct Notes {
     pub large_batches: Vec<LargeBatch>,
     /// Lines of the first rank that open its GPU in the other ranks, too.
     pub first_gpu: Vec<FirstGpu>,
+    /// The ranks that this one sends objects to or gets them from one to one, itself included: those of a pipeline's stages. Nothing
+    /// if there are none, and where all ranks ran.
+    pub stages: Vec<u32>,
     /// What the weights of each model were, the last of each.
     pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
@@ -171,6 +174,8 @@ pub struct Begin {
     pub rank: Option<u32>,
     /// How many ranks the job has.
     pub world_size: Option<u32>,
+    /// Which of the job's machines it is on.
+    pub machine: Option<u32>,
     /// It is a child of Python's multiprocessing.
     pub is_child: bool,
 }

@@ -150,7 +150,7 @@ impl Maker<'_> {
             conf: &(order.card.phantom_conf(self.args.gpus) + &assumed),
             // The agent ends the run once the engine has shown what it holds.
             stop: Stop::UntilExit,
-            ranks: Ranks::OfLauncher { rank: 0 },
+            ranks: &Ranks::OfLauncher { rank: 0 },
             ghost_weights: GhostWeights::Auto,
             output: ScriptOutput::InSession,
             settings: &[(contract::ENGINE, view::for_agent(&order).into())],

@@ -163,7 +163,7 @@ impl Shop {
             command: &command,
             conf: &self.conf(what),
             stop,
-            ranks,
+            ranks: &ranks,
             ghost_weights,
             output: ScriptOutput::InSession,
             settings: &what.settings,

@@ -42,6 +42,8 @@ const MOST_REMARKS: usize = 500;
 
 /// Lines about graphs and batches that are read at most.
 const MOST_GRAPHS: usize = 1000;
+/// The agent writes so many ranks at most.
+const MOST_STAGES: usize = 256;
 
 /// Changes of the allocator's settings that are followed at most.
 const MOST_CHANGES: usize = 10_000;
@@ -81,6 +83,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.first_gpu.push(it.into());
             }
             Line::FirstGpu(_) => {}
+            Line::Stages { ranks } if ranks.len() <= MOST_STAGES => notes.stages = ranks,
+            Line::Stages { .. } => {}
             Line::Weights(it) => {
                 let it = WeightsNote::from(it);
                 notes.weights.retain(|before| before.model != it.model);
@@ -204,6 +208,10 @@ enum Line {
     LargeBatch(LargeBatchLine),
     #[serde(rename = "first_gpu")]
     FirstGpu(FirstGpuLine),
+    Stages {
+        #[serde(default)]
+        ranks: Vec<u32>,
+    },
     Weights(WeightsLine),
     Stacks {
         kept: bool,
@@ -316,7 +324,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch first_gpu weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 
