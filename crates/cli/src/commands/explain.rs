@@ -157,6 +157,11 @@ pub(super) fn paths(files: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(res)
 }
 
+/// A file as a sentence calls it.
+fn named(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// What the process does once a file is explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
@@ -177,7 +182,7 @@ fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
                 anyhow::bail!(why);
             }
             let it = of_stream(&name, stream, after)
-                .with_context(|| format!("cannot explain {}", path.display()))?;
+                .with_context(|| format!("cannot explain {}", named(path)))?;
             return Ok(vec![it]);
         }
     };
