@@ -108,19 +108,15 @@ def test_the_page_on_check_shows_its_first_screen():
     [
         ("fit --gpu rtx3060-12g -- python3 examples/finetune_gpt2.py --batch-size 16", [("docs/fit.md", "FITS with a plan"), ("docs/tutorial.md", "FITS with a plan")]),
         ("fit --find-max batch=1..2048 --gpu rtx4090 -- python3 examples/finetune_gpt2.py --batch-size {batch}", [("docs/fit.md", "batch=24 is the largest")]),
-        ("check --add gpt2 --gpu rtx3060-12g -- python3 examples/finetune_gpt2.py", []),
-        ("check", [("docs/check.md", "AS IT WAS gpt2")]),
+        ("check --add gpt2 --gpu rtx3060-12g -- python3 examples/finetune_gpt2.py && check", [("docs/check.md", "AS IT WAS gpt2")]),
         ("predict --gpu rtx3090 -- python3 examples/train_resnet50.py", [("docs/predict.md", "FITS rtx3090")]),
     ],
 )
-def test_the_pages_show_what_longer_commands_print(cache, tmp_path_factory, words, pages):
-    folder = tmp_path_factory.getbasetemp() / "manual"
-    folder.mkdir(exist_ok=True)
-    if not (folder / "examples").exists():
-        (folder / "examples").symlink_to(ROOT / "examples")
-    plimsoll = Plimsoll(folder, cache)
+def test_the_pages_show_what_longer_commands_print(plimsoll, words, pages):
+    (plimsoll.folder / "examples").symlink_to(ROOT / "examples")
     environment = plimsoll.environment(PATH=os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]]), COLUMNS="80")
-    ran = plimsoll.run(*shlex.split(words), environment=environment)
+    for command in words.split(" && "):
+        ran = plimsoll.run(*shlex.split(command), environment=environment)
     for page, beginning in pages:
         # How long it took is no promise, and who shows `python` means the one with torch.
         expected = [it.replace("-- python ", "-- python3 ") for it in shown(page, beginning) if "started your script" not in it]
