@@ -96,6 +96,7 @@ RECORDED = {
     "explain-out-of-memory": ["explain", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle"],
     "explain-no-error": ["explain", ROOT / "fixtures" / "snapshots" / "lstm-adam-b32-s128.pickle"],
     "replay": ["replay", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle", "--capacity", "24GiB"],
+    "diff": ["diff", ROOT / "fixtures" / "snapshots" / "lstm-adam-b32-s128.pickle", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle"],
     "lint": ["lint", "train.py"],
     "lint-many": ["lint", "many"],
 }
@@ -128,6 +129,13 @@ for step in range(9):
 def test_a_search_is_one_screen(plimsoll, cache, name, memory, size):
     plimsoll.script(TRAINS_A_BATCH)
     compare(name, size, on_a_terminal(["fit", "--force", "--gpu", "rtx3090", "--memory", memory, "--", "train.py"], plimsoll.folder, size, cache))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_largest_batch_is_one_screen(plimsoll, cache, size):
+    plimsoll.script("import sys\n" + TRAINS.replace("BATCH", "int(sys.argv[1])"))
+    words = ["fit", "--find-max", "batch=4096..65536:4096", "--gpu", "rtx3090", "--memory", "2GiB", "--", "train.py", "{batch}"]
+    compare("fit-find-max", size, on_a_terminal(words, plimsoll.folder, size, cache))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -72,7 +72,7 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
         }
     }
     if !args.quiet {
-        out.text(&view::text(&report))?;
+        out.report(&view::text(&report), args.full, &[])?;
     }
     Ok(exit(&found))
 }
