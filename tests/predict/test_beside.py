@@ -24,7 +24,8 @@ const char *nvmlErrorString(int code) { return "an error"; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = &*device; return index ? 2 : 0; }
 int nvmlDeviceGetMemoryInfo_v2(void *device, Memory *memory) {
-    memory->total = 25757220864ull, memory->reserved = 0, memory->used = 1610612736ull, memory->free = memory->total - memory->used;
+    memory->total = 25757220864ull, memory->reserved = 512ull << 20, memory->used = 1536ull << 20;
+    memory->free = memory->total - memory->reserved - memory->used;
     return 0;
 }
 int nvmlDeviceGetName(void *device, char *name, unsigned length) { snprintf(name, length, "NVIDIA GeForce RTX 4090"); return 0; }
