@@ -142,6 +142,81 @@ dist.destroy_process_group()
     assert 400 << 20 < more < 800 << 20, held
 
 
+EXPERTS = """
+import os, torch, torch.distributed as dist, torch.nn as nn
+dist.init_process_group("nccl")
+world, width, capacity = dist.get_world_size(), 1024, CAPACITY
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+
+class Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, received, sent):
+        ctx.sizes = received, sent
+        y = x.new_empty(sum(received), x.shape[1])
+        dist.all_to_all_single(y, x.contiguous(), received, sent)
+        return y
+    @staticmethod
+    def backward(ctx, grad):
+        received, sent = ctx.sizes
+        return Exchange.apply(grad, sent, received), None, None
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.own = nn.Linear(width, world), nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    def forward(self, x):
+        share, chosen = self.router(x).softmax(-1).topk(1, -1)
+        chosen = chosen.flatten()
+        order = chosen.argsort(stable=True)
+        if capacity:
+            sent = received = [capacity] * world
+            tokens = x.new_zeros(capacity * world, width)
+            tokens[: len(x)] = x[order][: len(tokens)]
+        else:
+            counts = torch.bincount(chosen, minlength=world)
+            theirs = torch.empty_like(counts)
+            dist.all_to_all_single(theirs, counts)
+            sent, received, tokens = counts.tolist(), theirs.tolist(), x[order]
+        back = Exchange.apply(self.own(Exchange.apply(tokens, received, sent)), sent, received)
+        return back[: len(x)] * share
+
+model = nn.Sequential(Experts(), Experts()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    model(torch.randn(4096, width, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def test_what_a_router_chooses_decides(plimsoll):
+    """A card that is enough if tokens are spread evenly, and is not if all go to one expert."""
+    plimsoll.script(EXPERTS.replace("CAPACITY", "0"))
+
+    def size(*options):
+        return plimsoll.predict(PYTHON, "train.py", options=("--world-size", "8", "--rank", "0", *options))
+
+    ran = size("--gpu", "h100-80g")
+    report = ran.report
+    assert (ran.code, report["verdict"]) == (0, "fits"), ran
+    [said] = [it["text"] for it in report["notes"] if it["code"] == "one-expert"]
+    assert "if it spreads the tokens evenly" in said
+    assert report["peak_device_bytes"] + (1 << 30) < report["safe_bytes"], report
+    enough = "%dMiB" % ((report["peak_device_bytes"] >> 20) + 300)
+    ran = size("--gpu", "h100-80g", "--memory", enough)
+    assert (ran.code, ran.report["verdict"], ran.report["safe_bytes"]) == (2, "depends", None), ran
+    assert "IT DEPENDS" in ran.stdout and "--assume experts=0.1" in ran.stdout, ran.stdout
+    ran = size("--gpu", "h100-80g", "--memory", enough, "--assume", "experts=even")
+    assert (ran.code, ran.report["verdict"]) == (0, "fits") and "one-expert" not in notes(ran), ran
+
+
+def test_a_router_whose_experts_take_so_many_tokens_each_decides_nothing(plimsoll):
+    plimsoll.script(EXPERTS.replace("CAPACITY", "640"))
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "8", "--rank", "0"))
+    assert (ran.code, ran.report["verdict"]) == (0, "fits") and "one-expert" not in notes(ran), ran
+
+
 def test_what_ranks_tell_each_other(plimsoll):
     """Sums, objects and host groups: as if every rank said what this one says."""
     plimsoll.script(

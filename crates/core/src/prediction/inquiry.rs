@@ -271,7 +271,7 @@ impl Inquiry {
         if let Some(mut cards) = on_named {
             cards.sort_by_key(|it| (it.card.total, &it.card.id));
             res.cards = cards;
-            res.doubt_cards_by_what_is_found();
+            res.doubt_cards_by_values();
             res.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
             res.notes.push(Note::RanOnEachCard);
         }
@@ -338,10 +338,9 @@ impl Predicted {
                 self.notes.push(Note::OtherEndUnseen { end });
                 return false;
             }
-            // What is found is between the two, and nobody knows where.
-            Outcome::OutOfMemory | Outcome::Grows if end == OtherEnd::Found => {
-                self.runs_out_if_found = true;
-                self.doubt_cards_by_what_is_found();
+            Outcome::OutOfMemory | Outcome::Grows if end.is_of_values() => {
+                self.runs_out_at = Some(end);
+                self.doubt_cards_by_values();
                 return false;
             }
             Outcome::OutOfMemory | Outcome::Grows => {
@@ -372,7 +371,7 @@ impl Predicted {
         if end == OtherEnd::Late {
             self.take_larger_ranks(before.iter().chain(&other.ranks));
         }
-        self.doubt_cards_by_what_is_found();
+        self.doubt_cards_by_values();
         is_shown
     }
 
@@ -403,7 +402,7 @@ impl Predicted {
         let before = std::mem::replace(self, run.clone());
         self.max = before.max;
         (self.others, self.early) = (before.others, before.early);
-        self.runs_out_if_found = before.runs_out_if_found;
+        self.runs_out_at = before.runs_out_at;
         self.with_allowance = before.with_allowance.max(self.with_allowance);
         (self.smallest, self.larger) = (before.smallest, before.larger);
         (self.notes, self.serving) = (before.notes, before.serving);
@@ -445,11 +444,11 @@ impl Predicted {
         is_shown
     }
 
-    /// A card with less than is enough whatever masks find may carry it, or not. Where that ran out, nobody knows how much is
+    /// A card with less than is enough whatever nobody computed may carry it, or not. Where that ran out, nobody knows how much is
     /// enough.
-    fn doubt_cards_by_what_is_found(&mut self) {
-        let enough = self.if_found();
-        if enough.is_none() && !self.runs_out_if_found {
+    fn doubt_cards_by_values(&mut self) {
+        let enough = self.at_other_values().map(|it| it.1);
+        if enough.is_none() && self.runs_out_at.is_none() {
             return;
         }
         let beside = self.card.beside;

@@ -119,7 +119,7 @@ impl<'a> Runs<'a> {
             steady_state: None,
             others: Vec::new(),
             early: None,
-            runs_out_if_found: false,
+            runs_out_at: None,
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,

@@ -294,6 +294,7 @@ impl Note {
             Note::OtherEnd { end: OtherEnd::Overflow, .. } => NoteCode::Overflow,
             Note::OtherEnd { end: OtherEnd::Workspaces, .. } => NoteCode::CudnnBenchmark,
             Note::OtherEnd { end: OtherEnd::Found, .. } => NoteCode::EverythingFound,
+            Note::OtherEnd { end: OtherEnd::Routed, .. } => NoteCode::OneExpert,
             Note::Wrote(_) => NoteCode::Writes,
             Note::Reached(_) => NoteCode::Network,
             Note::Unread(_) => NoteCode::Unread,
@@ -397,6 +398,7 @@ impl fmt::Display for Note {
                     OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
                     OtherEnd::Workspaces => "which algorithm is the fastest for torch.backends.cudnn.benchmark",
                     OtherEnd::Found => "how many elements boolean masks select, in values that a phantom does not compute",
+                    OtherEnd::Routed => "how many tokens a router sends to each expert, in values that a phantom does not compute",
                 }
             ),
             Note::NoSteps => f.write_str(
@@ -547,6 +549,10 @@ impl fmt::Display for Note {
             Note::OtherEnd { end: OtherEnd::Found, this, other } => write!(
                 f,
                 "a phantom does not compute the values that boolean masks read: {this} if they select nothing, as shown here, {other} if they select everything; the safe size covers both. Give the share: --assume nonzero=SHARE"
+            ),
+            Note::OtherEnd { end: OtherEnd::Routed, this, other } => write!(
+                f,
+                "a phantom does not compute what a router chooses: {this} if it spreads the tokens evenly, as shown here, {other} if it sends all of them to one expert; the safe size covers both. Give the largest share of an expert: --assume experts=SHARE"
             ),
             Note::NoPhases => f.write_str(
                 "the recording marks no phases (forward pass, backward pass, ...): plimsoll inferred the categories from stacks and lifetimes",

@@ -13,7 +13,7 @@ use crate::{
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
+        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
@@ -22,6 +22,7 @@ use crate::{
         by_rank,
         card_list::CardList,
         explain_text,
+        other_values::OtherValues,
         wrap::{self, clipped},
     },
 };
@@ -255,13 +256,14 @@ impl Report<'_> {
                 return Ok(());
             }
             Verdict::Fits | Verdict::FitsSoFar => {
-                let all = p.if_found().filter(|it| needs < *it);
+                let all = p.at_other_values().filter(|it| needs < it.1);
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
                 let needs = all.map_or_else(
                     || needs.to_string(),
-                    |all| {
+                    |(end, all)| {
                         format!(
-                            "{needs} to {all}, depending on how many elements boolean masks select"
+                            "{needs} to {all}, depending on {}",
+                            OtherValues::of(end).depends_on
                         )
                     },
                 );
@@ -319,19 +321,21 @@ impl Report<'_> {
             }
             Verdict::Depends => {
                 let which = if self.any_card { &p.card.id } else { &card };
-                let all = p.if_found().map_or_else(
+                let end = p.undecided().unwrap_or(OtherEnd::Found);
+                let of_end = p.others.iter().find(|it| it.0 == end);
+                let all = of_end.map_or_else(
                     || "more than the card has".to_owned(),
-                    |needs| match p.max {
-                        Some(max) => format!("{needs}, more than the {max} that --max allows,"),
-                        None => needs.to_string(),
+                    |(_, peak)| match (peak.device + p.beside, p.max) {
+                        (needs, Some(max)) => {
+                            format!("{needs}, more than the {max} that --max allows,")
+                        }
+                        (needs, None) => needs.to_string(),
                     },
                 );
-                let text = format!(
-                    "{which}{of_what}: needs {needs} if boolean masks select nothing, {all} if they select everything"
-                );
+                let OtherValues { as_shown, at_most, say, .. } = OtherValues::of(end);
+                let text = format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}");
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
-                let text = "say how much they select, such as a quarter: --assume nonzero=0.25";
-                self.wrapped(f, text, 0, 2)?;
+                self.wrapped(f, say, 0, 2)?;
                 return self.not_seen(f);
             }
             Verdict::DoesNotFit => {

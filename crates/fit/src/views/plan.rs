@@ -14,7 +14,7 @@ use plimsoll_core::{
 use serde_json::json;
 
 use crate::{
-    change::{Change, Places, change},
+    change::{Change, Places, change, patch_line},
     search::{
         Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
         TooLarge, Tried,
@@ -43,10 +43,10 @@ pub struct Beside {
     pub run_line: String,
     /// How to predict it.
     pub check_line: Option<String>,
+    /// The file with the part of the change which is certain, as a shell takes it.
+    pub diff_file: String,
     /// The command that lists the cards which are large enough for the script without changes.
     pub cards_line: String,
-    /// The command that makes the part of the change which is certain.
-    pub patch_line: String,
     /// The plan's file, as a person would write its name.
     pub plan_file: String,
     /// Runs on the phantom.
@@ -76,7 +76,7 @@ pub struct Shown {
     tried: Tried,
     /// Its lines, as in `train.py:31: TrainingArguments(bf16=True)`.
     lines: Vec<String>,
-    /// For `patch -p0`.
+    /// For `patch`.
     diff: String,
 }
 
@@ -131,6 +131,17 @@ fn seen(found: &Found) -> String {
 /// What the search cost; whoever's script does something outside of its files wants to know how often it did.
 pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
+}
+
+/// Of a plan that gets through because the allocator gave back what it kept; nothing for others.
+fn full(row: &Candidate) -> String {
+    if row.retries == 0 {
+        return String::new();
+    }
+    format!(
+        "  FULL {}: PyTorch gives memory back and goes on, which takes time",
+        times(row.retries)
+    )
 }
 
 /// A run that got through because the allocator gave back what it kept, so many times.
@@ -193,7 +204,7 @@ impl Proposal {
         &self.found
     }
 
-    /// The part of the change in the script that is certain, for `patch -p0`.
+    /// The part of the change in the script that is certain, for `patch`.
     pub fn diff(&self) -> &str {
         &self.change.diff
     }
@@ -352,8 +363,9 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let tight = if row.is_tight { "  TIGHT: little to spare for larger sizes" } else { "" };
         let _ = writeln!(
             res,
-            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}",
-            row.plan.shown()
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}{}",
+            row.plan.shown(),
+            full(row)
         );
     }
     let _ = writeln!(
@@ -386,7 +398,8 @@ fn report(it: &Proposal, extent: Extent) -> String {
         );
     }
     if !it.change.diff.is_empty() {
-        also(&mut res, &format!("Or to change the script:\n    {}", it.beside.patch_line));
+        let patch = patch_line(&it.change.diff, &it.beside.diff_file);
+        also(&mut res, &format!("Or to change the script:\n    {patch}"));
         for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
@@ -816,8 +829,8 @@ mod tests {
             check_line: Some(
                 "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             ),
+            diff_file: String::new(),
             cards_line: "plimsoll predict -- python train.py".to_owned(),
-            patch_line: String::new(),
             plan_file: "plan.toml".to_owned(),
             runs: 9,
             seconds: 20.0,
@@ -866,6 +879,11 @@ mod tests {
         it.found.plans[0].is_tight = true;
         let shown = text(&it, Extent::Full);
         assert!(shown.contains("checkpoint  TIGHT: little to spare for larger sizes"), "{shown}");
+        it.found.plans[0].retries = 7;
+        let shown_full = text(&it, Extent::Full);
+        let sentence =
+            "sizes  FULL 7 times: PyTorch gives memory back and goes on, which takes time\n";
+        assert!(shown_full.contains(sentence), "{shown_full}");
         let sentence = "This answer is for the sizes seen; later steps may need more\n";
         assert!(shown.contains(sentence), "{shown}");
         // To the end of the script there are no others.

@@ -150,6 +150,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Exact { exact } => notes.plan.exact = Some(exact),
             Line::Worst { text, how } => {
                 notes.plan.sizes_differ |= how.as_deref() == Some("order");
+                notes.plan.sizes_are_drawn |= how.as_deref() == Some("draw");
                 notes.plan.batches.extend(text.map(clipped));
             }
             Line::Sites(it) => notes.plan.survey = Some((*it).into()),
