@@ -403,7 +403,8 @@ fn report(it: &Proposal, extent: Extent) -> String {
     }
     if !it.change.diff.is_empty() {
         let patch = patch_line(&it.change.diff, &it.beside.diff_file);
-        let (and, check) = match &it.beside.check_change {
+        let is_whole = it.change.by_hand.is_empty();
+        let (and, check) = match it.beside.check_change.as_ref().filter(|_| is_whole) {
             Some(check) => (", and to check that", format!(" && {check}")),
             None => ("", String::new()),
         };
