@@ -24,9 +24,9 @@ from adapters import FOLDER, run
 
 MEASURED = Path(__file__).resolve().parents[1] / "results" / "raw" / "adapters-h100.jsonl"
 CARDS = {
-    8: ["dora", "dpo_adapter", "hqq_lora", "ia3", "kto", "load_float_then_half", "oft", "prompt_tuning", "sft_packed", "qlora_nf4_double"],
-    12: ["experts_in_4_bits", "int8_lora", "lora_merge", "paged_adamw_32bit", "safetensors_twice", "torchao_int8_lora", "torchao_int4_head"],
-    16: ["adam_8bit_all", "dpo_reference", "qlora_fp4_reentrant", "several_adapters", "unfrozen_by_mistake"],
+    8: ["dora", "dpo_adapter", "gptq_prompt", "hqq_lora", "ia3", "kto", "load_float_then_half", "loading_decides", "oft", "prompt_tuning", "sft_packed", "qlora_nf4_double", "vl_llava"],
+    12: ["experts_in_4_bits", "grpo", "int8_lora", "lora_merge", "paged_adamw_32bit", "safetensors_twice", "torchao_int8_lora", "torchao_int4_head", "vl_qwen2"],
+    16: ["adam_8bit_all", "dpo_reference", "qlora_fp4_reentrant", "reward", "several_adapters", "torchao_transformers", "unfrozen_by_mistake"],
     24: ["orpo", "sft_full_padded", "torchao_fp8_training"],
 }
 BESIDE = ["dora", "qlora_nf4_double", "paged_adamw_32bit", "int8_lora", "qlora_fp4_reentrant"]
@@ -66,6 +66,7 @@ def arguments():
     parser.add_argument("--gib-at-once", type=int, default=72, help="of the real card, held by jobs at a time")
     parser.add_argument("--timeout", type=float, default=200)
     parser.add_argument("--compare", nargs=2, metavar=("REAL", "PHANTOM"))
+    parser.add_argument("--measured", nargs="*", default=[], metavar="FILE", help="with --plan: peaks of further programs, as adapters.py --phantom writes them")
     parser.add_argument("programs", nargs="*", help="names; default: all")
     return parser.parse_args()
 
@@ -153,9 +154,10 @@ def beside(args, jobs, kept):
 def plan(args):
     """Reserved memory is nearly a line in the rows: one run at the estimate says where the line lies."""
     measured = {}
-    for line in MEASURED.read_text().splitlines():
-        one = json.loads(line)
-        measured.setdefault(one["program"], one)
+    for file in (MEASURED, *map(Path, args.measured)):
+        for line in file.read_text().splitlines():
+            one = json.loads(line)
+            measured.setdefault(one["program"], one)
     found = json.loads(Path(args.plan).read_text()) if Path(args.plan).exists() else []
     done = {it["program"] for it in found}
 

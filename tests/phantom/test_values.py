@@ -353,6 +353,21 @@ def test_whole_numbers_that_do_not_lie_in_a_row_are_computed(phantom):
     assert ran.values == []
 
 
+def test_lengths_of_images_are_known_after_their_features_were_put_between_the_words(phantom):
+    """Qwen2-VL: `masked_scatter` first launches a kernel that only compares sizes. The backward pass reads the lengths again."""
+    ran = phantom(
+        """
+        import json, torch
+        lengths = torch.tensor([12, 20], device="cuda").cumsum(0)
+        words = torch.zeros(4, 64, device="cuda", dtype=torch.bfloat16)
+        is_image = (torch.tensor([1, 2, 3, 3]) == 3).cuda()[:, None].expand(4, 64)
+        words.masked_scatter(is_image, torch.zeros(2, 64, device="cuda", dtype=torch.bfloat16))
+        print(json.dumps([lengths.tolist(), (lengths[1:] - lengths[:-1]).tolist()]))
+        """
+    )
+    assert ran.values == [[12, 32], [20]]
+
+
 def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
     ran = phantom(
         """

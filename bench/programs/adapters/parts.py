@@ -19,6 +19,13 @@ def scaled(number):
     return max(1, round(number * TIMES))
 
 
+def dataset(make, rows, train, batch):
+    """So many rows, split into those to train and to evaluate with. Of larger batches there are as many rows as four steps and an evaluation need."""
+    if TIMES == 1:
+        return [make() for _ in range(train)], [make() for _ in range(rows - train)]
+    return [make() for _ in range(5 * batch)], [make() for _ in range(2 * batch)]
+
+
 def config(**more):
     shape = dict(hidden_size=1024, intermediate_size=2816, num_hidden_layers=12, num_attention_heads=16, num_key_value_heads=4, vocab_size=VOCABULARY)
     return LlamaConfig(**{**shape, "use_cache": False, **more})

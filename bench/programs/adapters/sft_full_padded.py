@@ -3,14 +3,14 @@ import random
 
 import torch
 from datasets import Dataset
-from parts import report_phases, saved, scaled, sentence, tokenizer
+from parts import dataset, report_phases, saved, scaled, sentence, tokenizer
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
 model = AutoModelForCausalLM.from_pretrained(saved(), dtype=torch.bfloat16)
 r = random.Random(0)
-rows = [{"text": sentence(r, 300, 300)} for _ in range(scaled(64))]
+train, evaluate = dataset(lambda: {"text": sentence(r, 300, 300)}, 64, 48, scaled(4))
 args = SFTConfig("out", max_steps=4, per_device_train_batch_size=scaled(4), max_length=512, eval_strategy="steps", eval_steps=2, save_steps=4, report_to=[],
                  logging_steps=1, disable_tqdm=True)
-SFTTrainer(model, args, train_dataset=Dataset.from_list(rows[:scaled(48)]), eval_dataset=Dataset.from_list(rows[scaled(48):]), processing_class=tokenizer(),
+SFTTrainer(model, args, train_dataset=Dataset.from_list(train), eval_dataset=Dataset.from_list(evaluate), processing_class=tokenizer(),
            callbacks=[report_phases()]).train()

@@ -187,6 +187,7 @@ fragments! {
     MULTIPLIES = b"10multipliesI";
     // Of `kernels/scatter`.
     MASKED_SCATTER = b"masked_scatter";
+    MASKED_SCATTER_CHECK = b"masked_scatter_size_check";
     INDEX_FUNC_SMALL = b"19indexFuncSmallIndexI";
     INDEX_FUNC_LARGE = b"19indexFuncLargeIndexI";
     SCATTER_ADD = b"9ReduceAddE";

@@ -447,18 +447,18 @@ impl Failure {
             Backend::CudaRuntime if self.text.to_ascii_lowercase().contains("nvmap") => {
                 "the Jetson's memory ran out. CPU and GPU share it, so other programs and the desktop use it too"
             }
-            Backend::Bitsandbytes if self.text.contains("dispatched on the CPU") => {
-                return dispatched();
-            }
-            Backend::Bitsandbytes if self.text.contains("offload") => return offloaded(),
             Backend::Bitsandbytes => {
                 "bitsandbytes got no memory outside of PyTorch's allocator, so there are no numbers. A paged optimizer takes its state from the driver, and none was free on the card or in the host's memory"
             }
-            Backend::Other if self.text.contains("fused cross entropy") => return no_logits(),
+            Backend::Unsloth => return no_logits(),
             Backend::Tgi => {
                 "the server's warm-up found too little free memory for the tokens that its settings allow at a time"
             }
-            Backend::Other if self.text.contains("No executable batch size") => {
+            Backend::Accelerate if self.text.contains("dispatched on the CPU") => {
+                return dispatched();
+            }
+            Backend::Accelerate if self.text.contains("offload") => return offloaded(),
+            Backend::Accelerate => {
                 "every batch size failed, down to batch size 1: Accelerate halves it at each out-of-memory error. At batch size 1, the model, the optimizer or one long sample is too large; or memory of the failed tries stays allocated"
             }
             Backend::CudaRuntime => {
@@ -667,6 +667,37 @@ mod tests {
         ] {
             let found = verdict_of(text);
             assert!(found.why.contains(words), "{text}: {}", found.why);
+        }
+    }
+
+    #[test]
+    fn what_accelerate_and_unsloth_say_is_theirs() {
+        for (text, backend, words) in [
+            (
+                "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.",
+                Backend::Accelerate,
+                "device_map",
+            ),
+            (
+                "ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision with CPU or disk offload.",
+                Backend::Accelerate,
+                "do not fit the free memory",
+            ),
+            (
+                "RuntimeError: No executable batch size found, reached zero.",
+                Backend::Accelerate,
+                "every batch size failed",
+            ),
+            (
+                "RuntimeError: Unsloth: No or negligible GPU memory available for fused cross entropy.",
+                Backend::Unsloth,
+                "before the loss",
+            ),
+        ] {
+            let found = &oom_text::read(text)[0];
+            assert_eq!(found.backend, backend, "{text}");
+            let verdict = verdict_of(text);
+            assert!(verdict.why.contains(words), "{text}: {}", verdict.why);
         }
     }
 

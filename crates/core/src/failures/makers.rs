@@ -174,6 +174,8 @@ impl Backend {
                 | Backend::Cufft
                 | Backend::Nccl
                 | Backend::Bitsandbytes
+                | Backend::Accelerate
+                | Backend::Unsloth
                 | Backend::Triton
                 | Backend::Other
         )

@@ -54,6 +54,10 @@ pub enum Backend {
     Vllm,
     /// bitsandbytes.
     Bitsandbytes,
+    /// Accelerate, and what transformers and PEFT say of its device maps.
+    Accelerate,
+    /// unsloth.
+    Unsloth,
     /// ggml, as in llama.cpp.
     Ggml,
     /// `CuPy`, and Chainer on it.
@@ -188,6 +192,8 @@ impl Backend {
             Backend::OnnxRuntime => "onnxruntime",
             Backend::Vllm => "vllm",
             Backend::Bitsandbytes => "bitsandbytes",
+            Backend::Accelerate => "accelerate",
+            Backend::Unsloth => "unsloth",
             Backend::Ggml => "ggml",
             Backend::Cupy => "cupy",
             Backend::Paddle => "paddle",
@@ -225,6 +231,8 @@ impl Backend {
             Backend::OnnxRuntime => "ONNX Runtime",
             Backend::Vllm => "vLLM",
             Backend::Bitsandbytes => "bitsandbytes",
+            Backend::Accelerate => "Accelerate",
+            Backend::Unsloth => "unsloth",
             Backend::Ggml => "ggml (llama.cpp)",
             Backend::Cupy => "CuPy",
             Backend::Paddle => "PaddlePaddle",

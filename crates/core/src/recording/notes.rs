@@ -577,7 +577,7 @@ pub struct Ahead {
     pub batches_an_epoch: Option<u64>,
     /// How many epochs there are.
     pub epochs: Option<u64>,
-    /// How many steps there are in all, where they take no data loader.
+    /// How many steps there are in all, where they take no data loader, or the script counts them.
     pub steps: Option<u64>,
 }
 

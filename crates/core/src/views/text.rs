@@ -109,8 +109,9 @@ impl Report<'_> {
     /// The verdict, what may decide otherwise, and what to run next.
     fn answer(self, f: &mut Formatter<'_>) -> fmt::Result {
         self.verdict(f)?;
-        self.decided_elsewhere(f)?;
-        self.next(f)
+        self.next(f)?;
+        self.with_more(f)?;
+        self.decided_elsewhere(f)
     }
 
     /// As much as a screen shows: the answer and the finding that matters most whole, of the tables the largest rows.
@@ -463,6 +464,14 @@ impl Report<'_> {
         }
     }
 
+    /// What a script needs that ran out.
+    fn with_more(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some((card, peak)) = self.prediction.larger else { return Ok(()) };
+        // Its own CUDA context stands for that of the larger one.
+        let needs = peak.device.saturating_sub(card.context) + self.prediction.card.context;
+        writeln!(f, "with more memory the script needs {needs}, PyTorch's cache included")
+    }
+
     /// What is wrong; and what could be had back: of a script that fits, only where that is much.
     fn found(&self) -> Vec<&Finding> {
         let fits = self.prediction.outcome == Outcome::Fits;
@@ -509,12 +518,6 @@ impl Report<'_> {
             f,
             "requested {requested} while {allocated} were allocated and {reserved} reserved"
         )?;
-        if let Some((card, peak)) = self.prediction.larger {
-            // Its own CUDA context stands for that of the larger one.
-            let own = self.prediction.card.context;
-            let needs = peak.device.saturating_sub(card.context) + own;
-            writeln!(f, "with more memory the script needs {needs}, PyTorch's cache included")?;
-        }
         match oom.free {
             Some(free) if *requested <= free => {
                 let text = format!(

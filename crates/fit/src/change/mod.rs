@@ -288,6 +288,26 @@ for x in data:
     }
 
     #[test]
+    fn settings_of_the_allocator_stand_before_torch() {
+        let settings = Parameter::Settings("expandable_segments:True".to_owned());
+        check(
+            vec![Remedy::plain("allocator").with(settings)],
+            &expect![[r#"
+                --- train.py
+                +++ train.py
+                @@ -1,3 +1,6 @@
+                +import os
+                +
+                +os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+                 import torch
+                 model = Net()
+                 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+                by hand: []
+            "#]],
+        );
+    }
+
+    #[test]
     fn another_optimizer_and_its_options_exclude_each_other() {
         check(
             vec![Remedy::plain("sgd"), Remedy::plain("fused")],

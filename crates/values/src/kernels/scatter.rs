@@ -37,7 +37,8 @@ impl Kernel {
         let dense =
             has(name, names::UNROLLED_ELEMENTWISE) || has(name, names::VECTORIZED_ELEMENTWISE);
         if !dense && has(name, names::MASKED_SCATTER) {
-            return Some(Kernel::ByMask);
+            // The kernel that compares the sizes first writes nothing.
+            return (!has(name, names::MASKED_SCATTER_CHECK)).then_some(Kernel::ByMask);
         }
         for (part, few) in [(names::INDEX_FUNC_SMALL, true), (names::INDEX_FUNC_LARGE, false)] {
             if let Some(at) = position(name, part) {
@@ -345,5 +346,9 @@ mod tests {
         let index_add = "_ZN2at6native19indexFuncLargeIndexIfljLi1ELi1ELin2ELb1ENS0_44_GLOBAL__N__50c743a2_11_Indexing_cu_89862edb9ReduceAddEEEvNS_4cuda6detail10TensorInfoIT_T1_EE";
         let expected = Kernel::Adds { element: ScalarType::Float, few: false, by_index: true };
         assert_eq!(Kernel::of(index_add.as_bytes()), Some(expected));
+        let by_mask = "_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_15gpu_kernel_implIZZZNS0_28launch_masked_scatter_kernelERKNS_10TensorBaseES5_S5_S5_ENKUlvE_clEvENKUlvE10_clEvEUlN3c104HalfEblE_EEvRNS_18TensorIteratorBaseERKT_EUliE_EEviT1_";
+        assert_eq!(Kernel::of(by_mask.as_bytes()), Some(Kernel::ByMask));
+        let check = "_ZN2at6native47_GLOBAL__N__ce072f67_14_IndexKernel_cu_3e7731d125masked_scatter_size_checkEPKlPKbl";
+        assert_eq!(Kernel::of(check.as_bytes()), None, "it writes nothing");
     }
 }

@@ -56,6 +56,8 @@ pub(super) fn run(
             &words,
         ),
         diff_file: shown_command::shown(&[kept.diff().into()]),
+        cards_line: shown_command::cards(args, &words),
+        plan_file: shown_command::shown(&[args.plan.clone().into()]),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
         reached: driver.reached(),

@@ -116,7 +116,7 @@ impl Home {
             Some(Beside::Now) => in_use_now(card)?,
         };
         let is_own = matches!(how, Some(How::OfThisMachine(_)));
-        let home = Home { beside, is_windows: is_windows || is_own && is_wsl() };
+        let home = Home { beside, is_windows: is_windows || is_own && is_wsl(Path::new(RELEASE)) };
         if home.card(card.clone()).usable() <= card.context {
             anyhow::bail!(
                 "--beside {beside} leaves nothing of the {} of {}: the CUDA context alone needs {}; give less",
@@ -149,10 +149,12 @@ fn in_use_now(card: &Card) -> anyhow::Result<Bytes> {
     Ok(card.total.saturating_sub(now.free))
 }
 
-/// Whether this is Linux under Windows, whose kernel says so.
-fn is_wsl() -> bool {
-    let release =
-        bounded_file::text(Path::new("/proc/sys/kernel/osrelease"), bounded_file::WRITTEN_BY_HAND);
+/// Where Linux says which it is.
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// Whether this is Linux under Windows, whose kernel says so in the file `release`.
+fn is_wsl(release: &Path) -> bool {
+    let release = bounded_file::text(release, bounded_file::WRITTEN_BY_HAND);
     release.is_ok_and(|it| it.to_ascii_lowercase().contains("microsoft"))
 }
 
@@ -189,6 +191,22 @@ pub(crate) fn largest_for(torch: Option<&python::Torch>) -> &'static Card {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wsl_is_told_by_the_release_of_its_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("osrelease");
+        for (release, expected) in [
+            ("5.15.167.4-microsoft-standard-WSL2\n", true),
+            ("4.4.0-19041-Microsoft\n", true), // WSL 1
+            ("6.8.0-48-generic\n", false),
+            ("", false),
+        ] {
+            std::fs::write(&file, release).unwrap();
+            assert_eq!(is_wsl(&file), expected, "{release:?}");
+        }
+        assert!(!is_wsl(&folder.path().join("none")));
+    }
 
     #[test]
     fn without_a_choice_the_card_is_one_that_the_torch_has_kernels_for() {

@@ -2,8 +2,8 @@
 //! the card's memory themselves.
 
 use Backend::{
-    Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Rmm,
-    Sglang, TensorFlow, TensorRt, Tgi, Triton, Vllm, Xpu,
+    Accelerate, Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime,
+    Other, Rmm, Sglang, TensorFlow, TensorRt, Tgi, Triton, Vllm, Xpu,
 };
 use Kind::{Caught, MaybeOutOfMemory, NotMemory, Warning};
 use Number::{Allocated, Capacity, Device, Free, Limit, Requested, RequestedBefore};
@@ -107,7 +107,7 @@ pub(super) const FORMS: &[Form] = &[
     )
     .plain(),
     device(Tgi, &["not enough memory to handle"], &[]).also(&["tokens"]).plain(),
-    device(Other, &["no executable batch size found"], &[]),
+    device(Accelerate, &["no executable batch size found"], &[]),
     device(
         Cupy,
         &["out of memory allocating", "out of memory to allocate"],

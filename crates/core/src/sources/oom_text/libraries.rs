@@ -1,8 +1,8 @@
 //! What is said by other frameworks and by libraries, down to the CUDA runtime.
 
 use Backend::{
-    Bitsandbytes, Cublas, Cuda, CudaRuntime, Cudnn, Cufft, Cusolver, Cusparse, Ggml, Hip, Other,
-    Paddle, TensorFlow, Xla,
+    Accelerate, Bitsandbytes, Cublas, Cuda, CudaRuntime, Cudnn, Cufft, Cusolver, Cusparse, Ggml,
+    Hip, Other, Paddle, TensorFlow, Unsloth, Xla,
 };
 use Kind::MaybeOutOfMemory;
 use Number::{Device, Free, FreeBefore, Requested};
@@ -172,11 +172,11 @@ pub(super) const FORMS: &[Form] = &[
         .also(&["out of memory"])
         .long(),
     device(Bitsandbytes, &["error out of memory at line"], &[]),
-    device(Bitsandbytes, &["modules are dispatched on the cpu or the disk"], &[]).plain(),
     // Accelerate, transformers and PEFT, where a device map put a part of the weights elsewhere.
     device(
-        Bitsandbytes,
+        Accelerate,
         &[
+            "modules are dispatched on the cpu or the disk",
             "we need an `offload_dir` to dispatch this model",
             "please provide an `offload_folder` for them",
             "please pass along an `offload_folder`",
@@ -187,7 +187,8 @@ pub(super) const FORMS: &[Form] = &[
     )
     .plain(),
     form(MaybeOutOfMemory, Other, &["cannot copy out of meta tensor"], &[]),
-    device(Other, &["no or negligible gpu memory available for fused cross entropy"], &[]).plain(),
+    device(Unsloth, &["no or negligible gpu memory available for fused cross entropy"], &[])
+        .plain(),
     // FAISS; its own words, which say more than the runtime's.
     device(
         CudaRuntime,

@@ -1,5 +1,6 @@
 //! What is predicted from runs that people can read (`recorder`).
 
+mod kept;
 mod recorder;
 mod runs;
 
