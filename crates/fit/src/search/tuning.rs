@@ -32,8 +32,11 @@ pub(super) async fn tuned(program: &mut Program, it: Candidate) -> Option<Candid
             continue;
         }
         let mut remedies = it.plan.remedies.clone();
-        remedies.retain(|it| it.id != remedy.id);
-        remedies.push(remedy);
+        // Other settings take the place of those that the plan begins with.
+        match remedies.iter_mut().find(|it| it.id == remedy.id) {
+            Some(other) => *other = remedy,
+            None => remedies.push(remedy),
+        }
         if let Some(it) = program.run(&Plan::of(remedies)).await.filter(|it| it.fits) {
             return Some(it);
         }
