@@ -99,6 +99,7 @@ export class AnswerView {
       el("dl", { class: "inline" }, numbers.map(([label, bytes]) => el("div", {}, el("dt", {}, label), el("dd", { title: exactly(bytes) }, size(bytes))))),
       it.enough.length ? el("p", {}, "Without these blocks the request would have been served: ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ". Later requests are not in the recording.") : null,
       it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, prose(remedy))))] : null,
+      it.in_vain.map((tried) => el("p", {}, "Would not help: ", prose(tried))),
       refusal ? el("p", { class: "actions" }, this.link("Show on the timeline", { view: "timeline", at: refusal.position, ...around(refusal.position, this.scene) }), this.link("Show the holes", { view: "segments", at: refusal.position })) : null];
   }
 

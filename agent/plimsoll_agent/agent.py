@@ -201,8 +201,9 @@ class Agent:
 
             half.apply(torch, asked.half, hooks)
         if asked.worst_batches:
-            from plimsoll_agent.inputs import worst_batches
+            from plimsoll_agent.inputs import largest_draws, worst_batches
 
+            largest_draws.apply(torch, recording)
             worst_batches.apply(torch, recording, asked.stop, lambda: self._steps.done, lambda: self._phases.n_backwards)
         if asked.unhurried:
             from plimsoll_agent.trials import unhurried

@@ -120,6 +120,11 @@ def number(variable: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def together() -> str:
+    """The ranks of the job that are processes, with commas, where there are several and the rest is imagined; else empty."""
+    return os.environ.get("PLIMSOLL_TOGETHER", "")
+
+
 def running() -> str | None:
     """Where the files of runs that are under way are to be, if `plimsoll watch` or a test sets it."""
     return os.environ.get("PLIMSOLL_RUNNING")

@@ -128,8 +128,11 @@ class Prediction:
             where = f" at {printable(at.file)}:{at.line}" if at.file else ""
             return f"does not fit {self.gpu_name} ({self.total}): runs out of memory in step {at.step}{where}"
         if self.report.get("verdict") == "depends":
-            found = self.report.get("everything_found")
-            most = Size(found["device_bytes"]) if found else "more than it has"
+            is_routed = self.report.get("undecided") == "experts"
+            other = self.report.get("one_expert" if is_routed else "everything_found")
+            most = Size(other["device_bytes"]) if other else "more than it has"
+            if is_routed:
+                return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if routers spread tokens evenly, {most} if one expert gets all of them"
             return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks select nothing, {most} if they select everything"
         verb = "fits" if self.fits else "fits so far (its evaluation was not reached)" if self.report.get("verdict") == "fits_so_far" else "is over the limit on"
         covers = (self.report.get("seen") or {}).get("covers")

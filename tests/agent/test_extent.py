@@ -34,3 +34,30 @@ def test_each_step_of_several_turns_counts_once(every):
 def test_turns_before_the_first_step_are_none(every):
     first, second = in_all(1000, every)
     assert first < 100 and second == pytest.approx(19000 / every, abs=1)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("counts_steps", [True, False])
+def test_a_while_loop_that_another_one_counts_for_says_steps_and_no_epochs(tmp_path, every, counts_steps):
+    """`while step < 400: for batch in loader: ...; step += 1`: 400 steps or batches, not 400 epochs."""
+    text = f"""
+step = done = turn = 0
+while step < 400:
+    for batch in loader:
+        turn += 1
+        if turn % {every} == 0:
+            done += 1
+            seen(done)
+            step += {int(counts_steps)}
+        step += {int(not counts_steps)}
+        if step >= 400: break
+"""
+    script, said = tmp_path / "train.py", []
+    script.write_text(text)
+
+    def seen(steps):
+        if steps == 8:
+            said.append(of_this_step(steps)[0])
+
+    exec(compile(text, str(script), "exec"), {"loader": list(range(50)), "seen": seen})
+    assert said == [{"epochs": None, "steps": 400 if counts_steps else 400 // every, "turns": None}]

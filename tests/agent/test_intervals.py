@@ -119,6 +119,8 @@ def test_a_branch_in_another_waits_for_that_one_too(intervals, tmp_path):
 EPOCHS = {
     "a loop inside": ("for e in range(60):\n    for _ in range(4): seen()\n    if e % 50 == 0: evaluate()", True),
     "a function with a loop": ("def one():\n    for _ in range(4): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", True),
+    "a number": ("for epoch in range(60):\n    for _ in range(4): seen()\n    if epoch % 50 == 49: evaluate()", True),
+    "a number, and each is a step": ("for epoch in range(60):\n    seen()\n    if epoch % 50 == 49: evaluate()", False),
     "a variable that says so": ("every = 50\nfor epoch in range(60):\n    for _ in range(4): seen()\n    if epoch % every == 0: evaluate()", True),
     "a function without a loop": ("for _ in range(4): pass\ndef one(): seen()\nfor e in range(60):\n    one()\n    if e % 50 == 0: evaluate()", False),
 }
@@ -133,9 +135,24 @@ def test_an_interval_of_epochs_is_none_of_steps(intervals, tmp_path, what):
     assert found and all((it.is_of_epochs, it.to_come is None) == (is_of_epochs, is_of_epochs) for it in found)
 
 
+@pytest.mark.parametrize("text", ["epoch % 50 == 49", "epoch and epoch % 50 == 0", "(epoch + 1) % 50 == 0"])
+def test_a_branch_that_came_is_not_waited_for(intervals, tmp_path, text):
+    text = f"for epoch in range(60):\n    seen()\n    if {text}: evaluate()"
+    found, passed, came = [], [], []
+
+    def seen():
+        if not found:
+            found.extend(intervals.of_this_step())
+        passed.append(found[0].has_passed())
+
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": seen, "evaluate": lambda: came.append(len(passed))})
+    assert passed.index(True) in (came[0], came[0] + 1) and all(passed[passed.index(True) :])
+
+
 NONE = {
     "a report": "for step in range(9):\n    seen()\n    if step % 5 == 0: print(step)",
-    "of epochs": "for epoch in range(9):\n    seen()\n    if epoch % 5 == 0: evaluate()",
     "the step itself": "for step in range(9):\n    if step % 1 == 0:\n        seen()\n        evaluate()",
     "accumulation": "every = 3\nfor step in range(9):\n    if step % every == 0:\n        seen(); evaluate()",
     "turned off": "args = {'do': False}\nfor step in range(9):\n    seen()\n    if args['do'] and step % 5 == 0: evaluate()",

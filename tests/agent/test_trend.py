@@ -73,6 +73,20 @@ def test_what_ends_or_comes_back_is_none(what):
     assert found is None
 
 
+def test_a_bank_that_is_full_rises_no_more_though_a_look_back_still_shows_it():
+    full, leak = Trend(2), Trend(2)
+    seen = set()
+    for step in range(1, 600):
+        full.add(step, 90 * MIB + 2 * MIB * min(step, 256), 50, 100 * MIB + 4 * MIB * min(step, 256))
+        leak.add(step, 90 * MIB + 2 * MIB * (step // 5), 50, 100 * MIB)
+        assert leak.still_rises
+        if full.rise(lambda peak: 100 * MIB, ROOM) is not None:
+            seen.add((256 < step, full.still_rises))
+    # Some looks come after it was full, and see that it is, once it is no chance any more.
+    assert (False, True) in seen and (True, False) in seen
+    assert not full.still_rises
+
+
 def test_a_run_of_any_length_is_a_few_numbers():
     trend = Trend(2)
     for step in range(1, 200_000):

@@ -136,4 +136,5 @@ def test_what_is_not_certain_is_left_to_a_person(plimsoll):
     ran = plimsoll.run("fit", "--gpu", "t4", "--budget", budget, "--allow", "sgd", "--json", told, "--", PYTHON, "train.py")
     assert ran.code == 0, ran
     assert json.loads(told.read_text())["change"] == {"diff": "", "by_hand": ["sgd"]}
-    assert "by hand:" in ran.stdout and not (plimsoll.folder / "plan.diff").exists()
+    assert "Or by hand (the code is in plan.toml):" in ran.stdout and not (plimsoll.folder / "plan.diff").exists()
+    assert "# By hand instead of sgd:\n#     " in (plimsoll.folder / "plan.toml").read_text()

@@ -279,6 +279,38 @@ def test_what_does_not_run_in_parts_is_refused_with_the_reason(trainer):
     assert "the remedy micro-batches does not suit Tagger: it does not run with two samples of its batch" in answer, answer
 
 
+PACKED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(20, 8), nn.Linear(8, 20)
+
+    def forward(self, ids, labels, cu_seqlens):
+        x = self.embed(ids)
+        ends = cu_seqlens.tolist()
+        x = torch.cat([x[a:b] + x[a:b].mean(0) for a, b in zip(ends, ends[1:])])
+        return nn.functional.cross_entropy(self.out(x), labels)
+
+model = Packed()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+ids = torch.randint(0, 20, (12,))
+for step in range(2):
+    model(ids, ids, torch.tensor([0, 5, 12])).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+result = [p.detach() for p in model.parameters()]
+"""
+
+
+def test_samples_that_are_joined_are_not_cut_by_their_rows(trainer):
+    answer = trainer.run(PACKED, PARTS)
+    assert "the remedy micro-batches does not suit Packed: its input joins 2 samples of different lengths in 12 rows (cu_seqlens)" in answer, answer
+
+
 WRITES_FIRST = """
 import torch
 from torch import nn

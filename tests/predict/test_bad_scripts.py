@@ -96,7 +96,7 @@ def test_grows(plimsoll):
 
 
 def test_never_imports_torch(plimsoll):
-    plimsoll.predict(plimsoll.script("print('hello')\n")).assert_sentence("no process of the command imported torch")
+    plimsoll.predict(plimsoll.script("print('hello')\n")).assert_sentence("train.py ended and imported no torch; is it the script that trains?")
     plimsoll.predict(plimsoll.script("\n")).assert_sentence("is empty; give the script that trains")
 
 

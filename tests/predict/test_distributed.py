@@ -65,6 +65,158 @@ def test_stages_of_a_pipeline_send_each_other_their_shapes(plimsoll):
     assert ran.report["steps_seen"] >= 3 and "not-imitated" not in notes(ran), ran.report
 
 
+STAGES = """
+import os, sys, torch, torch.distributed as dist, torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+dist.init_process_group("nccl")
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+mesh = init_device_mesh("cuda", (3, dist.get_world_size() // 3), mesh_dim_names=("pp", "dp"))
+number = mesh["pp"].get_local_rank()
+parts = [[nn.Embedding(100, 256)], [nn.Linear(256, 8192), nn.Linear(8192, 256)], [nn.Linear(256, 100)]]
+stage = PipelineStage(nn.Sequential(*parts[number]).to(device), number, 3, device, group=mesh["pp"].get_group())
+schedule = Schedule1F1B(stage, 4, loss_fn=lambda output, target: nn.functional.cross_entropy(output.flatten(0, 1), target.flatten()))
+optimizer = torch.optim.AdamW(stage.submod.parameters())
+for _ in range(4):
+    words = torch.randint(100, (8, 32), device=device)
+    schedule.step(*[words] * (number == 0), **{"target": words} if number == 2 else {})
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.matrix(1)
+@pytest.mark.parametrize("launcher", [(), (*TORCHRUN, "--nnodes", "3", "--nproc-per-node", "8")], ids=["environment", "launcher"])
+def test_one_rank_of_each_stage_runs_where_the_stages_are_on_several_machines(plimsoll, launcher):
+    """Nobody asked for them. The middle one needs most, gets the shapes that the first one sends, and has the GPU of its machine for itself."""
+    plimsoll.script(STAGES)
+    options = ("--gpu", "h100-80g") + (() if launcher else ("--world-size", "24"))
+    ran = plimsoll.predict(*(launcher or (PYTHON,)), "train.py", options=options)
+    assert ran.code == 0, ran
+    assert_consistent(ran.report)
+    ranks = [(it["rank"], it["device"]) for it in ran.report["ranks"]]
+    assert ranks[0] == (8, 0) and sorted(ranks) == [(0, 0), (8, 0), (16, 0)], ran.report["ranks"]
+    differ = next(it["text"] for it in ran.report["notes"] if it["code"] == "ranks-differ")
+    assert "the largest is rank 8" in differ and "ranks 0, 8, 16 ran, one of each stage" in differ, differ
+    assert not notes(ran) & {"together", "ranks-unseen", "imagined-ranks", "unknown-objects"}, ran.report["notes"]
+
+
+def test_a_thread_that_waits_for_gpu_0_has_a_context_there(plimsoll):
+    """As the one of PyTorch that saves a checkpoint in the background: a new thread is on GPU 0, whatever the rank."""
+    plimsoll.script(
+        """
+import os, threading, torch, torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+for step in range(4):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+if WAITS:
+    thread = threading.Thread(target=lambda: torch.cuda.default_stream(0).synchronize())
+    thread.start()
+    thread.join()
+everybody = [None] * 2
+dist.all_gather_object(everybody, "waited")
+free, total = torch.cuda.mem_get_info()
+print("HELD", os.environ["RANK"], total - free, flush=True)
+dist.all_gather_object(everybody, "asked")
+dist.destroy_process_group()
+"""
+    )
+    held = {}
+    text = (plimsoll.folder / "train.py").read_text()
+    for waits in ("False", "True"):
+        plimsoll.script(text.replace("WAITS", waits))
+        command = (*TORCHRUN, "--nproc-per-node", "2", "train.py")
+        ran = plimsoll.predict(*command, options=("--gpu", "h100-80g", "--all-ranks", "--until-exit"))
+        assert ran.code == 0, ran
+        said = (line.split() for line in ran.stdout.splitlines() if line.startswith("HELD"))
+        held[waits] = {rank: int(size) for _, rank, size in said}
+    assert held["True"]["1"] == held["False"]["1"]
+    more = held["True"]["0"] - held["False"]["0"]
+    assert 400 << 20 < more < 800 << 20, held
+
+
+EXPERTS = """
+import os, torch, torch.distributed as dist, torch.nn as nn
+dist.init_process_group("nccl")
+world, width, capacity = dist.get_world_size(), 1024, CAPACITY
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+
+class Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, received, sent):
+        ctx.sizes = received, sent
+        y = x.new_empty(sum(received), x.shape[1])
+        dist.all_to_all_single(y, x.contiguous(), received, sent)
+        return y
+    @staticmethod
+    def backward(ctx, grad):
+        received, sent = ctx.sizes
+        return Exchange.apply(grad, sent, received), None, None
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.own = nn.Linear(width, world), nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    def forward(self, x):
+        share, chosen = self.router(x).softmax(-1).topk(1, -1)
+        chosen = chosen.flatten()
+        order = chosen.argsort(stable=True)
+        if capacity:
+            sent = received = [capacity] * world
+            tokens = x.new_zeros(capacity * world, width)
+            tokens[: len(x)] = x[order][: len(tokens)]
+        else:
+            counts = torch.bincount(chosen, minlength=world)
+            theirs = torch.empty_like(counts)
+            dist.all_to_all_single(theirs, counts)
+            sent, received, tokens = counts.tolist(), theirs.tolist(), x[order]
+        back = Exchange.apply(self.own(Exchange.apply(tokens, received, sent)), sent, received)
+        return back[: len(x)] * share
+
+model = nn.Sequential(Experts(), Experts()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    model(torch.randn(4096, width, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def test_what_a_router_chooses_decides(plimsoll):
+    """A card that is enough if tokens are spread evenly, and is not if all go to one expert."""
+    plimsoll.script(EXPERTS.replace("CAPACITY", "0"))
+
+    def size(*options):
+        return plimsoll.predict(PYTHON, "train.py", options=("--world-size", "8", "--rank", "0", *options))
+
+    ran = size("--gpu", "h100-80g")
+    report = ran.report
+    assert (ran.code, report["verdict"]) == (0, "fits"), ran
+    [said] = [it["text"] for it in report["notes"] if it["code"] == "one-expert"]
+    assert "if it spreads the tokens evenly" in said
+    assert report["peak_device_bytes"] + (1 << 30) < report["safe_bytes"], report
+    enough = "%dMiB" % ((report["peak_device_bytes"] >> 20) + 300)
+    ran = size("--gpu", "h100-80g", "--memory", enough)
+    assert (ran.code, ran.report["verdict"], ran.report["safe_bytes"]) == (2, "depends", None), ran
+    assert "IT DEPENDS" in ran.stdout and "--assume experts=0.1" in ran.stdout, ran.stdout
+    ran = size("--gpu", "h100-80g", "--memory", enough, "--assume", "experts=even")
+    assert (ran.code, ran.report["verdict"]) == (0, "fits") and "one-expert" not in notes(ran), ran
+
+
+def test_a_router_whose_experts_take_so_many_tokens_each_decides_nothing(plimsoll):
+    plimsoll.script(EXPERTS.replace("CAPACITY", "640"))
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "8", "--rank", "0"))
+    assert (ran.code, ran.report["verdict"]) == (0, "fits") and "one-expert" not in notes(ran), ran
+
+
 def test_what_ranks_tell_each_other(plimsoll):
     """Sums, objects and host groups: as if every rank said what this one says."""
     plimsoll.script(

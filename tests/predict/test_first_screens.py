@@ -29,7 +29,7 @@ GROWS = TRAINS.replace("BATCH", "4096").replace("range(40)", "range(100_000)").r
 
 DEPENDS = TRAINS.replace("BATCH", "4096").replace("    loss = net(x)", "    x = x.repeat(40, 1)\n    loss = net(x[x[:, 0] > 0])")
 
-EVALUATES = TRAINS.replace("BATCH", "64").replace("range(40)", "range(1_000_000)") + "    if step % 900_000 == 899_999:\n        evaluate(net)\n"
+EVALUATES = TRAINS.replace("BATCH", "64").replace("range(40)", "range(1_000_000)").replace("    x = ", "    noise = [torch.empty(1, device=\"cuda\") for _ in range(2000)]\n    x = ") + "    if step % 900_000 == 899_999:\n        evaluate(net)\n"
 
 SCRIPTS = {
     "predict-fits": (TRAINS.replace("BATCH", "4096"), ["--gpu", "rtx3090"]),
@@ -68,6 +68,7 @@ def on_a_terminal(words, folder, size, cache):
     os.close(terminal)
     os.waitpid(pid, 0)
     text = b"".join(parts).decode().replace("\r\n", "\n")
+    text = re.sub(r"started your script \d+ times", "started your script N times", text)
     return re.sub(r"\d+(\.\d+)? s\b", "N s", text).replace(str(folder), "~")
 
 
@@ -95,7 +96,9 @@ RECORDED = {
     "explain-out-of-memory": ["explain", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle"],
     "explain-no-error": ["explain", ROOT / "fixtures" / "snapshots" / "lstm-adam-b32-s128.pickle"],
     "replay": ["replay", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle", "--capacity", "24GiB"],
+    "diff": ["diff", ROOT / "fixtures" / "snapshots" / "lstm-adam-b32-s128.pickle", ROOT / "fixtures" / "snapshots" / "oom-gpt2-b32-cap12.pickle"],
     "lint": ["lint", "train.py"],
+    "lint-many": ["lint", "many"],
 }
 
 LINTED = """import torch
@@ -109,8 +112,53 @@ def train(model, loader, opt):
 """
 
 
+TRAINS_A_BATCH = """
+import torch
+from torch import nn
+net = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)) for _ in range(4)]).cuda()
+opt = torch.optim.AdamW(net.parameters())
+for step in range(9):
+    x = torch.randn(16384, 1024, device="cuda")
+    loss = net(x).square().mean()
+    loss.backward(); opt.step(); opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name, memory", [("fit-with-a-plan", "2GiB"), ("fit-does-not-fit", "500MiB")])
+def test_a_search_is_one_screen(plimsoll, cache, name, memory, size):
+    plimsoll.script(TRAINS_A_BATCH)
+    compare(name, size, on_a_terminal(["fit", "--force", "--gpu", "rtx3090", "--memory", memory, "--", "train.py"], plimsoll.folder, size, cache))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_largest_batch_is_one_screen(plimsoll, cache, size):
+    plimsoll.script("import sys\n" + TRAINS.replace("BATCH", "int(sys.argv[1])"))
+    words = ["fit", "--find-max", "batch=4096..65536:4096", "--gpu", "rtx3090", "--memory", "2GiB", "--", "train.py", "{batch}"]
+    compare("fit-find-max", size, on_a_terminal(words, plimsoll.folder, size, cache))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_check_is_one_screen(plimsoll, cache, size):
+    plimsoll.script(TRAINS.replace("BATCH", "4096"))
+    words = ["check", "--add", "train", "--gpu", "rtx3090", "--steps", "3", "--", "train.py"]
+    on_a_terminal(words, plimsoll.folder, size, cache)
+    plimsoll.script(TRAINS.replace("BATCH", "8192"))
+    compare("check-changed", size, on_a_terminal(["check"], plimsoll.folder, size, cache))
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", sorted(RECORDED))
 def test_what_reads_files_is_one_screen(plimsoll, cache, name, size):
     plimsoll.script(LINTED)
+    (plimsoll.folder / "many").mkdir()
+    for i in range(50):
+        (plimsoll.folder / "many" / f"train_{i:02}.py").write_text(LINTED)
     compare(name, size, on_a_terminal(RECORDED[name], plimsoll.folder, size, cache))
+
+
+@pytest.mark.parametrize("name", ["predict-does-not-fit", "fit-with-a-plan", "fit-does-not-fit"])
+def test_the_verdict_and_what_to_type_are_in_six_lines(name):
+    for columns, rows in SIZES:
+        first = (SCREENS / f"{name}-{columns}x{rows}.txt").read_text().strip("\n").split("\n")[:6]
+        assert re.match("FITS|DOES NOT FIT", first[0]) and any(it.startswith("    plimsoll ") for it in first), first

@@ -95,3 +95,30 @@ def test_the_pages_show_what_is_printed_and_it_is_one_screen(plimsoll, options, 
         # The tutorial says that it shows the beginning.
         assert page == "docs/tutorial.md" or printed[first:] == expected, page
         assert len(printed) - first <= 23, printed[first:]
+
+
+def test_the_page_on_check_shows_its_first_screen():
+    screen = (ROOT / "docs" / "pictures" / "screens" / "check-changed-80x24.txt").read_text().strip("\n").split("\n")
+    assert shown("docs/check.md", "CHANGED train") == screen
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "words, pages",
+    [
+        ("fit --gpu rtx3060-12g -- python3 examples/finetune_gpt2.py --batch-size 16", [("docs/fit.md", "FITS with a plan"), ("docs/tutorial.md", "FITS with a plan")]),
+        ("fit --find-max batch=1..2048 --gpu rtx4090 -- python3 examples/finetune_gpt2.py --batch-size {batch}", [("docs/fit.md", "batch=24 is the largest")]),
+        ("check --add gpt2 --gpu rtx3060-12g -- python3 examples/finetune_gpt2.py && check", [("docs/check.md", "AS IT WAS gpt2")]),
+        ("predict --gpu rtx3090 -- python3 examples/train_resnet50.py", [("docs/predict.md", "FITS rtx3090")]),
+    ],
+)
+def test_the_pages_show_what_longer_commands_print(plimsoll, words, pages):
+    (plimsoll.folder / "examples").symlink_to(ROOT / "examples")
+    environment = plimsoll.environment(PATH=os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]]), COLUMNS="80")
+    for command in words.split(" && "):
+        ran = plimsoll.run(*shlex.split(command), environment=environment)
+    for page, beginning in pages:
+        # How long it took is no promise, and who shows `python` means the one with torch.
+        expected = [it.replace("-- python ", "-- python3 ") for it in shown(page, beginning) if "started your script" not in it]
+        at = ran.stdout.index(beginning)
+        assert ran.stdout[at:].split("\n")[: len(expected)] == expected, (page, ran)

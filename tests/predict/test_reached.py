@@ -129,3 +129,21 @@ def test_an_evaluation_after_many_epochs_is_seen_after_one(plimsoll, counter):
     seen = ran.report["seen"]
     assert (ran.code, ran.report["verdict"], seen["evaluation"], seen["awaited_at"]) == (0, "fits", True, None), ran.stderr
     assert ran.report["steps_seen"] <= 25 and ran.report["deciding_phase"] == "first_evaluation", ran.report
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_an_evaluation_after_so_many_epochs_as_the_text_says_is_seen_or_missed_in_the_verdict(plimsoll, far):
+    text = EPOCHS.replace("EVERY", "9").replace("COUNTER", "epoch").replace("args.val_every", "90_000" if far else "50")
+    if far:
+        # Then no loader says what an epoch is: each is a step, and 90,000 are too many.
+        text = text.replace("    one(loader)", "    loss_of(x).backward(); opt.step(); opt.zero_grad()")
+        text = text.replace("for epoch in", "(x,) = next(iter(loader))\nfor epoch in")
+    ran = plimsoll.predict(plimsoll.script(text), options=("--gpu", "rtx3090"))
+    seen = ran.report["seen"]
+    if far:
+        assert (ran.code, ran.report["verdict"], seen["missing"]) == (2, "fits_so_far", "the script's evaluation"), ran
+        assert seen["awaited_at"]["text"].startswith("if (epoch + 1) % 90_000 == 0:")
+    else:
+        assert (ran.code, ran.report["verdict"], seen["evaluation"], seen["awaited_at"]) == (0, "fits", True, None), ran.stderr
+        # Epochs end early: of two steps each.
+        assert ran.report["steps_seen"] <= 130 and ran.report["deciding_phase"] == "first_evaluation", ran.report

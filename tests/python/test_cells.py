@@ -1,7 +1,7 @@
 """A notebook from top to bottom: cells that are predicted, made to fit and watched; who holds memory after a failed one, and freeing it."""
 
 import pytest
-from harness import COLD, binary
+from harness import COLD, ROOT, binary
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -63,8 +63,12 @@ def test_a_cell_is_predicted_with_what_it_needs(notebook):
         "'model' in dir(), answer.fits, answer.gpu_name",
         "%%predict --gpu t4 --memory 600MiB\ntrain(build(width), 400_000)",
         "%%predict --card t4\n1",
+        "%%predict --gpu t4\nmodel = build(width)\ntrain(model, 40960)",
     )
-    assert errors[2].startswith("NameError") and [it is None for it in errors] == [True] * 2 + [False] + [True] * 4 + [False], errors
+    assert errors[2].startswith("NameError") and [it is None for it in errors] == [True] * 2 + [False] + [True] * 4 + [False, True], errors
+    # The page shows this cell.
+    page = (ROOT / "docs" / "notebooks.md").read_text()
+    assert f"```text\n{texts[8].strip()}\n```" in page, texts[8]
     predicted = texts[4].splitlines()
     assert predicted[0].startswith("fits Tesla T4") and predicted[-1] == "with what it needs of In[1], In[2]", texts
     # Lines are those of the cells.

@@ -60,7 +60,7 @@ def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
         return
-    objects = Objects(sys.modules[_C10D], lambda: bool(os.environ.get(WORLD)), recording.note)
+    objects = Objects(sys.modules[_C10D], lambda: bool(os.environ.get(WORLD)), recording)
     for name, by in objects.replacements().items():
         _replace(torch, name, by)
     _wrap_destroy(torch, phantom)

@@ -1,8 +1,9 @@
 """Python objects that ranks send each other over NCCL.
 
 On a phantom no bytes arrive at another rank, and an object that is half pickled cannot be read. Where
-the other ranks are processes, objects go through the group's store, which is real; where they are
-imagined, the list of who would have received stays as it is, and the report says so. Groups on the host
+the other ranks are processes, objects go through the group's store, which is real; where some of them are
+processes and the rest is imagined (`PLIMSOLL_TOGETHER`), through files of the session. From an imagined rank
+nothing comes: the list of who would have received stays as it is, and the report says so. Groups on the host
 (gloo) need this for imagined ranks only.
 """
 
@@ -10,21 +11,62 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import pickle
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plimsoll_agent import settings
+
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Function, Named, Note, Torch
+    from plimsoll_agent.kinds import Function, Named, Torch
+    from plimsoll_agent.run.recording import Recording
+
+
+def together() -> list[int]:
+    """The ranks of the job that are processes, where there are several of them and the rest is imagined."""
+    return [int(it) for it in settings.together().split(",") if it.isdigit()]
+
+
+MOST_STAGES = 256
+
+
+class _Letters:
+    """A store between ranks that are processes of one session: a file for each key. What is not there yet is waited for; the
+    command line ends who waits for a process that is gone."""
+
+    def __init__(self, session: str) -> None:
+        self._folder = Path(session, "letters")
+
+    def set(self, key: str, value: bytes) -> None:
+        self._folder.mkdir(exist_ok=True)
+        path = self._path(key)
+        whole = path.with_suffix(".%d" % os.getpid())
+        whole.write_bytes(value)
+        whole.replace(path)
+
+    def get(self, key: str) -> bytes:
+        path = self._path(key)
+        while not path.exists():
+            time.sleep(0.01)
+        return path.read_bytes()
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key.replace("/", "-")
 
 
 class Objects:
     """The object collectives of `torch.distributed`, in this process."""
 
-    def __init__(self, c10d: Torch, imagined: Any, note: Note) -> None:
+    def __init__(self, c10d: Torch, imagined: Any, recording: Recording) -> None:
         self._c10d = c10d
         self._imagined = imagined
-        self._note = note
+        self._recording = recording
+        self._note = recording.note
+        self._letters = _Letters(recording.session)
+        self._has_told = False
         self._counts: dict[Any, Any] = {}
         # What this process sent last, and so what an imagined rank is taken to send.
         self._sent: bytes | None = None
@@ -74,10 +116,12 @@ class Objects:
         self, real: Function, object_list: Any, src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
     ) -> Any:
         group, source = self._with(group, src, group_src)
-        if self._imagined():
-            if group.rank() == source:
-                return real(object_list, src=src, group=group, device=device, group_src=group_src)
+        if not self._is_process(group, source):
             return self._unknown("broadcast_object_list")
+        if self._imagined() and group.rank() == source:
+            real(object_list, src=src, group=group, device=device, group_src=group_src)
+            if not together():
+                return None
         key = self._key(group, "broadcast", source)
         if group.rank() == source:
             self._put(group, key, list(object_list))
@@ -92,14 +136,17 @@ class Objects:
         real(object_list, group=group, device=device, group_dst=target, use_batch=use_batch)
         if self._imagined():
             self._sent = pickle.dumps(list(object_list))
-        else:
+            self._tell_who_is_sent_to(group)
+        if self._is_process(group, target):
             self._put(group, self._key(group, "send", group.rank(), target), list(object_list))
 
     def _recv_object_list(
         self, real: Function, object_list: Any, src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, use_batch: bool = False
     ) -> Any:
         group, source = self._with(group, src, group_src)
-        if not self._imagined():
+        if self._imagined():
+            self._tell_who_is_sent_to(group)
+        if self._is_process(group, source):
             objects = self._take(group, self._key(group, "send", source, group.rank()))
         else:
             objects = [] if self._sent is None else pickle.loads(self._sent)
@@ -183,17 +230,31 @@ class Objects:
             return group, group_rank
         return group, self._c10d.get_group_rank(group, 0 if rank is None else rank)
 
+    def _is_process(self, group: Any, rank: int) -> bool:
+        """Whether this rank of the group runs, and does not only send what this process sends."""
+        return not self._imagined() or rank == group.rank() or self._c10d.get_global_rank(group, rank) in together()
+
+    def _tell_who_is_sent_to(self, group: Any) -> None:
+        """Ranks that send each other objects one to one are of different kinds, as the stages of a pipeline are."""
+        if not self._has_told:
+            self._has_told = True
+            self._recording.write("stages", ranks=list(self._c10d.get_process_group_ranks(group))[:MOST_STAGES])
+
     def _key(self, group: Any, *what: Any) -> str:
         """A name that both sides of this call, and of no other, arrive at."""
-        name = "/".join(map(str, ("plimsoll",) + what))
+        of = self._c10d.get_process_group_ranks(group)
+        name = "/".join(map(str, ("plimsoll", of[0], of[-1], len(of)) + what))
         count = self._counts[id(group), name] = self._counts.get((id(group), name), 0) + 1
         return "%s/%d" % (name, count)
 
     def _put(self, group: Any, key: Any, value: Any) -> None:
-        self._c10d._get_process_group_store(group).set(key, pickle.dumps(value))
+        self._store(group).set(key, pickle.dumps(value))
 
     def _take(self, group: Any, key: Any) -> Any:
-        return pickle.loads(self._c10d._get_process_group_store(group).get(key))
+        return pickle.loads(self._store(group).get(key))
+
+    def _store(self, group: Any) -> Any:
+        return self._letters if self._imagined() else self._c10d._get_process_group_store(group)
 
     def _unknown(self, name: str) -> None:
         self._note(

@@ -56,6 +56,10 @@ _batches = itertools.count()
 _HALF_SCALE = 1024.0
 """Gradients of half precision are computed at this scale, so that small ones do not vanish."""
 
+MOST_BORDERS = 1 << 16
+"""No longer list of rows is read from the device."""
+
+
 
 def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
     parts = parameters.get("parts", 2)
@@ -401,6 +405,7 @@ def _whole_output(torch: Torch, kept: Any, key: Any, total: Tensor, sizes: Seque
 
 def way_of_batch(torch: Torch, module: Module, call: Function, args: Arguments, kwargs: Named, whole: int) -> Way | None:
     """The way of a model whose batch is the first dimension of its inputs, or of an older one whose batch is the second."""
+    _refuse_joined(torch, module, args, kwargs, whole)
     found, error = None, None
     for size, along in _cuts(torch, args, kwargs):
         try:
@@ -438,6 +443,20 @@ def _cuts(torch: Torch, args: Arguments, kwargs: Named) -> list[Any]:
             whole = [it for it, dimension in zip(tensors, along) if dimension is None]
             found.append((any(map(_are_lengths, whole)), size, along))
     return [(size, along) for _, size, along in sorted(found, key=lambda it: it[0])]
+
+
+def _refuse_joined(torch: Torch, module: Module, args: Arguments, kwargs: Named, whole: int) -> None:
+    """Samples of different lengths that are joined, with the rows at which they begin and end: a part of the rows is no part of the samples. What comes of a
+    phantom does not show it."""
+    for it in nested.tensors_in(torch, (args, kwargs)):
+        if it.dim() == 1 and 1 < it.numel() <= MOST_BORDERS and it.numel() != whole and not it.is_floating_point() and not it.is_complex():
+            rows = it.tolist()
+            if rows[0] == 0 and rows[-1] == whole and rows == sorted(rows):
+                raise unsuited(
+                    "micro-batches",
+                    "%s: its input joins %d samples of different lengths in %d rows (cu_seqlens), and a part of the rows would cut one of them"
+                    % (type(module).__name__, len(rows) - 1, whole)
+                )
 
 
 def _are_lengths(tensor: Tensor) -> bool:

@@ -255,6 +255,7 @@ def write_begin(recording: Recording, torch_version: str | None, child: bool = F
         script=os.path.abspath(main) if main else None,
         rank=settings.number("RANK"),
         world_size=settings.number("WORLD_SIZE"),
+        machine=settings.number("GROUP_RANK"),
         child=child,
     )
 

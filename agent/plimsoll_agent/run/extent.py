@@ -32,10 +32,12 @@ Loader = "loader"
 class Loop:
     """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
 
-    __slots__ = ("done", "feeds", "turns")
+    __slots__ = ("counted", "done", "feeds", "turns")
 
-    def __init__(self, turns: int | None, done: int | None, feeds: bool) -> None:
+    def __init__(self, turns: int | None, done: int | None, feeds: bool, counted: tuple[int, int] | None = None) -> None:
         self.turns, self.done, self.feeds = turns, done, feeds
+        self.counted = counted
+        """Of `while step < 1000` around another loop that counts `step`: that number, and how far it is."""
 
 
 def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Named, int | None]:
@@ -57,6 +59,11 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
         frame = frame.f_back
     if trainers is not None:
         return {"epochs": None, "steps": trainers, "turns": None}, None
+    counted = next((it.counted for it in loops[1:] if it.counted is not None), None)
+    if counted is not None:
+        end, now = counted
+        # At this moment the turn of this step is mostly not counted yet.
+        return {"epochs": None, "steps": end * steps // (now + 1), "turns": None}, None
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
         return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}, None
@@ -110,7 +117,9 @@ def loops_in(file: str) -> list[Any]:
 
 def _loop(loop: Any, variables: Variables) -> Loop:
     if isinstance(loop, ast.While):
-        return Loop(_bound(loop.test, variables), None, False)
+        end = _bound(loop.test, variables)
+        now = variables.value(loop.test.left) if end is not None else None
+        return Loop(end, None, False, (end, now) if end is not None and _is_counted_inside(loop) else None)
     turns = _turns(loop.iter, variables)
     target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
     number = variables.value(target) if isinstance(target, ast.Name) else None
@@ -119,6 +128,13 @@ def _loop(loop: Any, variables: Variables) -> Loop:
     if turns is Loader:
         return Loop(None, done, True)
     return Loop(turns if isinstance(turns, int) else None, done, False)
+
+
+def _is_counted_inside(loop: ast.While) -> bool:
+    """Whether the number in its condition is counted by a loop inside, and so is none of its own turns."""
+    name = ast.unparse(loop.test.left) if isinstance(loop.test, ast.Compare) else ""
+    inner = (it for it in ast.walk(loop) if it is not loop and isinstance(it, (ast.For, ast.AsyncFor, ast.While)))
+    return any(isinstance(it, ast.AugAssign) and ast.unparse(it.target) == name for each in inner for it in ast.walk(each))
 
 
 def _bound(test: Any, variables: Variables) -> int | None:

@@ -38,14 +38,20 @@ MOST_LOOPS = 1_000_000
 class Interval:
     """One such branch, around which the step stands in a loop."""
 
-    def __init__(self, frame: FrameType, branch: _Branch, every: ast.expr, length: int, to_come: int | None, is_of_epochs: bool) -> None:
+    def __init__(
+        self, frame: FrameType, branch: _Branch, remainder: ast.BinOp, began: int | None, length: int, to_come: int | None, is_of_epochs: bool
+    ) -> None:
+        counter, every = remainder.left, remainder.right
         self._code, self._frame, self._every = frame.f_code, id(frame), every
+        self._counter, self._began = counter, began
         self._length = length
         self._can_be_short = branch.comes_if_one(every, frame.f_lineno)
         self.has_conditions = branch.has_conditions
         """Whether its branch waits for something else, too."""
         self.to_come = to_come
         """Turns of its loop until then, if that is known and each is a step."""
+        self.epochs_to_come = length - began % length if is_of_epochs and began is not None else None
+        """Turns of a loop around the one with the steps."""
         self.is_of_epochs = is_of_epochs
         """Whether another loop is around the step alone: a turn of its own is many steps."""
         line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.line, "function": frame.f_code.co_name})
@@ -63,6 +69,20 @@ class Interval:
         return self._setting is not None
 
     @guarded
+    def has_passed(self) -> bool:
+        """Whether the counter in its condition went past the end of an interval since it was found: then its branch has come."""
+        frame = _running(self._frame, self._code)
+        if frame is None or self._began is None:
+            return False
+        variables = extent.Variables(frame)
+        try:
+            now = variables.value(self._counter)
+        finally:
+            variables.forget()
+        # At the end itself the branch may be still to come.
+        return type(now) is int and (max(self._began, 1) - 1) // self._length < (now - 1) // self._length
+
+    @guarded
     def restore(self) -> None:
         """Gives the setting its own value back, unless the script has given it another one since."""
         setting, self._setting = self._setting, None
@@ -70,12 +90,12 @@ class Interval:
             setting.replace(1, self._length)
 
 
-def of_this_step() -> list[Interval]:
-    """Those of the loops around the step, the innermost frame's first."""
+def of_this_step(has_loader: bool = False) -> list[Interval]:
+    """Those of the loops around the step, the innermost frame's first. `has_loader`: a data loader feeds the step, in a loop that may be a library's."""
     found: list[Interval] = []
     has_loop = False
     for frame in _users():
-        found += _of(frame, has_loop)
+        found += _of(frame, has_loop, has_loader)
         loops = extent.loops_in(frame.f_code.co_filename)
         has_loop = has_loop or any(frame.f_code.co_firstlineno <= it.lineno and _is_in(frame.f_lineno, it) for it in loops)
     return found
@@ -96,24 +116,22 @@ def _running(identity: int, code: CodeType) -> FrameType | None:
     return next((it for it in _users() if id(it) == identity and it.f_code is code), None)
 
 
-def _of(frame: FrameType, has_inner_loop: bool) -> list[Interval]:
+def _of(frame: FrameType, has_inner_loop: bool, has_loader: bool) -> list[Interval]:
     here, res = frame.f_lineno, []
     variables = extent.Variables(frame)
     try:
         for branch in _branches(frame.f_code.co_filename):
             is_ahead = branch.is_beside(here) and not any(variables.value(it) is False for it in branch.conditions)
             for it in branch.remainders if is_ahead else ():
-                # Epochs that end early come to an evaluation after each few of them; how many these are is known only where they can be one.
-                if "epoch" in ast.unparse(it.left).lower() and (isinstance(it.right, ast.Constant) or not branch.comes_if_one(it.right, here)):
-                    continue
                 length, now = variables.value(it.right), variables.value(it.left)
                 if type(now) not in (int, type(None)):
                     continue  # A text, or what the device would have to say.
                 if type(length) is int and 2 <= length <= MOST_LOOPS:
-                    is_of_epochs = has_inner_loop or branch.is_outside_of_a_loop(here)
+                    is_fed = has_loader and "epoch" in ast.unparse(it.left).lower()
+                    is_of_epochs = has_inner_loop or is_fed or branch.is_outside_of_a_loop(here)
                     # At this moment the step is over, and its number mostly not counted yet.
                     to_come = length - now % length if type(now) is int and not is_of_epochs else None
-                    res.append(Interval(frame, branch, it.right, length, to_come, is_of_epochs))
+                    res.append(Interval(frame, branch, it, now, length, to_come, is_of_epochs))
     finally:
         variables.forget()
     return res

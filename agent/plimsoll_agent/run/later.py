@@ -8,7 +8,8 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
             interval that is a variable is short meanwhile (see `intervals`); else the run goes on to the evaluation, to the end of the
             innermost loop, or for so many allocations: not for a time, which depends on the machine. Where the script seems to count
             steps, or the loader is a stream that may be its only one, this part is the first
-    end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there
+    end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there; or as often as
+            the text says, where an evaluation comes every so many epochs
 
 The run ends with the first training step after an evaluation; where that left something behind, after a second one, which shows whether
 each leaves as much. An evaluation is whatever calls models more often without a
@@ -89,6 +90,7 @@ class Later:
         self._part: str | None = None
         self._effort, self._since_step = Effort(), Effort()
         self._allocations = self._most_allocations = self._most_steps = 0
+        self._most_short = MORE_STEPS
         self._intervals_ahead: list[Interval] = []
         self._shortened: list[Interval] = []
         self._steps_in_part = self._steps_after_cut = 0
@@ -161,6 +163,8 @@ class Later:
         else:
             self._steps_in_part += 1
             self._steps_after_cut += epochs.cut_training
+            # What has come and was no evaluation is not waited for.
+            self._intervals_ahead = [it for it in self._intervals_ahead if it.has_conditions or not it.has_passed()]
         lives, before = sum(place.allocated), self._lives_before
         self._lives_before = lives
         if self._just_evaluated:
@@ -181,7 +185,7 @@ class Later:
             self._restore([it for it in self._shortened if not it.is_of_epochs])
             epochs.end_early = True
             self._part, self._steps_in_part = "end", 0
-        return self._part != "end" or self._steps_in_part < MORE_STEPS and epochs.feed_training
+        return self._part != "end" or self._steps_in_part < self._most_short and epochs.feed_training
 
     def _begin(self, place: Place, steps: int) -> None:
         before = self._intervals[-2:]
@@ -192,7 +196,7 @@ class Later:
         self._is_spoken_of = hints.later or hints.by_steps
         validates = trainers.validate_now()
         self._asked = bool(validates)
-        self._intervals_ahead = intervals.of_this_step() if validates is None else []
+        self._intervals_ahead = intervals.of_this_step(self._epochs.feed_training) if validates is None else []
         self._is_spoken_of = self._is_spoken_of or bool(self._intervals_ahead)
         if self._intervals_ahead:
             counts_steps = not all(it.is_of_epochs for it in self._intervals_ahead)
@@ -223,6 +227,12 @@ class Later:
         self._most_steps = max([MOST_STEPS, *(it + STEPS_OF_AN_INTERVAL for it in near)])
         far = [it for it in self._intervals_ahead if it.to_come is None or SOON < it.to_come]
         self._shortened = [it for it in far if it.shorten()]
+        epochs = [it.epochs_to_come for it in self._intervals_ahead]
+        if self._epochs.feed_training and epochs and not self._shortened and None not in epochs:
+            # Epochs that end early come there soon.
+            short = max(it for it in epochs if it is not None) * AFTER_A_CUT + MORE_STEPS
+            if short * allocations <= MOST_ALLOCATIONS:
+                self._most_steps, self._most_short = 0, short
 
     def _came(self, are_of_epochs: bool) -> None:
         """Branches whose interval was 1 for long enough: what they have is no evaluation, unless they wait for something else, too."""
@@ -283,9 +293,13 @@ class Later:
 
     def _awaited(self) -> Line | None:
         """The line with the condition of an evaluation that the script would have come to, and the run did not."""
-        if self.evaluated or self._asked or not self._intervals_ahead:
+        ahead = self._intervals_ahead
+        if not self._stopping.requested:
+            # The script came to its end by itself: only epochs may have been shorter than they are, and none was left out.
+            ahead = [it for it in ahead if self._epochs.cut_training and not it.is_of_epochs]
+        if self.evaluated or self._asked or not ahead:
             return None
-        return self._intervals_ahead[0].line
+        return ahead[0].line
 
     def batches(self) -> tuple[int, int | None]:
         """How many training took from data loaders, and how many these give in an epoch, if that is known."""

@@ -107,8 +107,10 @@ class Steadiness:
         """The last two steps after which more lived than ever before, if there are many between them, so that a run with short epochs has
         seen two. Else none."""
         rises = self._rises
-        is_rare = len(rises) == 2 and FEWEST_STEPS < rises[0] and QUIET <= rises[1] - rises[0] and MOST_STEPS <= self.steps
-        return rises if is_rare else []
+        is_rare = len(rises) == 2 and FEWEST_STEPS < rises[0] and QUIET <= rises[1] - rises[0]
+        # Where each step takes long, nobody waits for so many.
+        is_over = MOST_STEPS <= self.steps or self._rising is not None and not self._may_go_on()
+        return rises if is_rare and is_over else []
 
     def left_by(self, step: int) -> int:
         """By how many bytes more lived after a step than before it."""

@@ -358,11 +358,11 @@ class Steps:
             if counted.steps < self.goal:
                 return
             self.why = "steps"
+        elif later is not None and self._each_evaluation_leaves_as_much(counted, later):
+            self.why, later = "steps", None
         elif counted.steady and steady_counts and counted.has_settled(after_a_look=later is not None and self.goal != "one-validation"):
             self.why = "steady"
             self._was_steady = True
-        elif later is not None and self._each_evaluation_leaves_as_much(counted, later):
-            self.why, later = "steps", None
         elif counted.gave_up():
             self.why = "steps"
             if counted.rises:

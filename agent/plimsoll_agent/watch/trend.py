@@ -28,6 +28,9 @@ FEWEST = 3 * BLOCKS
 AT_ONCE = 9
 """Steps that show a fast growth, if each of them rises."""
 
+QUIET = 12
+"""Steps without a rise that say nothing."""
+
 GOES_ON, EVEN = 0.6, 0.25
 """The last rise, and the least one, from block to block, as shares of the largest."""
 
@@ -116,6 +119,11 @@ class Trend:
     def between_rises(self) -> int:
         """Steps from one rise to the next, at most, of late."""
         return max(self._gaps, default=1)
+
+    @property
+    def still_rises(self) -> bool:
+        """Whether more lived than ever before not long ago, for how it rises: a bank of fixed length that is full does not."""
+        return self._step - self._rose_at <= max(QUIET, 3 * self.between_rises)
 
     def pace(self) -> int | None:
         """By how much the floor rises with each step: 0 if it does not, None if there were too few steps."""

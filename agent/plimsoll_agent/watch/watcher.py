@@ -161,7 +161,7 @@ class Watcher:
         if ("watch/growth", device.index) in self._said or self._step < self._not_before:
             return
         rise = device.growth()
-        if rise is None:
+        if rise is None or not device.lives.still_rises:
             return
         left = device.runs_out_in(rise)
         if self._is_filling(device, rise):
@@ -213,8 +213,10 @@ class Watcher:
             return
         self._grows = self._modules.given = None
         # The first of these steps had begun when the look did.
-        if rise.may_be_batches and (len(set(self._given[1:])) != 1 or not self._given[-1]):
-            self._not_before = 2 * self._step
+        is_of_batches = rise.may_be_batches and (len(set(self._given[1:])) != 1 or not self._given[-1])
+        # It may have been full meanwhile.
+        if is_of_batches or not device.lives.still_rises:
+            self._not_before = 2 * self._step if is_of_batches else self._step + self._step // 4
             self._sampling.insist(False)
             return
         name = "look-%d-%d" % (os.getpid(), self._step)

@@ -37,6 +37,10 @@ pub(crate) const WORLD: &str = "PLIMSOLL_WORLD";
 /// Which of them runs, from 0.
 pub(crate) const RANK: &str = "PLIMSOLL_RANK";
 
+/// Which ranks of the job run, with commas, where several do and the rest is imagined. The phantom reads it, too: each machine of the
+/// job has devices of its own.
+pub(crate) const TOGETHER: &str = "PLIMSOLL_TOGETHER";
+
 // What `fit` and `run` ask for. The agent reads them.
 
 /// The plan: JSON, as `Plan::for_agent` writes it.

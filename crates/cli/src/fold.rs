@@ -7,22 +7,73 @@ const PROMPT: usize = 1;
 const FEWEST: usize = 12;
 /// Lines of a last part that stays.
 const LAST: usize = 2;
+/// What a command begins with that somebody copies: its line is not broken.
+const COPIED: [&str; 3] = ["plimsoll ", "patch ", "%%"];
 
-/// `text` in at most `rows` lines, the prompt below it included. Parts go from the last on, those whose first line has one of the words in
-/// `stays` after all others. The last part stays if it is one or two lines: it names other commands.
-pub(crate) fn folded(text: &str, rows: usize, stays: &[&str]) -> String {
+/// `text` with lines of at most `columns`, broken between words. What goes on is indented as the last column of a table, or by two more than
+/// the line.
+pub(crate) fn broken(text: &str, columns: usize) -> String {
+    let mut res = String::with_capacity(text.len() + 64);
+    for line in text.split_inclusive('\n') {
+        let (content, end) = line.strip_suffix('\n').map_or((line, ""), |it| (it, "\n"));
+        let inner = content.trim_start();
+        if width(content) <= columns || COPIED.iter().any(|it| inner.starts_with(it)) {
+            res += line;
+            continue;
+        }
+        let indent = content.len() - inner.len();
+        let last = inner.trim_end().rfind("  ").map(|at| width(&content[..indent + at + 2]));
+        let hanging = last.filter(|at| 2 * at < columns).unwrap_or(indent + 2);
+        let mut column = 0;
+        // Spaces of a table stay; where a line ends they go.
+        for part in content.split_inclusive(' ') {
+            let word = part.trim_end_matches(' ');
+            if hanging < column && columns < column + width(word) && !word.is_empty() {
+                res.truncate(res.trim_end_matches(' ').len());
+                res += &format!("\n{:hanging$}", "");
+                column = hanging;
+            }
+            res += part;
+            column += width(part);
+        }
+        res += end;
+    }
+    res
+}
+
+/// How many columns a text takes: the marks of a style take none.
+fn width(text: &str) -> usize {
+    let mut all = text.chars();
+    let mut res = 0;
+    while let Some(it) = all.next() {
+        if it == '\x1b' {
+            all.by_ref().find(|it| *it == 'm');
+        } else {
+            res += 1;
+        }
+    }
+    res
+}
+
+/// `text` in at most `rows` lines of a terminal, the prompt below it included. Parts go from the last on, those whose first line has one of the
+/// words in `stays` after all others. The last part stays if it is one or two lines: it names other commands.
+pub(crate) fn folded(text: &str, (columns, rows): (usize, usize), stays: &[&str]) -> String {
+    // A command that somebody copies may be longer than a line of the terminal.
+    let height =
+        |part: &[&str]| part.iter().map(|it| width(it).div_ceil(columns).max(1)).sum::<usize>();
     // The blank line above a report may scroll away.
-    let n = text.trim_matches('\n').lines().count();
+    let n = height(&text.trim_matches('\n').lines().collect::<Vec<_>>());
     if rows < FEWEST || n + PROMPT <= rows {
         return text.to_owned();
     }
     let mut parts: Vec<Vec<&str>> =
         text.trim_matches('\n').split("\n\n").map(|part| part.lines().collect()).collect();
-    let last = parts.pop_if(|part| part.len() <= LAST);
+    let last = parts.pop_if(|part| height(part) <= LAST);
     // The line that says so, and the last part with the blank line above it.
-    let most = rows - PROMPT - 1 - last.as_ref().map_or(0, |part| part.len() + 1);
-    let lines =
-        |parts: &[Vec<&str>]| parts.iter().map(|it| it.len() + 1).sum::<usize>().saturating_sub(1);
+    let most = rows - PROMPT - 1 - last.as_ref().map_or(0, |part| height(part) + 1);
+    let lines = |parts: &[Vec<&str>]| {
+        parts.iter().map(|it| height(it) + 1).sum::<usize>().saturating_sub(1)
+    };
     let all = lines(&parts);
     let is_kept = |part: &[&str]| {
         part.first().is_some_and(|title| stays.iter().any(|word| title.contains(word)))
@@ -34,17 +85,17 @@ pub(crate) fn folded(text: &str, rows: usize, stays: &[&str]) -> String {
             Some(at) => {
                 let over = lines(&parts) - most;
                 let part = &mut parts[at];
-                if over + 3 <= part.len() {
-                    part.truncate(part.len() - over);
+                if over + 3 <= height(part) {
+                    cut(part, over, height);
                 } else {
                     parts.remove(at);
                 }
             }
             None => {
                 let over = lines(&parts) - most;
-                let longest = (0..parts.len()).max_by_key(|&it| parts[it].len());
+                let longest = (0..parts.len()).max_by_key(|&it| height(&parts[it]));
                 let Some(part) = longest.map(|it| &mut parts[it]) else { break };
-                part.truncate(part.len().saturating_sub(over).max(1));
+                cut(part, over, height);
                 break;
             }
         }
@@ -60,6 +111,14 @@ pub(crate) fn folded(text: &str, rows: usize, stays: &[&str]) -> String {
     res
 }
 
+/// Takes so many lines of a terminal from the end of a part, but not its first line.
+fn cut(part: &mut Vec<&str>, over: usize, height: impl Fn(&[&str]) -> usize) {
+    let most = height(part).saturating_sub(over);
+    while 1 < part.len() && most < height(part) {
+        part.pop();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_to_do_stays_longer_than_tables() {
-        let of = |rows: usize| folded(REPORT, rows, &["What to change"]);
+        let of = |rows: usize| folded(REPORT, (80, rows), &["What to change"]);
         assert_eq!(of(20), REPORT);
         assert_eq!(
             of(19),
@@ -87,8 +146,24 @@ mod tests {
     #[test]
     fn one_long_part_is_cut() {
         let text: String = (0..90).map(|it| format!("{it}\n")).collect();
-        let shown = folded(&text, 24, &[]);
+        let shown = folded(&text, (80, 24), &[]);
         assert_eq!(shown.lines().count(), 23);
         assert!(shown.ends_with("21\n... 68 more lines: --full\n"), "{shown}");
+    }
+
+    #[test]
+    fn long_lines_end_between_words_and_commands_stay_whole() {
+        let table = "  a  b   \x1b[1mlong\x1b[0m words of the last column\n";
+        assert_eq!(
+            broken(table, 24),
+            "  a  b   \x1b[1mlong\x1b[0m words of\n         the last column\n"
+        );
+        assert_eq!(broken("one two three four\n", 10), "one two\n  three\n  four\n");
+        assert_eq!(broken("aaaaaaaaaaaaaaaa b\n", 10), "aaaaaaaaaaaaaaaa\n  b\n");
+        let command = "    plimsoll run --plan plan.toml -- python train.py\n";
+        assert_eq!(broken(command, 20), command);
+        // It takes three lines of the terminal.
+        let text = command.repeat(8);
+        assert_eq!(folded(&text, (20, 24), &[]).lines().count(), 8);
     }
 }

@@ -18,7 +18,13 @@ use plimsoll_core::{
     views::text::{Style, Styles},
 };
 
-use crate::{exit, fold::folded};
+use crate::{
+    exit,
+    fold::{broken, folded},
+};
+
+/// Reports are laid out for terminals that have as many columns, or more.
+const FEWEST_COLUMNS: usize = 76;
 
 /// When to use colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -87,10 +93,14 @@ impl Output {
         is_full: bool,
         stays: &[&str],
     ) -> anyhow::Result<()> {
-        let rows = terminal_size::terminal_size_of(&self.stdout).map(|(_, it)| usize::from(it.0));
-        match rows.filter(|_| !is_full) {
-            Some(rows) => self.text(&folded(report, rows, stays)),
-            None => self.text(report),
+        let Some((columns, rows)) = terminal_size::terminal_size_of(&self.stdout) else {
+            return self.text(report);
+        };
+        let (columns, rows) = (usize::from(columns.0).max(1), usize::from(rows.0));
+        let report = broken(report, columns.max(FEWEST_COLUMNS));
+        match is_full {
+            true => self.text(&report),
+            false => self.text(&folded(&report, (columns, rows), stays)),
         }
     }
 

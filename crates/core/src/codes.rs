@@ -126,13 +126,14 @@ problems! {
     Other LargeEvaluation = "evaluation/large-batch", "an evaluation's batch is much larger than a training batch", "large_evaluation.md";
     Other WholeVolume = "evaluation/whole-volume", "a whole volume or result stays on the device during an evaluation", "whole_volume.md";
     Other StepBefore = "outputs/step-before", "outputs of the step before are live in the next", "step_before.md";
+    Other ManyPasses = "backward/many-passes", "one backward pass walks the graphs of several calls of a model", "many_passes.md";
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
     Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
     Other LoadedTwice = "weights/loaded-twice", "the weights are on the device twice, or in a larger form, while they are loaded", "loaded_twice.md";
     Other NotQuantized = "weights/not-quantized", "a quantized model has large weights that are not", "not_quantized.md";
     Other AllTrainable = "adapters/all-trainable", "the weights below adapters are trained too", "all_trainable.md";
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
-    Other AllOnDevice = "inputs/all-on-device", "all data is on the device before training begins", "all_on_device.md";
+    Other AllOnDevice = "inputs/all-on-device", "all data, or all results of one line, are on the device before training begins", "all_on_device.md";
     Other PendingFrees = "streams/pending-frees", "blocks wait for another stream", "streams.md";
     Other IdlePools = "pools/idle-private", "a private pool holds memory that is idle", "idle_pools.md";
     Workspaces Workspaces = "workspace/libraries", "workspaces of cuBLAS and cuDNN at the peak", "workspaces.md";
@@ -165,6 +166,7 @@ impl ProblemCode {
                 | ProblemCode::DenseTable
                 | ProblemCode::LargeEvaluation
                 | ProblemCode::WholeVolume
+                | ProblemCode::ManyPasses
         )
     }
 }
@@ -242,6 +244,7 @@ words! {
         Retries = "retries",
         SeveralProcesses = "several-processes",
         RanksAlike = "ranks-alike",
+        OneExpert = "one-expert",
         RanksDiffer = "ranks-differ",
         RanksUnseen = "ranks-unseen",
         RankAlone = "rank-alone",

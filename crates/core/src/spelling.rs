@@ -23,6 +23,17 @@ pub fn nearest(
     near.take(3).map(|(_, name)| name).collect()
 }
 
+/// The name that was meant, or where no name is near, `rest`: what there is, or who lists it.
+pub fn did_you_mean_or(near: &[String], rest: &str) -> String {
+    if near.is_empty() { format!("; {rest}") } else { did_you_mean(near) }
+}
+
+/// The same for `given` among `names`; see [`meant`].
+pub fn meant_or(given: &str, names: &[impl AsRef<str>], rest: &str) -> String {
+    let meant = meant(given, names);
+    if meant.is_empty() { format!("; {rest}") } else { meant }
+}
+
 /// What follows an error about a name that does not exist: `; did you mean ...?`, or nothing.
 pub fn did_you_mean(near: &[String]) -> String {
     match near {

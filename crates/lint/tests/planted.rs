@@ -5,7 +5,14 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
-const PLANTED: [&str; 4] = ["planted-1.txt", "planted-2.txt", "planted-3.txt", "planted-4.txt"];
+const PLANTED: [&str; 6] = [
+    "planted-1.txt",
+    "planted-2.txt",
+    "planted-3.txt",
+    "planted-4.txt",
+    "planted-5.txt",
+    "planted-6.txt",
+];
 
 /// Scripts one after the other, each under a line `#: name`.
 fn cases(text: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -58,6 +58,7 @@ mod tests {
     use super::*;
     use crate::arguments::made::Launch;
     use crate::guesses::Guesses;
+    use crate::memory::{Known, KnowsAny};
 
     /// What a kernel is for, in a word or two.
     fn drawn(kernel: &Kernel) -> String {
@@ -80,7 +81,8 @@ mod tests {
             let launch = Launch::of_name(name.as_bytes()).unwrap();
             let arguments = launch.arguments();
             if let Some(family) = kernel.family {
-                let writes = family.writes([1, 1], arguments, &|_, _| None, &mut guesses);
+                let nothing: (Known<'_>, KnowsAny<'_>) = (&|_, _| None, &|_, _| false);
+                let writes = family.writes([1, 1], arguments, nothing, &mut guesses);
                 assert!(writes.is_some(), "{name}");
             }
             if let Some(purpose) = kernel.purpose {

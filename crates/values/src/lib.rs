@@ -42,6 +42,7 @@ use crate::guesses::{Guesses, OfThread, descent, waits};
 use crate::kernels::matmul;
 use crate::memory::origin::Origin;
 use crate::memory::writes::{self, Write};
+use crate::memory::{Known, KnowsAny};
 use crate::questions::Asked;
 
 /// The lowest byte of a number that nobody computed and that `item()` reads (which it does into pinned memory, one
@@ -134,7 +135,9 @@ impl Values {
             origin.set(origin.get().max(this));
             if by_choice && contents.is_computed(at) { None } else { contents.known(at, size) }
         };
-        let written = family.writes(launch.blocks, arguments, &known, &mut self.guesses);
+        let knows_any = |at, size| contents.knows_any(at, size);
+        let reads = (&known as Known<'_>, &knows_any as KnowsAny<'_>);
+        let written = family.writes(launch.blocks, arguments, reads, &mut self.guesses);
         // What has other arguments than it should have writes we do not know where.
         let written = written.unwrap_or_else(|| vec![Write::NothingComputed]);
         let flags = match written.first() {

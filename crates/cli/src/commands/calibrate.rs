@@ -158,7 +158,7 @@ fn on_the_phantom(
         command: &command,
         conf,
         stop: Stop::UntilExit,
-        ranks: Ranks::All,
+        ranks: &Ranks::All,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::InSession,
         settings: &[],

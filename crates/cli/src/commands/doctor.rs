@@ -187,7 +187,7 @@ fn try_out(runner: &Runner, program: PathBuf, torch: &Torch) -> anyhow::Result<F
         command: &command,
         conf: &card.phantom_conf(1),
         stop: Stop::UntilExit,
-        ranks: Ranks::All,
+        ranks: &Ranks::All,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Nowhere,
         settings: &[],

@@ -60,10 +60,9 @@ pub(super) fn told(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<(Exit
     }
     if let Some(code) = &args.code {
         let known = ProblemCode::of_word(code).with_context(|| {
-            let meant = spelling::meant(code, ProblemCode::ALL.iter().map(|it| it.word()));
-            format!(
-                "there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them"
-            )
+            let known: Vec<&str> = ProblemCode::ALL.iter().map(|it| it.word()).collect();
+            let rest = "`plimsoll explain --list` shows all of them";
+            format!("there is no finding {code:?}{}", spelling::meant_or(code, &known, rest))
         })?;
         match known.page() {
             Some(page) => out.text(page)?,
@@ -158,6 +157,11 @@ pub(super) fn paths(files: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(res)
 }
 
+/// A file as a sentence calls it.
+fn named(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// What the process does once a file is explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
@@ -178,7 +182,7 @@ fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
                 anyhow::bail!(why);
             }
             let it = of_stream(&name, stream, after)
-                .with_context(|| format!("cannot explain {}", path.display()))?;
+                .with_context(|| format!("cannot explain {}", named(path)))?;
             return Ok(vec![it]);
         }
     };

@@ -22,8 +22,9 @@ pub(crate) fn run(args: &GlossaryArgs, out: &mut Output) -> anyhow::Result<Exit>
     }
     let Some(found) = glossary::find(&word) else {
         let known: Vec<&str> = WORDS.iter().map(|it| it.0).collect();
-        let meant = spelling::meant(&word, &known);
-        anyhow::bail!("the glossary has no word {word:?}{meant}; it has {}", known.join(", "));
+        let rest = format!("it has {}", known.join(", "));
+        let meant = spelling::meant_or(&word, &known, &rest);
+        anyhow::bail!("the glossary has no word {word:?}{meant}");
     };
     out.text(&glossary::text([found], styles, width).to_string())?;
     Ok(Exit::Fits)

@@ -26,8 +26,8 @@ pub(crate) fn run(args: &ManArgs, out: &mut Output) -> anyhow::Result<Exit> {
     };
     let Some(command) = shown(&whole).find(|it| it.get_name() == name) else {
         let known: Vec<&str> = shown(&whole).map(Command::get_name).collect();
-        let meant = spelling::meant(name, &known);
-        bail!("plimsoll has no command {name}{meant}; it has {}", known.join(", "));
+        let rest = format!("it has {}", known.join(", "));
+        bail!("plimsoll has no command {name}{}", spelling::meant_or(name, &known, &rest));
     };
     out.bytes(&page(command)?)?;
     Ok(Exit::Fits)

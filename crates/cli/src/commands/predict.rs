@@ -186,10 +186,10 @@ struct Read {
 impl Script<'_> {
     /// What the phantom is told: the card, how many of it, what the user assumes, and more.
     fn conf(&self, more: &str) -> String {
-        self.conf_of(&self.card, self.ranks, more)
+        self.conf_of(&self.card, &self.ranks, more)
     }
 
-    fn conf_of(&self, card: &Card, ranks: Ranks, more: &str) -> String {
+    fn conf_of(&self, card: &Card, ranks: &Ranks, more: &str) -> String {
         let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
         card.phantom_conf(ranks.devices(self.args.gpus)) + &assumed + more
     }
@@ -231,41 +231,59 @@ impl Script<'_> {
         told: &str,
         recordings: &mut Vec<Recording>,
     ) -> anyhow::Result<Prediction> {
+        // Those that the answer shows.
+        let mut ranks = self.ranks.clone();
         while let Some(wanted) = inquiry.wanted() {
-            let late =
-                if inquiry.shows_late() { phantom_run::conf_line(OtherEnd::Late) } else { "" };
             let there = match wanted {
                 Wanted::OtherEnd(end) => {
                     let told = told.to_owned() + phantom_run::conf_line(end);
-                    self.again(&self.card, &told, self.ranks)?
+                    self.again(&self.card, &told, &ranks)?
                 }
                 Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => {
-                    self.again(card, told, self.ranks)?
+                    self.again(card, told, &ranks)?
                 }
-                Wanted::Rank(rank) => {
-                    self.again(&self.card, &(told.to_owned() + late), self.ranks.with_rank(rank))?
+                Wanted::Rank(_) => {
+                    let is_late = inquiry.shows_late();
+                    let late = if is_late { phantom_run::conf_line(OtherEnd::Late) } else { "" };
+                    let told = told.to_owned() + late;
+                    self.again(&self.card, &told, &self.ranks_of(wanted, recordings))?
                 }
-                Wanted::AllRanks => {
-                    self.again(&self.card, &(told.to_owned() + late), self.ranks.together())?
+                Wanted::Stages | Wanted::AllRanks => {
+                    self.again(&self.card, told, &self.ranks_of(wanted, recordings))?
                 }
             };
             let is_shown = inquiry.came(wanted, there.as_ref().map(|it| &it.prediction))?;
-            if let Some(there) = there.filter(|_| is_shown) {
-                *recordings = there.recordings;
+            let Some(there) = there.filter(|_| is_shown) else { continue };
+            if matches!(wanted, Wanted::Rank(_) | Wanted::Stages | Wanted::AllRanks) {
+                ranks = self.ranks_of(wanted, recordings);
+            }
+            *recordings = there.recordings;
+            if matches!(wanted, Wanted::Stages | Wanted::AllRanks) {
+                inquiry.left_open(&phantom_run::left_open(recordings, &self.args.assume));
             }
         }
         Ok(inquiry.prediction(Some(self.runner.reached())))
     }
 
+    /// The ranks that are to run, after those of `recordings`.
+    fn ranks_of(&self, wanted: Wanted, recordings: &[Recording]) -> Ranks {
+        match wanted {
+            Wanted::Rank(rank) => self.ranks.with_rank(rank),
+            Wanted::Stages => self.ranks.with_ranks(stages_of(recordings)),
+            Wanted::AllRanks => self.ranks.together(),
+            _ => self.ranks.clone(),
+        }
+    }
+
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
-    fn again(&self, card: &Card, told: &str, ranks: Ranks) -> anyhow::Result<Option<Read>> {
+    fn again(&self, card: &Card, told: &str, ranks: &Ranks) -> anyhow::Result<Option<Read>> {
         let card = &self.home.card(card.clone());
         let again = self.read_on(card, self.run_on(card, told, ranks, ScriptOutput::Nowhere)?);
         Ok(again.ended.interrupted.is_none().then_some(again))
     }
 
     fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
-        self.run_on(&self.card, told, self.ranks, output)
+        self.run_on(&self.card, told, &self.ranks, output)
     }
 
     /// The job that the first run was one rank of, where nobody said which ranks are to run. All of them run together only where
@@ -276,23 +294,30 @@ impl Script<'_> {
             return None;
         }
         let total = recordings.iter().find_map(|it| it.notes.host?.total);
-        let all = Bytes(of_one.0.saturating_mul(world.into()));
-        let is_free = host_memory::free().is_none_or(|free| all.0 <= free);
-        let has_room = is_free && total.is_some_and(|total| all.0 <= total.0 / 2);
+        let has_room = |n: usize| {
+            let all = of_one.0.saturating_mul(u64::try_from(n).unwrap_or(u64::MAX));
+            let is_free = host_memory::free().is_none_or(|free| all <= free);
+            is_free && total.is_some_and(|total| all <= total.0 / 2)
+        };
         let devices =
             recordings.iter().filter_map(|it| it.phantom.as_ref()).map(|it| it.devices.len());
         let is_one_machine = devices.max().is_some_and(|it| world as usize <= it);
         // Its launcher would start all ranks once more for each of them.
         let starts_all =
             matches!(self.ranks, Ranks::One { .. }) && launch::has_launcher(&self.args.command);
-        Some(Job { world, together: has_room && is_one_machine && !starts_all })
+        let together = is_one_machine && !starts_all && has_room(world as usize);
+        let mut stages = stages_of(recordings);
+        if !has_room(stages.len()) {
+            stages.clear();
+        }
+        Some(Job { world, together, stages })
     }
 
     fn run_on(
         &self,
         card: &Card,
         told: &str,
-        ranks: Ranks,
+        ranks: &Ranks,
         output: ScriptOutput,
     ) -> anyhow::Result<RunOutput> {
         let Script { args, command, plan, runner, .. } = self;
@@ -348,6 +373,11 @@ impl Script<'_> {
 fn world_of(recordings: &[Recording]) -> Option<u32> {
     let begun = recordings.iter().filter_map(|it| it.notes.begin.as_ref());
     begun.filter_map(|it| it.world_size).find(|it| 1 < *it)
+}
+
+/// One rank of each stage of the job's pipeline; nothing if it has none.
+fn stages_of(recordings: &[Recording]) -> Vec<u32> {
+    recordings.iter().map(|it| it.notes.stages.clone()).find(|it| 1 < it.len()).unwrap_or_default()
 }
 
 fn failed(ended: &Ended) -> bool {

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
         sink.json(&wire::replay(&report), out)?;
     }
     if !json_on_stdout {
-        out.text(&text(&report, out.styles()).to_string())?;
+        out.report(&text(&report, out.styles()).to_string(), true, &[])?;
     }
     Ok(match report.ends_early() {
         _ if report.runs_out() => Exit::DoesNotFit,

@@ -111,7 +111,7 @@ fn steps(
         command,
         conf,
         stop: Stop::Steps(args.steps),
-        ranks: Ranks::All,
+        ranks: &Ranks::All,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::ToStderr,
         settings: &settings,

@@ -419,6 +419,12 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
                 script.display()
             );
         }
+        if let Some(script) = script.filter(|_| code == 0) {
+            return format!(
+                "{} ended and imported no torch; is it the script that trains? (plimsoll does not see what runs under env -i, sudo or docker)",
+                script.display()
+            );
+        }
     }
     if code != 0 {
         return format!(

@@ -286,13 +286,9 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) worst_sample: bool,
 
-    /// Assume a result that a phantom cannot compute. `nonzero=0.1`: the share of elements that boolean
-    /// masks, `nonzero` and `masked_select` select (default 0). `unique=0.1`: the share that `unique` returns
-    /// (default 1). `overflow=1`: the number of first steps that a gradient scaler skips (default: both 0 and
-    /// 1). `objects=6`: the number of proposals of a detector for each object (default 1, or 6 with trained
-    /// weights). `experts=even|worst|0.5`: how a router spreads tokens over experts: evenly (default), all to
-    /// one, or this share to one. `train.py:14=280`: the number that this line reads (default 0, or an earlier known number of
-    /// the line).
+    /// Assume a result that a phantom cannot compute: `nonzero=0.25`, `unique=0.1`, `overflow=1`, `objects=6`,
+    /// `experts=worst`, or `train.py:14=280`, the number that this line reads. The report says which it needs;
+    /// docs/predict.md has a table of them with their defaults.
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 

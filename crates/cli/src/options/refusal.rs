@@ -20,22 +20,26 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
         ErrorKind::InvalidSubcommand => {
             no_command(&text(error, ContextKind::InvalidSubcommand)?, words)
         }
-        ErrorKind::UnknownArgument if !is_mistyped(error) => {
-            no_option(&text(error, ContextKind::InvalidArg)?, grammar, words)
+        ErrorKind::UnknownArgument => {
+            let given = text(error, ContextKind::InvalidArg)?;
+            match mistyped(error, &given) {
+                Some(meant) => Some(format!(
+                    "plimsoll {} has no option {given}; did you mean `{meant}`?",
+                    words.get(1)?.display()
+                )),
+                None => no_option(&given, grammar, words),
+            }
         }
         ErrorKind::MissingRequiredArgument => no_script(error, grammar, words),
         _ => None,
     }
 }
 
-/// Whether the option that clap suggests is a few letters away: it also suggests `--beside` for a script's `--batchsize`.
-fn is_mistyped(error: &clap::Error) -> bool {
+/// The option that clap suggests, if it is a few letters away: it also suggests `--beside` for a script's `--batchsize`.
+fn mistyped(error: &clap::Error, given: &str) -> Option<String> {
     const LETTERS: usize = 2;
-    let given = text(error, ContextKind::InvalidArg);
-    let near = |(given, meant): (String, String)| {
-        !nearest(&given, LETTERS, [meant], str::to_owned).is_empty()
-    };
-    given.zip(text(error, ContextKind::SuggestedArg)).is_some_and(near)
+    let meant = text(error, ContextKind::SuggestedArg)?;
+    nearest(given, LETTERS, [meant], str::to_owned).pop()
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
@@ -163,9 +167,11 @@ mod tests {
         assert!(hint_of("plimsoll fit").unwrap().ends_with(": plimsoll fit -- python train.py"));
     }
 
-    /// clap names the option that was meant.
     #[test]
     fn a_mistyped_option_of_plimsoll_is_not_the_scripts() {
-        assert_eq!(hint_of("plimsoll predict --memry 4GiB -- python t.py"), None);
+        assert_eq!(
+            hint_of("plimsoll predict --memry 4GiB -- python t.py").unwrap(),
+            "plimsoll predict has no option --memry; did you mean `--memory`?"
+        );
     }
 }

@@ -124,6 +124,18 @@ pub(crate) fn find_plan(args: &FitArgs, command: &[OsString]) -> String {
     shown(&words)
 }
 
+/// The prediction of `command` that lists cards, with what the user told `fit` about batches and unknown values.
+pub(crate) fn cards(args: &FitArgs, command: &[OsString]) -> String {
+    let mut words: Vec<OsString> = ["plimsoll", "predict"].map(OsString::from).to_vec();
+    let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
+    args.worst_seq.iter().for_each(|it| add("--worst-seq", it.to_string()));
+    args.worst_size.iter().for_each(|it| add("--worst-size", it.to_string()));
+    args.assume.iter().for_each(|it| add("--assume", Assumption::to_string(it)));
+    words.push("--".into());
+    words.extend(command.iter().cloned());
+    shown(&words)
+}
+
 /// The prediction of `command` under what the user told `fit`, with this plan, if there is one: it says what `fit` says. None where `predict` has no
 /// such limit.
 pub(crate) fn check(

@@ -138,16 +138,15 @@ impl File<'_> {
         found: &DeValue<'_>,
     ) -> anyhow::Result<Set> {
         let Some(row) = ROWS.iter().find(|it| it.key == key) else {
-            let mut meant = spelling::meant(key, ROWS.iter().map(|it| it.key));
+            let all: Vec<&str> = ROWS.iter().map(|it| it.key).collect();
+            let there_are = format!("there are {}", all.join(", "));
+            let mut meant = spelling::meant_or(key, &all, &there_are);
             // In no table, or in another one.
             let last = key.rsplit_once('.').map_or(key, |it| it.1);
             if let Some(it) = ROWS.iter().find(|it| it.option() == last) {
                 meant = spelling::did_you_mean(&[it.key.to_owned()]);
             }
-            let all: Vec<&str> = ROWS.iter().map(|it| it.key).collect();
-            let sentence =
-                format!("there is no setting `{key}`{meant}; there are {}", all.join(", "));
-            return Err(self.wrong(at, &sentence));
+            return Err(self.wrong(at, &format!("there is no setting `{key}`{meant}")));
         };
         let mut value = Value::written(row, found)
             .map_err(|sentence| self.wrong(value_at.clone(), &sentence))?;

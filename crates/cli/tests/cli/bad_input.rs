@@ -291,7 +291,7 @@ fn an_option_of_the_script_before_the_command() {
          plimsoll predict -- python t.py --batchsize 4",
     );
     let ran = place.run(&["predict", "--memry", "4GiB", "--", "python", "t.py"]);
-    assert!(ran.code == Some(2) && ran.stderr.contains("'--memory'"), "{ran:?}");
+    assert!(ran.code == Some(2) && ran.stderr.contains("did you mean `--memory`?"), "{ran:?}");
 }
 
 #[test]

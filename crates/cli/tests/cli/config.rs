@@ -108,7 +108,7 @@ fn a_slip_is_answered_with_what_was_meant() {
     let place = Place::new();
     for (words, meant) in [
         (&["predcit", "train.py"][..], "'predict'"),
-        (&["predict", "--gppu", "t4", "train.py"], "'--gpu'"),
+        (&["predict", "--gppu", "t4", "train.py"], "`--gpu`"),
         (&["predict", "--as", "slrum", "train.py"], "'slurm'"),
         (&["predict", "--gpu", "rtx4900", "true"], "`rtx4090`"),
         (&["fit", "--gpu", "t4", "--forbid", "ofload", "true"], "`offload`"),

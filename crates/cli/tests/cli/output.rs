@@ -242,11 +242,7 @@ fn each_command_has_a_page_for_man() {
     assert!(ran.stdout.contains("Exit codes:"), "{ran:?}");
     let ran = place.run(&["man", "prodict"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(
-        ran.stderr
-            .contains("no command prodict; did you mean `predict`?; it has predict, fit, layouts,"),
-        "{ran:?}"
-    );
+    assert!(ran.stderr.contains("no command prodict; did you mean `predict`?\n"), "{ran:?}");
 
     let ran = place.run(&["man", "--all", "pages/man1"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");

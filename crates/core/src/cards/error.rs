@@ -1,17 +1,19 @@
 //! What can be wrong with a card's name or description.
 
-use crate::{spelling::did_you_mean, units::Bytes};
+use crate::{spelling::did_you_mean_or, units::Bytes};
 
 /// A card that could not be found or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
     /// No card has this name.
     #[error(
-        "no card is called {given:?}{}{}{}; `plimsoll cards{}` lists them",
+        "no card is called {given:?}{}{}{}",
         size(.given),
-        did_you_mean(.near),
         .instead.as_ref().map_or_else(String::new, |it| format!("; the nearest is `{it}`")),
-        .family.as_ref().map_or_else(String::new, |it| format!(" {it}"))
+        did_you_mean_or(.near, &format!(
+            "`plimsoll cards{}` lists them",
+            .family.as_ref().map_or_else(String::new, |it| format!(" {it}"))
+        ))
     )]
     NoSuchCard {
         /// What was given.
@@ -56,7 +58,7 @@ pub enum CardError {
     #[error("not a card file: {0}")]
     Toml(String),
     /// A key that cards do not have.
-    #[error("line {line}: a card has no key {key:?}{}; it has {}", did_you_mean(.near), KEYS.join(", "))]
+    #[error("line {line}: a card has no key {key:?}{}", did_you_mean_or(.near, &format!("it has {}", KEYS.join(", "))))]
     UnknownKey {
         /// What was given.
         key: String,

@@ -530,10 +530,7 @@ mod tests {
         assert!(error("name = ").starts_with("not a card file: line 1: "));
         assert_eq!(
             error("like = \"h200\"\n\nsmcount = 3\n"),
-            format!(
-                "line 3: a card has no key \"smcount\"; did you mean `sm_count`?; it has {}",
-                KEYS.join(", ")
-            )
+            "line 3: a card has no key \"smcount\"; did you mean `sm_count`?"
         );
         assert_eq!(
             error("name = \"x\"\ncompute_capability = \"9.0\"\n"),

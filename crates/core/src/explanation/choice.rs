@@ -299,8 +299,10 @@ impl<'a> Failed<'a> {
     fn graphs_of_one_step(&self) -> Option<RootCause> {
         let awaited = self.case.growth.iter().filter(|it| it.kind == Kind::GraphAwaited);
         let most = awaited.max_by_key(|it| it.held)?;
+        // With what to change, where a rule has it.
+        let many = self.findings.iter().any(|it| it.code == ProblemCode::ManyPasses);
         (self.allocated.0 / 3 <= most.held.0).then(|| RootCause {
-            code: ProblemCode::Activations,
+            code: if many { ProblemCode::ManyPasses } else { ProblemCode::Activations },
             at: most.at.clone(),
             bytes: most.held,
             text: format!(

@@ -47,6 +47,8 @@ pub struct Oom {
     pub may_have_grown: bool,
     /// What to try, in order.
     pub remedies: Vec<String>,
+    /// What was tried, and does not help.
+    pub in_vain: Vec<String>,
     /// What others had.
     pub others: Option<Bytes>,
     /// The innermost line of the user's own code.
@@ -81,6 +83,7 @@ impl Oom {
             shape,
             why: verdict.why,
             remedies: verdict.remedies,
+            in_vain: Vec::new(),
             may_have_grown: verdict.may_have_grown,
             others: failure.others(),
             at: failure.user_frame.clone().or_else(|| {

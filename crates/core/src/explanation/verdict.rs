@@ -149,8 +149,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         _ => remedies.into_iter().chain(general).collect(),
     };
     if expandable.is_some() && !unfragmented {
-        res.remedies
-            .push(format!("{setting} would not help: replayed with it, the run still runs out"));
+        res.in_vain.push(format!("{setting} (replayed with it, the run still runs out)"));
     }
     res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
     res.is_proven = !res.enough.is_empty();

@@ -8,6 +8,7 @@ use crate::{
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
+    trace::EventId,
     units::Bytes,
 };
 
@@ -51,15 +52,30 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     let begins =
         if timeline.has(Stage::Backward) { "training begins" } else { "the first forward pass" };
+    let computed = are_computed(case, &line, &blocks);
+    let what = if computed { "all results of one line stay" } else { "all data is" };
     let title = format!(
-        "all data is on the device before {begins}: {bytes} in {} blocks of one line",
+        "{what} on the device before {begins}: {bytes} in {} blocks of one line",
         blocks.len()
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = Some(line);
-    res.remedy = "keep the data on the CPU and move each batch as it comes: a DataLoader with `pin_memory=True`, then `x = x.cuda(non_blocking=True)` in the loop".to_owned();
+    res.remedy = if computed { "use each result as soon as it is computed, and let the next one take its variable; or move each to the CPU (`.cpu()`)" } else { "keep the data on the CPU and move each batch as it comes: a DataLoader with `pin_memory=True`, then `x = x.cuda(non_blocking=True)` in the loop" }.to_owned();
     res.frees(blocks);
     vec![res]
+}
+
+/// Whether the line computes them: on its way to most of them it made something as large, which it gave back. What only moves data makes nothing else.
+fn are_computed(case: &Case<'_>, line: &CodeLine, blocks: &[BlockId]) -> bool {
+    let least = blocks.iter().map(|it| case.life(*it).size).min().unwrap_or_default();
+    let until = blocks.iter().map(|it| case.life(*it).alloc).max().unwrap_or(EventId(0));
+    let made = (0..).map(BlockId).zip(&case.run.replay.blocks).take_while(|it| it.1.alloc <= until);
+    let on_the_way = made.filter(|(block, life)| {
+        least <= life.size
+            && life.free.is_some_and(|free| free <= until)
+            && case.line(*block).as_ref() == Some(line)
+    });
+    blocks.len() <= 2 * on_the_way.count()
 }
 
 /// Weights that somebody makes by hand get gradients of their sizes.

@@ -27,10 +27,17 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
                         | ProblemCode::ResultsKept
                         | ProblemCode::PerStep
                 )
+            // Of caches of texts that are over, and of what is there before anything else.
+            || finding.code == ProblemCode::KvCache && finding.title.contains("stay")
+            || finding.code == ProblemCode::AllOnDevice
     };
     for finding in findings.iter_mut().filter(stays) {
-        if let Some((keeper, bytes)) = keeper_of(case, finding) {
-            tell(finding, keeper, bytes, all_of(case, keeper));
+        if finding.code == ProblemCode::AllOnDevice {
+            if let Some((keeper, bytes)) = keeper_of(case, finding) {
+                tell_of_setup(finding, keeper, bytes);
+            }
+        } else if let Some((keeper, bytes)) = keeper_of(case, finding) {
+            tell(case, finding, keeper, bytes);
         }
     }
 }
@@ -111,8 +118,25 @@ fn all_of(case: &Case<'_>, keeper: &Keeper) -> Bytes {
     case.run.replay.blocks.iter().filter(is_held).map(|it| it.size).sum()
 }
 
-/// `bytes` of the finding are held by `keeper`, and `all` in all.
-fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
+/// What is there before a first forward pass is data, unless its keeper is called a cache: that of a generation that is over.
+fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+    let name = keeper.name.trim_end_matches("[...]");
+    finding.evidence.insert(0, format!("`{}` holds {bytes} of it", keeper.name));
+    let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    if last.contains("cache") || last.contains("past_key") {
+        finding.title = format!(
+            "`{name}` holds a cache of {bytes} that was made before the first forward pass"
+        );
+        finding.remedy = format!(
+            "set `{name} = None` when the generation that needs this cache is over, or make it only as long as the texts are"
+        );
+    }
+}
+
+/// `bytes` of the finding are held by `keeper`.
+fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+    let all = all_of(case, keeper);
+    let has_pools = case.run.trace.pools.iter().any(|it| *it != (0, 0));
     let Some(at) = keeper.at.clone() else { return };
     let what = match keeper.what.as_str() {
         "gradient" => "tensors whose `.grad` stays",
@@ -164,7 +188,14 @@ fn tell(finding: &mut Finding, keeper: &Keeper, bytes: Bytes, all: Bytes) {
             ),
         };
     }
-    if finding.code == ProblemCode::PerStep && keeper.what == "container" {
+    if finding.code == ProblemCode::PerStep
+        && name.to_ascii_lowercase().contains("graph")
+        && has_pools
+    {
+        finding.remedy = format!(
+            "each CUDA graph in `{name}` has a memory pool of its own, which keeps all that was allocated while it was captured: capture a few lengths and pad to them, share one pool (`torch.cuda.graph(graph, pool=first.pool())`), or drop the graphs that are used least"
+        );
+    } else if finding.code == ProblemCode::PerStep && keeper.what == "container" {
         finding.remedy = format!(
             "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
         );

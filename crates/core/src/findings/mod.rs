@@ -33,6 +33,7 @@ mod keepers;
 mod kv_cache;
 mod large_evaluation;
 mod loaded_twice;
+mod many_passes;
 mod no_optimizer;
 mod not_quantized;
 mod one_allocation;
@@ -90,6 +91,7 @@ pub const RULES: &[Rule] = &[
     large_evaluation::RULE,
     whole_volume::RULE,
     step_before::RULE,
+    many_passes::RULE,
     gradients_kept::RULE,
     double_buffer::RULE,
     loaded_twice::RULE,

@@ -1,16 +1,20 @@
 //! Something else grows: the same line leaves memory allocated in each step, or makes the same tensor anew, larger each time.
 
+use std::collections::BTreeMap;
+
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight, growth::Kind},
-    prediction::{stacks::Signs, timeline::Stage},
+    findings::{Case, Finding, Rule, Weight, blocks, growth::Kind},
+    prediction::{Category, stacks::Signs, timeline::Stage},
+    replay::BlockId,
+    units::Bytes,
 };
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::PerStep, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Other);
-    growths
+    let res: Vec<Finding> = growths
         .map(|growth| {
             // A program that never trains makes results, and nothing else.
             let timeline = &case.run.timeline;
@@ -37,5 +41,77 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             growth.tell(case, &mut res);
             res
         })
-        .collect()
+        .collect();
+    if case.growth.is_empty() { of_evaluations(case).into_iter().collect() } else { res }
+}
+
+/// Less than this of an evaluation is a number, or a few.
+const LEAST_OF_AN_EVALUATION: Bytes = Bytes::mib(1);
+
+/// What each of several evaluations between training steps left, which is as much.
+fn of_evaluations(case: &Case<'_>) -> Option<Finding> {
+    let timeline = &case.run.timeline;
+    let last = case.last();
+    let n_steps = timeline.step_ends.len();
+    if !timeline.marked || n_steps < 4 {
+        return None;
+    }
+    // How much each step has that is no training: an evaluation before it makes that many times more.
+    let mut made = vec![0_u32; n_steps + 1];
+    let mut left: BTreeMap<usize, Vec<BlockId>> = BTreeMap::new();
+    let mut in_order = timeline.in_order();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if last < life.alloc {
+            break;
+        }
+        let step = in_order.steps_before(life.alloc) as usize;
+        let stage = in_order.stage(life.alloc);
+        if stage == Stage::Evaluation {
+            made[step] += 1;
+        }
+        let is_result = matches!(
+            stage,
+            Stage::Evaluation | Stage::Between | Stage::AfterBackward | Stage::Setup
+        ) && matches!(
+            case.evidence.category(block),
+            Category::Retained | Category::Activations | Category::Temporaries | Category::Unknown
+        );
+        if life.is_live_after(last) && is_result {
+            left.entry(step).or_default().push(block);
+        }
+    }
+    let mut sorted = made.clone();
+    sorted.sort_unstable();
+    let usual = sorted[sorted.len() / 2];
+    let evaluated: Vec<usize> =
+        (1..made.len()).filter(|it| usual.saturating_mul(2) < made[*it]).collect();
+    let of = |step: &usize| left.get(step).map_or(Bytes::ZERO, |it| case.sum(it));
+    let least = evaluated.iter().map(of).min()?;
+    let most = evaluated.iter().map(of).max()?;
+    let is_as_much = LEAST_OF_AN_EVALUATION <= least && most.0 <= 2 * least.0;
+    if evaluated.len() < 2 || made.len() < 3 * evaluated.len() || !is_as_much {
+        return None;
+    }
+    let all: Vec<BlockId> = evaluated.iter().flat_map(|it| left[it].iter().copied()).collect();
+    let newest = evaluated.last()?;
+    let title = format!(
+        "results of {} evaluations stay on the device: {}, {least} of each",
+        evaluated.len(),
+        case.sum(&all)
+    );
+    let older: Vec<BlockId> =
+        evaluated.iter().filter(|it| *it != newest).flat_map(|it| left[it].clone()).collect();
+    let mut res = RULE.finding(Weight::Problem, case.sum(&older), title);
+    res.evidence.push(format!(
+        "{} of {} evaluations are still live",
+        blocks(all.len()),
+        evaluated.len()
+    ));
+    res.at = case.line_of_most(&all);
+    res.step = u32::try_from(evaluated[0] + 1).ok();
+    res.per_step = least;
+    res.remedy = "store them on the CPU (`results.append(it.cpu())`), and empty what stores them before each evaluation".to_owned();
+    res.show(all);
+    res.blocks = older;
+    Some(res)
 }

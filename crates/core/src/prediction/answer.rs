@@ -145,7 +145,7 @@ pub struct Predicted {
     /// The peaks with all work done at once, where the answer shows the run with work done late.
     pub early: Option<Peaks>,
     /// It runs out of memory where masks of unknown values select everything.
-    pub runs_out_if_found: bool,
+    pub runs_out_at: Option<OtherEnd>,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
     /// Device memory that libraries took outside PyTorch's allocator.
@@ -529,7 +529,7 @@ pub struct Rank {
     pub rank: Option<u32>,
     /// The device that it used most.
     pub device: usize,
-    /// What it took there.
+    /// What it took there. Of a rank of a job, `device` counts what other ranks held on the same GPU, too.
     pub peak: Peaks,
 }
 
@@ -551,9 +551,7 @@ impl Predicted {
             Outcome::OutOfMemory => Verdict::DoesNotFit,
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
-            Outcome::Fits if self.runs_out_if_found || self.is_over_max_if_found() => {
-                Verdict::Depends
-            }
+            Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
             Outcome::Fits if self.awaited.is_some() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
@@ -570,14 +568,17 @@ impl Predicted {
         if lends { self.needs().saturating_sub(self.card.usable()) } else { Bytes::ZERO }
     }
 
-    /// What it needs where masks of unknown values select everything, if that was run to its end.
-    pub fn if_found(&self) -> Option<Bytes> {
-        let found = self.others.iter().find(|it| it.0 == OtherEnd::Found)?;
-        Some(found.1.device + self.beside)
+    /// What it needs at the other end of values that nobody computed (masks, routers), and which end that is, if it was run to its
+    /// end: the one where it needs most.
+    pub fn at_other_values(&self) -> Option<(OtherEnd, Bytes)> {
+        let ends = self.others.iter().filter(|it| it.0.is_of_values());
+        ends.map(|it| (it.0, it.1.device + self.beside)).max_by_key(|it| it.1)
     }
 
-    fn is_over_max_if_found(&self) -> bool {
-        self.max.zip(self.if_found()).is_some_and(|(max, found)| max < found)
+    /// The end of values that nobody computed that decides whether it fits, where it does not fit at that end.
+    pub fn undecided(&self) -> Option<OtherEnd> {
+        let is_over = |it: &(OtherEnd, Bytes)| self.max.is_some_and(|max| max < it.1);
+        self.runs_out_at.or_else(|| self.at_other_values().filter(is_over).map(|it| it.0))
     }
 
     /// What to request so that a real run is safe; see [`safe_bytes`](super::safe_bytes). None unless the script fits.
@@ -596,8 +597,8 @@ impl Predicted {
 
     /// How much of the card would be left at the peak, whatever masks find; none when it does not fit.
     pub fn headroom(&self) -> Option<Bytes> {
-        let most = self.needs().max(self.if_found().unwrap_or_default());
-        let fits = self.outcome == Outcome::Fits && !self.runs_out_if_found;
+        let most = self.needs().max(self.at_other_values().map(|it| it.1).unwrap_or_default());
+        let fits = self.outcome == Outcome::Fits && self.runs_out_at.is_none();
         let usable = self.card.usable();
         (fits && most <= usable).then(|| usable - most)
     }

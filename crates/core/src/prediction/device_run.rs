@@ -176,8 +176,17 @@ impl<'a> DeviceRun<'a> {
 
     /// What other processes held on the same device when all of them held most, beyond what this one takes at most.
     pub(crate) fn beside(&self, recordings: &[Recording], card: &Card) -> Bytes {
-        let together = self.phantom().map_or(Bytes::ZERO, |it| together(recordings, it.ordinal));
-        together.saturating_sub(self.peaks(card).device)
+        self.together(recordings).saturating_sub(self.peaks(card).device)
+    }
+
+    /// The most that all processes held on its device at once; zero if there was never more than one.
+    pub(crate) fn together(&self, recordings: &[Recording]) -> Bytes {
+        let Some(ordinal) = self.phantom().map(|it| it.ordinal) else { return Bytes::ZERO };
+        let machine = |it: &Recording| it.notes.begin.as_ref().and_then(|it| it.machine);
+        let is_here = |it: &&Recording| machine(it) == machine(self.recording);
+        let phantoms = recordings.iter().filter(is_here).filter_map(|it| it.phantom.as_ref());
+        let devices = phantoms.flat_map(|it| &it.devices).filter(|it| it.ordinal == ordinal);
+        devices.map(|it| it.together).max().unwrap_or(Bytes::ZERO)
     }
 
     pub(crate) fn steps_seen(&self) -> u32 {
@@ -236,13 +245,14 @@ impl<'a> DeviceRun<'a> {
         Moment { step, phase: stage.phase() }
     }
 
-    pub(crate) fn rank(&self, card: &Card) -> Rank {
-        Rank {
-            pid: self.recording.pid,
-            rank: self.recording.notes.begin.as_ref().and_then(|it| it.rank),
-            device: self.index,
-            peak: self.peaks(card),
+    /// What its process is in the job. A rank's GPU has what other ranks hold there, too.
+    pub(crate) fn rank(&self, recordings: &[Recording], card: &Card) -> Rank {
+        let rank = self.recording.notes.begin.as_ref().and_then(|it| it.rank);
+        let mut peak = self.peaks(card);
+        if rank.is_some() {
+            peak.device += self.beside(recordings, card);
         }
+        Rank { pid: self.recording.pid, rank, device: self.index, peak }
     }
 
     pub(crate) fn evidence(&self) -> Evidence<'_> {
@@ -275,11 +285,4 @@ fn failure(recording: &Recording, device: &DeviceTrace, places: &Places<'_>) -> 
     let first = from.and_then(|from| Some(from + actions.get(from..)?.iter().position(failed)?));
     let event = first.or_else(|| actions.iter().rposition(failed))?;
     u32::try_from(event).ok().map(EventId)
-}
-
-/// The most that all processes held on a device of the machine at once; zero if there was never more than one.
-pub(crate) fn together(recordings: &[Recording], ordinal: u32) -> Bytes {
-    let devices = recordings.iter().filter_map(|it| it.phantom.as_ref()).flat_map(|it| &it.devices);
-    let there = devices.filter(|it| it.ordinal == ordinal).map(|it| it.together);
-    there.max().unwrap_or(Bytes::ZERO)
 }

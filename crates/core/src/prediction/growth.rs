@@ -102,7 +102,11 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let last = steps.last()?;
     let after: Vec<u64> = steps.iter().map(|it| it.allocated_after.0).collect();
     let half = after.len() / 2;
-    if after.len() < LEAST || !rises_in_each_part(&after[half..]) {
+    let in_tensors = asked_for_after(run, &steps);
+    if after.len() < LEAST
+        || !rises_in_each_part(&after[half..])
+        || !has_not_stopped(&in_tensors[half..])
+    {
         return None;
     }
     let left = Remains::of(run, half, after.len());
@@ -121,8 +125,10 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let taken = now.saturating_sub(before).0.checked_div(between)?.max(per_step);
     let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
     let more = room.saturating_sub(now).0.checked_div(taken)?;
+    // The pool of a CUDA graph keeps what its tensors gave back.
+    let has_graphs = run.trace.pools.iter().any(|it| *it != (0, 0));
     Some(StepGrowth {
-        per_step: Bytes(per_step),
+        per_step: Bytes(if has_graphs { taken } else { per_step }),
         taken: Bytes(taken),
         at: left.at,
         seen: last.step,
@@ -223,6 +229,28 @@ fn rises_in_each_part(after: &[u64]) -> bool {
         && 0 < most
         && rises.iter().all(|it| most / 3 <= *it)
         && has_not_stopped(after)
+}
+
+/// What tensors were asked for that live after each of these steps. The allocator's blocks are rounded, so of something that grows they rise
+/// only now and then.
+fn asked_for_after(run: &DeviceRun<'_>, steps: &[StepPeaks]) -> Vec<u64> {
+    let ends = &run.timeline.step_ends;
+    let mut changes = vec![0_i128; steps.len() + 1];
+    for life in &run.replay.blocks {
+        let from = ends.partition_point(|it| *it <= life.alloc);
+        let until = life.free.map_or(usize::MAX, |free| ends.partition_point(|it| *it <= free));
+        if let Some(it) = changes.get_mut(from).filter(|_| from < until) {
+            *it += i128::from(life.requested.0);
+        }
+        if let Some(it) = changes.get_mut(until).filter(|_| from < until) {
+            *it -= i128::from(life.requested.0);
+        }
+    }
+    let levels = changes.iter().take(steps.len()).scan(0_i128, |level, change| {
+        *level += change;
+        Some(u64::try_from(*level).unwrap_or(0))
+    });
+    levels.collect()
 }
 
 /// Whether the last rise is no longer ago than twice the time between two.

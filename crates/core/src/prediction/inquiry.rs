@@ -8,7 +8,7 @@ use crate::{
     codes::{NoteCode, RemarkCode},
     prediction::{
         CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Rank,
-        Writes, smallest::Search,
+        RanksSeen, Writes, smallest::Search,
     },
     recording::Reached,
     units::Bytes,
@@ -53,12 +53,14 @@ pub struct Observed {
 }
 
 /// A job of several ranks, of which one ran and the others were imagined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// How many ranks it has.
     pub world: u32,
     /// This machine can run all of them at once.
     pub together: bool,
+    /// One rank of each stage of a pipeline, where this machine can run these at once; else nothing.
+    pub stages: Vec<u32>,
 }
 
 /// A run that would complete the answer.
@@ -74,6 +76,8 @@ pub enum Wanted {
     Named(&'static Card),
     /// As another rank of the job.
     Rank(u32),
+    /// As one rank of each stage of the job's pipeline, a process each.
+    Stages,
     /// As all ranks of the job, a process each.
     AllRanks,
 }
@@ -158,9 +162,14 @@ impl Inquiry {
             return Some(Wanted::AllRanks);
         }
         if it.outcome == Outcome::Fits
-            && let Some(job) = self.job
+            && let Some(job) = &self.job
         {
-            return Some(Wanted::Rank(job.world - 1));
+            // A stage alone does not get the shapes that the one before it sends.
+            return Some(match (job.stages.is_empty(), job.together) {
+                (true, _) => Wanted::Rank(job.world - 1),
+                (false, true) => Wanted::AllRanks,
+                (false, false) => Wanted::Stages,
+            });
         }
         if std::mem::take(&mut self.may_learn) && it.outcome == Outcome::OutOfMemory {
             let unknown = it.cards.iter().filter(|it| it.carries == Carries::Unknown);
@@ -203,12 +212,19 @@ impl Inquiry {
                 } else if there.is_some() && job.is_some_and(|it| it.together) {
                     self.all_ranks = true;
                 } else {
-                    return Ok(self.so_far.cover_ranks(Some(rank), there.map(|it| &**it)));
+                    let first = self.so_far.ranks.first().and_then(|it| it.rank).unwrap_or(0);
+                    let seen = RanksSeen::Two([first, rank]);
+                    return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
                 }
             }
             (Wanted::AllRanks, there) => {
-                self.all_ranks = false;
-                return Ok(self.so_far.cover_ranks(None, there.map(|it| &**it)));
+                (self.all_ranks, self.job) = (false, None);
+                return Ok(self.so_far.cover_ranks(RanksSeen::All, there.map(|it| &**it)));
+            }
+            (Wanted::Stages, there) => {
+                let seen =
+                    RanksSeen::Stages(self.job.take().map(|it| it.stages).unwrap_or_default());
+                return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
             }
             // What is known holds without it.
             (Wanted::Smaller(_), None) => self.smaller.get_or_insert_default().end(),
@@ -228,6 +244,18 @@ impl Inquiry {
         Ok(false)
     }
 
+    /// The ranks that ran together, and that the answer shows, leave these ends open: what the first rank alone needs at its late end
+    /// says nothing of the others.
+    pub fn left_open(&mut self, ends: &[OtherEnd]) {
+        if ends.contains(&OtherEnd::Late) {
+            let is_late = |it: &Note| matches!(it, Note::OtherEnd { end: OtherEnd::Late, .. });
+            self.so_far.early = None;
+            self.so_far.others.retain(|it| it.0 != OtherEnd::Late);
+            self.so_far.notes.retain(|it| !is_late(it));
+            self.ends.push_back(OtherEnd::Late);
+        }
+    }
+
     /// Whether the answer shows a run whose work is done late.
     pub fn shows_late(&self) -> bool {
         self.so_far.early.is_some()
@@ -243,7 +271,7 @@ impl Inquiry {
         if let Some(mut cards) = on_named {
             cards.sort_by_key(|it| (it.card.total, &it.card.id));
             res.cards = cards;
-            res.doubt_cards_by_what_is_found();
+            res.doubt_cards_by_values();
             res.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
             res.notes.push(Note::RanOnEachCard);
         }
@@ -310,10 +338,9 @@ impl Predicted {
                 self.notes.push(Note::OtherEndUnseen { end });
                 return false;
             }
-            // What is found is between the two, and nobody knows where.
-            Outcome::OutOfMemory | Outcome::Grows if end == OtherEnd::Found => {
-                self.runs_out_if_found = true;
-                self.doubt_cards_by_what_is_found();
+            Outcome::OutOfMemory | Outcome::Grows if end.is_of_values() => {
+                self.runs_out_at = Some(end);
+                self.doubt_cards_by_values();
                 return false;
             }
             Outcome::OutOfMemory | Outcome::Grows => {
@@ -344,7 +371,7 @@ impl Predicted {
         if end == OtherEnd::Late {
             self.take_larger_ranks(before.iter().chain(&other.ranks));
         }
-        self.doubt_cards_by_what_is_found();
+        self.doubt_cards_by_values();
         is_shown
     }
 
@@ -375,7 +402,7 @@ impl Predicted {
         let before = std::mem::replace(self, run.clone());
         self.max = before.max;
         (self.others, self.early) = (before.others, before.early);
-        self.runs_out_if_found = before.runs_out_if_found;
+        self.runs_out_at = before.runs_out_at;
         self.with_allowance = before.with_allowance.max(self.with_allowance);
         (self.smallest, self.larger) = (before.smallest, before.larger);
         (self.notes, self.serving) = (before.notes, before.serving);
@@ -383,8 +410,9 @@ impl Predicted {
         (self.exception, self.exit, self.seconds) = (before.exception, before.exit, before.seconds);
     }
 
-    /// Takes in what another rank needs, or what all do; nothing if they did not run. Returns whether that run is shown from now on.
-    fn cover_ranks(&mut self, rank: Option<u32>, there: Option<&Predicted>) -> bool {
+    /// Takes in what another rank needs, or what several do; nothing if they did not run. Returns whether that run is shown from now on.
+    fn cover_ranks(&mut self, seen: RanksSeen, there: Option<&Predicted>) -> bool {
+        let rank = if let RanksSeen::Two([_, rank]) = seen { Some(rank) } else { None };
         let Some(there) = there.filter(|it| it.outcome != Outcome::ScriptFailed) else {
             self.notes.push(Note::RanksUnseen { rank });
             return false;
@@ -400,13 +428,12 @@ impl Predicted {
         let all = there.ranks.iter().map(|it| it.peak.device).chain([there.peak.device]);
         let least = all.clone().min().unwrap_or_default().min(self.peak.device);
         let most = all.max().unwrap_or_default().max(self.peak.device);
-        let seen = rank.map(|rank| [number(self).unwrap_or(0), rank]);
-        self.notes.push(Note::RanksDiffer { largest, most, least, seen });
         if rank.is_none() {
             let imagines =
                 |it: &Note| matches!(it, Note::Remark(it) if it.code == RemarkCode::ImaginedRanks);
             self.notes.retain(|it| !imagines(it));
         }
+        self.notes.push(Note::RanksDiffer { largest, most, least, seen });
         let outcome = self.outcome;
         if is_shown {
             self.show(there);
@@ -417,11 +444,11 @@ impl Predicted {
         is_shown
     }
 
-    /// A card with less than is enough whatever masks find may carry it, or not. Where that ran out, nobody knows how much is
+    /// A card with less than is enough whatever nobody computed may carry it, or not. Where that ran out, nobody knows how much is
     /// enough.
-    fn doubt_cards_by_what_is_found(&mut self) {
-        let enough = self.if_found();
-        if enough.is_none() && !self.runs_out_if_found {
+    fn doubt_cards_by_values(&mut self) {
+        let enough = self.at_other_values().map(|it| it.1);
+        if enough.is_none() && self.runs_out_at.is_none() {
             return;
         }
         let beside = self.card.beside;

@@ -34,7 +34,7 @@ pub use answer::{
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
 pub use inquiry::{Inquiry, Interrupted, Job, Observed, Wanted};
-pub use note::Note;
+pub use note::{Note, RanksSeen};
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Covers, Seen};
@@ -69,7 +69,10 @@ impl<'a> Runs<'a> {
     /// Those of the recordings of one run on `card`.
     pub fn of(recordings: &'a [Recording], card: &Card) -> Runs<'a> {
         let mut runs: Vec<DeviceRun<'_>> = recordings.iter().flat_map(DeviceRun::all).collect();
-        runs.sort_by_key(|it| (Reverse(it.peaks(card).device), it.recording.pid, it.index));
+        runs.sort_by_key(|it| {
+            let held = it.rank(recordings, card).peak.device;
+            (Reverse(held), it.recording.pid, it.index)
+        });
         Runs { recordings, runs, card: card.clone() }
     }
 
@@ -92,7 +95,7 @@ impl<'a> Runs<'a> {
         let growth = growth.filter(|_| outcome == Outcome::Grows);
         let slow = growths().find(|it| !matters(it)).filter(|_| outcome == Outcome::Fits);
         let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
-        let ranks = runs.iter().map(|it| it.rank(card)).collect();
+        let ranks = runs.iter().map(|it| it.rank(recordings, card)).collect();
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
         notes.extend(slow.map(|growth| Note::GrowsSlowly {
             per_step: growth.per_step,
@@ -116,7 +119,7 @@ impl<'a> Runs<'a> {
             steady_state: None,
             others: Vec::new(),
             early: None,
-            runs_out_if_found: false,
+            runs_out_at: None,
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,

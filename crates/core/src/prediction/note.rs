@@ -13,6 +13,17 @@ use crate::{
 /// How many processes a note names.
 const NAMED_HOLDERS: usize = 4;
 
+/// Which ranks of a job ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RanksSeen {
+    /// Each of them.
+    All,
+    /// The first, or the one that was asked for, and the last.
+    Two([u32; 2]),
+    /// One of each stage of a pipeline.
+    Stages(Vec<u32>),
+}
+
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
@@ -92,8 +103,8 @@ pub enum Note {
         most: Bytes,
         /// and what the one needs that needs least.
         least: Bytes,
-        /// The two that ran; none if all did.
-        seen: Option<[u32; 2]>,
+        /// Which of them ran.
+        seen: RanksSeen,
     },
     /// Another rank of the job, or all ranks together, did not run to an answer.
     RanksUnseen {
@@ -283,6 +294,7 @@ impl Note {
             Note::OtherEnd { end: OtherEnd::Overflow, .. } => NoteCode::Overflow,
             Note::OtherEnd { end: OtherEnd::Workspaces, .. } => NoteCode::CudnnBenchmark,
             Note::OtherEnd { end: OtherEnd::Found, .. } => NoteCode::EverythingFound,
+            Note::OtherEnd { end: OtherEnd::Routed, .. } => NoteCode::OneExpert,
             Note::Wrote(_) => NoteCode::Writes,
             Note::Reached(_) => NoteCode::Network,
             Note::Unread(_) => NoteCode::Unread,
@@ -310,7 +322,7 @@ impl Note {
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
                     | Note::RanksAlike { .. }
-                    | Note::RanksDiffer { seen: None, .. }
+                    | Note::RanksDiffer { seen: RanksSeen::All | RanksSeen::Stages(_), .. }
                     | Note::AskedSize { .. }
                     | Note::VisibleDevices { .. }
                     | Note::Together { .. }
@@ -386,6 +398,7 @@ impl fmt::Display for Note {
                     OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
                     OtherEnd::Workspaces => "which algorithm is the fastest for torch.backends.cudnn.benchmark",
                     OtherEnd::Found => "how many elements boolean masks select, in values that a phantom does not compute",
+                    OtherEnd::Routed => "how many tokens a router sends to each expert, in values that a phantom does not compute",
                 }
             ),
             Note::NoSteps => f.write_str(
@@ -419,8 +432,16 @@ impl fmt::Display for Note {
                     write!(f, "; the largest is rank {rank}, as shown here")?;
                 }
                 match seen {
-                    None => f.write_str("; all of them ran"),
-                    Some([first, last]) => write!(
+                    RanksSeen::All => f.write_str("; all of them ran"),
+                    RanksSeen::Stages(ranks) => {
+                        let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+                        write!(
+                            f,
+                            "; ranks {} ran, one of each stage, and the others are assumed to need what these need",
+                            ranks.join(", ")
+                        )
+                    }
+                    RanksSeen::Two([first, last]) => write!(
                         f,
                         "; ranks {first} and {last} ran, one between may need more: --rank R runs it"
                     ),
@@ -431,7 +452,7 @@ impl fmt::Display for Note {
                 "rank {rank} did not run to an answer without the others, so it may need more: --rank {rank} shows why"
             ),
             Note::RanksUnseen { rank: None } => f.write_str(
-                "the last rank differs from the first, and the ranks together did not run to an answer: --all-ranks shows why",
+                "the ranks of the job differ, and several of them together did not run to an answer, so one may need more; where the job has one machine, --all-ranks shows why",
             ),
             Note::RankAlone { rank, world } => write!(
                 f,
@@ -528,6 +549,10 @@ impl fmt::Display for Note {
             Note::OtherEnd { end: OtherEnd::Found, this, other } => write!(
                 f,
                 "a phantom does not compute the values that boolean masks read: {this} if they select nothing, as shown here, {other} if they select everything; the safe size covers both. Give the share: --assume nonzero=SHARE"
+            ),
+            Note::OtherEnd { end: OtherEnd::Routed, this, other } => write!(
+                f,
+                "a phantom does not compute what a router chooses: {this} if it spreads the tokens evenly, as shown here, {other} if it sends all of them to one expert; the safe size covers both. Give the largest share of an expert: --assume experts=SHARE"
             ),
             Note::NoPhases => f.write_str(
                 "the recording marks no phases (forward pass, backward pass, ...): plimsoll inferred the categories from stacks and lifetimes",

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use crate::{
     cards::{Card, Knowledge},
     codes::RemarkCode,
-    prediction::device_run::together,
     prediction::{
         Category, CategoryShare, DeviceRun, Note, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
@@ -94,8 +93,7 @@ pub(super) fn notes(
     if 1 < pids.len() {
         res.push(Note::SeveralProcesses(pids.len()));
     }
-    let ordinal = runs.first().and_then(|it| it.phantom()).map(|it| it.ordinal);
-    let bytes = ordinal.map_or(Bytes::ZERO, |it| together(recordings, it));
+    let bytes = runs.first().map_or(Bytes::ZERO, |it| it.together(recordings));
     if bytes != Bytes::ZERO {
         res.push(Note::Together { bytes });
     }

@@ -134,8 +134,11 @@ impl Seen {
             let of = self.steps_in_all().filter(|it| seen < *it);
             return Some(Covers { are_batches: false, counted, seen, of, an_epoch: false });
         };
-        let all =
+        let of_epochs =
             ahead.batches_an_epoch.zip(ahead.epochs).map(|(n, epochs)| n.saturating_mul(epochs));
+        // Where the script counts steps, it takes so many batches in each.
+        let of_steps = || ahead.steps?.checked_mul(seen)?.checked_div(u64::from(self.steps));
+        let all = of_epochs.or_else(of_steps);
         let an_epoch = all.is_none();
         let of = all.or(ahead.batches_an_epoch).filter(|it| seen < *it);
         Some(Covers { are_batches: true, counted, seen, of, an_epoch: an_epoch && of.is_some() })
@@ -148,7 +151,7 @@ impl Seen {
             let all = batches_an_epoch?.checked_mul(epochs?)?;
             all.checked_mul(u64::from(self.steps))?.checked_div(batches?)
         };
-        if batches.is_some() { of_batches() } else { steps }
+        if batches.is_some() { of_batches().or(steps) } else { steps }
     }
     /// What was not reached and may take more than what was, in words; none if the script came to its end, or never
     /// trains.

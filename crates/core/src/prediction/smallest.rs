@@ -33,7 +33,7 @@ impl Search {
         let is_much_smaller = |it: &&Card| it.total.0 <= needs / 4 * 3;
         let takes_more = |it: &Peaks| first.peak.device < it.device;
         let is_only_this = first.serving.is_none()
-            && !first.runs_out_if_found
+            && first.runs_out_at.is_none()
             && !first.others.iter().any(|it| takes_more(&it.1));
         if first.outcome != Outcome::Fits || !is_only_this || !cards.iter().any(is_much_smaller) {
             return Search::default();

@@ -99,6 +99,8 @@ note_kinds! {
     LargeBatch = "large_batch",
     /// A line opens GPU 0 in every rank.
     FirstGpu = "first_gpu",
+    /// Which ranks send each other objects one to one.
+    Stages = "stages",
     /// What the weights of a model are.
     Weights = "weights",
     /// From here on events have stacks, or have none.

@@ -27,6 +27,9 @@ pub struct Notes {
     pub large_batches: Vec<LargeBatch>,
     /// Lines of the first rank that open its GPU in the other ranks, too.
     pub first_gpu: Vec<FirstGpu>,
+    /// The ranks that this one sends objects to or gets them from one to one, itself included: those of a pipeline's stages. Nothing
+    /// if there are none, and where all ranks ran.
+    pub stages: Vec<u32>,
     /// What the weights of each model were, the last of each.
     pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
@@ -171,6 +174,8 @@ pub struct Begin {
     pub rank: Option<u32>,
     /// How many ranks the job has.
     pub world_size: Option<u32>,
+    /// Which of the job's machines it is on.
+    pub machine: Option<u32>,
     /// It is a child of Python's multiprocessing.
     pub is_child: bool,
 }
@@ -572,7 +577,7 @@ pub struct Ahead {
     pub batches_an_epoch: Option<u64>,
     /// How many epochs there are.
     pub epochs: Option<u64>,
-    /// How many steps there are in all, where they take no data loader.
+    /// How many steps there are in all, where they take no data loader, or the script counts them.
     pub steps: Option<u64>,
 }
 

@@ -35,6 +35,8 @@ pub struct PlanNotes {
     pub batches: Vec<String>,
     /// Batches differ in size, and the worst ones came first.
     pub sizes_differ: bool,
+    /// The script draws sizes by itself, and drew the largest first.
+    pub sizes_are_drawn: bool,
 }
 
 /// A remedy that does not suit the program.

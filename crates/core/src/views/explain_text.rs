@@ -331,6 +331,9 @@ impl Report {
         for (n, remedy) in oom.remedies.iter().take(6).enumerate() {
             self.said(f, &format!("  {}. ", n + 1), remedy, 5)?;
         }
+        for it in &oom.in_vain {
+            self.said(f, "  would not help: ", it, 5)?;
+        }
         if oom.line().is_some() && !oom.facts.is_no_size {
             if oom.facts.backend == Backend::Host {
                 return self.host_unknown(f, oom, command);

@@ -205,6 +205,7 @@ fn oom(it: &Oom) -> Value {
         "shape": it.shape.word(),
         "why": it.why,
         "remedies": it.remedies,
+        "in_vain": it.in_vain,
         "device": facts.device,
         "rank": facts.rank,
         "step": it.step,

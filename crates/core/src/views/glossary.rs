@@ -97,6 +97,11 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
         "A batch in parts: each part has its forward and backward pass, and the optimizer steps once. Results differ by rounding, and by dropout and batch norm if the model has them; the activations are those of one part.",
     ),
     (
+        "needs",
+        &["need", "to spare"],
+        "The most GPU memory that the process has at once: what PyTorch reserves, its free memory included, the CUDA context and other libraries. A card with as much fits the script; the rest of the card is to spare.",
+    ),
+    (
         "no_grad",
         &["inference_mode"],
         "`with torch.no_grad():` - PyTorch makes no graph, so no activations stay allocated. Evaluation and generation need it; `model.eval()` does not do this.",
@@ -153,7 +158,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "safe size",
-        &["safe", "safe_bytes", "to be safe"],
+        &["safe", "safe_bytes", "to be safe", "request"],
         "The GPU memory to request from a scheduler. It is what the job needs, and a reserve for what a phantom cannot know exactly: the size of the CUDA context, the order in which threads free memory.",
     ),
     (

@@ -10,6 +10,7 @@ pub mod explain_wire;
 pub mod flamegraph;
 pub mod glossary;
 pub mod live;
+mod other_values;
 pub mod packed;
 pub mod page;
 pub mod perfetto;

@@ -13,7 +13,7 @@ use crate::{
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
+        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
@@ -22,6 +22,7 @@ use crate::{
         by_rank,
         card_list::CardList,
         explain_text,
+        other_values::OtherValues,
         wrap::{self, clipped},
     },
 };
@@ -108,8 +109,9 @@ impl Report<'_> {
     /// The verdict, what may decide otherwise, and what to run next.
     fn answer(self, f: &mut Formatter<'_>) -> fmt::Result {
         self.verdict(f)?;
-        self.decided_elsewhere(f)?;
-        self.next(f)
+        self.next(f)?;
+        self.with_more(f)?;
+        self.decided_elsewhere(f)
     }
 
     /// As much as a screen shows: the answer and the finding that matters most whole, of the tables the largest rows.
@@ -254,13 +256,14 @@ impl Report<'_> {
                 return Ok(());
             }
             Verdict::Fits | Verdict::FitsSoFar => {
-                let all = p.if_found().filter(|it| needs < *it);
+                let all = p.at_other_values().filter(|it| needs < it.1);
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
                 let needs = all.map_or_else(
                     || needs.to_string(),
-                    |all| {
+                    |(end, all)| {
                         format!(
-                            "{needs} to {all}, depending on how many elements boolean masks select"
+                            "{needs} to {all}, depending on {}",
+                            OtherValues::of(end).depends_on
                         )
                     },
                 );
@@ -318,19 +321,21 @@ impl Report<'_> {
             }
             Verdict::Depends => {
                 let which = if self.any_card { &p.card.id } else { &card };
-                let all = p.if_found().map_or_else(
+                let end = p.undecided().unwrap_or(OtherEnd::Found);
+                let of_end = p.others.iter().find(|it| it.0 == end);
+                let all = of_end.map_or_else(
                     || "more than the card has".to_owned(),
-                    |needs| match p.max {
-                        Some(max) => format!("{needs}, more than the {max} that --max allows,"),
-                        None => needs.to_string(),
+                    |(_, peak)| match (peak.device + p.beside, p.max) {
+                        (needs, Some(max)) => {
+                            format!("{needs}, more than the {max} that --max allows,")
+                        }
+                        (needs, None) => needs.to_string(),
                     },
                 );
-                let text = format!(
-                    "{which}{of_what}: needs {needs} if boolean masks select nothing, {all} if they select everything"
-                );
+                let OtherValues { as_shown, at_most, say, .. } = OtherValues::of(end);
+                let text = format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}");
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
-                let text = "say how much they select, such as a quarter: --assume nonzero=0.25";
-                self.wrapped(f, text, 0, 2)?;
+                self.wrapped(f, say, 0, 2)?;
                 return self.not_seen(f);
             }
             Verdict::DoesNotFit => {
@@ -459,6 +464,14 @@ impl Report<'_> {
         }
     }
 
+    /// What a script needs that ran out.
+    fn with_more(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some((card, peak)) = self.prediction.larger else { return Ok(()) };
+        // Its own CUDA context stands for that of the larger one.
+        let needs = peak.device.saturating_sub(card.context) + self.prediction.card.context;
+        writeln!(f, "with more memory the script needs {needs}, PyTorch's cache included")
+    }
+
     /// What is wrong; and what could be had back: of a script that fits, only where that is much.
     fn found(&self) -> Vec<&Finding> {
         let fits = self.prediction.outcome == Outcome::Fits;
@@ -505,12 +518,6 @@ impl Report<'_> {
             f,
             "requested {requested} while {allocated} were allocated and {reserved} reserved"
         )?;
-        if let Some((card, peak)) = self.prediction.larger {
-            // Its own CUDA context stands for that of the larger one.
-            let own = self.prediction.card.context;
-            let needs = peak.device.saturating_sub(card.context) + own;
-            writeln!(f, "with more memory the script needs {needs}, PyTorch's cache included")?;
-        }
         match oom.free {
             Some(free) if *requested <= free => {
                 let text = format!(

@@ -42,6 +42,7 @@ fn in_words(end: OtherEnd) -> (&'static str, &'static str) {
             ("workspaces", "cuDNN's fastest algorithm is the one with the largest workspace")
         }
         OtherEnd::Found => ("found", "masks of unknown values select everything"),
+        OtherEnd::Routed => ("routed", "a router sends all tokens to one expert"),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
         OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, ScriptExit, Serving,
-        SmallestRun, StepPeaks, Writes, WrittenFile,
+        SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
@@ -90,6 +90,12 @@ struct PredictionWire<'a> {
     /// The peaks where masks of unknown values select everything, if that was run to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     everything_found: Option<PeaksWire>,
+    /// The peaks where a router sends all tokens to one expert, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_expert: Option<PeaksWire>,
+    /// What decides, where the verdict is that it depends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undecided: Option<&'static str>,
     peak_at: Option<MomentWire>,
     /// The moment that is broken down: the one in which memory ran out, else that of the peak.
     categories_at: Option<MomentWire>,
@@ -543,6 +549,10 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             overflow: other(OtherEnd::Overflow),
             workspaces: other(OtherEnd::Workspaces),
             everything_found: other(OtherEnd::Found),
+            one_expert: other(OtherEnd::Routed),
+            undecided: (it.verdict() == Verdict::Depends).then(|| {
+                if it.undecided() == Some(OtherEnd::Routed) { "experts" } else { "masks" }
+            }),
             peak_at: it.peak_moment.map(MomentWire::from),
             categories_at: it.shown_moment.map(MomentWire::from),
             categories_bytes: it.shown.0,

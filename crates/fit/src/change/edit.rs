@@ -40,6 +40,10 @@ impl Edit {
         Edit { file: site.file.clone(), how: How::After { first, last, text: text.to_owned() } }
     }
 
+    pub(crate) fn before_line(file: &str, line: u32, text: &str) -> Edit {
+        Edit { file: file.to_owned(), how: How::Before(line, text.to_owned()) }
+    }
+
     pub(crate) fn after_line(file: &str, line: u32, text: &str) -> Edit {
         let how = How::After { first: line, last: line, text: text.to_owned() };
         Edit { file: file.to_owned(), how }

@@ -25,6 +25,7 @@ pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
         remedies::CHECKPOINT => checkpoint(remedy, place),
         remedies::EMPTY_CACHE => empty_cache(remedy, place),
         remedies::TF32 => tf32(place),
+        remedies::ALLOCATOR => allocator(remedy, place),
         _ => None,
     }
 }
@@ -207,6 +208,15 @@ fn tf32(place: &Place<'_>) -> Option<Vec<Edit>> {
     let file = &place.sites.only(SiteKind::Optimizer)?.file;
     let line = "torch.set_float32_matmul_precision(\"high\")";
     Some(vec![Edit::after_line(file, place.sites.torch(file)?, line)])
+}
+
+/// Before torch is imported, in the only file that has places: another one may have used CUDA before.
+fn allocator(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
+    let mut files = place.sources.keys();
+    let (file, None) = (files.next()?, files.next()) else { return None };
+    let settings = remedy.settings()?;
+    let text = format!("import os\n\nos.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = {settings:?}");
+    Some(vec![Edit::before_line(file, place.sites.torch(file)?, &text)])
 }
 
 /// A call with one option more, unless it says one of `instead_of` already.

@@ -19,7 +19,7 @@ use self::{edit::Edit, sites::Place};
 /// What a person would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// For `patch -p0`; empty if there is nothing that is certain.
+    /// For `patch`, see [`patch_line`]; empty if there is nothing that is certain.
     pub diff: String,
     /// The remedies that it leaves to be done by hand.
     pub by_hand: Vec<&'static str>,
@@ -42,16 +42,27 @@ pub fn change(plan: &Plan, Places { sites, sources }: &Places, folder: &str) -> 
     res
 }
 
-/// What `edits` make of the files, for `patch -p0`.
+/// What `edits` make of the files, names relative to `folder`; whole ones if a file is elsewhere, which `patch` refuses to follow from there.
 fn diff(edits: &[Edit], sources: &Sources, folder: &str) -> String {
     let mut res = String::new();
-    for (file, text) in edited(edits, sources).unwrap_or_default() {
+    let files = edited(edits, sources).unwrap_or_default();
+    let inside = |file: &str| {
+        file.strip_prefix(folder).and_then(|it| it.strip_prefix('/')).map(str::to_owned)
+    };
+    let are_inside = files.keys().all(|it| inside(it).is_some());
+    for (file, text) in files {
         let Some(before) = sources.get(&file) else { continue };
-        let name = file.strip_prefix(folder).map_or(&*file, |it| it.trim_start_matches('/'));
+        let name = &inside(&file).filter(|_| are_inside).unwrap_or_else(|| file.clone());
         let diff = TextDiff::from_lines(before.as_str(), text.as_str());
         res.push_str(&diff.unified_diff().context_radius(3).header(name, name).to_string());
     }
     res
+}
+
+/// The command that applies `diff`, which is in the file `shown`: `patch` follows no whole names, but from the root it follows them as relative ones.
+pub(crate) fn patch_line(diff: &str, shown: &str) -> String {
+    let has_whole_names = diff.starts_with("--- /");
+    format!("patch {} < {shown}", if has_whole_names { "-d / -p1" } else { "-p0" })
 }
 
 /// Each file that changes, as it then is; none if two edits are in each other's way.
@@ -141,6 +152,25 @@ for x in data:
         let places = Places { sites: sites(), sources };
         let it = change(&Plan::of(remedies), &places, "/home/me");
         expected.assert_eq(&format!("{}by hand: {:?}\n", it.diff, it.by_hand));
+    }
+
+    #[test]
+    fn a_file_elsewhere_is_patched_from_the_root() {
+        let sources: Sources = [("/home/me/train.py".to_owned(), SCRIPT.to_owned())].into();
+        let places = Places { sites: sites(), sources };
+        let plan = Plan::of(vec![Remedy::plain("set-to-none")]);
+        let of = |folder: &str| {
+            let diff = change(&plan, &places, folder).diff;
+            let head = diff.lines().next().unwrap_or_default().to_owned();
+            (head, patch_line(&diff, "plan.diff"))
+        };
+        let line = |head: &str, command: &str| (head.to_owned(), command.to_owned());
+        assert_eq!(of("/home/me"), line("--- train.py", "patch -p0 < plan.diff"));
+        assert_eq!(
+            of("/home/me/runs"),
+            line("--- /home/me/train.py", "patch -d / -p1 < plan.diff")
+        );
+        assert_eq!(of("/home/m"), line("--- /home/me/train.py", "patch -d / -p1 < plan.diff"));
     }
 
     #[test]
@@ -252,6 +282,26 @@ for x in data:
                  for x in data:
                      optimizer.zero_grad(set_to_none=False)
                      out = model(x)
+                by hand: []
+            "#]],
+        );
+    }
+
+    #[test]
+    fn settings_of_the_allocator_stand_before_torch() {
+        let settings = Parameter::Settings("expandable_segments:True".to_owned());
+        check(
+            vec![Remedy::plain("allocator").with(settings)],
+            &expect![[r#"
+                --- train.py
+                +++ train.py
+                @@ -1,3 +1,6 @@
+                +import os
+                +
+                +os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+                 import torch
+                 model = Net()
+                 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
                 by hand: []
             "#]],
         );

@@ -261,6 +261,8 @@ pub struct Noted {
     pub places: Option<Places>,
     /// Batches differ in size, and the worst ones came first.
     pub sizes_differ: bool,
+    /// The script draws sizes by itself, and drew the largest first.
+    pub sizes_are_drawn: bool,
     /// What was done to the batches, in sentences.
     pub batches: Vec<String>,
     /// How many blocks the model has.

@@ -30,7 +30,7 @@ pub struct Candidate {
     /// How much more of the limit it needed when it was run again, as far.
     pub(super) spread: Bytes,
     /// How often PyTorch gave its cache back in its first run and went on.
-    pub(super) retries: u64,
+    pub retries: u64,
     /// What it does to the numbers.
     pub numbers: Numbers,
     /// How much longer a step takes, by an estimate; none if that was not counted.

@@ -10,7 +10,6 @@ use super::{
     candidate::Candidate,
     ladder,
     program::Program,
-    tuning,
 };
 
 /// The evaluation of the script as it is, if it has one that does not fit even if training took nothing. If it only does not fit beside what
@@ -57,12 +56,17 @@ async fn beyond_reach(program: &mut Program, took: &Took) -> Option<TooLarge> {
     let found = by_what_it_allocates(program, took).await?;
     let mut remedies = found.with.remedies.clone();
     if program.may(remedies::ALLOCATOR) {
-        let settings = Parameter::Settings(tuning::EXPANDABLE.to_owned());
+        let settings = Parameter::Settings(ladder::EXPANDABLE.to_owned());
         remedies.push(Remedy::plain(remedies::ALLOCATOR).with(settings));
     }
     let run = Run::of(&Plan::of(remedies), Until::OneValidation, On::Card);
     let run = Run { limit_reserved: program.limit_of_proof(), ..run };
     let gets_through = program.trial(run).await.fits();
+    if gets_through {
+        // So do the candidates, which would not get through where there is more than the card has.
+        let beside = program.beside(took);
+        program.known.shrinks_to = Some(program.rules.most().saturating_sub(beside));
+    }
     (!gets_through).then_some(found)
 }
 

@@ -8,6 +8,9 @@ use plimsoll_core::{
     },
 };
 
+/// Pieces of memory grow as they are needed, and those of one size serve another: free, where batches differ in size.
+pub(super) const EXPANDABLE: &str = "expandable_segments:True";
+
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
 const BFLOAT16: (u32, u32) = (8, 0);
 

@@ -26,7 +26,7 @@ use super::{
     recipes::{self, Tried},
     remaining,
     rules::Rules,
-    scouts,
+    scouts, slack,
     tuning::{self, tuned},
     weakest::weakest,
 };
@@ -200,6 +200,9 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         let mut found = fitting_plans(program).await;
         if found.is_empty() && scouts::find_nothing(program) {
             found = fitting_plans(program).await;
+        }
+        if found.is_empty() {
+            found = slack::plans(program).await;
         }
         if !all_fit_once_more(program, &mut found).await {
             continue;

@@ -96,6 +96,10 @@ pub(super) struct Known {
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
     /// most that it is given to reserve then, so that what a phantom cannot know stays free.
     adapts_to: Option<Bytes>,
+    /// The same where its evaluation was seen to: cuDNN takes smaller workspaces where memory is short.
+    pub(super) shrinks_to: Option<Bytes>,
+    /// Plans that were run with no more kept for later than there is room for; see [`super::slack`].
+    pub(super) with_less_kept: Vec<Plan>,
 }
 
 /// A plan that was run with nothing compiled.
@@ -273,7 +277,7 @@ impl Program {
         let roomy = self.roomy(plan, self.until_of_candidates());
         let leaves_allocator = plan.alloc_conf().is_none();
         let for_sizes = self.known.limit_for_sizes.filter(|_| leaves_allocator);
-        let limit = most.and(self.known.adapts_to.or(for_sizes));
+        let limit = most.and(self.known.adapts_to.or(self.known.shrinks_to).or(for_sizes));
         let run = match limit {
             Some(_) => Run { limit_reserved: limit, ..roomy },
             None => Run { give_up_above: most, ..roomy },
@@ -333,6 +337,27 @@ impl Program {
         Some(it)
     }
 
+    /// Runs `it`, which is only too large by what it keeps for later, where there is no more than the card has: PyTorch gives that back when memory is full.
+    /// Nothing if that is not enough.
+    pub(super) async fn with_less_kept(&mut self, it: &Candidate) -> Option<Candidate> {
+        let limit = self.rules.most().saturating_sub(self.beside(&it.took));
+        let roomy = self.roomy(&it.plan, self.until_of_candidates());
+        let run = Run { limit_reserved: Some(limit), few_parts: few_parts(&it.plan), ..roomy };
+        let ran = self.trial(run).await;
+        let retries = ran.n_retries;
+        let on_less = Candidate { retries, ..self.candidate(it.plan.clone(), &ran) };
+        let found = Some(on_less).filter(|it| ran.fits() && it.fits && !self.interrupted)?;
+        let (needs, full) = (found.needs, times(retries));
+        self.line.say(format!(
+            "{}: fits, {needs} to be safe; the card was full {full} ({:.1} s)",
+            it.plan.shown(),
+            ran.seconds
+        ));
+        self.tried.retain(|old| old.plan != found.plan);
+        self.tried.push(found.clone());
+        Some(found)
+    }
+
     /// Whether settings of the allocator come before all else: free, and the numbers stay. What is compiled is compiled again for them.
     pub(super) fn wants_allocator(&self) -> bool {
         self.known.sizes_differ || self.known.slack_is_large && !self.known.compiles
@@ -346,6 +371,12 @@ impl Program {
     /// The most that it may reserve where it is proven.
     pub(super) fn limit_of_proof(&self) -> Option<Bytes> {
         self.known.adapts_to.or(self.rules.limit_reserved)
+    }
+
+    /// The same of `it`: what gave memory back to fit may have no more where it is run again, so that what a phantom cannot know stays free.
+    pub(super) fn limit_of(&self, it: &Candidate) -> Option<Bytes> {
+        let with_less = || self.rules.most().saturating_sub(self.beside(&it.took));
+        self.limit_of_proof().or((it.retries != 0).then(with_less))
     }
 
     /// A run on a card with room, under what the plan's own settings of the allocator want.
@@ -366,7 +397,8 @@ impl Program {
         let mut ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
         let mixed = if ran.noted.sizes_differ { MIXED_IF_SIZES_DIFFER } else { MIXED };
-        self.known.has_unseen_sizes |= has_room && ran.took.varies_after(mixed);
+        let may_be_larger = has_room && !ran.noted.sizes_are_drawn;
+        self.known.has_unseen_sizes |= may_be_larger && ran.took.varies_after(mixed);
         if ran.noted.sizes_differ {
             ran.took.first_step = None; // The first batch of a real run is another one.
         }
@@ -576,6 +608,8 @@ impl Program {
         let most = self.rules.most();
         let of_allocator = [remedies::ALLOCATOR, remedies::EMPTY_CACHE];
         let is_changed = plan.remedies.iter().any(|it| of_allocator.contains(&it.id));
+        // Other settings may do more than those that each plan begins with.
+        let is_changed = is_changed && plan.alloc_conf() != Some(ladder::EXPANDABLE);
         let least = self.needs_at_least(&ran.took);
         let may = of_allocator.iter().any(|it| self.may(it));
         if is_changed || !may || needs <= most || most < least || ran.n_ooms != 0 {

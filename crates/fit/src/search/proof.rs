@@ -73,7 +73,7 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let Peaks { device, reserved, .. } = it.took.peak;
     let beside = device.saturating_sub(reserved);
     let rules = &program.rules;
-    let limit = program.limit_of_proof().unwrap_or(rules.most().saturating_sub(beside));
+    let limit = program.limit_of(it).unwrap_or(rules.most().saturating_sub(beside));
     // Of several devices the first has the largest share of most things, and each of some.
     let gpus = it.plan.gpus().unwrap_or(1);
     let of_rank = |rank: u32| {
@@ -140,7 +140,7 @@ fn are_like(one: Peaks, other: Peaks) -> bool {
 /// What was seen; none if it does not fit after all.
 pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<Seen> {
     let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let limit_reserved = program.limit_of_proof();
+    let limit_reserved = program.limit_of(it);
     let plan = it.plan.clone();
     let may_find_compiled = it.compiled_anew;
     let run = |until: Until, on: On| {

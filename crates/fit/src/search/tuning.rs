@@ -5,19 +5,16 @@ use plimsoll_core::{
     prediction::{Tuned, Tuning},
 };
 
-use super::{candidate::Candidate, program::Program};
+use super::{candidate::Candidate, ladder, program::Program};
 
 /// So many of the settings that a replay is content with are run.
 const MOST_SETTINGS: usize = 2;
-
-/// Pieces of memory grow as they are needed, and those of one size serve another: free, where batches differ in size.
-pub(super) const EXPANDABLE: &str = "expandable_segments:True";
 
 /// What every plan of a program begins with whose batches differ in size, or of which much is kept for later; nothing for others.
 pub(super) fn first(program: &Program) -> Vec<Remedy> {
     let uses = program.may(remedies::ALLOCATOR) && program.suits(remedies::ALLOCATOR);
     let wants = program.wants_allocator() && uses;
-    let settings = Tuning::Settings(EXPANDABLE.to_owned());
+    let settings = Tuning::Settings(ladder::EXPANDABLE.to_owned());
     wants.then(|| remedy(&settings)).into_iter().collect()
 }
 
@@ -35,6 +32,7 @@ pub(super) async fn tuned(program: &mut Program, it: Candidate) -> Option<Candid
             continue;
         }
         let mut remedies = it.plan.remedies.clone();
+        remedies.retain(|it| it.id != remedy.id);
         remedies.push(remedy);
         if let Some(it) = program.run(&Plan::of(remedies)).await.filter(|it| it.fits) {
             return Some(it);

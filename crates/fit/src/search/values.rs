@@ -371,6 +371,7 @@ impl Proof {
             Proof::End(OtherEnd::Overflow) => ", if the first step is skipped",
             Proof::End(OtherEnd::Workspaces) => ", with the largest workspaces",
             Proof::End(OtherEnd::Found) => ", if masks select everything",
+            Proof::End(OtherEnd::Routed) => ", if a router chooses one expert",
         }
     }
 }

@@ -14,7 +14,7 @@ use plimsoll_core::{
 use serde_json::json;
 
 use crate::{
-    change::{Change, Places, change},
+    change::{Change, Places, change, patch_line},
     search::{
         Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
         TooLarge, Tried,
@@ -43,8 +43,12 @@ pub struct Beside {
     pub run_line: String,
     /// How to predict it.
     pub check_line: Option<String>,
-    /// The command that makes the part of the change which is certain.
-    pub patch_line: String,
+    /// The file with the part of the change which is certain, as a shell takes it.
+    pub diff_file: String,
+    /// The command that lists the cards which are large enough for the script without changes.
+    pub cards_line: String,
+    /// The plan's file, as a person would write its name.
+    pub plan_file: String,
     /// Runs on the phantom.
     pub runs: u64,
     /// How long all of it took.
@@ -72,7 +76,7 @@ pub struct Shown {
     tried: Tried,
     /// Its lines, as in `train.py:31: TrainingArguments(bf16=True)`.
     lines: Vec<String>,
-    /// For `patch -p0`.
+    /// For `patch`.
     diff: String,
 }
 
@@ -127,6 +131,17 @@ fn seen(found: &Found) -> String {
 /// What the search cost; whoever's script does something outside of its files wants to know how often it did.
 pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
+}
+
+/// Of a plan that gets through because the allocator gave back what it kept; nothing for others.
+fn full(row: &Candidate) -> String {
+    if row.retries == 0 {
+        return String::new();
+    }
+    format!(
+        "  FULL {}: PyTorch gives memory back and goes on, which takes time",
+        times(row.retries)
+    )
 }
 
 /// A run that got through because the allocator gave back what it kept, so many times.
@@ -189,7 +204,7 @@ impl Proposal {
         &self.found
     }
 
-    /// The part of the change in the script that is certain, for `patch -p0`.
+    /// The part of the change in the script that is certain, for `patch`.
     pub fn diff(&self) -> &str {
         &self.change.diff
     }
@@ -250,11 +265,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             "FITS without changes{}: {} to be safe, of {limit} {what} ({card}): {spare} to spare\n\
              no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
              To compare the first step on a GPU with this run:\n    {}",
-            match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
-                (true, _) => " if boolean masks select nothing",
-                (false, true) => " until it fails",
-                (false, false) => "",
-            },
+            as_far_as(it),
             as_it_is.needs,
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
             seen(&it.found),
@@ -280,24 +291,12 @@ fn report(it: &Proposal, extent: Extent) -> String {
         );
         return res;
     }
-    let _ =
-        writeln!(res, "without changes: {} to be safe, of {limit} {what} ({card})", as_it_is.needs);
     if let Some(large) = &it.found.too_large {
         res += &too_large(large, it);
+        let _ = writeln!(res, "{}", without_changes(it));
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     }
-    if it.found.in_pieces {
-        let _ = writeln!(
-            res,
-            "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small"
-        );
-    }
-    if let Some(n) = it.found.retries {
-        let _ = writeln!(res, "on a real card, {}", was_full(n));
-    }
-    res += &failed(&it.found.seen);
-    res += &depends(it.found.depends());
     let Some(best) = it.found.plans.first() else {
         let headline = match (it.recipes.first(), it.found.interrupted) {
             (Some(first), _) => format!(
@@ -313,13 +312,22 @@ fn report(it: &Proposal, extent: Extent) -> String {
             }
         };
         let _ = writeln!(res, "{headline}");
-        if it.found.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", seen(&it.found));
-        }
-        if let (Some(row), true) = (&it.found.closest, it.recipes.is_empty()) {
+        let closest = it.found.closest.as_ref().filter(|_| it.recipes.is_empty());
+        if let Some(row) = closest {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
             let _ = writeln!(res, "closest: {plan}: {} to be safe, {over} too much", row.needs);
+            let _ = writeln!(
+                res,
+                "to list the cards that are large enough without changes:\n    {}",
+                it.beside.cards_line
+            );
+        }
+        res += &as_it_is_in_words(it);
+        if it.found.retries.is_some() && it.recipes.is_empty() {
+            let _ = writeln!(res, "{}", seen(&it.found));
+        }
+        if closest.is_some() {
             left(&mut res, &it.found.left);
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
@@ -329,6 +337,19 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     };
+    let _ = writeln!(
+        res,
+        "FITS with a plan{}: {} to be safe, of {limit} {what} ({card}): {} to spare",
+        as_far_as(it),
+        best.needs,
+        limit.saturating_sub(best.needs)
+    );
+    res += &as_it_is_in_words(it);
+    let _ = writeln!(
+        res,
+        "the plan is saved; to train with it, without changing the script:\n    {}",
+        it.beside.run_line
+    );
     let _ = writeln!(
         res,
         "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
@@ -342,8 +363,9 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let tight = if row.is_tight { "  TIGHT: little to spare for larger sizes" } else { "" };
         let _ = writeln!(
             res,
-            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}",
-            row.plan.shown()
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}{}",
+            row.plan.shown(),
+            full(row)
         );
     }
     let _ = writeln!(
@@ -355,26 +377,29 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(res, "\n{sentence}");
     }
     let _ = writeln!(res, "\n{}", seen(&it.found));
-    let _ = writeln!(
-        res,
-        "\nThe first plan is saved. To train with it, without changing the script:\n    {}",
-        it.beside.run_line
-    );
+    let mut is_first = true;
+    let mut also = |res: &mut String, text: &str| {
+        let gap = if std::mem::take(&mut is_first) { "\n" } else { "" };
+        let _ = writeln!(res, "{gap}{text}");
+    };
     if let Some(line) = &it.beside.check_line {
-        let _ = writeln!(
-            res,
-            "To check it without a GPU, after you change it or the script:\n    {line}"
+        also(
+            &mut res,
+            &format!(
+                "To check the plan without a GPU, after you change it or the script:\n    {line}"
+            ),
         );
     }
     let is_same = |it: &Candidate| it.numbers == Numbers::Same;
     if !is_same(best) && it.found.plans.iter().any(is_same) {
-        let _ = writeln!(
-            res,
-            "To save the plan that leaves the numbers the same instead: fit with --keep-numerics"
+        also(
+            &mut res,
+            "To save the plan that leaves the numbers the same instead: fit with --keep-numerics",
         );
     }
     if !it.change.diff.is_empty() {
-        let _ = writeln!(res, "Or to change the script:\n    {}", it.beside.patch_line);
+        let patch = patch_line(&it.change.diff, &it.beside.diff_file);
+        also(&mut res, &format!("Or to change the script:\n    {patch}"));
         for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
@@ -382,23 +407,17 @@ fn report(it: &Proposal, extent: Extent) -> String {
             let _ = writeln!(res, "{}", diff_alone(it));
         }
     }
-    let by_hand = |remedy: &&Remedy| it.change.by_hand.contains(&remedy.id);
-    for (i, remedy) in best.plan.remedies.iter().filter(by_hand).enumerate() {
+    for (i, remedy) in by_hand(it, best).enumerate() {
         let Some(kind) = find(remedy.id) else { continue };
         if i == 0 {
             let also = if it.change.diff.is_empty() { "Or" } else { "And" };
-            let _ = writeln!(res, "\n{also} by hand:");
+            let _ = writeln!(res, "\n{also} by hand{}:", the_code_is_saved(it, extent));
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        if !is_full {
-            continue;
-        }
-        let snippet = snippet(remedy, &it.found);
-        if let Some(n) = remedy.parts().filter(|_| snippet.contains("chunk(parts)")) {
-            let _ = writeln!(res, "      parts = {n}");
-        }
-        for line in snippet.lines() {
-            let _ = writeln!(res, "      {line}");
+        if is_full {
+            written_by_hand(remedy, &it.found).for_each(|line| {
+                let _ = writeln!(res, "      {line}");
+            });
         }
     }
     recipes(&mut res, "Or", (*limit, is_full), &it.recipes);
@@ -417,13 +436,61 @@ fn report(it: &Proposal, extent: Extent) -> String {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };
     let _ = writeln!(res, "{estimated}");
-    let is_more = !it.change.diff.is_empty()
-        || !it.change.by_hand.is_empty()
-        || it.recipes.iter().any(|it| !it.diff.is_empty());
-    if is_more && !is_full {
-        let _ = writeln!(res, "--full shows each change of the script, line by line");
+    if it.recipes.iter().any(|it| !it.diff.is_empty()) && !is_full {
+        let _ = writeln!(res, "--full shows the change in settings, line by line");
     }
     res
+}
+
+/// How much of the script an answer is about.
+fn as_far_as(it: &Proposal) -> &'static str {
+    match (it.found.runs_out_if_found(), it.found.fails_by_itself()) {
+        (true, _) => " if boolean masks select nothing",
+        (false, true) => " until it fails",
+        (false, false) => "",
+    }
+}
+
+/// The first line names the card where there is a plan.
+fn without_changes(it: &Proposal) -> String {
+    let Beside { card, what, limit, .. } = &it.beside;
+    let needs = it.found.plain.needs;
+    let of = format!(", of {limit} {what} ({card})");
+    let of = if it.found.plans.is_empty() { of } else { String::new() };
+    format!("without changes: {needs} to be safe{of}")
+}
+
+/// What the script needs without changes, and what casts doubt on that: some lines.
+fn as_it_is_in_words(it: &Proposal) -> String {
+    let mut res = without_changes(it) + "\n";
+    if it.found.in_pieces {
+        res += "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small\n";
+    }
+    if let Some(n) = it.found.retries {
+        let _ = writeln!(res, "on a real card, {}", was_full(n));
+    }
+    res + &failed(&it.found.seen) + &depends(it.found.depends())
+}
+
+/// The remedies of a plan that the diff leaves out.
+fn by_hand<'a>(it: &'a Proposal, row: &'a Candidate) -> impl Iterator<Item = &'a Remedy> {
+    row.plan.remedies.iter().filter(|remedy| it.change.by_hand.contains(&remedy.id))
+}
+
+/// Where the code is that the short report leaves out.
+fn the_code_is_saved(it: &Proposal, extent: Extent) -> String {
+    match extent {
+        Extent::Full => String::new(),
+        Extent::Short => format!(" (the code is in {})", it.beside.plan_file),
+    }
+}
+
+/// The lines that a person would write for it.
+fn written_by_hand(remedy: &Remedy, found: &Found) -> impl Iterator<Item = String> {
+    let snippet = snippet(remedy, found);
+    let parts = remedy.parts().filter(|_| snippet.contains("chunk(parts)"));
+    let lines: Vec<String> = snippet.lines().map(str::to_owned).collect();
+    parts.map(|n| format!("parts = {n}")).into_iter().chain(lines)
 }
 
 /// What a person would write for it in a script of this kind.
@@ -539,7 +606,7 @@ fn left(res: &mut String, all: &[Remaining]) {
     }
     let _ = writeln!(
         res,
-        "Its memory at the peak, and the remedies for it. --allow tries one that was not tried:\n  {:>10}  \
+        "Memory of the closest plan at its peak, and the remedies for it. --allow tries one that was not tried:\n  {:>10}  \
          {:>10}  category",
         "closest", "unchanged"
     );
@@ -625,6 +692,12 @@ pub fn file_head(it: &Proposal, row: &Candidate) -> Vec<String> {
     }));
     res.push(without);
     res.push(format!("    {}", it.beside.run_line));
+    for remedy in by_hand(it, row) {
+        let beside = if it.change.diff.is_empty() { "" } else { ", beside the diff" };
+        res.push(String::new());
+        res.push(format!("By hand instead of {}{beside}:", remedy.shown()));
+        res.extend(written_by_hand(remedy, &it.found).map(|line| format!("    {line}")));
+    }
     res
 }
 
@@ -756,7 +829,9 @@ mod tests {
             check_line: Some(
                 "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             ),
-            patch_line: String::new(),
+            diff_file: String::new(),
+            cards_line: "plimsoll predict -- python train.py".to_owned(),
+            plan_file: "plan.toml".to_owned(),
             runs: 9,
             seconds: 20.0,
             reached: Reached::default(),
@@ -804,6 +879,11 @@ mod tests {
         it.found.plans[0].is_tight = true;
         let shown = text(&it, Extent::Full);
         assert!(shown.contains("checkpoint  TIGHT: little to spare for larger sizes"), "{shown}");
+        it.found.plans[0].retries = 7;
+        let shown_full = text(&it, Extent::Full);
+        let sentence =
+            "sizes  FULL 7 times: PyTorch gives memory back and goes on, which takes time\n";
+        assert!(shown_full.contains(sentence), "{shown_full}");
         let sentence = "This answer is for the sizes seen; later steps may need more\n";
         assert!(shown.contains(sentence), "{shown}");
         // To the end of the script there are no others.
@@ -821,6 +901,14 @@ mod tests {
         let shown = text(&it, Extent::Full);
         let lines = "    +++ train.py\nThis diff alone does not fit; it also takes, by hand: checkpoint\n\nAnd by hand:";
         assert!(shown.contains(lines), "{shown}");
+        // The short report leads to the code, which the plan's file has: nobody searches twice for it.
+        let shown = text(&it, Extent::Short);
+        assert!(
+            shown.contains("\nAnd by hand (the code is in plan.toml):\n  checkpoint"),
+            "{shown}"
+        );
+        let head = file_head(&it, &it.found.plans[0]).join("\n");
+        assert!(head.contains("\nBy hand instead of checkpoint, beside the diff:\n    "), "{head}");
         it.found.interrupted = true;
         assert!(
             text(&it, Extent::Full)
@@ -835,15 +923,16 @@ mod tests {
         let mut it = proposal(None, None);
         it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            FITS with a plan until it fails: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            without changes: 20.00 GiB to be safe
             ! the script raised KeyError; later parts of the script were not run"#]]
-        .assert_eq(text(&it, Extent::Full).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
+        .assert_eq(text(&it, Extent::Full).lines().take(3).collect::<Vec<_>>().join("\n").as_str());
         assert!(
             it.found.fails_by_itself()
                 && text(&it, Extent::Full).contains("\nseen: 3 training steps\n")
         );
         it.found.seen.failed = Some(failed(true));
-        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it, Extent::Full).lines().nth(1).unwrap_or_default());
+        expect!["! the script raised KeyError. plimsoll may have ended an epoch early before that, to reach later parts of the script; some loops fail then"].assert_eq(text(&it, Extent::Full).lines().nth(2).unwrap_or_default());
         assert!(!it.found.fails_by_itself());
     }
 
@@ -896,10 +985,12 @@ mod tests {
             held(Category::Gradients, 1, 1, Vec::new()),
         ];
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             DOES NOT FIT with any plan that was tried
             closest: checkpoint: 24.00 GiB to be safe, 2.00 GiB too much
-            Its memory at the peak, and the remedies for it. --allow tries one that was not tried:
+            to list the cards that are large enough without changes:
+                plimsoll predict -- python train.py
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            Memory of the closest plan at its peak, and the remedies for it. --allow tries one that was not tried:
                  closest   unchanged  category
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
                 7.81 GiB   29.30 GiB  activations      has checkpoint; does not apply: attention
@@ -932,14 +1023,14 @@ mod tests {
         };
         let found = proposal(None, None).found.plans;
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
+            FITS with a plan: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            without changes: 20.00 GiB to be safe
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
-
               "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
         expect![[r#"
+            FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this
             without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
-            FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this
               "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
     }
 
@@ -958,8 +1049,8 @@ mod tests {
         it.found.plans.clear();
         it.recipes = vec![shown];
         expect![[r#"
-            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             FITS with settings of transformers in your script: 9.00 GiB to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none
+            without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
 
             The change in settings of transformers. Each of these was run without a GPU and fits; plimsoll did not estimate their step times (request, spare, numbers):
                 9.00 GiB   13.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)

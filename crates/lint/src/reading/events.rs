@@ -95,6 +95,10 @@ pub(crate) enum What<'a> {
         bounded: bool,
         arg: TextRange,
     },
+    /// A comprehension over batches makes a list or dictionary of such values.
+    Gather {
+        value: Value,
+    },
     /// A list is emptied, or made anew.
     Clear {
         target: String,

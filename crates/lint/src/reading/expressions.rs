@@ -75,24 +75,19 @@ impl<'a> Walker<'_, 'a> {
         match expr {
             Expr::Name(it) if LONGEST_NAME < it.id.len() => Value::default(),
             Expr::Name(it) => {
-                let mut value = self.name(it.id.as_str(), expr);
-                value.from.add(it.id.as_str());
-                value
+                let value = self.name(it.id.as_str(), expr);
+                value.named(it.id.as_str())
             }
             Expr::Attribute(it) => {
                 if let Some(name) = dotted(expr) {
                     if let Some(value) = self.names.get(&name).filter(|it| !it.is(&Kind::Unknown)) {
-                        let mut value = value.clone();
-                        value.from.add(&name);
-                        return value;
+                        return value.clone().named(&name);
                     }
                     if let Some(path) = self.import(expr) {
                         return self.import_value(path);
                     }
                     if name.starts_with("self.") {
-                        let mut value = self.look_up(&name);
-                        value.from.add(&name);
-                        return value;
+                        return self.look_up(&name).named(&name);
                     }
                 }
                 let value = self.eval(&it.value);
@@ -219,7 +214,17 @@ impl<'a> Walker<'_, 'a> {
             }
             Expr::ListComp(it) => self.comprehension(&it.generators, &it.elt, Kind::List),
             Expr::SetComp(it) => self.comprehension(&it.generators, &it.elt, Kind::List),
-            Expr::Generator(it) => self.comprehension(&it.generators, &it.elt, Kind::List),
+            // It gathers nothing by itself.
+            Expr::Generator(it) => {
+                let n = self.events.len();
+                let res = self.comprehension(&it.generators, &it.elt, Kind::List);
+                let gathers = self.events.len() > n
+                    && matches!(self.events.last(), Some(it) if matches!(it.what, What::Gather { .. }));
+                if gathers {
+                    self.events.pop();
+                }
+                res
+            }
             Expr::DictComp(it) => self.comprehension(&it.generators, &it.value, Kind::Dict),
             Expr::Starred(it) => self.eval(&it.value),
             Expr::Await(it) => self.eval(&it.value),
@@ -325,8 +330,11 @@ impl<'a> Walker<'_, 'a> {
         kind: Kind,
     ) -> Value {
         self.names.begin();
+        let mut over_batches = false;
         for it in generators {
             let iter = self.eval(&it.iter);
+            over_batches |=
+                iter.is(&Kind::Loader) || guess::is_batches(self.file.text_at(it.iter.range()));
             let one = match iter.kind {
                 Kind::Parameters => {
                     Value { attached: true, of: iter.of.clone(), ..Value::of(Kind::Tensor) }
@@ -349,6 +357,9 @@ impl<'a> Walker<'_, 'a> {
             }
         }
         let value = self.eval(element);
+        if over_batches && value.is_output && !value.on_host {
+            self.tell(element.range(), What::Gather { value: value.clone() });
+        }
         self.names.take_back();
         let res = Value { tick: self.tick, ..Value::of(kind) };
         let on_host = value.on_host;
@@ -433,6 +444,8 @@ impl<'a> Walker<'_, 'a> {
     ) -> Value {
         match value.kind {
             Kind::Module => {
+                // `functools.partial(model, ...)` is called as the model.
+                let name = value.partial_of.as_deref().unwrap_or(name);
                 let res = self.forward(name, call, values);
                 Value {
                     attached: res.attached
@@ -471,6 +484,12 @@ impl<'a> Walker<'_, 'a> {
                 }
             }
             Kind::Import(path) => self.library(path, call, values),
+            // Called, a metric collects as by `update`.
+            Kind::Metric => {
+                let (receiver, name) = (name.to_owned(), "update".to_owned());
+                self.tell(call.range(), What::Method { receiver, name, value, call });
+                Value::default()
+            }
             Kind::Unknown => self.builtin(name, call, values),
             _ => Value::default(),
         }
@@ -497,6 +516,7 @@ impl<'a> Walker<'_, 'a> {
         );
         Value {
             attached: self.grad != Grad::Off,
+            graph: graphs(values),
             is_output: true,
             tick: self.tick,
             of: Some(name.to_owned()),
@@ -533,7 +553,12 @@ impl<'a> Walker<'_, 'a> {
             };
             let Some(name) = name else { continue };
             let key = (index, name.to_owned());
-            let value = Value { from: Sources::default(), at: None, ..value.clone() };
+            let value = Value {
+                from: Sources::default(),
+                graph: Sources::default(),
+                at: None,
+                ..value.clone()
+            };
             let merged = match self.next.parameters.remove(&key) {
                 Some(before) => before.or(&value),
                 None => value,
@@ -560,6 +585,7 @@ impl<'a> Walker<'_, 'a> {
         for it in values {
             res.from.extend(&it.from);
         }
+        res.graph.extend(&graphs(values));
         res.tick = self.tick;
         res.at = Some(call.range());
         res
@@ -567,6 +593,12 @@ impl<'a> Walker<'_, 'a> {
 
     fn library(&mut self, path: String, call: &'a ExprCall, values: &[Value]) -> Value {
         let mut res = library::result(&path, call, values, self.grad);
+        if path == "functools.partial" {
+            res = values.first().cloned().unwrap_or_default();
+            if res.is(&Kind::Module) {
+                res.partial_of = call.arguments.args.first().and_then(dotted);
+            }
+        }
         if res.is(&Kind::Optimizer) {
             let mut models: Vec<String> = values.iter().filter_map(|it| it.of.clone()).collect();
             models.extend(values.iter().flat_map(|it| it.from.iter().map(str::to_owned)));
@@ -618,6 +650,7 @@ impl<'a> Walker<'_, 'a> {
                 for it in values {
                     res.from.extend(&it.from);
                 }
+                res.graph = graphs(values);
                 if guess::computes_loss(name)
                     && self.grad != Grad::Off
                     && values.iter().any(|it| it.attached)
@@ -652,7 +685,7 @@ impl<'a> Walker<'_, 'a> {
         values: &[Value],
     ) -> Value {
         let at = call.range();
-        let on_name = dotted(on).unwrap_or_else(|| receiver.of.clone().unwrap_or_default());
+        let on_name = owner(on).unwrap_or_else(|| receiver.of.clone().unwrap_or_default());
         let first = values.first().cloned().unwrap_or_default();
         let n_args = call.arguments.args.len();
         self.tell(
@@ -705,9 +738,11 @@ impl<'a> Walker<'_, 'a> {
                     || n_args == 0
                     || matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(_)));
                 if is_known {
-                    self.tell(at, What::Mode { model: on_name, train });
+                    self.tell(at, What::Mode { model: on_name.clone(), train });
                 }
-                return receiver;
+                // `model.eval().requires_grad_(False)`
+                let of = receiver.of.clone().or(Some(on_name)).filter(|it| !it.is_empty());
+                return Value { of, ..receiver };
             }
             "requires_grad_" => {
                 let is_off = matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(it)) if !it.value);
@@ -753,7 +788,13 @@ impl<'a> Walker<'_, 'a> {
             return Value { tick: self.tick, ..Value::number() };
         }
         if UNATTACHED.contains(&name) {
-            return Value { attached: false, tick: self.tick, kind: Kind::Tensor, ..receiver };
+            return Value {
+                attached: false,
+                graph: Sources::default(),
+                tick: self.tick,
+                kind: Kind::Tensor,
+                ..receiver
+            };
         }
         // `self.method(...)`, or a method of an object that is made here.
         let class = match receiver.kind {
@@ -842,7 +883,7 @@ impl<'a> Walker<'_, 'a> {
                 return Value { divided: true, tick: self.tick, ..receiver };
             }
             "items" | "values" | "keys" => return Value { tick: self.tick, ..receiver },
-            "get" | "copy" => return receiver,
+            "get" | "copy" | "setdefault" => return receiver,
             _ => {}
         }
         if receiver.attached || receiver.is_output || receiver.is(&Kind::Tensor) {
@@ -859,6 +900,10 @@ impl<'a> Walker<'_, 'a> {
             res.from.extend(&it.from);
         }
         res.from.extend(&receiver.from);
+        res.graph = graphs(values);
+        if receiver.attached {
+            res.graph.extend(&receiver.graph);
+        }
         if guess::computes_loss(name)
             && self.grad != Grad::Off
             && values.iter().any(|it| it.attached)
@@ -867,6 +912,26 @@ impl<'a> Walker<'_, 'a> {
         }
         res
     }
+}
+
+/// How the thing is written that a method is called on: `logs[]` of `logs.setdefault(key, [])`, too.
+fn owner(on: &Expr) -> Option<String> {
+    if let Expr::Call(call) = on
+        && let Expr::Attribute(func) = &*call.func
+        && matches!(func.attr.as_str(), "setdefault" | "get")
+    {
+        return dotted(&func.value).map(|it| format!("{it}[]"));
+    }
+    dotted(on)
+}
+
+/// The names whose graph hangs on any of these.
+fn graphs(values: &[Value]) -> Sources {
+    let mut res = Sources::default();
+    for it in values {
+        res.extend(&it.graph);
+    }
+    res
 }
 
 fn names_cpu(text: &str) -> bool {

@@ -206,6 +206,12 @@ impl<'a> File<'a> {
         words.iter().any(|it| self.text_at(at).contains(it))
     }
 
+    /// Whether it is a file of tests: what they do with a tiny model is no training, and no evaluation.
+    pub(crate) fn is_of_tests(&self) -> bool {
+        let imports = ["import unittest", "import pytest", "from unittest"];
+        self.says_anywhere(&imports) || 1 < self.text.matches("def test_").count()
+    }
+
     /// Whether the text anywhere says any of these words.
     pub(crate) fn says_anywhere(&self, words: &[&str]) -> bool {
         words.iter().any(|it| self.steps.take_text(self.text.len()) && self.text.contains(it))

@@ -187,5 +187,5 @@ pub(crate) fn result(path: &str, call: &ExprCall, values: &[Value], grad: Grad) 
     {
         return Value::of(Kind::Module);
     }
-    Value { from: tensor.from, ..Value::default() }
+    Value { from: tensor.from, graph: tensor.graph, ..Value::default() }
 }

@@ -43,7 +43,12 @@ impl<'a> Walker<'_, 'a> {
         }
         self.tick += 1;
         self.body(it.body);
-        let seen_from_within = |it: Value| Value { tick: 0, from: Sources::default(), ..it };
+        let seen_from_within = |it: Value| Value {
+            tick: 0,
+            from: Sources::default(),
+            graph: Sources::default(),
+            ..it
+        };
         let names = std::mem::take(&mut self.names).end();
         let names: Held =
             names.into_iter().map(|(name, it)| (name, seen_from_within(it))).collect();
@@ -98,9 +103,10 @@ impl<'a> Walker<'_, 'a> {
                     Some(before) => before.or(&value),
                     None => value.clone(),
                 };
-                self.next
-                    .returns
-                    .insert(self.function, Value { from: Sources::default(), ..merged });
+                self.next.returns.insert(
+                    self.function,
+                    Value { from: Sources::default(), graph: Sources::default(), ..merged },
+                );
                 self.tell(it.range, What::Return { value });
             }
             Stmt::Delete(it) => {
@@ -173,14 +179,24 @@ impl<'a> Walker<'_, 'a> {
     }
 
     fn assign(&mut self, it: &'a StmtAssign) {
-        let sum = it.targets.first().and_then(dotted).filter(|name| is_sum_with(&it.value, name));
-        if let Some(name) = sum {
-            let before = self.look_up(&name);
-            let value = self.eval(&it.value);
-            self.kept(&name, How::Sum, &before, &value, it.value.range());
-            // What is added up stays the same thing.
-            let value = Value { tick: before.tick, ..value };
-            self.bind(&name, value);
+        if let Some(target) = it.targets.first()
+            && self.added_up(target, &it.value)
+        {
+            return;
+        }
+        // `a, b = x, y`
+        if let ([Expr::Tuple(targets)], Expr::Tuple(values)) = (it.targets.as_slice(), &*it.value)
+            && targets.elts.len() == values.elts.len()
+        {
+            let mut made = Vec::new();
+            for (target, value) in targets.elts.iter().zip(&values.elts) {
+                if !self.added_up(target, value) {
+                    made.push((target, self.eval(value)));
+                }
+            }
+            for (target, value) in made {
+                self.assign_to(target, value);
+            }
             return;
         }
         let value = self.eval(&it.value);
@@ -193,16 +209,6 @@ impl<'a> Walker<'_, 'a> {
             return;
         }
         for target in &it.targets {
-            // `a, b = x, y`
-            if let (Expr::Tuple(targets), Expr::Tuple(values)) = (target, &*it.value)
-                && targets.elts.len() == values.elts.len()
-            {
-                let values: Vec<Value> = values.elts.iter().map(|it| self.eval(it)).collect();
-                for (target, value) in targets.elts.iter().zip(values) {
-                    self.assign_to(target, value);
-                }
-                continue;
-            }
             // `values, indices = torch.max(x, 1)`
             if let (Expr::Tuple(targets), Expr::Call(call)) = (target, &*it.value) {
                 let name = dotted(&call.func).unwrap_or_default();
@@ -226,6 +232,18 @@ impl<'a> Walker<'_, 'a> {
                 self.tell(it.range, What::Mode { model, train: false });
             }
         }
+    }
+
+    /// Reads `name = name + x`, if it is that.
+    fn added_up(&mut self, target: &'a Expr, sum: &'a Expr) -> bool {
+        let Some(name) = dotted(target).filter(|name| is_sum_with(sum, name)) else { return false };
+        let before = self.look_up(&name);
+        let value = self.eval(sum);
+        self.kept(&name, How::Sum, &before, &value, sum.range());
+        // What is added up stays the same thing.
+        let value = Value { tick: before.tick, ..value };
+        self.bind(&name, value);
+        true
     }
 
     /// `x = torch.cat((x, y))`: the name, and the call.
@@ -359,6 +377,13 @@ impl<'a> Walker<'_, 'a> {
                 let iter = self.eval(inner);
                 self.assign_to(&targets.elts[0], Value::number());
                 self.targets(target, inner, &iter);
+                return;
+            }
+            if name.ends_with(".items") && iter.is(&Kind::Dict) && targets.elts.len() == 2 {
+                self.assign_to(&targets.elts[0], Value::of(Kind::Plain));
+                let kind =
+                    if iter.attached || iter.is_output { Kind::Tensor } else { Kind::Unknown };
+                self.assign_to(&targets.elts[1], Value { kind, tick: self.tick, ..iter.clone() });
                 return;
             }
             if name.ends_with("named_parameters") && targets.elts.len() == 2 {

@@ -62,8 +62,12 @@ pub(crate) struct Value {
     pub(crate) tick: u32,
     /// The names that it was made of.
     pub(crate) from: Sources,
+    /// Of these, those whose graph hangs on it.
+    pub(crate) graph: Sources,
     /// The model whose output it is, or whose parameters.
     pub(crate) of: Option<String>,
+    /// The model whose call this is with some arguments.
+    pub(crate) partial_of: Option<String>,
     /// Of a list that is made whole: how many it holds at most is fixed, as in `deque(maxlen=...)`.
     pub(crate) bounded: bool,
     /// Of a model: its weights take no gradients.
@@ -118,6 +122,14 @@ impl Sources {
         }
     }
 
+    pub(crate) fn meets(&self, other: &Sources) -> bool {
+        self.iter().any(|it| other.has(it))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         self.all().iter().map(|it| &**it)
     }
@@ -130,6 +142,15 @@ impl Value {
 
     pub(crate) fn number() -> Value {
         Value { on_host: true, is_scalar: true, ..Value::of(Kind::Number) }
+    }
+
+    /// The same by this name.
+    pub(crate) fn named(mut self, name: &str) -> Value {
+        self.from.add(name);
+        if self.attached || self.is(&Kind::Unknown) {
+            self.graph.add(name);
+        }
+        self
     }
 
     pub(crate) fn is(&self, kind: &Kind) -> bool {
@@ -150,6 +171,7 @@ impl Value {
     /// What an operation on both gives.
     pub(crate) fn with(mut self, other: &Value) -> Value {
         self.from.extend(&other.from);
+        self.graph.extend(&other.graph);
         if self.of.is_none() {
             self.of.clone_from(&other.of);
         }

@@ -183,7 +183,12 @@ impl<'f, 'a> Walker<'f, 'a> {
     pub(crate) fn bind(&mut self, name: &str, value: Value) {
         if let (Some(rest), Some(class)) = (name.strip_prefix("self."), self.class()) {
             let key = (class, rest.to_owned());
-            let stored = Value { tick: 0, from: Sources::default(), ..value.clone() };
+            let stored = Value {
+                tick: 0,
+                from: Sources::default(),
+                graph: Sources::default(),
+                ..value.clone()
+            };
             let merged = match self.next.attributes.remove(&key) {
                 Some(before) => before.or(&stored),
                 None => stored,

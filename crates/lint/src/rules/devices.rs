@@ -23,8 +23,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     before_choice(story, acc);
     in_workers(story, acc);
     // Where nothing goes through the model in a loop, or in another file, nothing is gathered.
-    let in_test = story.file.text.contains("unittest") || story.file.text.contains("import pytest");
-    let runs = !in_test;
+    let runs = !story.file.is_of_tests();
     for event in &story.events {
         let What::Library { path, call } = &event.what else { continue };
         match path.as_str() {
@@ -44,6 +43,9 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 /// `torch.load` of a checkpoint, to where it was saved from.
 fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     if !story.file.text.contains("cuda") && !story.file.text.contains(".to(") {
+        return;
+    }
+    if story.file.is_of_tests() {
         return;
     }
     for event in &story.events {
@@ -87,7 +89,8 @@ fn kept_on_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         story.file.steps.take_text(text.len());
         let function = &story.file.functions[event.function];
         let body = if event.function == 0 { text } else { story.file.text_at(function.at) };
-        let is_dropped = body.lines().map(str::trim).any(|line| {
+        let code = |line: &'_ str| line.split(" #").next().unwrap_or_default().trim().to_owned();
+        let is_dropped = body.lines().map(code).any(|line| {
             let of_none = line.ends_with("= None") && line.split('=').any(|it| it.trim() == name);
             of_none || line.strip_prefix("del ").is_some_and(|it| names(it).any(|it| it == name))
         });
@@ -265,11 +268,25 @@ fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         for name in ["collate_fn", "worker_init_fn"] {
-            let given = call.arguments.find_keyword(name).and_then(|it| dotted(&it.value));
+            let Some(given) = call.arguments.find_keyword(name) else { continue };
+            // `functools.partial(collate, ...)`, or `Collator(...)`.
+            let (given, is_made) = match &given.value {
+                Expr::Call(call) => match file.import(&call.func) {
+                    Some(path) if path == "functools.partial" => {
+                        (call.arguments.args.first().and_then(dotted), false)
+                    }
+                    _ => (dotted(&call.func), true),
+                },
+                it => (dotted(it), false),
+            };
             let Some(given) = given else { continue };
             let last = given.rsplit('.').next().unwrap_or_default().to_owned();
             if !file.steps.take(file.functions.len() / 8) {
                 return;
+            }
+            if let (true, Some(class)) = (is_made, file.class_named(&last)) {
+                functions.extend(file.classes[class].methods.get("__call__"));
+                continue;
             }
             functions
                 .extend((0..file.functions.len()).filter(|it| file.functions[*it].name == last));

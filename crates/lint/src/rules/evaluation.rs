@@ -27,10 +27,12 @@ fn walks(event: &Event<'_>) -> bool {
 
 /// An evaluation with a graph.
 fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let of_tests = story.file.is_of_tests();
     for (index, function) in story.file.functions.iter().enumerate() {
         // Lightning and transformers switch gradients off around these.
         if function.name.ends_with("_step")
             || function.name == "forward"
+            || of_tests && function.name.contains("test")
             || function.name.starts_with("test_")
         {
             continue;
@@ -172,7 +174,11 @@ fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     let mut told = BTreeSet::new();
     for event in &story.events {
         let What::Forward { model, input_attached, call, .. } = &event.what else { continue };
-        let in_step = event.loops.iter().any(|it| step_loops.contains(it));
+        // A method that makes the backward pass and the step is called in a loop elsewhere.
+        let in_step = event.loops.iter().any(|it| step_loops.contains(it))
+            || event.loops.is_empty()
+                && story.file.class_of(event.function).is_some()
+                && story.in_function(event.function).any(|it| matches!(it.what, What::Step { .. }));
         if event.grad != Grad::On || *input_attached || !in_step || told.contains(model) {
             continue;
         }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ruff_python_ast::{Expr, Operator};
+use ruff_python_ast::{
+    CmpOp, Expr, Operator, Stmt,
+    visitor::{self, Visitor},
+};
 use ruff_text_size::{Ranged, TextRange};
 
 use crate::{
@@ -24,8 +27,17 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         match &event.what {
             What::Method { name, call, .. } if name == "zero_grad" => {
                 let value = call.arguments.find_argument("set_to_none", 0).map(|it| it.value());
+                // Who adds to `.grad` needs one that is there.
+                let adds = || {
+                    story.file.says_anywhere(&[
+                        ".grad +=",
+                        ".grad.add_(",
+                        ".grad = torch.zeros_like",
+                    ])
+                };
                 if let Some(Expr::BooleanLiteral(it)) = value
                     && !it.value
+                    && !adds()
                 {
                     acc.push(Found {
                         code: "PLM306",
@@ -55,6 +67,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             _ => {}
         }
     }
+    best_of_a_class(story, acc);
     moved_late(story, acc);
 }
 
@@ -328,7 +341,10 @@ fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 && event.at.start() > the_loop.at.end()
                 && event.loops.last() == Some(outer)
         });
-        if step.is_none() || !the_loop.is_counted && !the_loop.over_batches {
+        let head = story.file.text_at(the_loop.head);
+        // `for x, y in zip(xs.chunk(n), ys.chunk(n))`
+        let over_parts = [".chunk(", ".split("].iter().any(|it| head.contains(it));
+        if step.is_none() || !the_loop.is_counted && !the_loop.over_batches && !over_parts {
             continue;
         }
         let forward =
@@ -344,7 +360,6 @@ fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 mend: Vec::new(),
             });
         }
-        let head = story.file.text_at(the_loop.head);
         let is_micro = ["accum", "micro", "grad_steps", "gradient_steps"]
             .iter()
             .any(|it| head.to_ascii_lowercase().contains(it));
@@ -409,6 +424,105 @@ fn copied(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
                 Vec::new()
             },
         });
+    }
+}
+
+/// `self.weights = {k: v.clone() for k, v in model.state_dict().items()}` where a score is better: what stops early.
+fn best_of_a_class(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for (index, function) in story.file.functions.iter().enumerate() {
+        if function.class.is_none() || function.name == "__init__" {
+            continue;
+        }
+        let mut seen = Copies { found: Vec::new(), compares: 0 };
+        seen.visit_body(function.body);
+        for (at, owner) in seen.found {
+            let text = story.file.text_at(at);
+            let is_known = acc.iter().any(|it| it.code == "PLM309" && it.statement == at);
+            if is_known || text.contains("cpu") || !is_best(story, index, at) {
+                continue;
+            }
+            let owner = clipped(&owner).to_owned();
+            acc.push(Found {
+                code: "PLM309",
+                at,
+                statement: at,
+                message: format!("a second set of weights stays on the device: store `{{k: v.cpu() for k, v in {owner}.state_dict().items()}}` instead"),
+                mend: Vec::new(),
+            });
+        }
+    }
+}
+
+/// Whether the function does more with the name than copy: nothing saves or deletes what is kept there.
+fn is_best(story: &Story<'_, '_>, function: usize, at: TextRange) -> bool {
+    let text = story.file.text_at(at);
+    let name = text.split('=').next().unwrap_or_default().trim();
+    let around = story.file.text_at(story.file.functions[function].at);
+    !around.contains(&format!("torch.save({name}")) && !around.contains(&format!("del {name}"))
+}
+
+/// Assignments of copied weights to attributes, in branches that compare.
+struct Copies {
+    found: Vec<(TextRange, String)>,
+    compares: usize,
+}
+
+impl<'a> Visitor<'a> for Copies {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if let Stmt::If(it) = stmt {
+            let own = usize::from(compares(&it.test));
+            self.compares += own;
+            self.visit_body(&it.body);
+            self.compares -= own;
+            for clause in &it.elif_else_clauses {
+                self.compares += 1;
+                self.visit_body(&clause.body);
+                self.compares -= 1;
+            }
+            return;
+        }
+        if let Stmt::Assign(it) = stmt
+            && 0 < self.compares
+            && it.targets.iter().filter_map(dotted).any(|it| it.starts_with("self."))
+            && let Some(owner) = copied_state(&it.value)
+        {
+            self.found.push((it.range, owner));
+        }
+        visitor::walk_stmt(self, stmt);
+    }
+}
+
+fn compares(test: &Expr) -> bool {
+    match test {
+        Expr::Compare(it) => !it.ops.iter().any(|it| matches!(it, CmpOp::Is | CmpOp::IsNot)),
+        Expr::BoolOp(it) => it.values.iter().any(compares),
+        Expr::UnaryOp(it) => compares(&it.operand),
+        Expr::Call(_) | Expr::Name(_) => true,
+        _ => false,
+    }
+}
+
+/// The model whose weights this copies: `deepcopy(model.state_dict())`, `{k: v.clone() for k, v in model.state_dict().items()}`.
+fn copied_state(expr: &Expr) -> Option<String> {
+    let state = |expr: &Expr| {
+        let Expr::Call(call) = expr else { return None };
+        dotted(&call.func)?.strip_suffix(".state_dict").map(str::to_owned)
+    };
+    match expr {
+        Expr::Call(call) if dotted(&call.func)?.ends_with("deepcopy") => {
+            state(call.arguments.args.first()?)
+        }
+        Expr::DictComp(it) => {
+            let Expr::Call(items) = &it.generators.first()?.iter else { return None };
+            let Expr::Attribute(items) = &*items.func else { return None };
+            let Expr::Call(value) = &*it.value else { return None };
+            let is_copy = match &*value.func {
+                Expr::Attribute(it) => it.attr.as_str() == "clone",
+                it => dotted(it).is_some_and(|it| it.ends_with("deepcopy")),
+            };
+            is_copy.then(|| state(&items.value)).flatten()
+        }
+        _ => None,
     }
 }
 

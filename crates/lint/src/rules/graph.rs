@@ -24,6 +24,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for event in &story.events {
         match &event.what {
             What::Keep { .. } => kept(story, &step_loops, event, acc),
+            What::Gather { value } => gathered(story, event, value, acc),
             What::Backward { .. } => passes(story, event, acc),
             What::Forward { .. } => carried(story, &step_loops, event, acc),
             _ => {}
@@ -34,6 +35,12 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     lightning(story, acc);
     metrics(story, acc);
     recursive(story, acc);
+    for (index, class) in story.file.classes.iter().enumerate() {
+        in_methods(story, index, acc);
+        if class.is_module() {
+            state_of_a_module(story, index, acc);
+        }
+    }
 }
 
 /// The names out of which the losses are made that are walked backwards around here.
@@ -65,7 +72,15 @@ fn kept(
             .in_function(event.function)
             .any(|it| matches!(&it.what, What::Mode { train: false, .. }));
     let in_evaluation = is_batch && evaluates;
-    if !(is_step || in_evaluation) {
+    // Single pictures, not batches: what a model makes of each is joined.
+    let the_loop = &story.loops[innermost];
+    let over_samples = *how == How::Cat
+        && !value.attached
+        && the_loop.iter.is_some()
+        && !the_loop.is_counted
+        && joins_rows(story, *arg)
+        && story.in_loop(innermost).any(|it| matches!(it.what, What::Forward { .. }));
+    if !(is_step || in_evaluation || over_samples) {
         return;
     }
     // What is cut, emptied or made anew in the loop is not kept.
@@ -86,7 +101,7 @@ fn kept(
     }
     let of_meter = *how == How::Meter;
     if *how == How::Cat {
-        let is_batch_loop = is_batch || is_step;
+        let is_batch_loop = is_batch || is_step || over_samples;
         if is_batch_loop && (value.attached || value.is_output) && !value.on_host {
             acc.push(Found {
                 code: "PLM104",
@@ -98,7 +113,12 @@ fn kept(
         }
         return;
     }
-    if value.attached && event.grad != Grad::Off {
+    // A model that was frozen has no graph, unless its input has one.
+    let of_frozen = value.of.is_some()
+        && story.all().any(
+            |it| matches!(&it.what, What::Freeze { model } if Some(model) == value.of.as_ref()),
+        );
+    if value.attached && event.grad != Grad::Off && !of_frozen {
         // A sum that is walked backwards is meant to have a graph; so is what a function gives its caller, if nothing was
         // walked here.
         let is_walked = walked(story, event.function).any(|(_, it)| it.from.has(bare));
@@ -166,6 +186,21 @@ fn kept(
     }
 }
 
+/// `[model(x) for x in loader]`, with gradients off: with them on it is an evaluation that keeps its graphs.
+fn gathered(story: &Story<'_, '_>, event: &Event<'_>, value: &Value, acc: &mut Vec<Found>) {
+    if value.attached || value.is_scalar || event.grad != Grad::Off || !story.uses_gpu() {
+        return;
+    }
+    let mends = !is_many(value);
+    acc.push(Found {
+        code: "PLM103",
+        at: event.at,
+        statement: event.statement,
+        message: "this keeps the outputs of all batches on the device: move each with `.cpu()` in the comprehension".to_owned(),
+        mend: if mends { wrapped(story, event.at, "(", ").cpu()") } else { Vec::new() },
+    });
+}
+
 /// Whether the loop shortens it: `if len(x) > n: x.pop(0)`, `x = x[-100:]`.
 fn is_bounded(story: &Story<'_, '_>, innermost: usize, target: &str) -> bool {
     let words = [format!("{target} = {target}["), format!("{target}.pop"), format!("del {target}")];
@@ -217,7 +252,14 @@ fn passes(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
     let is_made_outside =
         loss.at.zip(innermost).is_some_and(|(at, index)| !story.loops[index].at.contains_range(at));
     let comes_again = story.in_function(event.function).any(|other| {
-        let walks = matches!(other.what, What::Backward { .. } | What::Walks | What::Call { .. });
+        let walks = match &other.what {
+            // Another loss walks this graph again only where they have a part of it in common.
+            What::Backward { loss: next, .. } => {
+                loss.graph.is_empty() || next.graph.is_empty() || loss.graph.meets(&next.graph)
+            }
+            What::Walks | What::Call { .. } => true,
+            _ => false,
+        };
         walks && other.at.start() > event.at.end() && within(other)
     });
     if is_made_outside || comes_again || innermost.is_none() {
@@ -310,16 +352,30 @@ struct Assigned<'a> {
     values: BTreeMap<String, &'a Expr>,
 }
 
+impl<'a> Assigned<'a> {
+    fn assigned(&mut self, at: TextRange, target: &'a Expr, value: &'a Expr) {
+        if let Expr::Attribute(it) = target
+            && dotted(&it.value).is_some_and(|it| it == self.ctx)
+        {
+            self.found.push((at, it.attr.as_str(), value));
+        }
+    }
+}
+
 impl<'a> Visitor<'a> for Assigned<'a> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if let Stmt::Assign(it) = stmt {
             for target in &it.targets {
                 match target {
-                    Expr::Attribute(attribute)
-                        if dotted(&attribute.value).is_some_and(|it| it == self.ctx) =>
-                    {
-                        self.found.push((it.range, attribute.attr.as_str(), &it.value));
-                    }
+                    Expr::Attribute(_) => self.assigned(it.range, target, &it.value),
+                    Expr::Tuple(targets) => match &*it.value {
+                        Expr::Tuple(values) if values.elts.len() == targets.elts.len() => {
+                            for (target, value) in targets.elts.iter().zip(&values.elts) {
+                                self.assigned(value.range(), target, value);
+                            }
+                        }
+                        _ => {}
+                    },
                     _ => {
                         if let Some(name) = dotted(target) {
                             self.values.entry(name).or_insert(&it.value);
@@ -430,13 +486,17 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 .flat_map(|it| it.iter_non_variadic_params())
                 .map(|it| it.parameter.name.as_str())
                 .collect();
-            let outputs = names.get(names.len().saturating_sub(2)..).unwrap_or_default();
+            // Behind them may stand names with defaults: `lambda m, i, o, name=name: ...`.
+            let outputs = names.get(1..).unwrap_or_default();
             story.file.steps.take_text(story.file.text.len());
-            if let Some((at, target)) = collected(&it.body, outputs)
-                && !is_emptied(story, &target)
-                && (target.contains('.') || lives_on(story, event.function, &step_loops))
-            {
-                acc.push(hook_keeps(story, at, event.statement, &target));
+            if let Some((at, target)) = collected(&it.body, outputs) {
+                let bare = target.trim_end_matches("[]");
+                let lives = bare.contains('.')
+                    || is_of_the_file(story, bare)
+                    || lives_on(story, event.function, &step_loops);
+                if lives && !is_emptied(story, bare) {
+                    acc.push(hook_keeps(story, at, event.statement, bare));
+                }
             }
             continue;
         }
@@ -476,6 +536,11 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             }
         }
     }
+}
+
+/// Whether a name is made outside of all functions.
+fn is_of_the_file(story: &Story<'_, '_>, name: &str) -> bool {
+    story.known.names.get(&0).is_some_and(|it| it.contains_key(name))
 }
 
 /// Whether what a function makes outlives a step: a list that is made in a function goes with its call, unless that has steps.
@@ -602,11 +667,150 @@ fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     }
 }
 
+/// What a method that a framework calls in each step, or a model's `forward`, adds to an attribute that nothing empties.
+fn in_methods(story: &Story<'_, '_>, class: usize, acc: &mut Vec<Found>) {
+    let it = &story.file.classes[class];
+    if it.is_lightning() {
+        return;
+    }
+    let is_trainer = it.bases.iter().any(|base| base.ends_with("Trainer"));
+    for (name, index) in &it.methods {
+        let is_step = is_trainer && matches!(*name, "compute_loss" | "training_step")
+            || it.is_module() && *name == "forward"
+            || story.in_function(*index).any(|it| matches!(it.what, What::Step { .. }));
+        for event in story.in_function(*index) {
+            let What::Keep { target, how, value, arg, bounded } = &event.what else { continue };
+            let bare = target.trim_end_matches("[]");
+            if !bare.starts_with("self.") || *bounded || !event.loops.is_empty() {
+                continue;
+            }
+            let text = story.file.text_at(it.def.range);
+            if *how == How::Cat {
+                // What `__init__` made on the device gets longer with each call.
+                let on_device = text.lines().any(|line| {
+                    let made = line.trim_start().strip_prefix(bare);
+                    made.is_some_and(|it| it.trim_start().starts_with('='))
+                        && ["cuda", "device"].iter().any(|it| line.contains(it))
+                });
+                let is_cut = text.contains(&format!("{bare}[")) || is_made_again(text, bare, 2);
+                if on_device && !is_cut && joins_rows(story, *arg) && !value.on_host {
+                    acc.push(Found {
+                        code: "PLM104",
+                        at: *arg,
+                        statement: event.statement,
+                        message: format!("each call copies all of `{bare}` on the device, and the script never makes it shorter: allocate it once at its final size and overwrite the oldest rows"),
+                        mend: Vec::new(),
+                    });
+                }
+                continue;
+            }
+            let grows = value.attached && event.grad != Grad::Off && is_step;
+            if !grows || is_emptied(story, bare) || acc.iter().any(|it| it.at == *arg) {
+                continue;
+            }
+            if *how == How::Sum && is_made_again(text, bare, 2) {
+                continue;
+            }
+            let code = if *how == How::Sum { "PLM101" } else { "PLM102" };
+            acc.push(Found {
+                code,
+                at: *arg,
+                statement: event.statement,
+                message: format!(
+                    "each call of `{name}` adds to `{bare}` with its autograd graph, and the script never empties it: keep {} instead",
+                    number_of(story.file.text_at(*arg), value)
+                ),
+                mend: match value.kind {
+                    Kind::List | Kind::Dict => Vec::new(),
+                    _ => wrapped(story, *arg, "(", ").detach().cpu()"),
+                },
+            });
+        }
+    }
+}
+
+/// Whether a text assigns to a name more than `times` times.
+fn is_made_again(text: &str, name: &str, times: usize) -> bool {
+    times < text.matches(&format!("{name} = ")).count()
+}
+
+/// Whether a call joins along the first dimension: a bank of rows, not keys and values along a text.
+fn joins_rows(story: &Story<'_, '_>, call: TextRange) -> bool {
+    let text = story.file.text_at(call);
+    !text.contains("hstack")
+        && !["dim=1", "dim=2", "dim=-", "axis=1", "axis=-", ", 1)", ", 2)", ", -1)", ", -2)"]
+            .iter()
+            .any(|it| text.contains(it))
+}
+
+/// `y, self.hidden = self.rnn(x, self.hidden)`: the graph of all earlier calls hangs on the state.
+fn state_of_a_module(story: &Story<'_, '_>, class: usize, acc: &mut Vec<Found>) {
+    let file = story.file;
+    let Some(forward) = file.classes[class].methods.get("forward").copied() else { return };
+    let trains = story.events.iter().any(|it| matches!(it.what, What::Backward { .. }));
+    let mut seen = States { found: Vec::new() };
+    seen.visit_body(file.functions[forward].body);
+    for (at, statement, name) in seen.found {
+        file.steps.take_text(2 * file.text.len());
+        let last = name.strip_prefix("self.").unwrap_or(&name);
+        // Somebody cuts it, or begins anew: here, or by another name of the object.
+        let is_cut = file.text.lines().any(|line| {
+            let line = line.trim();
+            let of_it = line.contains(last);
+            let is_set = line.contains(&format!(".{last} = ")) && !line.contains(&name);
+            of_it && (line.contains("detach") || is_set)
+        });
+        let own = file.text_at(file.classes[class].def.range);
+        let n_set = own.matches(&format!("{name} = ")).count();
+        let in_forward = file.text_at(file.functions[forward].at);
+        let is_begun = in_forward.contains(&format!("{name} = ")) && 2 < n_set
+            || own.contains("def reset")
+            || own.contains("def init_hidden");
+        let off = story.in_function(forward).any(|it| it.grad == Grad::Off);
+        if !trains || is_cut || is_begun || off {
+            continue;
+        }
+        acc.push(Found {
+            code: "PLM107",
+            at,
+            statement,
+            message: format!("`{name}` brings the autograd graph of all earlier calls into this one: set `{name} = {name}.detach()` before it, or `{name} = None` where a new sequence begins"),
+            mend: Vec::new(),
+        });
+    }
+}
+
+struct States {
+    found: Vec<(TextRange, TextRange, String)>,
+}
+
+impl<'a> Visitor<'a> for States {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if let Stmt::Assign(it) = stmt
+            && let Expr::Call(call) = &*it.value
+            && dotted(&call.func).is_some_and(|it| it.starts_with("self."))
+        {
+            let targets = it.targets.iter().flat_map(|it| match it {
+                Expr::Tuple(it) => it.elts.iter().collect(),
+                it => vec![it],
+            });
+            for name in targets.filter_map(dotted).filter(|it| it.starts_with("self.")) {
+                if call.arguments.args.iter().any(|it| dotted(it).as_deref() == Some(&name)) {
+                    self.found.push((call.range(), it.range, name));
+                }
+            }
+        }
+        visitor::walk_stmt(self, stmt);
+    }
+}
+
 /// Metrics of torchmetrics that are updated in a loop and never reset.
 fn metrics(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for event in &story.events {
         let What::Method { receiver, name, value, .. } = &event.what else { continue };
-        if !value.is(&Kind::Metric) || name != "update" || event.loops.len() < 2 {
+        // One loop is enough where the metric outlives the function.
+        let n_loops = if receiver.contains('.') { 1 } else { 2 };
+        if !value.is(&Kind::Metric) || name != "update" || event.loops.len() < n_loops {
             continue;
         }
         let last = receiver.rsplit('.').next().unwrap_or_default();
@@ -639,7 +843,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 held.is_some_and(|it| it.attached && it.of.is_some() && it.is(&Kind::Tensor))
             };
             let cut = text.contains(".data") || text.contains("detach") || text.contains(".item");
-            let is_asked = text.contains(".get_parameter(");
+            let is_asked = text.contains(".get_parameter(") || text.contains("parameters()");
             if !off && !cut && (is_asked || names.iter().any(|it| is_weight(it) && *it != target)) {
                 acc.push(Found {
                     code: "PLM110",
@@ -670,9 +874,13 @@ impl<'a> Visitor<'a> for Averages<'a> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if let Stmt::Assign(it) = stmt
             && let Some(target) = it.targets.first().and_then(dotted)
-            && target.ends_with("[]")
-            && matches!(&*it.value, Expr::BinOp(_))
-            && crate::reading::file::names_in(&it.value).contains(&target)
+            && let Some((sum, target)) = match &*it.value {
+                sum @ Expr::BinOp(_) if target.ends_with("[]") => Some((sum, target)),
+                Expr::DictComp(it) => Some((&*it.value, format!("{target}[]"))),
+                _ => None,
+            }
+            && matches!(sum, Expr::BinOp(_))
+            && crate::reading::file::names_in(sum).contains(&target)
         {
             self.found.push((it.range, target, &it.value));
         }

@@ -20,7 +20,12 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for event in &story.events {
         match &event.what {
             What::Library { path, .. } if path == "torch.cuda.empty_cache" => {
-                let Some(innermost) = event.loops.last() else { continue };
+                let Some(innermost) = event.loops.last() else {
+                    if is_called_each_step(story, event) {
+                        acc.push(empties(event));
+                    }
+                    continue;
+                };
                 let the_loop = &story.loops[*innermost];
                 let is_step = step_loops.contains(innermost)
                     && story.in_loop(*innermost).any(|event| {
@@ -33,13 +38,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     && event.is_unconditional_in(the_loop.at)
                     && !event.in_handler
                 {
-                    acc.push(Found {
-                        code: "PLM501",
-                        at: event.at,
-                        statement: event.statement,
-                        message: "each step returns free memory to the driver and requests it again; that waits for the GPU and frees nothing that is in use: remove the call".to_owned(),
-                        mend: vec![Mend::Replace(event.at, "None".to_owned())],
-                    });
+                    acc.push(empties(event));
                 }
             }
             What::Library { path, call }
@@ -90,6 +89,40 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         });
     }
     benchmark(story, acc);
+}
+
+fn empties(event: &Event<'_>) -> Found {
+    Found {
+        code: "PLM501",
+        at: event.at,
+        statement: event.statement,
+        message: "each step returns free memory to the driver and requests it again; that waits for the GPU and frees nothing that is in use: remove the call".to_owned(),
+        mend: vec![Mend::Replace(event.at, "None".to_owned())],
+    }
+}
+
+/// Whether a method is one that Lightning, Transformers or the file's own loop calls in each step.
+fn is_called_each_step(story: &Story<'_, '_>, event: &Event<'_>) -> bool {
+    let function = &story.file.functions[event.function];
+    let by_framework = matches!(
+        function.name,
+        "on_train_batch_end"
+            | "on_train_batch_start"
+            | "on_validation_batch_end"
+            | "on_before_zero_grad"
+            | "on_batch_end"
+            | "on_step_end"
+            | "on_substep_end"
+            | "training_step"
+            | "validation_step"
+            | "compute_loss"
+    );
+    let by_itself = function.class.is_some()
+        && story.in_function(event.function).any(|it| matches!(it.what, What::Step { .. }));
+    function.class.is_some()
+        && (by_framework || by_itself)
+        && event.is_unconditional_in(function.at)
+        && !event.in_handler
 }
 
 /// `cudnn.benchmark` where sizes vary: a search and its workspaces for each new size.

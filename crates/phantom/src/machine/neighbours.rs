@@ -18,6 +18,15 @@ const SEAT: usize = 1 + DEVICES;
 const HEAD: usize = 1 + DEVICES;
 const LENGTH: usize = HEAD + SEATS * SEAT;
 
+/// The file in the session's folder that has the table: one for each machine of a job, of which the launcher says its number, where
+/// processes of several machines run here.
+fn name_of_table() -> String {
+    let machine =
+        std::env::var("GROUP_RANK").ok().filter(|it| it.bytes().all(|it| it.is_ascii_digit()));
+    let of_several = std::env::var_os("PLIMSOLL_TOGETHER").and(machine);
+    of_several.map_or_else(|| "devices.table".to_owned(), |it| format!("devices-{it}.table"))
+}
+
 /// How often somebody looks again who found no room: two may have asked at once, and seen each other.
 const TRIES: u32 = 3;
 
@@ -51,7 +60,7 @@ impl Table {
             .write(true)
             .create(true)
             .truncate(false)
-            .open(session.join("devices.table"))
+            .open(session.join(name_of_table()))
             .ok()?;
         let length = LENGTH * size_of::<AtomicU64>();
         // Whoever comes first makes it as long as it is to be, and nobody ever makes it shorter.

@@ -6,8 +6,8 @@ use crate::kernels::{
     cat, elementwise, foreach, histogram, index, nonzero, pooling, random, range, reduce, scan,
     scatter, search, sort, step_count, triangle, unique,
 };
-use crate::memory::Known;
 use crate::memory::writes::Write;
+use crate::memory::{Known, KnowsAny};
 use crate::names::{self, has};
 
 /// What a kernel does, as far as we can tell. Each is followed in the file of its name.
@@ -62,12 +62,12 @@ impl Family {
     }
 
     /// What it writes when it is launched with these arguments and blocks. `known` reads device memory in full, or not at
-    /// all. `None` if the arguments are not what they should be.
+    /// all, `knows_any` says whether some of it is known. `None` if the arguments are not what they should be.
     pub(crate) fn writes(
         self,
         [blocks, along_second]: [u32; 2],
         arguments: Arguments<'_>,
-        known: Known<'_>,
+        (known, knows_any): (Known<'_>, KnowsAny<'_>),
         guesses: &mut Guesses,
     ) -> Option<Vec<Write>> {
         let Guesses { settings, remarks, choices, .. } = guesses;
@@ -85,7 +85,7 @@ impl Family {
             Family::Scan(it) => it.writes(arguments, known),
             Family::Scatter(it) => it.writes(arguments, known),
             Family::Search(it) => it.writes(arguments, known),
-            Family::Sort(it) => it.writes(arguments, known),
+            Family::Sort(it) => it.writes(arguments, known, knows_any),
             Family::StepCount(it) => it.writes(blocks, arguments, known, settings.long_lists),
             Family::Triangle(it) => it.writes(arguments, known),
             Family::Unique(it) => it.writes(arguments, known),

@@ -6,8 +6,8 @@
 
 use crate::arguments::{Arguments, TensorInfo};
 use crate::guesses::choices;
-use crate::memory::Known;
 use crate::memory::writes::Write;
+use crate::memory::{Known, KnowsAny};
 use crate::names::{self, has, position};
 use crate::types::{ScalarType, as_f64, number_after};
 
@@ -15,6 +15,9 @@ use crate::types::{ScalarType, as_f64, number_after};
 const MOST: usize = 1 << 18;
 /// Likewise where they are sorted once: the indices of an embedding's gradient.
 const MOST_MERGED: usize = 1 << 21;
+
+/// Of which few are known.
+const MOST_IN_PART: usize = 1 << 22;
 
 /// Digits up to this one are counted instead of compared; CUB's passes have eight bits.
 const FEW_DIGITS: u64 = (1 << 12) - 1;
@@ -82,7 +85,12 @@ impl Kernel {
     }
 
     /// What it writes.
-    pub(crate) fn writes(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+    pub(crate) fn writes(
+        self,
+        arguments: Arguments<'_>,
+        known: Known<'_>,
+        knows_any: KnowsAny<'_>,
+    ) -> Option<Vec<Write>> {
         let address = |i: usize| arguments.address(i);
         let few = |i: usize| arguments.count(i).map(|it| Some(it).filter(|&it| it <= MOST));
         let bit = |i: usize| arguments.count(i).map(|it| u32::try_from(it).unwrap_or(u32::MAX));
@@ -92,14 +100,30 @@ impl Kernel {
                 let bits = (bit(5)?, bit(6)?.saturating_sub(bit(5)?));
                 let (from, count) = ((address(0)?, address(2)?), few(4)?);
                 let sorted = || sorted(key, value, descending, bits, count?, from, known);
-                Some(written(address(1)?, address(3)?, value, sorted()))
+                let to = (address(1)?, address(3)?);
+                let in_part = || {
+                    let keys = Keys { key, descending, at: from.0, count: arguments.count(4)? };
+                    keys.with_values(bits.0, (from.1, value), known, knows_any)
+                };
+                Some(sorted().map_or_else(
+                    || unsorted(to, value, in_part()),
+                    |it| written(to.0, to.1, value, Some(it)),
+                ))
             }
             // State, counters, two tables of digits, sorted keys, keys, sorted values, values, how many, first bit, bits.
             Kernel::Digit { key, value, descending } => {
                 let bits = (bit(9)?, bit(10)?);
                 let (from, count) = ((address(5)?, address(7)?), few(8)?);
                 let sorted = || sorted(key, value, descending, bits, count?, from, known);
-                Some(written(address(4)?, address(6)?, value, sorted()))
+                let to = (address(4)?, address(6)?);
+                let in_part = || {
+                    let keys = Keys { key, descending, at: from.0, count: arguments.count(8)? };
+                    keys.with_values(bits.0, (from.1, value), known, knows_any)
+                };
+                Some(sorted().map_or_else(
+                    || unsorted(to, value, in_part()),
+                    |it| written(to.0, to.1, value, Some(it)),
+                ))
             }
             // Which of two buffers, keys, values, where both go, how many, and what is between.
             Kernel::Merged { key } => {
@@ -148,7 +172,8 @@ impl Kernel {
                 Some(sorted_rows().unwrap_or_else(|| {
                     let shape = (rows.unwrap_or(0), length.unwrap_or(0));
                     let known_places = || {
-                        dense.then(|| out_last(key, descending, shape, (keys, values), known))?
+                        let reads = (known, knows_any);
+                        dense.then(|| out_last(key, descending, shape, (keys, values), reads))?
                     };
                     let places = known_places().map(|it| Write::Known(values, it));
                     vec![Write::Unknown(keys, u64::MAX), places.unwrap_or(Write::Shuffled(values))]
@@ -158,33 +183,106 @@ impl Kernel {
     }
 }
 
-/// The values of rows that lie one after the other, where few of the keys are known: what goes with a key that is none of the
-/// first (see [`choices::is_out`]) comes last in its row. None if there are none.
+/// The values of rows that lie one after the other, where few of the keys are known: see [`Keys::places`]. None if none of them says anything.
 fn out_last(
     key: ScalarType,
     descending: bool,
     (rows, length): (usize, usize),
     (keys, values): (u64, u64),
-    known: Known<'_>,
+    (known, knows_any): (Known<'_>, KnowsAny<'_>),
 ) -> Option<Vec<u8>> {
-    const MOST: usize = 1 << 12;
     let count = rows.checked_mul(length).filter(|it| (1..=MOST).contains(it))?;
-    (!key.is_whole()).then_some(())?;
-    let is_out = |i: usize| {
-        let at = keys + u64::try_from(i * key.width()).unwrap_or(0);
-        known(at, key.width()).is_some_and(|it| choices::is_out(as_f64(key.read(&it)), descending))
-    };
-    let out: Vec<bool> = (0..count).map(is_out).collect();
-    out.contains(&true).then_some(())?;
     let values = known(values, count * 8)?;
     let mut res = Vec::with_capacity(values.len());
-    for (values, out) in values.chunks_exact(8 * length).zip(out.chunks_exact(length)) {
-        for is_last in [false, true] {
-            let of = values.as_chunks::<8>().0.iter().zip(out).filter(|it| *it.1 == is_last);
-            res.extend(of.flat_map(|it| *it.0));
+    let mut says_something = false;
+    for (row, values) in values.chunks_exact(8 * length).enumerate() {
+        let at = keys + u64::try_from(row * length * key.width()).unwrap_or(0);
+        let keys = Keys { key, descending, at, count: length };
+        match keys.places(known, knows_any) {
+            Some(order) => {
+                says_something = true;
+                res.extend(in_order::<8>(values, &order));
+            }
+            None => res.extend_from_slice(values),
         }
     }
-    Some(res)
+    says_something.then_some(res)
+}
+
+/// Keys of which few are known.
+struct Keys {
+    key: ScalarType,
+    descending: bool,
+    at: u64,
+    count: usize,
+}
+
+impl Keys {
+    /// Where each of the sorted ones was before: those that a program put at an end stand there (see [`choices::is_out`]), and of the others
+    /// any order is as good. None if nothing of them says so.
+    fn places(&self, known: Known<'_>, knows_any: KnowsAny<'_>) -> Option<Vec<usize>> {
+        const IN_A_LOOK: usize = 1 << 10;
+        let (key, width) = (self.key, self.key.width());
+        if key.is_whole() || MOST_IN_PART < self.count {
+            return None;
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for begin in (0..self.count).step_by(IN_A_LOOK) {
+            let end = self.count.min(begin + IN_A_LOOK);
+            let place = |i: usize| self.at + u64::try_from(i * width).unwrap_or(0);
+            if !knows_any(place(begin), place(end) - place(begin)) {
+                continue;
+            }
+            for i in begin..end {
+                let Some(bytes) = known(place(i), width) else { continue };
+                let number = as_f64(key.read(&bytes));
+                let rank = if self.descending { !key.ordered(&bytes) } else { key.ordered(&bytes) };
+                if choices::is_out(number, self.descending) {
+                    last.push((rank, i));
+                } else if choices::is_out(number, !self.descending) {
+                    first.push((rank, i));
+                }
+            }
+        }
+        if first.is_empty() && last.is_empty() {
+            return None;
+        }
+        first.sort_unstable();
+        last.sort_unstable();
+        let mut is_placed = vec![false; self.count];
+        first.iter().chain(&last).for_each(|(_, i)| is_placed[*i] = true);
+        let others = (0..self.count).filter(|i| !is_placed[*i]);
+        let of = |it: &[(u64, usize)]| -> Vec<usize> { it.iter().map(|(_, i)| *i).collect() };
+        Some(of(&first).into_iter().chain(others).chain(of(&last)).collect())
+    }
+
+    /// What goes with the keys, so many bytes each, after the pass over the digits from bit `bit` on: the first pass puts it into its places,
+    /// and those that follow leave it there.
+    fn with_values(
+        &self,
+        bit: u32,
+        (values, width): (u64, usize),
+        known: Known<'_>,
+        knows_any: KnowsAny<'_>,
+    ) -> Option<Vec<u8>> {
+        (width == 8 && self.count <= MOST_IN_PART).then_some(())?;
+        if bit != 0 {
+            return known(values, self.count * 8);
+        }
+        let order = self.places(known, knows_any)?;
+        Some(in_order::<8>(&known(values, self.count * 8)?, &order))
+    }
+}
+
+/// Keys that nobody knows, and values of that many bytes that are known perhaps.
+fn unsorted((keys, values): (u64, u64), width: usize, known_values: Option<Vec<u8>>) -> Vec<Write> {
+    let mut res = vec![Write::Unknown(keys, u64::MAX)];
+    if width != 0 {
+        res.push(
+            known_values.map_or(Write::Unknown(values, u64::MAX), |it| Write::Known(values, it)),
+        );
+    }
+    res
 }
 
 /// Rows of a tensor whose elements lie apart: a sort along another dimension than the last one.
@@ -418,7 +516,7 @@ mod tests {
         let known =
             |at, _| Some(words(if at == 4096 { &[3, 1, 0, 5, 2, 4] } else { &[0, 0, 1, 1, 2, 2] }));
         let kernel = Kernel::Rows { key: ScalarType::Long, descending: None };
-        let writes = kernel.writes(launch.arguments(), &known).unwrap();
+        let writes = kernel.writes(launch.arguments(), &known, &|_, _| true).unwrap();
         let expected = [
             Write::Known(4096, words(&[0, 1, 2, 4, 3, 5])),
             Write::Known(8192, words(&[1, 0, 2, 2, 0, 1])),
@@ -451,5 +549,44 @@ mod tests {
         let known = |at, _| (at == 1).then(|| bytes(&[1, 2]));
         let it = sorted(ScalarType::Long, 8, true, (0, 64), 2, (1, 2), &known);
         assert_eq!(it, Some((bytes(&[2, 1]), None)), "values that nobody knows");
+    }
+
+    #[test]
+    fn what_a_program_put_at_an_end_stands_there_and_the_others_as_they_came() {
+        // Of half a million numbers four are known.
+        let count = 1 << 19;
+        let number = |i: usize| match i {
+            0 => Some(0.0_f32),
+            7 => Some(-2.0),
+            300_000 => Some(f32::INFINITY),
+            9 => Some(0.5),
+            _ => None,
+        };
+        let width = 4;
+        let known = |at: u64, size: usize| {
+            let at = usize::try_from(at).unwrap() / width;
+            if at < count {
+                return number(at).filter(|_| size == width).map(|it| it.to_le_bytes().to_vec());
+            }
+            Some((0..count as u64).flat_map(u64::to_le_bytes).collect())
+        };
+        let knows_any = |at: u64, size: u64| {
+            let (from, to) = (at / 4, (at + size) / 4);
+            [0, 7, 9, 300_000].iter().any(|it| (from..to).contains(it))
+        };
+        let keys = |descending| Keys { key: ScalarType::Float, descending, at: 0, count };
+        let values = 8 * count as u64;
+        let of = |descending, bit| {
+            let bytes = keys(descending).with_values(bit, (values, 8), &known, &knows_any).unwrap();
+            let (numbers, _) = bytes.as_chunks::<8>();
+            numbers.iter().map(|it| u64::from_le_bytes(*it)).collect::<Vec<_>>()
+        };
+        let up = of(false, 0);
+        assert_eq!((&up[..4], up[count - 1]), (&[7, 0, 1, 2][..], 300_000));
+        let down = of(true, 0);
+        assert_eq!((&down[..3], &down[count - 2..]), (&[300_000, 1, 2][..], &[0, 7][..]));
+        assert_eq!(of(true, 8)[..3], [0, 1, 2], "later passes leave them where they are");
+        let nobody = keys(false).with_values(0, (values, 8), &|_, _| None, &|_, _| false);
+        assert_eq!(nobody, None);
     }
 }

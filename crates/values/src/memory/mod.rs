@@ -30,3 +30,5 @@ impl Memory for Contents {
 
 /// Reads device memory: so many bytes from an address on in full, or nothing.
 pub(crate) type Known<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
+/// Whether any of so many bytes from an address on is known.
+pub(crate) type KnowsAny<'a> = &'a dyn Fn(u64, u64) -> bool;

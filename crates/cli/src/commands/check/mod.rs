@@ -233,7 +233,7 @@ fn measured(
         command: &command,
         conf: &card.phantom_conf(1),
         stop: golden.steps.map_or(Stop::Validation, Stop::Steps),
-        ranks: Ranks::new(None, None, false, None)?,
+        ranks: &Ranks::new(None, None, false, None)?,
         ghost_weights: GhostWeights::default(),
         output: ScriptOutput::Nowhere,
         settings: &[],

@@ -68,7 +68,7 @@ pub(super) fn run(
         }
     }
     if !args.quiet {
-        out.text(&view::text(&found))?;
+        out.report(&view::text(&found), args.full, &[])?;
     }
     Ok(exit(&found.result))
 }

@@ -44,8 +44,8 @@ pub(crate) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
             let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
-            let meant = spelling::meant(id, &known);
-            anyhow::bail!("there is no remedy {id}{meant}; there are {}", known.join(", "));
+            let rest = format!("there are {}", known.join(", "));
+            anyhow::bail!("there is no remedy {id}{}", spelling::meant_or(id, &known, &rest));
         }
     }
     if let Writes::Keep(_) = args.world.writes {

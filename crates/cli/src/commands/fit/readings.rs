@@ -68,6 +68,7 @@ fn noted(read: &Read) -> Noted {
         is_distributed: places.as_ref().is_some_and(|it| it.sites.has(SiteKind::Distributed)),
         places,
         sizes_differ: read.recordings.iter().any(|it| it.notes.plan.sizes_differ),
+        sizes_are_drawn: read.recordings.iter().any(|it| it.notes.plan.sizes_are_drawn),
         batches: batches(read),
         n_blocks: read.noted(|it| it.blocks.as_ref()).and_then(|it| u64::try_from(it.len()).ok()),
         split: read.noted(|it| it.split),

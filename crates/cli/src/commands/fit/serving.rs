@@ -72,7 +72,7 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
         }
     }
     if !args.quiet {
-        out.text(&view::text(&report))?;
+        out.report(&view::text(&report), args.full, &[])?;
     }
     Ok(exit(&found))
 }
@@ -90,11 +90,9 @@ fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
     let of = |name: &String| {
         let found = Lever::ALL.into_iter().find(|it| it.id() == name.trim_start_matches('-'));
         found.with_context(|| {
-            let meant = spelling::meant(name, known);
-            format!(
-                "there is no flag {name} that the search for an engine may set{meant}; there are {}",
-                known.join(", ")
-            )
+            let rest = format!("there are {}", known.join(", "));
+            let meant = spelling::meant_or(name, &known, &rest);
+            format!("there is no flag {name} that the search for an engine may set{meant}")
         })
     };
     names.iter().map(of).collect()
@@ -152,7 +150,7 @@ impl Maker<'_> {
             conf: &(order.card.phantom_conf(self.args.gpus) + &assumed),
             // The agent ends the run once the engine has shown what it holds.
             stop: Stop::UntilExit,
-            ranks: Ranks::OfLauncher { rank: 0 },
+            ranks: &Ranks::OfLauncher { rank: 0 },
             ghost_weights: GhostWeights::Auto,
             output: ScriptOutput::InSession,
             settings: &[(contract::ENGINE, view::for_agent(&order).into())],

@@ -163,7 +163,7 @@ impl Shop {
             command: &command,
             conf: &self.conf(what),
             stop,
-            ranks,
+            ranks: &ranks,
             ghost_weights,
             output: ScriptOutput::InSession,
             settings: &what.settings,
@@ -184,7 +184,9 @@ impl Shop {
         let prediction = runs.predict(facts);
         let by_hand = by_hand(&recordings, &runs);
         drop(runs);
-        let ends = phantom_run::left_open(&recordings, &self.assumed);
+        let mut ends = phantom_run::left_open(&recordings, &self.assumed);
+        // No plan changes what a router chooses; `predict` says what depends on it.
+        ends.retain(|it| *it != OtherEnd::Routed);
         let ran = prediction.outcome != Outcome::OutOfMemory;
         let raised =
             |it: &Recording| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some());

@@ -116,7 +116,7 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
         sink.json(&format!("{:#}\n", layouts.json()), out)?;
     }
     if !json_on_stdout && !args.quiet {
-        out.text(&layouts.text(out.styles()))?;
+        out.report(&layouts.text(out.styles()), true, &[])?;
     }
     Ok(layouts.exit())
 }

@@ -307,7 +307,7 @@ fn title(n: usize, what: &str, first: &str) -> String {
 fn why(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::FitsSoFar => "fits so far, without its evaluation: ",
-        Verdict::Depends => "depends on what masks select: ",
+        Verdict::Depends => "depends on what masks select, or on a router: ",
         Verdict::Grows => "grows: ",
         Verdict::Spills => "spills: ",
         Verdict::OverMax => "over max: ",

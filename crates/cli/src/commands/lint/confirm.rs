@@ -185,7 +185,7 @@ impl Confirmation<'_> {
             command: &command,
             conf: &self.card.phantom_conf(1),
             stop: self.stop,
-            ranks: Ranks::new(None, None, false, None)?,
+            ranks: &Ranks::new(None, None, false, None)?,
             ghost_weights: GhostWeights::default(),
             output: ScriptOutput::Nowhere,
             settings: &[],

@@ -61,7 +61,9 @@ pub(crate) fn run(args: &LintArgs, out: &mut Output) -> anyhow::Result<Exit> {
         false => Vec::new(),
     };
     match args.format {
-        LintFormat::Text => out.text(&shown::text(&linted, &costs, out.styles()))?,
+        LintFormat::Text => {
+            out.report(&shown::text(&linted, &costs, out.styles()), args.full, &[])?;
+        }
         LintFormat::Json => out.json(&shown::json(&linted, &costs))?,
         LintFormat::Sarif => out.json(&shown::sarif(&linted, &costs))?,
         LintFormat::Github => out.bytes(shown::github(&linted, &costs).as_bytes())?,

@@ -60,7 +60,7 @@ pub(super) fn text(linted: &[Linted], costs: &[Cost], styles: Styles) -> String 
                 if n_found == 1 { "1 mistake".to_owned() } else { format!("{n_found} mistakes") };
             let _ = writeln!(
                 res,
-                "{mistakes} in {files}; why, and how to fix it: plimsoll lint --explain {}",
+                "\n{mistakes} in {files}; why, and how to fix it: plimsoll lint --explain {}",
                 first.rule.code
             );
         }

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
         session: &session,
         layer: None,
         stop: Stop::UntilExit,
-        ranks,
+        ranks: &ranks,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Inherited,
         settings: &settings,

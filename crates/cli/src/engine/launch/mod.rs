@@ -115,7 +115,7 @@ pub(crate) struct Launch<'a> {
     /// What it writes goes into this; if there is none, into the user's files.
     pub(crate) layer: Option<&'a Layer>,
     pub(crate) stop: Stop,
-    pub(crate) ranks: Ranks,
+    pub(crate) ranks: &'a Ranks,
     pub(crate) ghost_weights: GhostWeights,
     pub(crate) output: ScriptOutput,
     /// More for the script's environment.

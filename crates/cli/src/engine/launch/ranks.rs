@@ -19,7 +19,7 @@ const LAUNCHERS: [&str; 5] =
     ["torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"];
 
 /// Which ranks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ranks {
     /// The command runs as one rank of a job of `world`, on a machine of `local` devices.
     One { world: u32, rank: u32, local: u32 },
@@ -29,6 +29,8 @@ pub(crate) enum Ranks {
     All,
     /// The command starts once for each of them, all on this machine.
     Several { world: u32 },
+    /// The command starts once for each of `ranks`, as `one` says of one of them; the others are imagined.
+    Few { ranks: Vec<u32>, one: Box<Ranks> },
 }
 
 impl Ranks {
@@ -56,36 +58,50 @@ impl Ranks {
     }
 
     /// Another rank of the same job.
-    pub(crate) fn with_rank(self, rank: u32) -> Ranks {
+    pub(crate) fn with_rank(&self, rank: u32) -> Ranks {
         match self {
-            Ranks::One { world, local, .. } => Ranks::One { world, rank, local },
+            &Ranks::One { world, local, .. } => Ranks::One { world, rank, local },
             Ranks::OfLauncher { .. } => Ranks::OfLauncher { rank },
-            all @ (Ranks::All | Ranks::Several { .. }) => all,
+            several => several.clone(),
+        }
+    }
+
+    /// These ranks of the same job.
+    pub(crate) fn with_ranks(&self, ranks: Vec<u32>) -> Ranks {
+        match self {
+            Ranks::One { .. } | Ranks::OfLauncher { .. } => {
+                Ranks::Few { ranks, one: Box::new(self.clone()) }
+            }
+            several => several.clone(),
         }
     }
 
     /// All ranks of the same job, on this machine.
-    pub(crate) fn together(self) -> Ranks {
+    pub(crate) fn together(&self) -> Ranks {
         match self {
-            Ranks::One { world, .. } => Ranks::Several { world },
+            &Ranks::One { world, .. } => Ranks::Several { world },
             Ranks::OfLauncher { .. } => Ranks::All,
-            all @ (Ranks::All | Ranks::Several { .. }) => all,
+            several => several.clone(),
         }
     }
 
     /// How many devices this machine has, `gpus` if the command line says so.
-    pub(crate) fn devices(self, gpus: Option<u32>) -> u32 {
+    pub(crate) fn devices(&self, gpus: Option<u32>) -> u32 {
         match (gpus, self) {
             (Some(gpus), _) => gpus,
-            (None, Ranks::One { local, .. }) => local,
-            (None, Ranks::Several { world }) => world,
+            (None, Ranks::One { local, .. }) => *local,
+            (None, Ranks::Several { world }) => *world,
+            (None, Ranks::Few { one, .. }) => one.devices(gpus),
             (None, Ranks::OfLauncher { .. } | Ranks::All) => 1,
         }
     }
 
     /// What each process that the command starts as has in its environment, so that they find each other.
-    pub(crate) fn of_each(self) -> io::Result<Vec<Vec<Setting>>> {
-        let Ranks::Several { world } = self else { return Ok(vec![Vec::new()]) };
+    pub(crate) fn of_each(&self) -> io::Result<Vec<Vec<Setting>>> {
+        if let Ranks::Few { ranks, one } = self {
+            return Ok(ranks.iter().map(|it| one.with_rank(*it).environment()).collect());
+        }
+        let &Ranks::Several { world } = self else { return Ok(vec![Vec::new()]) };
         // Free now; that nobody takes it until the first process does is likely and not certain.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port().to_string();
         let of = |rank: u32| {
@@ -100,9 +116,13 @@ impl Ranks {
 
     /// What the script's environment has for it: what `torchrun` would have set, and the agent's own
     /// (`agent/plimsoll_agent/ranks/imagined.py`).
-    pub(crate) fn environment(self) -> Vec<Setting> {
+    pub(crate) fn environment(&self) -> Vec<Setting> {
         let number = |it: u32| OsString::from(it.to_string());
-        match self {
+        match *self {
+            Ranks::Few { ref ranks, .. } => {
+                let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+                vec![(contract::TOGETHER, ranks.join(",").into())]
+            }
             Ranks::All | Ranks::Several { .. } => vec![(contract::ALL_RANKS, "1".into())],
             Ranks::OfLauncher { rank } => vec![(contract::RANK, number(rank))],
             Ranks::One { world, rank, local } => vec![
@@ -170,6 +190,19 @@ mod tests {
         assert_eq!(of(0, "WORLD_SIZE"), "3");
         assert_eq!(of(0, "MASTER_PORT"), of(2, "MASTER_PORT"));
         assert_eq!(Ranks::All.of_each().unwrap(), [vec![]]);
+    }
+
+    #[test]
+    fn some_ranks_of_a_job_are_started_as_each_of_them_would_be() {
+        let one = Ranks::new(Some(32), None, false, None).unwrap();
+        let some = one.with_ranks(vec![0, 8, 24]);
+        assert_eq!(some.environment(), [(contract::TOGETHER, "0,8,24".into())]);
+        let each = some.of_each().unwrap();
+        assert_eq!(each.len(), 3);
+        assert_eq!(each[2], one.with_rank(24).environment());
+        assert_eq!(some.devices(None), 8);
+        let of_launcher = Ranks::OfLauncher { rank: 0 }.with_ranks(vec![0, 2]).of_each().unwrap();
+        assert_eq!(of_launcher[1], [(contract::RANK, "2".into())]);
     }
 
     #[test]

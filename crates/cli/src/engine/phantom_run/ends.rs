@@ -7,8 +7,12 @@ use crate::options::assumption::Assumption;
 
 /// What the phantom decided by itself in the run of these recordings, without what the user said.
 pub(crate) fn left_open(recordings: &[Recording], assumed: &[Assumption]) -> Vec<OtherEnd> {
-    let said = assumed.iter().any(|it| matches!(it, Assumption::Overflows(_)));
-    let is_open = |end: &OtherEnd| *end != OtherEnd::Overflow || !said;
+    let says = |is: fn(&Assumption) -> bool| assumed.iter().any(is);
+    let is_open = |end: &OtherEnd| match end {
+        OtherEnd::Overflow => !says(|it| matches!(it, Assumption::Overflows(_))),
+        OtherEnd::Routed => !says(|it| matches!(it, Assumption::Experts(_))),
+        _ => true,
+    };
     OtherEnd::of(recordings).into_iter().filter(is_open).collect()
 }
 
@@ -19,6 +23,7 @@ pub(crate) fn conf_line(end: OtherEnd) -> &'static str {
         OtherEnd::Overflow => "assumed_overflows = 1\n",
         OtherEnd::Workspaces => "tried = largest\n",
         OtherEnd::Found => "assumed_nonzero_millionths = 1000000\n",
+        OtherEnd::Routed => "assumed_experts_millionths = 1000000\n",
     }
 }
 

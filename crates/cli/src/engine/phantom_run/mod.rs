@@ -25,7 +25,7 @@ pub(crate) struct Run<'a> {
     /// What the phantom is told.
     pub(crate) conf: &'a str,
     pub(crate) stop: Stop,
-    pub(crate) ranks: Ranks,
+    pub(crate) ranks: &'a Ranks,
     pub(crate) ghost_weights: GhostWeights,
     pub(crate) output: ScriptOutput,
     /// More for the script's environment.

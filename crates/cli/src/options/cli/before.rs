@@ -25,6 +25,10 @@ pub(crate) struct LintArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, hide_possible_values = true)]
     pub(crate) format: LintFormat,
 
+    /// Print all findings, also where they are longer than the terminal.
+    #[arg(long)]
+    pub(crate) full: bool,
+
     /// Explain a rule: why, how to fix it, when to leave it as it is.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["paths", "list"])]
     pub(crate) explain: Option<String>,

@@ -14,12 +14,18 @@ use crate::{
     units::Bytes,
 };
 
+/// In a run of so many steps two may be left out.
+const MANY_STEPS: u32 = 12;
+
 /// Takes out what there was as much of half way.
 pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
     let Look { case, iterations, .. } = look;
-    // Variables hold a step's values until the next one's come: neither of the two counts, because how far
-    // the replacing has come differs from moment to moment.
-    let is_older = |made: EventId, step: u32| iterations.at(made) + 1 < step;
+    // Variables hold a step's values until the next one's come, of what a function returns until after the next step has ended: none of
+    // these counts, because how far the replacing has come differs from moment to moment. Of few steps only one is left out.
+    let firsts = groups.values().filter_map(|it| it.kept.first()).map(|(step, _)| *step);
+    let since = iterations.at(moment).saturating_sub(firsts.min().unwrap_or(0));
+    let young = if MANY_STEPS <= since { 2 } else { 1 };
+    let is_older = |made: EventId, step: u32| iterations.at(made) + young < step;
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
         let first = group.kept.first().map_or(0, |(step, _)| *step);
@@ -39,7 +45,7 @@ pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap
     }
     let now = iterations.at(moment);
     let old = |group: &Group| -> Bytes {
-        let blocks = group.kept.iter().filter(|(step, _)| *step + 1 < now);
+        let blocks = group.kept.iter().filter(|(step, _)| *step + young < now);
         blocks.map(|(_, it)| case.life(*it).size).sum()
     };
     groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < old(group).0);

@@ -223,6 +223,18 @@ fn is_after_training(case: &Case<'_>, groups: &[(Key, Group)]) -> bool {
     })
 }
 
+/// Steps of a run that is short enough for two of them to be nearly all.
+const FEW: usize = 8;
+
+/// Whether a few steps left something, and one or two of them nearly all of it: not each leaves as much, but one batch is far larger than the others.
+fn is_of_one_pass(by_step: &BTreeMap<u32, Bytes>) -> bool {
+    let mut sizes: Vec<u64> = by_step.values().map(|it| it.0).collect();
+    sizes.sort_unstable();
+    let middle = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
+    let of_the_usual = middle.saturating_mul(sizes.len() as u64);
+    sizes.len() <= FEW && of_the_usual.saturating_mul(8) < sizes.iter().sum()
+}
+
 fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)]) -> Option<Growth> {
     let Look { case, iterations, .. } = look;
     let all: Vec<(u32, BlockId)> =
@@ -239,6 +251,9 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
     let counts = |it: &Bytes| !is_graph || most.0 / 10 <= it.0;
     let steps: BTreeSet<u32> =
         by_step.iter().filter(|(_, it)| counts(it)).map(|(step, _)| *step).collect();
+    if !is_graph && is_of_one_pass(&by_step) {
+        return None;
+    }
     let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
     let bytes: Bytes =
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();

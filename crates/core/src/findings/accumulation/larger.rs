@@ -25,6 +25,11 @@ struct Series {
     beside: u64,
     /// Made since the last rise, to the end of the run, and not larger.
     level: u64,
+    /// Of these, those at the end that are exactly as large: a bank that is full.
+    same: u64,
+    /// Most that were made between two rises.
+    longest: u64,
+    last_rise: u64,
     smaller: Option<BlockId>,
     newest: Option<BlockId>,
     first: Bytes,
@@ -41,6 +46,8 @@ impl Series {
         if self.last < life.requested {
             self.rises += 1;
             self.smaller = self.newest;
+            self.longest = self.longest.max(self.n - self.last_rise);
+            self.last_rise = self.n;
         }
         let is_beside = |old: BlockId| {
             let old = case.life(old);
@@ -62,7 +69,10 @@ impl Series {
     }
 
     fn is_growth(&self) -> bool {
-        self.is_larger_each_time() && self.rises < self.beside * 2 && self.level * 4 < self.n
+        self.is_larger_each_time()
+            && self.rises < self.beside * 2
+            && self.level * 4 < self.n
+            && self.same <= 2 * self.longest
     }
 
     /// How many tensors the line keeps: layers of one kind share a line.
@@ -95,6 +105,7 @@ pub(super) fn larger_each_time(
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         let Some(it) = series.get_mut(&case.run.stacks.alike(case.stack(block))) else { continue };
         it.level = if it.last < life.requested { 0 } else { it.level + 1 };
+        it.same = if it.last == life.requested { it.same + 1 } else { 0 };
         if life.alloc <= moment {
             it.add(case, block);
         }

@@ -195,9 +195,12 @@ impl Growth {
             ));
         }
         if !self.larger_each_time && self.per_step < Bytes::mib(1) {
+            // Each tenth step, perhaps.
+            let is_rare = self.steps * 2 < self.of;
+            let often = if is_rare { A_RUN * self.steps / self.of } else { A_RUN };
             finding.evidence.push(format!(
                 "that is {} in {A_RUN} steps",
-                Bytes(self.per_step.0.saturating_mul(A_RUN))
+                Bytes(self.per_step.0.saturating_mul(often))
             ));
         }
         let at_peak = self.seen_at == case.peak.event;

@@ -42,6 +42,8 @@ const MOST_REMARKS: usize = 500;
 
 /// Lines about graphs and batches that are read at most.
 const MOST_GRAPHS: usize = 1000;
+/// The agent writes so many ranks at most.
+const MOST_STAGES: usize = 256;
 
 /// Changes of the allocator's settings that are followed at most.
 const MOST_CHANGES: usize = 10_000;
@@ -81,6 +83,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.first_gpu.push(it.into());
             }
             Line::FirstGpu(_) => {}
+            Line::Stages { ranks } if ranks.len() <= MOST_STAGES => notes.stages = ranks,
+            Line::Stages { .. } => {}
             Line::Weights(it) => {
                 let it = WeightsNote::from(it);
                 notes.weights.retain(|before| before.model != it.model);
@@ -146,6 +150,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Exact { exact } => notes.plan.exact = Some(exact),
             Line::Worst { text, how } => {
                 notes.plan.sizes_differ |= how.as_deref() == Some("order");
+                notes.plan.sizes_are_drawn |= how.as_deref() == Some("draw");
                 notes.plan.batches.extend(text.map(clipped));
             }
             Line::Sites(it) => notes.plan.survey = Some((*it).into()),
@@ -204,6 +209,10 @@ enum Line {
     LargeBatch(LargeBatchLine),
     #[serde(rename = "first_gpu")]
     FirstGpu(FirstGpuLine),
+    Stages {
+        #[serde(default)]
+        ranks: Vec<u32>,
+    },
     Weights(WeightsLine),
     Stacks {
         kept: bool,
@@ -316,7 +325,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch first_gpu weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

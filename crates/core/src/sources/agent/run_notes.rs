@@ -32,6 +32,7 @@ pub(super) struct BeginLine {
     script: Option<String>,
     rank: Option<u32>,
     world_size: Option<u32>,
+    machine: Option<u32>,
     #[serde(deserialize_with = "or_default")]
     child: bool,
 }
@@ -639,7 +640,8 @@ fn phase(word: &str) -> Option<Phase> {
 
 impl From<BeginLine> for Begin {
     fn from(it: BeginLine) -> Begin {
-        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size, child } = it;
+        let BeginLine { format: _, argv, cwd, python, torch, script, .. } = it;
+        let BeginLine { rank, world_size, machine, child, .. } = it;
         let argv = argv.into_iter().map(one_line).collect();
         let [cwd, python, torch] = [cwd, python, torch].map(one_line);
         Begin {
@@ -650,6 +652,7 @@ impl From<BeginLine> for Begin {
             script: script.map(one_line),
             rank,
             world_size,
+            machine,
             is_child: child,
         }
     }

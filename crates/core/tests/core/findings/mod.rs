@@ -2,6 +2,7 @@
 
 mod causes;
 mod host;
+mod kept;
 mod later;
 mod leaks;
 mod pairs;

@@ -1,5 +1,6 @@
 //! What is predicted from runs that people can read (`recorder`).
 
+mod kept;
 mod recorder;
 mod runs;
 
@@ -594,10 +595,10 @@ fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     let found = predicted(&[recording(everything)], 0);
     let prediction = covered(&first, &[(OtherEnd::Found, &found)]);
     assert_eq!(prediction.verdict(), Verdict::Fits);
-    assert!(prediction.needs() + Bytes::mib(9000) <= prediction.if_found().unwrap());
+    assert!(prediction.needs() + Bytes::mib(9000) <= prediction.at_other_values().unwrap().1);
     assert!(
-        before < prediction.if_found().unwrap()
-            && prediction.if_found().unwrap() <= carried(&prediction)
+        before < prediction.at_other_values().unwrap().1
+            && prediction.at_other_values().unwrap().1 <= carried(&prediction)
     );
     assert_eq!(prediction.notes.last().unwrap().code(), "everything-found");
     let limited = predicted_with(&[recording(nothing)], 0, Some(Bytes::gib(1)));

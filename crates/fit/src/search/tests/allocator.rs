@@ -70,6 +70,7 @@ fn two_settings_and_one_point_to_empty_the_cache_are_run() {
           replayed below 7.32 GiB on 7.81 GiB -> 5
         " without changes: 9.28 GiB to be safe
         allocator (expandable_segments:True), 2 steps -> 9.28 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 5
         allocator (max_split_size_mb:128), 2 steps -> 9.28 GiB
         empty-cache (after backward), 2 steps -> 6.84 GiB
         empty-cache (after backward), steady, reserves up to 7.32 GiB -> 6.84 GiB

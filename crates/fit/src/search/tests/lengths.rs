@@ -369,3 +369,60 @@ fn an_evaluation_that_makes_do_with_less_on_the_card_does_not_end_the_search() {
         seen: 3 steps
     "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
 }
+
+#[test]
+fn a_plan_that_is_only_too_large_by_what_is_kept_for_later_is_run_where_that_is_given_back() {
+    let made = Made::new(8_000, |run| match () {
+        () if !run.has("offload") => differ(9_000, run, 0),
+        () if run.limit_reserved.is_some() || run.on != On::Roomy => {
+            Ran { n_retries: 3, ..differ(7_000, run, 0) }
+        }
+        () => Ran { took: reserves(7_000, 7_900), ..differ(7_000, run, 0) },
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation -> 26.86 GiB
+        allocator (expandable_segments:True), 3 steps -> cut
+        allocator (expandable_segments:True) + offload, 3 steps -> 8.20 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        allocator (expandable_segments:True) + offload, 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True) + offload, 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True) + offload, 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + offload, a validation, alone on the card, reserves up to 7.32 GiB -> 7.42 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + offload, needs 7.42 GiB, same
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "offload"]).plans());
+}
+
+#[test]
+fn after_an_evaluation_that_makes_do_with_less_so_do_the_candidates() {
+    let made = Made::new(8_000, |run| {
+        let has_room = run.on == On::Roomy && run.limit_reserved.is_none();
+        let own = if has_room { 8_000 } else { 5_000 };
+        match () {
+            () if run.plan.remedies.is_empty() && run.on != On::Roomy => out_of_memory(),
+            () => with_evaluation(own, 2_000, run, differ(5_000, run, 0)),
+        }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 15.14 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: at least 5.37 GiB to be safe
+        the unchanged script, one validation -> 20.02 GiB
+        " the evaluation needs 10.25 GiB with what training keeps meanwhile: from now on each run includes it
+        allocator (expandable_segments:True), one validation, on the card -> 7.42 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        allocator (expandable_segments:True), one validation, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True), one validation, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True), one validation, reserves up to 7.32 GiB, work -> 7.42 GiB
+        the unchanged script, 2 steps, work -> 15.14 GiB
+        allocator (expandable_segments:True), a validation, alone on the card -> 7.42 GiB
+        as it is: does not fit, needs 5.37 GiB
+        its free memory is in pieces
+        plan: allocator (expandable_segments:True), needs 7.42 GiB, same
+        seen: 3 steps, an evaluation
+    "#]].assert_eq(&made.allow(&["allocator"]).plans());
+}

@@ -401,6 +401,7 @@ pub(crate) fn asked(run: &Run) -> String {
         Some(OtherEnd::Overflow) => res += ", overflowing",
         Some(OtherEnd::Workspaces) => res += ", largest workspaces",
         Some(OtherEnd::Found) => res += ", everything found",
+        Some(OtherEnd::Routed) => res += ", one expert",
     }
     if let Some(limit) = limit_reserved {
         write!(res, ", reserves up to {limit}").unwrap();

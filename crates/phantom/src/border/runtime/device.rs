@@ -326,7 +326,9 @@ pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> i32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceSynchronize() -> i32 {
-    machine!().wait_for_all();
+    let mut machine = machine!();
+    machine.current().begin();
+    machine.wait_for_all();
     SUCCESS
 }
 

@@ -15,6 +15,8 @@ use crate::machine::report;
 /// `cudaErrorStreamCaptureUnsupported`, `...Invalidated` and relatives begin here; 900 says that the
 /// stream cannot be captured now.
 const CAPTURE_UNSUPPORTED: i32 = 900;
+/// `cudaStreamPerThread`; before it, 0 and `cudaStreamLegacy` are the default stream, too.
+const PER_THREAD_DEFAULT: u64 = 2;
 /// `cudaErrorStreamCaptureUnmatched`: ended on a stream that did not begin it.
 const CAPTURE_UNMATCHED: i32 = 903;
 
@@ -54,7 +56,12 @@ pub extern "C" fn cudaStreamQuery(stream: u64) -> i32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
-    machine!().wait_for_stream(stream);
+    let mut machine = machine!();
+    // The default stream is the current device's, and waiting for it makes a context there.
+    if stream <= PER_THREAD_DEFAULT {
+        machine.current().begin();
+    }
+    machine.wait_for_stream(stream);
     SUCCESS
 }
 

@@ -1,0 +1,67 @@
+"""A script that draws sizes by itself draws the largest first, on a phantom."""
+
+import ast
+
+import pytest
+
+SCRIPT = """
+import random, numpy
+import torch
+from torch import nn
+
+random.seed(3)
+numpy.random.seed(3)
+own = random.Random(5)
+net = nn.Conv2d(1, 4, 3, padding=1).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+drawn = []
+for step in range(8):
+    size = {draw}
+    drawn.append(size)
+    height, width = size if isinstance(size, tuple) else (size, size)
+    net(torch.zeros(2, 1, height, width, device="cuda")).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print([drawn, random.random(), own.random(), float(numpy.random.rand())])
+"""
+
+DRAWS = {
+    "random.choice(range(32, 129, 32))": (128, "32 to 128"),
+    "random.randint(2, 5) * 32": (160, "2 to 5"),
+    "own.choice([64, 96, 48])": (96, "48 to 96"),
+    "own.randrange(16, 65, 16)": (64, "16 to 64"),
+    "random.choice([(32, 64), (64, 96), (96, 32)])": ((64, 96), "32x64 to 64x96"),
+    "int(numpy.random.choice([32, 64, 48]))": (64, "32 to 64"),
+    "int(numpy.random.randint(16, 33))": (32, "16 to 32"),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_the_largest_comes_first_and_the_generators_go_on_as_without_us(run, draw):
+    largest, of = DRAWS[draw]
+    process, (drawn, *after) = ran(run, draw, "1")
+    _, (by_itself, *as_without) = ran(run, draw, "")
+    assert drawn[0] == largest == drawn[2], drawn
+    assert drawn[1] == by_itself[1] and drawn[3:] == by_itself[3:] and after == as_without, (drawn, by_itself)
+    told = [it["text"] for it in process.all("worst")]
+    if "* 32" not in draw:
+        assert len(told) == 1 and "draws a size by itself (%s)" % of in told[0], told
+
+
+@pytest.mark.parametrize("draw", ["random.choice([64])", "random.randint(0, 3) * 16 + 16", "random.choice([32, 64.0]) and 32", "random.choice(['small', 'large']) and 32"])
+def test_what_is_no_size_is_left_alone(run, draw):
+    process, ours = ran(run, draw, "1")
+    _, without = ran(run, draw, "")
+    assert ours == without and not process.all("worst")
+
+
+def test_a_number_that_no_input_has_is_not_called_a_size(run):
+    process, _ = ran(run, "32 + 0 * random.randint(100, 200)", "1")
+    assert not process.all("worst")
+
+
+def ran(run, draw, worst):
+    r = run(SCRIPT.replace("{draw}", draw), stop="until-exit", env={"PLIMSOLL_WORST_BATCHES": worst})
+    assert r.returncode == 0, r.stderr
+    (process,) = [it for it in r.processes if it.all("end")]
+    return process, ast.literal_eval(r.stdout.splitlines()[-1])
