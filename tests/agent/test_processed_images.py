@@ -36,7 +36,7 @@ QWEN = "Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=1000 * 1000)"
 @pytest.mark.parametrize(
     "processor, method, image, workers, seen, said",
     [
-        (QWEN, "", 'Image.new("RGB", (112, 56))', 0, "[512, 1176] [1, 16, 16]", "Qwen2VLImageProcessor every image as 224x224, the first one was 56x112"),
+        (QWEN, "", 'Image.new("RGB", (112, 56))', 0, "[512, 1176] [1, 16, 16]", "Qwen2VLImageProcessor every image as 224x224; the first one was 56x112"),
         (QWEN, "", '[Image.new("RGB", (112, 56))]', 2, "[512, 1176] [1, 16, 16]", "pixel_values 256x1176"),
         (QWEN, ".preprocess", "numpy.zeros((56, 112, 3), numpy.uint8)", 0, "[512, 1176] [1, 16, 16]", "56x112"),
         (QWEN, "", "torch.zeros(3, 56, 112)", 0, "[512, 1176] [1, 16, 16]", "56x112"),

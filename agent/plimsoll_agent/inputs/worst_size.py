@@ -67,7 +67,7 @@ class WorstSize:
 
     def at_end(self) -> None:
         """A program that trains nothing has come to its end."""
-        if not self._is_found and not self._are_processed() and self._torch.cuda.is_initialized():
+        if self._torch.cuda.is_initialized() and not self._is_found and not self._are_processed():
             self._is_found = True  # A program may end in more than one way at once.
             text = self._nothing() + ": the script ran unchanged"
             self._recording.note("worst-size", text)
