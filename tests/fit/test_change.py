@@ -115,6 +115,56 @@ def test_the_patched_script_takes_what_the_plan_takes(plimsoll, id, program, car
         assert after[peak] < plain[peak]
 
 
+IN_PARTS = """
+import sys, torch
+from torch import nn
+device = sys.argv[1]
+class Output(dict):
+    __getattr__ = dict.__getitem__
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(512, 64)
+        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 64)) for _ in range(4)])
+    def forward(self, input_ids, labels):
+        logits = self.layers(self.table(input_ids)) @ self.table.weight.T
+        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        return Output(loss=loss)
+torch.manual_seed(0)
+model = Model().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    ids = torch.randint(0, 512, (24, int(sys.argv[2])))
+    # Rows differ in how many labels count.
+    labels = ids.masked_fill(torch.arange(ids.shape[1])[None] > 8 + 9 * torch.arange(24)[:, None], -100)
+    batch = {"input_ids": ids.to(device), "labels": labels.to(device)}
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss.item():.4f}")
+print(f"{sum(it.double().sum().item() for it in model.parameters()):.4f}")
+"""
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch`")
+def test_the_change_puts_a_batch_through_in_parts_and_computes_the_same(plimsoll):
+    plimsoll.script(IN_PARTS)
+    on_gpu, on_cpu = [PYTHON, "train.py", "cuda", "512"], [PYTHON, "train.py", "cpu", "64"]
+    plain = plimsoll.predict(*on_gpu, options=("--gpu", "t4")).report
+    budget = plain["safe_bytes"] - plain["peak_allocated_bytes"] // 2
+    told = plimsoll.folder / "fit.json"
+    ran = plimsoll.run("fit", "--gpu", "t4", "--budget", budget, "--allow", "micro-batches", "--json", told, "--", *on_gpu, timeout=900)
+    assert ran.code == 0, ran
+    answer = json.loads(told.read_text())
+    assert answer["change"]["by_hand"] == [], answer["change"]
+    before = subprocess.run(on_cpu, capture_output=True, text=True, check=True, cwd=plimsoll.folder).stdout
+    subprocess.run(["patch", "-p0"], input=(plimsoll.folder / "plan.diff").read_text(), text=True, check=True, cwd=plimsoll.folder)
+    assert subprocess.run(on_cpu, capture_output=True, text=True, check=True, cwd=plimsoll.folder).stdout == before
+    after = plimsoll.predict(*on_gpu, options=("--gpu", "t4")).report
+    assert after["safe_bytes"] <= budget, (after["safe_bytes"], budget, answer["plans"][0])
+
+
 SEVERAL = """
 import torch
 a, b = torch.nn.Linear(4096, 4096).cuda(), torch.nn.Linear(4096, 4096).cuda()

@@ -37,7 +37,7 @@ from plimsoll_agent import settings
 from plimsoll_agent.remedies.support import again, places, rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
-from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
+from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, weights_of, with_one_label
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.refusal import CannotApply, unsuited
@@ -100,7 +100,8 @@ def apply(torch: Torch, parameters: Named, hooks: Hooks, note: Note) -> None:
                     known[kind] = None  # Not a batch, a single sample for example: as the script has it.
                 else:
                     samples, _ = known[kind].batch_of(torch, args, kwargs, whole)
-                    hooks.recording.write("split", samples=samples, loss=known[kind].has_loss, exact=is_exact(torch, module))
+                    told = {"samples": samples, "loss": known[kind].has_loss, "weights": weights_of(known[kind])}
+                    hooks.recording.write("split", **told, exact=is_exact(torch, module))
             way = known[kind]
             if way is None:
                 return call(*args, **kwargs)

@@ -227,6 +227,7 @@ class Sites:
                 site["switch"] = _switch_of(self._root)
         if what == "backward":
             site["from"] = self._forward_part(tree, file, statement)
+            site["batch"] = _batch_of(_body_of(tree, statement), statement) if site["from"] else None
         return site
 
     def _place(self, file: str, line: Any, name: str, span: Any) -> Named | None:
@@ -328,6 +329,23 @@ def _body_of(tree: Any, statement: Any) -> Any:
             if isinstance(body, list) and statement in body:
                 return body
     return [statement]
+
+
+def _batch_of(body: Any, backward: Any) -> Named | None:
+    """The batch of `loss = model(**batch).loss; loss.backward()`, also under a `with`: its name, where it stands in the call, and the loss's
+    name. None of any other form: what is done for each part of a batch is certain for this one only."""
+    at = body.index(backward)
+    forward = body[at - 1] if at else None
+    if isinstance(forward, ast.With) and len(forward.body) == 1:
+        forward = forward.body[0]
+    call = forward.value.value if isinstance(forward, ast.Assign) and isinstance(forward.value, ast.Attribute) and forward.value.attr == "loss" else None
+    if not isinstance(call, ast.Call) or call.args or len(call.keywords) != 1 or call.keywords[0].arg is not None:
+        return None
+    batch, target = call.keywords[0].value, forward.targets[0]
+    if not isinstance(batch, ast.Name) or not isinstance(target, ast.Name) or len(forward.targets) != 1:
+        return None
+    is_plain = isinstance(backward, ast.Expr) and ast.unparse(backward.value) == target.id + ".backward()"
+    return {"name": batch.id, "at": _span(batch), "loss": target.id} if is_plain else None
 
 
 def _function_of(tree: Any, statement: Any) -> Any:

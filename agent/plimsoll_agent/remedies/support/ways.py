@@ -144,6 +144,11 @@ def _as_a_sum(kwargs: Named, whole: int, start: int, end: int) -> float:
     return 1.0
 
 
+def weights_of(way: Way) -> str | None:
+    """What the loss of a batch averages over, in a word; None if the model returns none, or it is a sum."""
+    return {_by_shifted_labels: "shifted labels", _by_labels: "labels", _by_samples: "samples"}.get(way.weights)
+
+
 def is_exact(torch: Torch, module: Module) -> bool:
     """Whether parts of a batch give the very numbers of the whole."""
     modules = list(module.modules())

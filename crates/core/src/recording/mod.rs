@@ -27,9 +27,9 @@ pub use notes::{
     Unsupported, WrittenOut,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
-pub use plan_notes::{At, PlanNotes, Reading, Refused, Split, Survey, Work};
+pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};
 pub use reached::{Destination, Reached, Transport};
-pub use sites::{Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
+pub use sites::{Batch, Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
 pub use weights::{Unfrozen, WeightsNote, WideWeights};
 
 use crate::trace::{Action, Trace};

@@ -59,13 +59,26 @@ pub struct Survey {
     pub trains_nothing: bool,
 }
 
-/// How micro-batches split a batch.
+/// What the loss of a batch averages over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Averages {
+    /// The labels that count, without the first of each row.
+    ShiftedLabels,
+    /// The labels that count.
+    Labels,
+    /// The samples.
+    Samples,
+}
+
+/// How micro-batches split a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Nothing in the model draws random numbers or keeps statistics.
     pub exact: bool,
     /// The model returns its loss.
     pub has_loss: bool,
+    /// What that averages over, if it is no sum.
+    pub averages: Option<Averages>,
     /// How many samples a batch has.
     pub samples: Option<u64>,
 }

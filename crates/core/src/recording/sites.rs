@@ -76,6 +76,19 @@ pub struct Site {
     pub switch: Option<String>,
     /// The lines from the call of the model to what comes before backward.
     pub forward: Option<(u32, u32)>,
+    /// The batch of that call, where one line makes the loss of it.
+    pub batch: Option<Batch>,
+}
+
+/// The batch of `loss = model(**batch).loss`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The dictionary.
+    pub name: String,
+    /// Where it stands in the call.
+    pub at: Span,
+    /// The name of the loss.
+    pub loss: String,
 }
 
 /// Who has switches.

@@ -3,15 +3,20 @@
 
 use plimsoll_core::plan::remedies;
 use plimsoll_core::{
-    plan::{Point, Remedy},
-    recording::{Site, SiteKind, Span},
+    plan::{Plan, Point, Remedy},
+    recording::{Averages, Batch, Site, SiteKind, Span},
 };
 
 use super::{edit::Edit, sites::Place};
 
-/// The edits of a script that a person would make for `remedy`; none where the places are not certain, or where it depends
+/// The edits of a script that a person would make for `remedy` of `plan`; `averages`: what the model's loss averages over. None where the places are not certain, or where it depends
 /// on the script too much.
-pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
+pub(super) fn edits(
+    remedy: &Remedy,
+    plan: &Plan,
+    averages: Option<Averages>,
+    place: &Place<'_>,
+) -> Option<Vec<Edit>> {
     match remedy.id {
         remedies::FUSED => fused(place),
         remedies::FOREACH => foreach(place),
@@ -26,6 +31,7 @@ pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
         remedies::EMPTY_CACHE => empty_cache(remedy, place),
         remedies::TF32 => tf32(place),
         remedies::ALLOCATOR => allocator(remedy, place),
+        remedies::MICRO_BATCHES => micro_batches(remedy, plan, averages?, place),
         _ => None,
     }
 }
@@ -208,6 +214,73 @@ fn tf32(place: &Place<'_>) -> Option<Vec<Edit>> {
     let file = &place.sites.only(SiteKind::Optimizer)?.file;
     let line = "torch.set_float32_matmul_precision(\"high\")";
     Some(vec![Edit::after_line(file, place.sites.torch(file)?, line)])
+}
+
+/// Where one line makes the loss of a batch, and the next goes back through it. The loss is afterwards what it was: that of the whole batch.
+fn micro_batches(
+    remedy: &Remedy,
+    plan: &Plan,
+    averages: Averages,
+    place: &Place<'_>,
+) -> Option<Vec<Edit>> {
+    // These want the same lines; and processes that share a batch would exchange gradients after each part.
+    let others = [remedies::AUTOCAST, remedies::AUTOCAST_FP16, remedies::EMPTY_CACHE];
+    if plan.remedies.iter().any(|it| others.contains(&it.id))
+        || place.sites.has(SiteKind::Distributed)
+    {
+        return None;
+    }
+    let parts = remedy.parts()?;
+    let (site, _) = (place.sites.only(SiteKind::Backward)?, place.sites.only(SiteKind::Step)?);
+    let Batch { name, at, loss } = site.batch.as_ref()?;
+    let (first, last) = site.forward?;
+    let file = &site.file;
+    place.sites.torch(file)?;
+    if last + 1 != site.statement.first.0 || place.indent(file, first)?.contains('\t') {
+        return None;
+    }
+    // Names that no script has.
+    let names = [
+        "part_of_batch",
+        "start_of_part",
+        "share_of_part",
+        "rows_of_part",
+        "n_rows_of_batch",
+        "all_of_batch",
+        "loss_of_parts",
+    ];
+    if names.iter().any(|it| place.sources.get(file).is_none_or(|text| text.contains(it))) {
+        return None;
+    }
+    let (counted, what) = match averages {
+        Averages::ShiftedLabels => ("({of}[\"labels\"][:, 1:] != -100).sum()", "labels that count"),
+        Averages::Labels => ("({of}[\"labels\"] != -100).sum()", "labels that count"),
+        Averages::Samples => ("len(next(iter({of}.values())))", "samples"),
+    };
+    let counted = |of: &str| counted.replace("{of}", of);
+    let before = format!(
+        "# the batch in parts (gradient accumulation), each weighted by its {what}\n\
+         all_of_batch, n_rows_of_batch, loss_of_parts = {}, len(next(iter({name}.values()))), 0\n\
+         rows_of_part = -(-n_rows_of_batch // {parts})",
+        counted(name)
+    );
+    let in_the_loop = format!(
+        "    part_of_batch = {{key: it[start_of_part : start_of_part + rows_of_part] for key, it in {name}.items()}}\n\
+         \x20   share_of_part = {} / all_of_batch\n\
+         \x20   if share_of_part == 0:\n\
+         \x20       continue",
+        counted("part_of_batch")
+    );
+    let head = "for start_of_part in range(0, n_rows_of_batch, rows_of_part):";
+    let after = format!("loss_of_parts = loss_of_parts + {loss}.detach()\n{loss} = loss_of_parts");
+    Some(vec![
+        Edit::before_line(file, first, &before),
+        Edit::under(file, (first, site.statement.end.0), head),
+        Edit::before_line(file, first, &in_the_loop),
+        Edit::instead(file, *at, "part_of_batch"),
+        Edit::before(site, &format!("    {loss} = {loss} * share_of_part")),
+        Edit::after(site, &after),
+    ])
 }
 
 /// Before torch is imported, in the only file that has places: another one may have used CUDA before.

@@ -11,7 +11,7 @@ pub use switches::{Line, Recipe, Switch};
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::plan::Plan;
+use plimsoll_core::{plan::Plan, recording::Averages};
 use similar::TextDiff;
 
 use self::{edit::Edit, sites::Place};
@@ -25,12 +25,17 @@ pub struct Change {
     pub by_hand: Vec<&'static str>,
 }
 
-/// The change for `plan` in a program with these places. Names in the diff are relative to `folder`.
-pub fn change(plan: &Plan, Places { sites, sources }: &Places, folder: &str) -> Change {
+/// The change for `plan` in a program with these places, whose loss averages over this. Names in the diff are relative to `folder`.
+pub fn change(
+    plan: &Plan,
+    Places { sites, sources }: &Places,
+    averages: Option<Averages>,
+    folder: &str,
+) -> Change {
     let mut res = Change::default();
     let mut edits: Vec<Edit> = Vec::new();
     for remedy in &plan.remedies {
-        let wanted = edits::edits(remedy, &Place { sites, sources });
+        let wanted = edits::edits(remedy, plan, averages, &Place { sites, sources });
         // All of a remedy or nothing, and never in the way of another.
         let together = wanted.map(|it| edits.iter().cloned().chain(it).collect::<Vec<_>>());
         match together.filter(|it| edited(it, sources).is_some()) {
@@ -92,7 +97,10 @@ pub(crate) fn sites_of(line: &serde_json::Value) -> plimsoll_core::recording::Si
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use plimsoll_core::plan::{Parameter, Remedy};
+    use plimsoll_core::{
+        plan::{Parameter, Remedy},
+        recording::{Batch, Span},
+    };
     use serde_json::json;
 
     use super::*;
@@ -150,7 +158,7 @@ for x in data:
     fn check(remedies: Vec<Remedy>, expected: &Expect) {
         let sources = Sources::from([("/home/me/train.py".to_owned(), SCRIPT.to_owned())]);
         let places = Places { sites: sites(), sources };
-        let it = change(&Plan::of(remedies), &places, "/home/me");
+        let it = change(&Plan::of(remedies), &places, Some(Averages::ShiftedLabels), "/home/me");
         expected.assert_eq(&format!("{}by hand: {:?}\n", it.diff, it.by_hand));
     }
 
@@ -160,7 +168,7 @@ for x in data:
         let places = Places { sites: sites(), sources };
         let plan = Plan::of(vec![Remedy::plain("set-to-none")]);
         let of = |folder: &str| {
-            let diff = change(&plan, &places, folder).diff;
+            let diff = change(&plan, &places, None, folder).diff;
             let head = diff.lines().next().unwrap_or_default().to_owned();
             (head, patch_line(&diff, "plan.diff"))
         };
@@ -285,6 +293,69 @@ for x in data:
                 by hand: []
             "#]],
         );
+    }
+
+    #[test]
+    fn a_batch_goes_through_the_model_in_parts() {
+        let script = SCRIPT.replace("for x in data:", "for batch in data:").replace(
+            "    out = model(x)\n    loss = out.mean()\n",
+            "    with autocast():\n        loss = model(**batch).loss\n",
+        );
+        let sources = Sources::from([("/home/me/train.py".to_owned(), script)]);
+        let mut places = Places { sites: sites(), sources };
+        let batch = Batch {
+            name: "batch".to_owned(),
+            at: Span { first: (7, 23), end: (7, 28) },
+            loss: "loss".to_owned(),
+        };
+        places.sites.all[2].batch = Some(batch);
+        let plan = |more: &[Remedy]| {
+            let parts = Remedy::plain("micro-batches").with(Parameter::Parts(4));
+            Plan::of([&[parts], more].concat())
+        };
+        let of = |plan: &Plan, averages| change(plan, &places, averages, "/home/me");
+        let it = of(&plan(&[]), Some(Averages::ShiftedLabels));
+        expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -3,8 +3,19 @@
+             optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+             for batch in data:
+                 optimizer.zero_grad(set_to_none=False)
+            -    with autocast():
+            -        loss = model(**batch).loss
+            -    loss.backward()
+            +    # the batch in parts (gradient accumulation), each weighted by its labels that count
+            +    all_of_batch, n_rows_of_batch, loss_of_parts = (batch["labels"][:, 1:] != -100).sum(), len(next(iter(batch.values()))), 0
+            +    rows_of_part = -(-n_rows_of_batch // 4)
+            +    for start_of_part in range(0, n_rows_of_batch, rows_of_part):
+            +        part_of_batch = {key: it[start_of_part : start_of_part + rows_of_part] for key, it in batch.items()}
+            +        share_of_part = (part_of_batch["labels"][:, 1:] != -100).sum() / all_of_batch
+            +        if share_of_part == 0:
+            +            continue
+            +        with autocast():
+            +            loss = model(**part_of_batch).loss
+            +        loss = loss * share_of_part
+            +        loss.backward()
+            +        loss_of_parts = loss_of_parts + loss.detach()
+            +        loss = loss_of_parts
+                 clip_grad_norm_(model.parameters(), 1.0)
+                 optimizer.step()
+            by hand: []
+        "#]].assert_eq(&format!("{}by hand: {:?}\n", it.diff, it.by_hand));
+        let samples = of(&plan(&[]), Some(Averages::Samples)).diff;
+        assert!(
+            samples.contains(
+                "+        share_of_part = len(next(iter(part_of_batch.values()))) / all_of_batch\n"
+            ),
+            "{samples}"
+        );
+        // What a sum or something else weighs is the script's matter, and so are lines that another remedy wants.
+        for (plan, averages) in
+            [(plan(&[]), None), (plan(&[Remedy::plain("autocast")]), Some(Averages::Samples))]
+        {
+            assert_eq!(of(&plan, averages).by_hand, ["micro-batches"]);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a search for a plan found.
 
+use plimsoll_core::recording::Averages;
+
 use super::{
     advice::Advice,
     ask::{Grows, TooLarge},
@@ -38,6 +40,8 @@ pub struct Found {
     pub has_unseen_sizes: bool,
     /// Its model returns its loss.
     pub has_loss: bool,
+    /// What that averages over, as was found when a batch was split.
+    pub averages: Option<Averages>,
     /// What the last run of what is proposed went through.
     pub seen: Seen,
     /// The script leaves more behind with each step: no plan mends that.
@@ -64,6 +68,7 @@ impl Found {
             batches: Vec::new(),
             has_unseen_sizes: false,
             has_loss: false,
+            averages: None,
             seen,
             grows,
             too_large: None,

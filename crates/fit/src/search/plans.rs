@@ -105,6 +105,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     found.batches = mem::take(&mut program.known.batches);
     found.has_unseen_sizes = program.known.has_unseen_sizes;
     found.has_loss = program.known.has_loss;
+    found.averages = program.known.averages;
     found.interrupted = program.interrupted;
     Ok(found)
 }

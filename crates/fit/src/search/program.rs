@@ -3,7 +3,7 @@
 use plimsoll_core::{
     plan::{Numbers, Parameter, Plan, remedies},
     prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
-    recording::Work,
+    recording::{Averages, Work},
     units::{Bytes, times},
 };
 
@@ -56,6 +56,8 @@ pub(super) struct Known {
     pub(super) n_samples: Option<u64>,
     /// Its model returns its loss, as was seen when a batch was split.
     pub(super) has_loss: bool,
+    /// What that averages over.
+    pub(super) averages: Option<Averages>,
     /// How it grows with its steps as it is, if it was seen to.
     pub(super) growth: Option<StepGrowth>,
     /// What has nothing to do in it, or does not suit it.
@@ -660,6 +662,7 @@ impl Known {
         if let Some(split) = noted.split {
             (self.exact, self.n_samples, self.has_loss) =
                 (split.exact, split.samples, split.has_loss);
+            self.averages = split.averages;
         }
         if let Some(exact) = noted.exact {
             self.exact = exact;

@@ -47,6 +47,8 @@ pub struct Beside {
     pub diff_file: String,
     /// The command that lists the cards which are large enough for the script without changes.
     pub cards_line: String,
+    /// How to predict the script that a person has changed.
+    pub check_change: Option<String>,
     /// The plan's file, as a person would write its name.
     pub plan_file: String,
     /// Runs on the phantom.
@@ -194,7 +196,9 @@ impl Proposal {
     /// Of what was `found`; names of files are relative to `folder`.
     pub fn new(found: Found, beside: Beside, folder: &str) -> Proposal {
         let best = found.plans.first();
-        let change = best.map(|it| change(&it.plan, &found.places, folder)).unwrap_or_default();
+        let change = best
+            .map(|it| change(&it.plan, &found.places, found.averages, folder))
+            .unwrap_or_default();
         let recipes = found.recipes.iter().map(|it| Shown::of(it, &found.places, folder)).collect();
         Proposal { found, beside, change, recipes }
     }
@@ -399,7 +403,12 @@ fn report(it: &Proposal, extent: Extent) -> String {
     }
     if !it.change.diff.is_empty() {
         let patch = patch_line(&it.change.diff, &it.beside.diff_file);
-        also(&mut res, &format!("Or to change the script:\n    {patch}"));
+        let is_whole = it.change.by_hand.is_empty();
+        let (and, check) = match it.beside.check_change.as_ref().filter(|_| is_whole) {
+            Some(check) => (", and to check that", format!(" && {check}")),
+            None => ("", String::new()),
+        };
+        also(&mut res, &format!("Or to change the script{and}:\n    {patch}{check}"));
         for line in it.change.diff.lines().filter(|_| is_full) {
             let _ = writeln!(res, "    {line}");
         }
@@ -830,6 +839,7 @@ mod tests {
                 "plimsoll predict --gpu t4 --plan plan.toml -- python train.py".to_owned(),
             ),
             diff_file: String::new(),
+            check_change: Some("plimsoll predict --gpu t4 -- python train.py".to_owned()),
             cards_line: "plimsoll predict -- python train.py".to_owned(),
             plan_file: "plan.toml".to_owned(),
             runs: 9,

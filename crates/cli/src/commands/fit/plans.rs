@@ -1,6 +1,6 @@
 //! The cheapest plan that fits: shown, and written into files.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -44,17 +44,15 @@ pub(super) fn run(
         .drive(&rules, || search::plans(rules.clone()))?
         .map_err(|why| anyhow::anyhow!("{why}"))?;
     let folder = std::env::current_dir().unwrap_or_default();
+    let gpu = args.gpu.as_deref().unwrap_or(&card_id);
+    let check = |plan: Option<&Path>| shown_command::check(args, gpu, plan, &words);
     let beside = Beside {
         card,
         what,
         limit,
         run_line: template::run_line(&args.plan, &words),
-        check_line: shown_command::check(
-            args,
-            args.gpu.as_deref().unwrap_or(&card_id),
-            Some(&args.plan),
-            &words,
-        ),
+        check_line: check(Some(&args.plan)),
+        check_change: check(None),
         diff_file: shown_command::shown(&[kept.diff().into()]),
         cards_line: shown_command::cards(args, &words),
         plan_file: shown_command::shown(&[args.plan.clone().into()]),

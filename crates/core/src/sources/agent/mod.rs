@@ -382,7 +382,7 @@ mod tests {
         );
         assert_eq!(plan.block_work.unwrap()[1][0].flops, 8.0);
         assert_eq!(plan.work.unwrap()[0].op, plimsoll_remedies::Op::Link);
-        assert_eq!(plan.split, Some(Split { exact: true, has_loss: true, samples: None }));
+        assert_eq!(plan.split, Some(Split { exact: true, has_loss: true, ..Split::default() }));
         assert_eq!((plan.exact, plan.compiles, plan.found_compiled), (Some(false), true, Some(0)));
         assert_eq!(plan.batches, ["every batch is made 64 long"]);
         assert!(plan.hopeless);

@@ -10,8 +10,8 @@ use plimsoll_remedies::Op;
 use super::lines::clipped;
 use crate::{
     recording::{
-        At, Call, Framework, Reading, Refused, Setting, Site, SiteKind, Sites, Span, Split, Survey,
-        Switches, Work,
+        At, Averages, Batch, Call, Framework, Reading, Refused, Setting, Site, SiteKind, Sites,
+        Span, Split, Survey, Switches, Work,
     },
     sources::json_lines::one_line,
     units::Bytes,
@@ -42,6 +42,7 @@ pub(super) struct SplitLine {
     exact: bool,
     #[serde(default)]
     loss: bool,
+    weights: Option<String>,
     samples: Option<u64>,
 }
 
@@ -75,6 +76,14 @@ struct SiteKeys {
     cache: bool,
     switch: Option<String>,
     from: Option<(u32, u32)>,
+    batch: Option<BatchKeys>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BatchKeys {
+    name: String,
+    at: SpanKeys,
+    loss: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -136,7 +145,13 @@ impl From<WorkKeys> for Work {
 
 impl From<SplitLine> for Split {
     fn from(it: SplitLine) -> Split {
-        Split { exact: it.exact, has_loss: it.loss, samples: it.samples }
+        let averages = it.weights.as_deref().and_then(|word| match word {
+            "shifted labels" => Some(Averages::ShiftedLabels),
+            "labels" => Some(Averages::Labels),
+            "samples" => Some(Averages::Samples),
+            _ => None,
+        });
+        Split { exact: it.exact, has_loss: it.loss, averages, samples: it.samples }
     }
 }
 
@@ -176,7 +191,14 @@ impl From<SiteKeys> for Site {
             cache: it.cache,
             switch: it.switch,
             forward: it.from,
+            batch: it.batch.map(Batch::from),
         }
+    }
+}
+
+impl From<BatchKeys> for Batch {
+    fn from(it: BatchKeys) -> Batch {
+        Batch { name: it.name, at: it.at.into(), loss: it.loss }
     }
 }
 

@@ -197,8 +197,11 @@ fn numbers_that_are_to_be_kept_leave_no_room_for_precision() {
 /// In parts it fits; whether something in it draws random numbers is seen by then.
 fn in_parts(exact: bool) -> Made {
     let made = Made::new(8_000, move |run| {
-        let split =
-            run.has("micro-batches").then_some(Split { exact, has_loss: false, samples: Some(8) });
+        let split = run.has("micro-batches").then_some(Split {
+            exact,
+            samples: Some(8),
+            ..Split::default()
+        });
         let mib = if split.is_some() { 5_000 } else { 12_000 };
         Ran { noted: Noted { split, ..Noted::default() }, ..takes(mib) }
     });

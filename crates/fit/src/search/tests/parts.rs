@@ -13,7 +13,7 @@ fn parts(run: &Run) -> Option<u64> {
 /// What a batch of `samples` takes can be divided, up to `fixed` MiB.
 fn in_parts(fixed: u64, divided: u64, samples: Option<u64>) -> Made {
     let made = Made::new(8_000, move |run| {
-        let split = parts(run).map(|_| Split { exact: false, has_loss: false, samples });
+        let split = parts(run).map(|_| Split { samples, ..Split::default() });
         let mib = fixed + divided / parts(run).unwrap_or(1);
         Ran { noted: Noted { split, ..Noted::default() }, ..takes(mib) }
     });
