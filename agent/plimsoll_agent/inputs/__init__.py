@@ -4,6 +4,7 @@
     worst_batches   the worst batches of the data first, where sizes differ
     largest_draws   the largest size first, where a script draws sizes by itself
     worst_size      every image as large as the largest one that may come
+    processed_images  the same where an image processor of transformers makes the tensors
     aside           asks the data in a child process, where nothing of the script notices
     samples         whether a sample is far larger than those of the batches seen; every batch with that one
     half            batches with half as many samples, or images of half the size

@@ -3,7 +3,8 @@
 `PLIMSOLL_IMAGE_SIZE` says how large, as in `800x1333`: height and width. Images are made larger where they come from, in the
 `DataLoader`: rows and columns are repeated. What has their height and width goes with them, masks for example, and so does what has a
 whole fraction of these, as heat maps have. Boxes are not stretched. An image that has as many pixels stays as it is. On a phantom only:
-what comes of such a batch is of no use for training.
+what comes of such a batch is of no use for training. Where an image processor of transformers is given the images, it is given larger ones
+instead (`processed_images`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
+from plimsoll_agent.inputs.processed_images import COLOURS, ProcessedImages
 from plimsoll_agent.run import host, nested
 from plimsoll_agent.run.refusal import CannotApply
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 SMALLEST = 8
 """No image is lower or narrower: boxes and matrices are."""
-COLOURS = (1, 3, 4)
 _MOST_SHOWN = 4
 _LAST, _BEFORE_CHANNELS = (-2, -1), (-3, -2)
 
@@ -45,6 +46,7 @@ class WorstSize:
         self._is_found = False
         self._is_said = False
         self._shown: list[Any] = []
+        self._processed = ProcessedImages(torch, (size[0], size[1]))
 
     def hold_loaders(self) -> None:
         from torch.utils.data import dataloader
@@ -59,17 +61,26 @@ class WorstSize:
 
     def before_step(self, optimizer: Optimizer, args: Arguments, kwargs: Named) -> None:
         """The first step is about to end: where no image has come by now, none will."""
-        if not self._is_found:
+        if not self._is_found and not self._are_processed():
             self._is_found = True  # A program that catches the error and goes on gets it once.
             raise CannotApply("plimsoll: %s; set the size with the script's own arguments" % self._nothing())
 
     def at_end(self) -> None:
         """A program that trains nothing has come to its end."""
-        if not self._is_found and self._torch.cuda.is_initialized():
+        if self._torch.cuda.is_initialized() and not self._is_found and not self._are_processed():
             self._is_found = True  # A program may end in more than one way at once.
             text = self._nothing() + ": the script ran unchanged"
             self._recording.note("worst-size", text)
             self._recording.write("worst", size=list(self._size), how="nothing", tensors=[], text=text)
+
+    def _are_processed(self) -> bool:
+        """Whether a processor was given larger images, so that what it made stays as it is."""
+        text = self._processed.said
+        if text and not self._is_found:
+            self._is_found = self._is_said = True
+            self._recording.note("worst-size", text)
+            self._recording.write("worst", size=list(self._size), how="processor", tensors=[], text=text)
+        return bool(text)
 
     def _nothing(self) -> str:
         size = _by(self._size)
@@ -83,6 +94,8 @@ class WorstSize:
 
     def _larger(self, batch: Any) -> Any:
         """`batch` with its images as large as asked for, and with what goes with them."""
+        if self._are_processed():
+            return batch
         sizes = self._sizes(nested.tensors_in(self._torch, batch))
         if sizes is None:
             for it in nested.tensors_in(self._torch, batch):

@@ -277,8 +277,8 @@ pub(crate) struct PredictArgs {
     pub(crate) worst_seq: Option<WorstSequence>,
 
     /// Enlarge every smaller image of a DataLoader, and its masks, to this height and width, to predict the worst
-    /// case. One number means both.
-    #[arg(long, value_name = "HxW")]
+    /// case; or every image before an image processor of transformers, whose tokens follow. One number means both.
+    #[arg(long, visible_alias = "worst-image", value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
     /// Put the sample of the data set that is far larger than most into every batch of a DataLoader, to predict the
@@ -512,8 +512,8 @@ pub(crate) struct FitArgs {
     pub(crate) worst_seq: Option<WorstSequence>,
 
     /// Enlarge every smaller image of a DataLoader, and its masks, to this height and width, to predict the worst
-    /// case. One number means both.
-    #[arg(long, value_name = "HxW")]
+    /// case; or every image before an image processor of transformers, whose tokens follow. One number means both.
+    #[arg(long, visible_alias = "worst-image", value_name = "HxW")]
     pub(crate) worst_size: Option<WorstSize>,
 
     /// Before proposing a plan, run the script with it to its end, not only until memory is steady: later

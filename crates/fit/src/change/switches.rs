@@ -23,6 +23,8 @@ pub enum Switch {
     HalfPrecision,
     /// The optimizer is Adafactor.
     Adafactor,
+    /// The optimizer is bitsandbytes' AdamW with a state of 8 bits.
+    AdamIn8Bits,
     /// The key-value cache of `generate` is of this kind.
     Cache(&'static str),
     /// A pipeline of diffusers has this switched on.
@@ -63,6 +65,7 @@ impl Switch {
             Switch::Checkpointing => remedies::CHECKPOINT,
             Switch::HalfPrecision => remedies::AUTOCAST,
             Switch::Adafactor => remedies::ADAFACTOR,
+            Switch::AdamIn8Bits => remedies::OPTIMIZER_8BIT,
             Switch::Cache(_) | Switch::Pipeline("enable_model_cpu_offload") => {
                 remedies::PARAMETER_OFFLOAD
             }
@@ -88,6 +91,7 @@ impl Switch {
             remedies::CHECKPOINT => Some(Switch::Checkpointing),
             remedies::AUTOCAST => Some(Switch::HalfPrecision),
             remedies::ADAFACTOR => Some(Switch::Adafactor),
+            remedies::OPTIMIZER_8BIT => Some(Switch::AdamIn8Bits),
             _ => None,
         };
         plan.remedies.iter().filter_map(|it| one(it.id, it.parts())).collect()
@@ -169,6 +173,11 @@ impl Recipe {
             }
             Switch::Adafactor => {
                 self.set(Framework::Transformers, it, place, ("optim", text("adafactor"), None))
+            }
+            Switch::AdamIn8Bits => {
+                let is_adam = |it: &Setting| matches!(it, Setting::Text(it) if ["adamw_torch", "adamw_torch_fused", "adamw_hf"].contains(&it.as_str()));
+                it.values.get("optim").filter(|it| is_adam(it))?;
+                self.set(Framework::Transformers, it, place, ("optim", text("adamw_8bit"), None))
             }
             _ => None,
         }
@@ -417,6 +426,26 @@ trainer = Trainer(
         let shown =
             Recipe::of(wanted, &places).map_or("none".to_owned(), |it| it.diff(&places, "/me"));
         expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn a_trainer_gets_the_8_bit_form_of_the_adam_that_it_has() {
+        let recipe = |optim: &str| {
+            let arguments = site("TrainingArguments", [2, 10, 4, 1], [3, 16], None);
+            let switches = json!([
+                { "what": "transformers", "name": "TrainingArguments", "values": { "optim": optim }, "rest": "", "from_words": false, "site": arguments },
+            ]);
+            let sites = sites_of(
+                &json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }),
+            );
+            let sources = Sources::from([("/me/train.py".to_owned(), LOOP.to_owned())]);
+            Recipe::of(&[Switch::AdamIn8Bits], &Places { sites, sources })
+        };
+        let found = recipe("adamw_torch_fused").unwrap();
+        assert_eq!(found.lines[0].has, "TrainingArguments(optim=\"adamw_8bit\")");
+        assert_eq!(found.numbers, Numbers::Precision);
+        assert!(recipe("paged_adamw_8bit").is_none(), "it has that already");
+        assert!(recipe("sgd").is_none(), "it has no such state");
     }
 
     #[test]

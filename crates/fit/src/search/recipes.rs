@@ -29,7 +29,7 @@ pub struct Tried {
 
 /// What is tried: what the plans do, from the best on, then from the mildest on.
 fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
-    use Switch::{Adafactor, Cache, Checkpointing, HalfPrecision, Parts, Pipeline};
+    use Switch::{Adafactor, AdamIn8Bits, Cache, Checkpointing, HalfPrecision, Parts, Pipeline};
     let slices = Pipeline("vae.enable_slicing");
     let offloads = Pipeline("enable_model_cpu_offload");
     let mut res: Vec<Vec<Switch>> = plans.iter().map(|it| Switch::of(&it.plan)).collect();
@@ -48,6 +48,7 @@ fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
         vec![Parts(2), Checkpointing],
         vec![Parts(8), Checkpointing],
         vec![Parts(8), Checkpointing, HalfPrecision],
+        vec![Parts(8), Checkpointing, HalfPrecision, AdamIn8Bits],
         vec![Parts(8), Checkpointing, HalfPrecision, Adafactor],
     ]);
     res.retain(|it| !it.is_empty());
