@@ -79,7 +79,7 @@ class ProcessedImages:
         if isinstance(size, tuple) and len(size) == 2 and hasattr(value, "mode"):  # Of the Python Imaging Library.
             before.append("%dx%d" % (size[1], size[0]))
             return self._new(value.mode) if size[0] * size[1] < self._size[0] * self._size[1] else value
-        shape = getattr(value, "shape", ())
+        shape: tuple[int, ...] = getattr(value, "shape", ())
         if not 2 <= len(shape) <= 4:
             return value
         last = len(shape) > 2 and shape[-1] in COLOURS and shape[-3] not in COLOURS

@@ -118,8 +118,10 @@ def loops_in(file: str) -> list[Any]:
 def _loop(loop: Any, variables: Variables) -> Loop:
     if isinstance(loop, ast.While):
         end = _bound(loop.test, variables)
-        now = variables.value(loop.test.left) if end is not None else None
-        return Loop(end, None, False, (end, now) if end is not None and _is_counted_inside(loop) else None)
+        now = variables.value(loop.test.left) if isinstance(loop.test, ast.Compare) else None
+        if end is None or not isinstance(now, int) or not _is_counted_inside(loop):
+            return Loop(end, None, False)
+        return Loop(end, None, False, (end, now))
     turns = _turns(loop.iter, variables)
     target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
     number = variables.value(target) if isinstance(target, ast.Name) else None

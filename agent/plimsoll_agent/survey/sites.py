@@ -338,7 +338,9 @@ def _batch_of(body: Any, backward: Any) -> Named | None:
     forward = body[at - 1] if at else None
     if isinstance(forward, ast.With) and len(forward.body) == 1:
         forward = forward.body[0]
-    call = forward.value.value if isinstance(forward, ast.Assign) and isinstance(forward.value, ast.Attribute) and forward.value.attr == "loss" else None
+    if not isinstance(forward, ast.Assign) or not isinstance(forward.value, ast.Attribute) or forward.value.attr != "loss":
+        return None
+    call = forward.value.value
     if not isinstance(call, ast.Call) or call.args or len(call.keywords) != 1 or call.keywords[0].arg is not None:
         return None
     batch, target = call.keywords[0].value, forward.targets[0]
