@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use expect_test::expect_file;
 use plimsoll_core::{
-    cards,
+    cards, explanation,
     prediction::{Prediction, RunFacts, ScriptExit, predict},
-    sources::{self, ProcessFiles},
+    sources::{self, ProcessFiles, oom_text},
     units::Bytes,
     views::{
         answer::Answer,
@@ -108,4 +108,45 @@ fn categories_sum_to_the_peak() {
         // Of one that died, the moment counts in which it did.
         assert_eq!(code == 0, json["categories_bytes"] == json["peak_device_bytes"]);
     }
+}
+
+/// The command that `explain` proposes after the recording of an error, with what the agent noted of it replaced.
+fn next_of(changes: &[(&str, &str)]) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/oom");
+    let mut notes = fs::read_to_string(folder.join("agent.jsonl")).unwrap();
+    for (old, new) in changes {
+        assert!(notes.contains(old), "{old}");
+        notes = notes.replace(old, new);
+    }
+    let snapshot = fs::read(folder.join("snapshot.pickle")).unwrap();
+    let files = ProcessFiles {
+        pid: 4711,
+        notes: notes.as_bytes(),
+        snapshot: Some(&snapshot),
+        phantom_log: None,
+    };
+    let recording = sources::read_process(files).recording;
+    let messages: Vec<_> =
+        recording.notes.ooms.iter().flat_map(|oom| oom_text::read(&oom.message)).collect();
+    explanation::of_recording("run.zip", &recording, &messages).next.unwrap().command
+}
+
+#[test]
+fn the_next_command_is_for_the_card_of_the_recording() {
+    let named = |gpu: &str, capacity: &str| {
+        let key = format!("\"caught\":false,\"gpu\":\"{gpu}\",\"device_total\"");
+        let command = next_of(&[
+            ("\"caught\":false,\"device_total\"", &key),
+            ("total capacity of 80.00 GiB", &format!("total capacity of {capacity} GiB")),
+        ]);
+        command.split_once(" -- ").unwrap().0.to_owned()
+    };
+    let rtx3060 = "NVIDIA GeForce RTX 3060";
+    assert_eq!(named(rtx3060, "11.63"), "plimsoll fit --gpu rtx3060-12g");
+    // `predict --memory 6GiB`.
+    assert_eq!(named(rtx3060, "6.00"), "plimsoll fit --gpu rtx3060-12g --memory 6.00GiB");
+    let slice = "NVIDIA A100-SXM4-80GB MIG 3g.40gb";
+    assert_eq!(named(slice, "39.25"), "plimsoll fit --gpu a100-80g/3g.40gb");
+    // A card of one's own, which the catalogue does not have.
+    assert_eq!(named("Voodoo 2", "6.00"), "plimsoll fit --budget 6.00GiB");
 }
