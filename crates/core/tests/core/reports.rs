@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use expect_test::expect_file;
 use plimsoll_core::{
     cards, explanation,
-    prediction::{Prediction, RunFacts, ScriptExit, predict},
+    prediction::{CardFit, Carries, Prediction, RunFacts, ScriptExit, predict},
     sources::{self, ProcessFiles, oom_text},
     units::Bytes,
     views::{
@@ -64,8 +64,24 @@ fn a_card_that_nobody_asked_for_is_not_the_answer() {
     let answer = Answer { any_card: true, ..Answer::from(&prediction) };
     let text = text::prediction(answer, Extent::Full, Styles::default(), 100).to_string();
     let first = text.lines().take(2).collect::<Vec<_>>().join(" ");
-    assert!(first.starts_with("FITS rtx3070 (7.60 GiB) and larger cards"), "{first}");
+    assert!(first.starts_with("FITS rtx3050-laptop (3.62 GiB) and larger cards"), "{first}");
     assert!(!text.contains("to spare"));
+}
+
+/// Whoever has a small card reads it in the short list, too.
+#[test]
+fn the_short_list_begins_at_the_smallest_card_of_all() {
+    let prediction = prediction_of("train", 0, "t4", None);
+    let listed = |prediction: &Prediction| {
+        let text = text::prediction(prediction.into(), Extent::Short, Styles::default(), 132);
+        let text = text.to_string();
+        text.lines().find(|line| line.starts_with("Cards:")).unwrap().to_owned()
+    };
+    let fits = |it: &&CardFit| it.carries == Carries::Yes;
+    let smallest = prediction.cards.iter().find(fits).unwrap().card;
+    assert!(!smallest.usual && smallest.total < Bytes::gib(4), "{}", smallest.id);
+    let sentence = format!("Cards: fits {} ({}) and larger", smallest.id, smallest.total);
+    assert!(listed(&prediction).starts_with(&sentence), "{}", listed(&prediction));
 }
 
 #[test]
