@@ -59,7 +59,7 @@ pub(crate) const ROWS: &[Row] = &[
         TRIES,
         &["budget"],
         Anything,
-        "the card is in a machine with Windows, or WSL",
+        "the machine has Windows, or WSL",
     ),
     row("assume", Kind::List, TRIES, &[], Anything, "as in predict --assume"),
     row("worst-seq", Kind::Length, TRIES, &[], Anything, "sequence length of every batch"),
