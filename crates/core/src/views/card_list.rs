@@ -117,7 +117,8 @@ impl CardList<'_> {
             let when = format!("between {one} {} and {}", of(first), of(last));
             parts.push(format!("{} {when}", self.styles.warn.of("runs out")));
         }
-        if !of(Carries::No).is_empty() {
+        // Where only unusual ones are too small, the first card that fits says it.
+        if of(Carries::No).iter().any(|it| it.card.usual) {
             let all = self.largest_and_smaller();
             let all = all.map_or_else(|| list(Carries::No), |bound| bound.to_string());
             parts.push(format!("{} {all}", self.styles.bad.of("too small")));
