@@ -169,7 +169,7 @@ class Memory:
 
     def name(self, device: int) -> str:
         """What the driver calls it."""
-        return self._torch.cuda.get_device_name(device)
+        return str(self._torch.cuda.get_device_name(device))
 
     def place(self) -> Place:
         """Where the run is now: counters of every device, exact also after resets."""
