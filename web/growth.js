@@ -7,7 +7,10 @@ import { failed } from "./peak.js";
 import { saveChart } from "./picture.js";
 import { signed } from "./differs.js";
 import { set, state } from "./state.js";
-import { clipped, exactly, finely, many, number, phaseName, place, size } from "./words.js";
+import { clipped, exactly, finely, limitName, many, number, phaseName, place, size } from "./words.js";
+
+// Stretches of phases that are asked for.
+const MOST_STRETCHES = 200;
 
 export class GrowthView {
   constructor(scene, marks) {
@@ -19,14 +22,20 @@ export class GrowthView {
     if (marks.steps.length === 1) this.loadPhases();
   }
 
-  // Of the only step: the fullest moment of each of its phases.
+  // Of the only step: the fullest moment of each of its phases, which may come several times.
   async loadPhases() {
     const { scene, marks } = this;
-    const shown = marks.phases.slice(0, 40);
+    const stretches = marks.phases.slice(0, MOST_STRETCHES);
     try {
-      const parts = await Promise.all(shown.map(([from, to]) => askWindow({ r: state.r, axis: "events", from, to, columns: 1, least: 2 ** 60, by: "category" })));
-      refill(this.phases, shown.length ? el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["phase", "allocated at most", "reserved at most"].map((it) => el("th", { scope: "col" }, it)))),
-        el("tbody", {}, shown.map((it, index) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live then", onclick: () => set({ view: "peak", at: Math.min(parts[index].positions[0], scene.events) }) }, phaseName(it[4]))), [parts[index].allocated[0], parts[index].reserved[0]].map((bytes) => el("td", { title: exactly(bytes) }, size(bytes))))))) : el("p", { class: "quiet" }, "This recording has no phases."));
+      const parts = await Promise.all(stretches.map(([from, to]) => askWindow({ r: state.r, axis: "events", from, to, columns: 1, least: 2 ** 60, by: "category" })));
+      const rows = new Map();
+      stretches.forEach(([, , , , phase], index) => {
+        const [at, allocated, reserved] = [parts[index].positions[0], parts[index].allocated[0], parts[index].reserved[0]];
+        const row = rows.get(phase) || { at, allocated, reserved };
+        rows.set(phase, { at: row.allocated < allocated ? at : row.at, allocated: Math.max(row.allocated, allocated), reserved: Math.max(row.reserved, reserved) });
+      });
+      refill(this.phases, rows.size ? el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["phase", "allocated at most", "reserved at most"].map((it) => el("th", { scope: "col" }, it)))),
+        el("tbody", {}, [...rows].map(([phase, row]) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live then", onclick: () => set({ view: "peak", at: Math.min(row.at, scene.events) }) }, phaseName(phase))), [row.allocated, row.reserved].map((bytes) => el("td", { title: exactly(bytes) }, size(bytes))))))) : el("p", { class: "quiet" }, "This recording has no phases."));
     } catch (error) {
       refill(this.phases, el("p", { class: "bad" }, error.message));
     }
@@ -136,7 +145,7 @@ function stepChart(steps, scene) {
       steps.map((it, index) => (index % every ? null : text(x(index), height - 8, number(it.step), "middle"))),
       scene.limit ? svg("line", { x1: left, x2: width - 10, y1: y(scene.limit), y2: y(scene.limit), class: "limit" }) : null,
       curves.map(([, value, name]) => [svg("path", { d: path(value), class: `curve ${name}` }), steps.length < 60 ? places(value).map(([at, bytes]) => svg("circle", { cx: at, cy: y(bytes), r: 2.5, class: `dot ${name}` })) : null])),
-    el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), scene.limit ? el("li", {}, el("span", { class: "swatch line limit" }), "limit") : null)));
+    el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), scene.limit ? el("li", {}, el("span", { class: "swatch line limit" }), limitName(scene)) : null)));
 }
 
 // What stayed after this step and not after the one before it.

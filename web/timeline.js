@@ -17,7 +17,7 @@ import { Second } from "./second.js";
 import { chosen, select, selected } from "./selection.js";
 import { set, state } from "./state.js";
 import { Strip } from "./strip.js";
-import { many, number, phaseName, size } from "./words.js";
+import { limitName, many, number, phaseName, size } from "./words.js";
 
 const FREE_HEIGHT = 64;
 
@@ -91,7 +91,7 @@ export class Timeline {
   levels() {
     const { scene, card } = this;
     const res = [];
-    if (scene.limit) res.push({ bytes: scene.limit, name: "limit", color: inkOf("bad"), dash: [6, 4] });
+    if (scene.limit) res.push({ bytes: scene.limit, name: limitName(scene), color: inkOf("bad"), dash: [6, 4] });
     const capacity = card ? card.total - card.context : scene.capacity ? scene.capacity - (scene.context || 0) : null;
     if (capacity) res.push({ bytes: capacity, name: card ? `${card.id} without context` : "card without context", color: inkOf("card"), dash: [2, 3] });
     return res;

@@ -89,6 +89,11 @@ export function phaseName(phase) {
   return { forward: "forward", backward: "backward", optimizer: "optimizer", zero_grad: "zero_grad", evaluation: "evaluation" }[phase] || phase;
 }
 
+// The level that explains every request that failed: what was reserved at most, where more than that was never had.
+export function limitName(scene) {
+  return scene.limit === scene.peak_reserved ? "most reserved before it ran out" : "requests above this failed";
+}
+
 export const ABOUT = {
   answer: "What happened, on which line, and what to change; then what the peak consists of.",
   timeline: "Every block of GPU memory from its allocation to its free. The vertical axis is memory, the horizontal axis is time; each column shows the fullest moment in it.",
@@ -109,7 +114,7 @@ export const GLOSSARY = [
   ["lost", "events that the recorder overwrote: its ring stores only the last ones"],
   ["expandable segment", "a segment that grows and shrinks by mapping"],
   ["rounding loss", "what a block occupies beyond the requested size; PyTorch rounds sizes up, to 512 bytes at least"],
-  ["limit", "the most that the device can have given PyTorch; it explains every failed request in the recording"],
+  ["requests above this failed", "the most that the device can have given PyTorch; it explains every failed request in the recording"],
   ["activations", "allocated by the forward pass and saved for the backward pass"],
   ["temporaries", "allocated and freed within one phase"],
   ["workspaces", "scratch memory of cuBLAS and cuDNN"],

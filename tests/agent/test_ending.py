@@ -69,6 +69,7 @@ Hungry()(batch()[0])
     assert (oom["step"], oom["phase"], oom["caught"]) == (1, "forward", False)
     assert oom["message"].startswith("CUDA out of memory. Tried to allocate 16384.00 GiB")
     assert oom["requested"] == 1 << 44
+    assert oom["gpu"].startswith("NVIDIA "), "the next command is for this card"
     assert not any("plimsoll_agent" in frame["file"] for frame in oom["stack"])
     assert (r.process.end["why"], r.process.end["exit_code"]) == ("oom", 1)
 

@@ -77,7 +77,11 @@ def test_never_trains(plimsoll):
     called = "with torch.no_grad(): model(torch.randn(8, 256, device='cuda'))\n"
     for more in ("", called, "try: model(torch.randn(8, 255, device='cuda'))\nexcept Exception: pass\n"):
         ran = plimsoll.predict(plimsoll.script(MODEL + more), options=["--gpu", "h200"])
-        ran.assert_sentence("has an optimizer and ended without a training step")
+        ran.assert_sentence("no training step ran: the script has an optimizer and ended without a backward pass")
+        ran.assert_sentence(". Before training it needs ")
+    # A backward pass whose step never came is likely an error that the script caught.
+    ran = plimsoll.predict(plimsoll.script(MODEL + "model(torch.randn(8, 256, device='cuda')).sum().backward()\n"), options=["--gpu", "h200"])
+    ran.assert_sentence("has an optimizer and ended without a training step")
     # One that has none was not meant to.
     ran = plimsoll.predict(plimsoll.script(MODEL.replace("optimizer = ", "# ") + called), options=["--gpu", "h200"])
     assert ran.code == 0 and (ran.report["steps_seen"], ran.report["counted"]) == (1, "forward_passes"), ran

@@ -400,3 +400,18 @@ def test_lines_are_those_of_explain_in_every_view(page, plimsoll, tmp_path):
             settled(page)
             assert "plimsoll_agent" not in page.inner_text("main")
             assert "agent.py" not in page.inner_text("main")
+
+
+def test_a_recording_that_ran_out_names_its_levels_and_each_phase_once(page, tmp_path):
+    with viewing(zipped("oom", tmp_path)) as viewer:
+        page.goto(f"{viewer.url}#view=growth")
+        settled(page)
+        page.wait_for_selector("text=its phases:")
+        phases = page.locator(".growth table.list").first.locator("tbody tr td:first-child").all_inner_texts()
+        assert phases and len(phases) == len(set(phases)), phases
+        page.goto(f"{viewer.url}#view=timeline")
+        settled(page)
+        scene, levels = page.evaluate("() => { const { view } = window.plimsoll.page; return [view.scene, view.levels()]; }")
+        # No limit was set: it is what PyTorch reserved at most.
+        assert {"bytes": scene["peak_reserved"], "name": "most reserved before it ran out"}.items() <= levels[0].items(), levels
+        page.goto("about:blank")

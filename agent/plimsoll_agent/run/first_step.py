@@ -28,7 +28,7 @@ def write(torch: Torch, memory: Memory, recording: Recording, inputs: list[str])
             reserved=place.reserved[device],
             device_free=free,
             device_total=total,
-            gpu=torch.cuda.get_device_name(device),
+            gpu=memory.name(device),
             torch=torch.__version__,
             inputs=inputs,
             retries=torch._C._cuda_memoryStats(device)["num_alloc_retries"],

@@ -167,6 +167,10 @@ class Memory:
             for name in ("allocated_bytes", "reserved_bytes"):
                 kept[name] = max(kept.get(name, 0), stats[name]["all"]["peak"])
 
+    def name(self, device: int) -> str:
+        """What the driver calls it."""
+        return str(self._torch.cuda.get_device_name(device))
+
     def place(self) -> Place:
         """Where the run is now: counters of every device, exact also after resets."""
         place = Place()

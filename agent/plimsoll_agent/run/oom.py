@@ -116,6 +116,7 @@ class OutOfMemory:
             user_frame=frames.user_frame(stack),
             caught=None,
             goes_back=goes_back,
+            gpu=self._memory.name(device),
             device_total=total,
             device_free=free,
             **self._memory.place().where()

@@ -14,7 +14,7 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     codes::ProblemCode,
-    explanation::{self, Explanation, Followed, InOnePiece},
+    explanation::{self, Explanation, Followed, InOnePiece, Kind},
     printable::printable,
     recording::Recording,
     replay::Ahead,
@@ -183,6 +183,13 @@ fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
             }
             let it = of_stream(&name, stream, after)
                 .with_context(|| format!("cannot explain {}", named(path)))?;
+            let is_called_zip = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("zip"));
+            if is_called_zip && it.kind == Kind::Text && it.is_empty() {
+                anyhow::bail!(
+                    "{} is not a zip archive, in spite of its name: it is a text, without an out-of-memory error",
+                    named(path)
+                );
+            }
             return Ok(vec![it]);
         }
     };

@@ -13,12 +13,17 @@ use std::{
 
 use anyhow::Context as _;
 use plimsoll_core::{
+    printable::printable,
     recording::contract::{ProcessFile, process_of},
     sources::{log::Log, snapshot},
 };
 
 use crate::{
-    files::{bounded_file, process_folder::ProcessFolder, reason::reason},
+    files::{
+        bounded_file,
+        process_folder::ProcessFolder,
+        reason::{of_windows, reason},
+    },
     output,
 };
 
@@ -88,7 +93,9 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
         standard_input()
     } else {
         let file = bounded_file::open_or_inherited(path);
-        let file = file.map_err(|it| anyhow::anyhow!("cannot read {shown}: {}", reason(&it)))?;
+        let file = file.map_err(|it| {
+            anyhow::anyhow!("cannot read {shown}: {}{}", reason(&it), of_windows(path))
+        })?;
         Box::new(file)
     };
     unpack(source).with_context(|| format!("cannot unpack {shown}"))
@@ -156,7 +163,7 @@ fn unpack(source: impl Read + 'static) -> anyhow::Result<Opened> {
         Box::new(bounded("zstd", Box::new(decoder)))
     } else if start.starts_with(&[0x1f, 0x8b]) {
         Box::new(bounded("gzip", Box::new(flate2::read::MultiGzDecoder::new(packed(source)))))
-    } else if start.starts_with(b"PK\x03\x04") {
+    } else if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
         let mut bytes = Vec::new();
         source.take(MOST_PACKED + 1).read_to_end(&mut bytes)?;
         anyhow::ensure!(
@@ -271,11 +278,28 @@ fn recording(source: Cursor<&Vec<u8>>, limit: u64) -> anyhow::Result<Opened> {
         }
     }
     if processes.is_empty() {
-        anyhow::bail!(
-            "this zip file is not a recording of plimsoll: it has no file of any process"
-        );
+        anyhow::bail!(no_recording(&zip));
     }
     Ok(Opened::Recording(processes.into_values().collect()))
+}
+
+/// Files of an archive that are named.
+const NAMED: usize = 3;
+
+/// An archive without anything that a process left, and what it has.
+fn no_recording(zip: &zip::ZipArchive<Cursor<&Vec<u8>>>) -> String {
+    let names = zip.file_names().filter_map(Result::ok).filter(|name| !name.ends_with('/'));
+    let names: Vec<String> = names.map(|name| printable(&name).into_owned()).collect();
+    let has = match names.get(NAMED..) {
+        _ if names.is_empty() => "it is empty".to_owned(),
+        Some(more @ [_, ..]) => {
+            format!("it has {} and {} more", names[..NAMED].join(", "), more.len())
+        }
+        _ => format!("it has {}", names.join(", ")),
+    };
+    format!(
+        "it is a zip archive without a recording of plimsoll: {has}. `plimsoll predict --record run.zip` writes a recording; unpack other archives and name the file"
+    )
 }
 
 /// The process and the file that a member of the archive is.

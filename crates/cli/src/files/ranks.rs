@@ -19,7 +19,11 @@ const MOST: usize = 4096;
 pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut res = Vec::new();
     collect(folder, 0, &mut res)?;
-    anyhow::ensure!(!res.is_empty(), "{} is an empty folder", folder.display());
+    anyhow::ensure!(
+        !res.is_empty(),
+        "{} is an empty folder; name a file, or a folder that has recordings, snapshots or logs",
+        folder.display()
+    );
     anyhow::ensure!(
         res.len() <= MOST,
         "{} has more than {MOST} files: name the folder that has only the ranks",

@@ -1,6 +1,6 @@
 //! Why the operating system refused something, in its words.
 
-use std::io;
+use std::{io, path::Path};
 
 /// The operating system's words without "(os error 30)".
 pub(crate) fn reason(error: &io::Error) -> String {
@@ -8,4 +8,10 @@ pub(crate) fn reason(error: &io::Error) -> String {
         Some(code) => nix::errno::Errno::from_raw(code).desc().to_lowercase(),
         None => error.to_string(),
     }
+}
+
+/// What to add where `path` does not exist and is written as on Windows.
+pub(crate) fn of_windows(path: &Path) -> &'static str {
+    let is_windows = path.as_os_str().as_encoded_bytes().contains(&b'\\') && !path.exists();
+    if is_windows { " (WSL has the drive C: as /mnt/c)" } else { "" }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::{
-    Command,
+    ArgMatches, Command,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -22,6 +22,9 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
         }
         ErrorKind::UnknownArgument => {
             let given = text(error, ContextKind::InvalidArg)?;
+            if let Some(sentence) = negative(&given, grammar, words) {
+                return Some(sentence);
+            }
             match mistyped(error, &given) {
                 Some(meant) => Some(format!(
                     "plimsoll {} has no option {given}; did you mean `{meant}`?",
@@ -31,8 +34,82 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
             }
         }
         ErrorKind::MissingRequiredArgument => no_script(error, grammar, words),
+        ErrorKind::ValueValidation => out_of_range(error),
         _ => None,
     }
+}
+
+/// `plimsoll predict --steps -3 -- python train.py`: clap takes a value with a minus for an option. Told as for `--steps=-3`.
+fn negative(given: &str, grammar: &Command, words: &[OsString]) -> Option<String> {
+    let is_number = |word: &str| {
+        let rest = word.strip_prefix('-');
+        rest.is_some_and(|it| it.starts_with(|first: char| first.is_ascii_digit() || first == '.'))
+    };
+    if !is_number(given) {
+        return None;
+    }
+    let ours = words.split(|word| word == "--").next()?;
+    let is_it = |word: &OsString| word.to_str().is_some_and(|it| it.starts_with(given));
+    let at = ours.iter().position(is_it)?;
+    let option = ours.get(at.checked_sub(1)?)?.to_str().filter(|it| it.starts_with("--"))?;
+    let value = ours[at].to_str()?;
+    let joined = [&words[..at - 1], &[format!("{option}={value}").into()], &words[at + 1..]];
+    let error = grammar.clone().try_get_matches_from(joined.concat()).err()?;
+    let said = std::error::Error::source(&error).map(ToString::to_string);
+    (error.kind() == ErrorKind::ValueValidation)
+        .then(|| out_of_range(&error).or_else(|| Some(format!("{option}: {}", said?))))?
+}
+
+/// `--steps 0`: which numbers there are.
+fn out_of_range(error: &clap::Error) -> Option<String> {
+    let given = text(error, ContextKind::InvalidValue)?;
+    // `--steps <N>`
+    let option = text(error, ContextKind::InvalidArg)?;
+    let option = option.split_whitespace().next()?;
+    let said = std::error::Error::source(error)?.to_string();
+    // As clap says what its ranges are: `0 is not in 1..=4294967295`.
+    let (from, to) = said.split_once(" is not in ")?.1.split_once("..")?;
+    let to = to.trim_start_matches('=');
+    let is_open = to.is_empty()
+        || [u64::from(u32::MAX), u64::MAX].map(|it| it.to_string()).contains(&to.to_owned());
+    let range = if is_open { format!("from {from} on") } else { format!("from {from} to {to}") };
+    Some(format!("{option} expects a number {range}, got {given}"))
+}
+
+/// `plimsoll predict -- --gpu t4 python train.py`: an option of ours behind the dashes, before the command.
+pub(crate) fn behind_dashes(
+    grammar: &Command,
+    given: &ArgMatches,
+    words: &[OsString],
+) -> Option<String> {
+    let (name, options) = given.subcommand()?;
+    let command: Vec<OsString> =
+        options.try_get_many::<OsString>("command").ok()??.cloned().collect();
+    let subcommand = grammar.find_subcommand(name)?;
+    let mut rest = command.iter().peekable();
+    let mut ours: Vec<OsString> = Vec::new();
+    while let Some(word) = rest.peek().and_then(|it| it.to_str()) {
+        let Some((long, value)) = word
+            .strip_prefix("--")
+            .map(|it| it.split_once('=').map_or((it, None), |(long, value)| (long, Some(value))))
+        else {
+            break;
+        };
+        let arg = subcommand.get_arguments().find(|arg| arg.get_long() == Some(long))?;
+        ours.extend(rest.next().cloned());
+        if value.is_none() && arg.get_action().takes_values() {
+            ours.extend(rest.next().cloned());
+        }
+    }
+    let first = ours.first()?.to_string_lossy().into_owned();
+    let option = first.split('=').next().unwrap_or_default();
+    let dashes = words.iter().position(|word| word == "--")?;
+    let mut line: Vec<OsString> = vec!["plimsoll".into()];
+    line.extend(words[1..dashes].iter().cloned());
+    line.extend(ours);
+    line.push("--".into());
+    line.extend(rest.cloned());
+    Some(format!("{option} goes before `--`: {}", shown(&line)))
 }
 
 /// The option that clap suggests, if it is a few letters away: it also suggests `--beside` for a script's `--batchsize`.
@@ -156,6 +233,40 @@ mod tests {
         );
         let bare = hint_of("plimsoll predict --batchsize 4 t.py").unwrap();
         assert!(bare.ends_with("plimsoll predict -- python train.py --batchsize ..."), "{bare}");
+    }
+
+    #[test]
+    fn a_number_that_an_option_does_not_take() {
+        let steps = "--steps expects a number from 1 on, got -3";
+        for line in ["predict --gpu t4 --steps -3 -- python t.py", "predict --steps=-3 python t.py"]
+        {
+            assert_eq!(hint_of(&format!("plimsoll {line}")).unwrap(), steps, "{line}");
+        }
+        let zero = hint_of("plimsoll predict --steps 0 -- python t.py").unwrap();
+        assert_eq!(zero, "--steps expects a number from 1 on, got 0");
+        let size = hint_of("plimsoll predict --max -5GiB -- python t.py").unwrap();
+        assert!(size.starts_with("--max: cannot read \"-5GiB\" as a size: expected"), "{size}");
+        // The script's, and not after an option.
+        let own = hint_of("plimsoll predict -3 -- python t.py").unwrap();
+        assert!(own.contains("has no option -3"), "{own}");
+    }
+
+    #[test]
+    fn an_option_behind_the_dashes() {
+        let said = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let given = Cli::command().try_get_matches_from(&words).unwrap();
+            behind_dashes(&Cli::command(), &given, &words)
+        };
+        assert_eq!(
+            said("plimsoll predict --max 5GiB -- --gpu t4 --until-exit python t.py --lr 1")
+                .unwrap(),
+            "--gpu goes before `--`: plimsoll predict --max 5GiB --gpu t4 --until-exit -- python t.py --lr 1"
+        );
+        let joined = said("plimsoll fit -- --gpu=t4 python t.py").unwrap();
+        assert!(joined.ends_with(": plimsoll fit --gpu=t4 -- python t.py"), "{joined}");
+        assert_eq!(said("plimsoll predict -- python t.py --gpu t4"), None);
+        assert_eq!(said("plimsoll predict -- --batch 4 python t.py"), None);
     }
 
     #[test]

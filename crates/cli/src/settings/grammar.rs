@@ -20,6 +20,10 @@ use crate::{
 /// The command line. Ends the process as clap does: for `--help`, and when it makes no sense.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
     let given = Cli::command().try_get_matches().unwrap_or_else(|it| refused(&it, Cli::command()));
+    #[cfg(feature = "phantom")]
+    if let Some(sentence) = refusal::behind_dashes(&Cli::command(), &given, &words()) {
+        anyhow::bail!(sentence);
+    }
     let settings = open(&given)?;
     if settings.is_empty() {
         return Ok(Cli::from_arg_matches(&given).unwrap_or_else(|it| refused(&it, Cli::command())));
@@ -45,8 +49,7 @@ fn refused(error: &clap::Error, grammar: Command) -> ! {
     }
     #[cfg(feature = "phantom")]
     {
-        let words: Vec<_> = env::args_os().collect();
-        if let Some(sentence) = refusal::hint(error, &grammar, &words) {
+        if let Some(sentence) = refusal::hint(error, &grammar, &words()) {
             say(&sentence);
             std::process::exit(error.exit_code());
         }
@@ -57,6 +60,11 @@ fn refused(error: &clap::Error, grammar: Command) -> ! {
         _ => say(&error.render().to_string()),
     }
     std::process::exit(error.exit_code());
+}
+
+#[cfg(feature = "phantom")]
+fn words() -> Vec<std::ffi::OsString> {
+    env::args_os().collect()
 }
 
 /// The settings that hold for what was not given.

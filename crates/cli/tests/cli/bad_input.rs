@@ -245,15 +245,19 @@ fn bad_arguments() {
     let place = Place::new();
     place.run(&["predict"]).assert_sentence("predict needs the command that starts your script");
     for arguments in [
-        &["predict", "--gpus", "0", "true"][..],
-        &["predict", "--steps", "0", "true"],
-        &["predict", "--max", "much", "true"],
+        &["predict", "--max", "much", "true"][..],
         &["predict", "--steps", "3", "--until-exit", "true"],
     ] {
         let ran = place.run(arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
         assert!(ran.stderr.starts_with("error: "), "{arguments:?}: {ran:?}");
     }
+    place
+        .run(&["predict", "--gpus", "0", "true"])
+        .assert_sentence("--gpus expects a number from 1 to 64, got 0");
+    place
+        .run(&["predict", "--", "--gpu", "t4", "python", "t.py"])
+        .assert_sentence("--gpu goes before `--`: plimsoll predict --gpu t4 -- python t.py");
 }
 
 #[test]
@@ -316,7 +320,31 @@ fn fix_without_a_command() {
 #[test]
 fn a_path_of_windows() {
     let place = Place::new();
-    place.predict(&["C:\\me\\train.py"]).assert_sentence("(WSL has the drive C: as /mnt/c)");
+    let hint = "(WSL has the drive C: as /mnt/c)";
+    place.predict(&["C:\\me\\train.py"]).assert_sentence(hint);
+    place.run(&["explain", "C:\\me\\run.zip"]).assert_sentence(hint);
+    place.run(&["view", "--no-open", "C:\\me\\run.zip"]).assert_sentence(hint);
+}
+
+/// An archive without a recording is named as one, with what it has.
+#[test]
+fn an_archive_that_is_no_recording() {
+    let place = Place::new();
+    let zip = |files: &[&str]| {
+        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for name in files {
+            zip.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        }
+        fs::write(place.path().join("norec.zip"), zip.finish().unwrap().into_inner()).unwrap();
+        place.run(&["explain", "norec.zip"])
+    };
+    zip(&["a.txt", "b\x1b[31m.txt", "c", "d", "e"])
+        .assert_sentence("it is a zip archive without a recording of plimsoll: it has a.txt, b");
+    let ran = zip(&["a.txt", "b\x1b[31m.txt", "c", "d", "e"]);
+    assert!(!ran.stderr.contains('\x1b') && ran.stderr.contains(", c and 2 more."), "{ran:?}");
+    zip(&[]).assert_sentence("without a recording of plimsoll: it is empty");
+    fs::write(place.path().join("norec.zip"), "hello\n").unwrap();
+    place.run(&["explain", "norec.zip"]).assert_sentence("norec.zip is not a zip archive");
 }
 
 #[test]

@@ -70,6 +70,8 @@ fn the_command_of_a_log_is_what_is_to_be_typed_next() {
     );
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("nowhere"), "{ran:?}");
+    // The text names no card.
+    assert!(ran.stderr.contains("no --gpu was given, so plimsoll imitates "), "{ran:?}");
     assert_eq!(place.run(&["explain", "train.log", "--fix"]).code, Some(2));
 }
 

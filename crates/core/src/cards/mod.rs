@@ -72,6 +72,11 @@ pub fn by_drivers_name(name: &str, total: Option<Bytes>) -> Option<&'static Card
     names::by_drivers(catalogue(), name, total)
 }
 
+/// The card or slice whose own driver calls it `name` and gives it `total`. Of several of this name, the one whose memory is nearest.
+pub fn of_device(name: &str, total: Bytes) -> Option<&'static Card> {
+    names::of_device(catalogue().iter().chain(slices()), name, total)
+}
+
 /// Likewise, or a part of a card: `a40/12q` is a profile of a virtual GPU, `a100-80g/0.5` half of the memory.
 pub fn resolve(name: &str) -> Result<Card, CardError> {
     read().resolve(name)

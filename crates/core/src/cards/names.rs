@@ -98,6 +98,16 @@ pub(super) fn by_drivers<'a>(
     cards.iter().filter(is_it).filter(near).min_by_key(|it| (off(it), !it.usual))
 }
 
+/// The card whose name is exactly what a driver says, whatever memory it has there. Of several, the one whose memory is nearest.
+pub(super) fn of_device<'a>(
+    cards: impl Iterator<Item = &'a Card>,
+    name: &str,
+    total: Bytes,
+) -> Option<&'a Card> {
+    let named = cards.filter(|card| card.name == name);
+    named.min_by_key(|card| (card.total.0.abs_diff(total.0), !card.usual))
+}
+
 /// A name without what people write in many ways.
 pub(super) fn normal(name: &str) -> String {
     let name = name.to_ascii_lowercase();

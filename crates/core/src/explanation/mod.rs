@@ -32,7 +32,7 @@ use crate::{
     findings::{self, Finding, Weight, Window},
     prediction::device_run::DeviceRun,
     printed::{self, Printed, PrintedText, Statement},
-    recording::Recording,
+    recording::{OomNote, Recording},
     replay::{Ahead, Replay, TorchVersion},
     trace::{Action, EventId},
     units::Bytes,
@@ -255,7 +255,10 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         res.findings.sort_by_key(|it| !root.is_of(it));
     }
     let argv = begin.map(|it| it.argv.as_slice()).unwrap_or_default();
-    res.next = res.ooms.first().and_then(|it| next::of_recording(it, argv));
+    res.next = res.ooms.first().and_then(|it| {
+        let is_its = |note: &&OomNote| it.facts.device.is_none_or(|of| of as usize == note.device);
+        next::of_recording(it, argv, recording.notes.ooms.iter().rfind(is_its))
+    });
     res.unsure = unsure(recording);
     res
 }

@@ -6,6 +6,7 @@ use crate::{
     explanation::Oom,
     failures::{Backend, Cause, HostMemory},
     printed::{Command, Kind, Printed, PrintedText, Statement},
+    recording::OomNote,
     units::Bytes,
 };
 
@@ -38,7 +39,11 @@ pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> O
             let is_ram = matches!(oom.facts.host_memory(), HostMemory::Ram | HostMemory::Pinned);
             (is_ram && !oom.facts.is_windows()).then(|| host(oom, text))
         }
-        Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => Some(fit(oom, text)),
+        Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => {
+            let (device, capacity) = (oom.facts.device, oom.facts.capacity);
+            let card = card(text, device, capacity);
+            Some(fit(oom, text, Device { card, capacity, has_own_size: false }))
+        }
         Some(oom) if oom.facts.backend == Backend::Vllm => None,
         Some(_) => None,
         None if text.printed.is_empty()
@@ -81,8 +86,8 @@ fn gap(command: Option<&Command>) -> &'static str {
     }
 }
 
-/// What to type next, after a recording that ran out and that a plan can help.
-pub(super) fn of_recording(oom: &Oom, argv: &[String]) -> Option<Next> {
+/// What to type next, after a recording that ran out and that a plan can help. The device is the one that `note` names.
+pub(super) fn of_recording(oom: &Oom, argv: &[String], note: Option<&OomNote>) -> Option<Next> {
     if argv.is_empty() || matches!(oom.cause, Cause::Leak | Cause::Host) {
         return None;
     }
@@ -95,7 +100,43 @@ pub(super) fn of_recording(oom: &Oom, argv: &[String]) -> Option<Next> {
         is_bare: false,
     };
     let text = PrintedText { commands: vec![command], ..PrintedText::default() };
-    oom.facts.capacity.map(|_| fit(oom, &text))
+    let gpu = note.and_then(|it| it.gpu.as_deref());
+    oom.facts.capacity.map(|capacity| fit(oom, &text, Device::recorded(gpu, capacity)))
+}
+
+/// What a message rounds a capacity by, at most.
+const ROUNDED: Bytes = Bytes::mib(11);
+
+/// What the search is for.
+struct Device {
+    /// The card of the catalogue, where it is known.
+    card: Option<&'static Card>,
+    /// Its memory, where that is known.
+    capacity: Option<Bytes>,
+    /// Whether the card has another capacity in the catalogue: `--memory` set this one, or another driver.
+    has_own_size: bool,
+}
+
+impl Device {
+    /// The one that a recording calls `gpu`, with the capacity that PyTorch's message has.
+    fn recorded(gpu: Option<&str>, capacity: Bytes) -> Device {
+        let card = gpu.and_then(|name| cards::of_device(name, capacity));
+        let has_own_size = card.is_some_and(|card| ROUNDED.0 < card.total.0.abs_diff(capacity.0));
+        Device { card, capacity: Some(capacity), has_own_size }
+    }
+
+    /// The options of `plimsoll fit`, where `others` of its memory belong to other processes.
+    fn options(&self, others: Bytes) -> String {
+        let room = self.capacity.map(|it| it.saturating_sub(others));
+        match (self.card, room) {
+            (Some(card), Some(room)) if others != Bytes::ZERO || self.has_own_size => {
+                format!(" --gpu {} --memory {}", card.id, down(room))
+            }
+            (Some(card), _) => format!(" --gpu {}", card.id),
+            (None, Some(room)) => format!(" --budget {}", down(room)),
+            (None, None) => " --gpu CARD".to_owned(),
+        }
+    }
 }
 
 /// A word as a shell reads it.
@@ -122,21 +163,12 @@ fn host(oom: &Oom, text: &PrintedText) -> Next {
     }
 }
 
-fn fit(oom: &Oom, text: &PrintedText) -> Next {
+fn fit(oom: &Oom, text: &PrintedText, device: Device) -> Next {
     let command = command(text, oom.facts.at, oom.facts.writer.as_deref());
     let (typed, is_complete) = behind(command);
     let others = oom.others.filter(|it| Bytes::mib(64) <= *it).unwrap_or_default();
-    let capacity = oom.facts.capacity;
-    let card = card(text, oom.facts.device, capacity);
-    let room = capacity.map(|it| it.saturating_sub(others));
-    let mut options = match (card, room) {
-        (Some(card), Some(room)) if others != Bytes::ZERO => {
-            format!(" --gpu {} --memory {}", card.id, down(room))
-        }
-        (Some(card), _) => format!(" --gpu {}", card.id),
-        (None, Some(room)) => format!(" --budget {}", down(room)),
-        (None, None) => " --gpu CARD".to_owned(),
-    };
+    let mut options = device.options(others);
+    let is_known = device.card.is_some() || device.capacity.is_some();
     let processes = command.map_or(1, |it| it.processes);
     if 1 < processes {
         options += &format!(" --gpus {processes}");
@@ -149,12 +181,12 @@ fn fit(oom: &Oom, text: &PrintedText) -> Next {
     Next {
         command: format!("plimsoll fit{options} -- {typed}"),
         then: None,
-        fit: (card.is_some() || room.is_some()).then(|| options.trim().to_owned()),
+        fit: is_known.then(|| options.trim().to_owned()),
         why: format!(
             "finds changes that make the script fit{beside}, without a GPU.{}",
             gap(command)
         ),
-        is_complete: is_complete && (card.is_some() || room.is_some()),
+        is_complete: is_complete && is_known,
     }
 }
 

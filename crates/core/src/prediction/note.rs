@@ -59,6 +59,10 @@ pub enum Note {
     NeverTrained {
         /// How often a model was called without gradients.
         evaluations: u64,
+        /// Whether it made a backward pass.
+        went_back: bool,
+        /// What it needs up to its end; none if it never used a GPU.
+        before: Option<Bytes>,
     },
     /// So little grows with the steps that no training is long enough to run out of it.
     GrowsSlowly {
@@ -365,14 +369,25 @@ impl fmt::Display for Note {
                 write!(f, "not seen: {missing}; --until-exit runs the script to its end")
             }
             Note::Steps { seen, steady } => steps(f, *seen, *steady),
-            Note::NeverTrained { evaluations: 0 } => f.write_str(
-                "the script has an optimizer and ended without a training step: it caught an error, or there was nothing to train. Its output shows which",
-            ),
-            Note::NeverTrained { evaluations } => write!(
-                f,
-                "the script has an optimizer and ended without a training step, after {} without gradients: it caught an error, or there was nothing to train. Its output shows which",
-                Counted::ForwardPasses.times(u32::try_from(*evaluations).unwrap_or(u32::MAX)),
-            ),
+            Note::NeverTrained { evaluations, went_back, before } => {
+                f.write_str(if *went_back {
+                    "the script has an optimizer and ended without a training step"
+                } else {
+                    "no training step ran: the script has an optimizer and ended without a backward pass"
+                })?;
+                if *evaluations != 0 {
+                    let times = u32::try_from(*evaluations).unwrap_or(u32::MAX);
+                    write!(f, ", after {} without gradients", Counted::ForwardPasses.times(times))?;
+                }
+                if let Some(before) = before {
+                    write!(f, ". Before training it needs {before}")?;
+                }
+                f.write_str(if *went_back {
+                    ". It caught an error, or there was nothing to train: its output shows which"
+                } else {
+                    ". If it was to train, its output shows why it did not"
+                })
+            }
             Note::GrowsSlowly { per_step, at, of } => {
                 write!(f, "{per_step} more stay allocated after each step")?;
                 if let Some(at) = at {

@@ -39,7 +39,11 @@ pub(super) fn notes(
             res.push(Note::ScriptFailed { exit: facts.exit, exception });
         } else if verdict::never_trained(recordings) {
             let evaluations = runs.iter().map(evaluations).max().unwrap_or(0);
-            res.push(Note::NeverTrained { evaluations });
+            let went_back = all()
+                .flat_map(|it| &it.marks)
+                .any(|it| it.kind == MarkKind::Begin(Phase::Backward));
+            let before = runs.iter().map(|it| it.peaks(card).device).max();
+            res.push(Note::NeverTrained { evaluations, went_back, before });
         } else if recordings.is_empty() {
             res.push(Note::NothingRecorded);
         } else {

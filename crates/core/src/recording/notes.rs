@@ -354,6 +354,8 @@ pub struct OomNote {
     pub caught: Option<bool>,
     /// The script goes on to a backward pass from there, or an input of the forward pass wants a gradient.
     pub goes_back: bool,
+    /// The device, as its driver calls it; none in recordings of plimsoll 0.2.0 and before.
+    pub gpu: Option<String>,
     /// Where in the trace.
     pub place: Place,
 }

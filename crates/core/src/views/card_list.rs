@@ -3,6 +3,7 @@
 use std::fmt::{self, Formatter};
 
 use crate::{
+    cards::Card,
     prediction::{CardFit, Carries, Prediction},
     units::grouped,
     views::{style::Styles, wrap::wrapped},
@@ -21,16 +22,72 @@ pub(super) struct CardList<'a> {
     pub(super) width: usize,
 }
 
+/// Of which cards something is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Among {
+    All,
+    Usual,
+}
+
+impl Among {
+    fn has(self, fit: &CardFit) -> bool {
+        self == Among::All || fit.card.usual
+    }
+}
+
+/// A card, and all those on one side of it.
+struct Bound {
+    card: &'static Card,
+    side: &'static str,
+    among: Among,
+}
+
+impl Bound {
+    /// `rtx3070 (7.60 GiB) and larger cards`
+    fn with_cards(&self) -> String {
+        let Bound { card, side, among } = self;
+        let usual = if *among == Among::Usual { " usual" } else { "" };
+        format!("{} ({}) and {side}{usual} cards", card.id, card.total)
+    }
+}
+
+/// The same in a list of cards.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let all = self.with_cards();
+        f.write_str(match self.among {
+            Among::All => all.strip_suffix(" cards").unwrap_or(&all),
+            Among::Usual => &all,
+        })
+    }
+}
+
 impl CardList<'_> {
-    /// The smallest usual card that it fits, and that it fits all larger ones that this PyTorch has kernels for, if that is so.
-    fn smallest_and_larger(self) -> Option<String> {
-        let usual = || self.prediction.cards.iter().filter(|it| it.card.usual);
-        let smallest = usual().find(|it| it.carries == Carries::Yes)?.card;
-        let mut larger = usual().filter(|it| smallest.total < it.card.total).peekable();
-        larger.peek()?;
-        larger
-            .all(|it| matches!(it.carries, Carries::Yes | Carries::NoKernels))
-            .then(|| format!("{} ({}) and larger", smallest.id, smallest.total))
+    /// The smallest card that it fits, if it fits all larger ones that this PyTorch has kernels for; of the usual cards, if that is so of them only.
+    fn smallest_and_larger(self) -> Option<Bound> {
+        let fits = |it: &CardFit| it.carries == Carries::Yes;
+        let fits_or_cannot_run = |it: &CardFit| fits(it) || it.carries == Carries::NoKernels;
+        [Among::All, Among::Usual].into_iter().find_map(|among| {
+            let cards = || self.prediction.cards.iter().filter(move |it| among.has(it));
+            let smallest = cards().filter(|it| fits(it)).map(|it| it.card);
+            let card = smallest.min_by_key(|card| (card.total, !card.usual))?;
+            let mut larger = cards().filter(|it| card.total < it.card.total).peekable();
+            larger.peek()?;
+            larger.all(fits_or_cannot_run).then_some(Bound { card, side: "larger", among })
+        })
+    }
+
+    /// The largest card that is too small, if all smaller ones are; of the usual cards, if that is so of them only.
+    fn largest_and_smaller(self) -> Option<Bound> {
+        let is_too_small = |it: &CardFit| it.carries == Carries::No;
+        let no_other = |it: &CardFit| is_too_small(it) || it.carries == Carries::NoKernels;
+        [Among::All, Among::Usual].into_iter().find_map(|among| {
+            let cards = || self.prediction.cards.iter().filter(move |it| among.has(it));
+            let largest = cards().filter(|it| is_too_small(it)).map(|it| it.card);
+            let card = largest.max_by_key(|card| (card.total, card.usual))?;
+            let mut smaller = cards().filter(|it| it.card.total <= card.total);
+            smaller.all(no_other).then_some(Bound { card, side: "smaller", among })
+        })
     }
 
     /// The cards in a line or two: from which on it fits, and to which it does not.
@@ -43,7 +100,8 @@ impl CardList<'_> {
         let list = |carries: Carries| named(&of(carries), false);
         let mut parts = Vec::new();
         if !of(Carries::Yes).is_empty() && !has_fitting {
-            let all = self.smallest_and_larger().unwrap_or_else(|| list(Carries::Yes));
+            let all = self.smallest_and_larger();
+            let all = all.map_or_else(|| list(Carries::Yes), |bound| bound.to_string());
             parts.push(format!("{} {all}", self.styles.good.of("fits")));
         }
         if !of(Carries::Tight).is_empty() {
@@ -59,19 +117,10 @@ impl CardList<'_> {
             let when = format!("between {one} {} and {}", of(first), of(last));
             parts.push(format!("{} {when}", self.styles.warn.of("runs out")));
         }
-        let usual = |carries: Carries| {
-            cards.iter().filter(move |it| it.card.usual && it.carries == carries).map(|it| it.card)
-        };
-        if let Some(largest) = usual(Carries::No).next_back() {
-            let is_all = cards
-                .iter()
-                .filter(|it| it.card.usual && it.card.total <= largest.total)
-                .all(|it| matches!(it.carries, Carries::No | Carries::NoKernels));
-            let all = if is_all {
-                format!("{} ({}) and smaller", largest.id, largest.total)
-            } else {
-                list(Carries::No)
-            };
+        // Where only unusual ones are too small, the first card that fits says it.
+        if of(Carries::No).iter().any(|it| it.card.usual) {
+            let all = self.largest_and_smaller();
+            let all = all.map_or_else(|| list(Carries::No), |bound| bound.to_string());
             parts.push(format!("{} {all}", self.styles.bad.of("too small")));
         }
         if !of(Carries::NoKernels).is_empty() {
@@ -87,8 +136,8 @@ impl CardList<'_> {
     /// The cards that it fits, the smallest first, for the first line.
     pub(super) fn fitting(self) -> String {
         let fits = self.prediction.cards.iter().filter(|it| it.carries == Carries::Yes);
-        if let Some(all) = self.smallest_and_larger() {
-            return all + " cards";
+        if let Some(bound) = self.smallest_and_larger() {
+            return bound.with_cards();
         }
         let ids: Vec<&str> =
             fits.filter(|it| it.card.usual).map(|it| it.card.id.as_str()).collect();

@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use expect_test::expect_file;
 use plimsoll_core::{
-    cards,
-    prediction::{Prediction, RunFacts, ScriptExit, predict},
-    sources::{self, ProcessFiles},
+    cards, explanation,
+    prediction::{CardFit, Carries, Prediction, RunFacts, ScriptExit, predict},
+    sources::{self, ProcessFiles, oom_text},
     units::Bytes,
     views::{
         answer::Answer,
@@ -64,8 +64,24 @@ fn a_card_that_nobody_asked_for_is_not_the_answer() {
     let answer = Answer { any_card: true, ..Answer::from(&prediction) };
     let text = text::prediction(answer, Extent::Full, Styles::default(), 100).to_string();
     let first = text.lines().take(2).collect::<Vec<_>>().join(" ");
-    assert!(first.starts_with("FITS rtx3070 (7.60 GiB) and larger cards"), "{first}");
+    assert!(first.starts_with("FITS rtx3050-laptop (3.62 GiB) and larger cards"), "{first}");
     assert!(!text.contains("to spare"));
+}
+
+/// Whoever has a small card reads it in the short list, too.
+#[test]
+fn the_short_list_begins_at_the_smallest_card_of_all() {
+    let prediction = prediction_of("train", 0, "t4", None);
+    let listed = |prediction: &Prediction| {
+        let text = text::prediction(prediction.into(), Extent::Short, Styles::default(), 132);
+        let text = text.to_string();
+        text.lines().find(|line| line.starts_with("Cards:")).unwrap().to_owned()
+    };
+    let fits = |it: &&CardFit| it.carries == Carries::Yes;
+    let smallest = prediction.cards.iter().find(fits).unwrap().card;
+    assert!(!smallest.usual && smallest.total < Bytes::gib(4), "{}", smallest.id);
+    let sentence = format!("Cards: fits {} ({}) and larger", smallest.id, smallest.total);
+    assert!(listed(&prediction).starts_with(&sentence), "{}", listed(&prediction));
 }
 
 #[test]
@@ -108,4 +124,45 @@ fn categories_sum_to_the_peak() {
         // Of one that died, the moment counts in which it did.
         assert_eq!(code == 0, json["categories_bytes"] == json["peak_device_bytes"]);
     }
+}
+
+/// The command that `explain` proposes after the recording of an error, with what the agent noted of it replaced.
+fn next_of(changes: &[(&str, &str)]) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/oom");
+    let mut notes = fs::read_to_string(folder.join("agent.jsonl")).unwrap();
+    for (old, new) in changes {
+        assert!(notes.contains(old), "{old}");
+        notes = notes.replace(old, new);
+    }
+    let snapshot = fs::read(folder.join("snapshot.pickle")).unwrap();
+    let files = ProcessFiles {
+        pid: 4711,
+        notes: notes.as_bytes(),
+        snapshot: Some(&snapshot),
+        phantom_log: None,
+    };
+    let recording = sources::read_process(files).recording;
+    let messages: Vec<_> =
+        recording.notes.ooms.iter().flat_map(|oom| oom_text::read(&oom.message)).collect();
+    explanation::of_recording("run.zip", &recording, &messages).next.unwrap().command
+}
+
+#[test]
+fn the_next_command_is_for_the_card_of_the_recording() {
+    let named = |gpu: &str, capacity: &str| {
+        let key = format!("\"caught\":false,\"gpu\":\"{gpu}\",\"device_total\"");
+        let command = next_of(&[
+            ("\"caught\":false,\"device_total\"", &key),
+            ("total capacity of 80.00 GiB", &format!("total capacity of {capacity} GiB")),
+        ]);
+        command.split_once(" -- ").unwrap().0.to_owned()
+    };
+    let rtx3060 = "NVIDIA GeForce RTX 3060";
+    assert_eq!(named(rtx3060, "11.63"), "plimsoll fit --gpu rtx3060-12g");
+    // `predict --memory 6GiB`.
+    assert_eq!(named(rtx3060, "6.00"), "plimsoll fit --gpu rtx3060-12g --memory 6.00GiB");
+    let slice = "NVIDIA A100-SXM4-80GB MIG 3g.40gb";
+    assert_eq!(named(slice, "39.25"), "plimsoll fit --gpu a100-80g/3g.40gb");
+    // A card of one's own, which the catalogue does not have.
+    assert_eq!(named("Voodoo 2", "6.00"), "plimsoll fit --budget 6.00GiB");
 }

@@ -72,10 +72,12 @@ fn card(args: &FitArgs) -> anyhow::Result<Card> {
                 "nothing says what it is to fit; name a card with --gpu, or a size with --budget"
             );
         }
-        Some(How::OfThisMachine(how)) => {
-            say(&how);
-        }
-        _ => {}
+        Some(How::Largest(_)) => say(&format!(
+            "no --gpu was given, so plimsoll imitates {} ({}), the largest card that this PyTorch has kernels for. Another card can need more or less: add --gpu NAME",
+            card.id, card.name
+        )),
+        Some(How::OfThisMachine(how)) => say(&how),
+        None => {}
     }
     let Some(budget) = args.budget else { return Ok(card) };
     if card.total < budget {

@@ -80,8 +80,14 @@ pub(super) fn range(given: &str) -> anyhow::Result<Range> {
         highest: number(highest.trim_start_matches('='))?,
         step: number(step)?,
     };
-    if res.name.is_empty() || res.step == 0 || res.highest < res.lowest {
+    if res.name.is_empty() || res.step == 0 {
         bail!(error());
+    }
+    let Range { name, lowest, highest, .. } = &res;
+    if highest < lowest {
+        bail!(
+            "cannot read --find-max {given}: {lowest} is more than {highest}; write the smaller number first: {name}={highest}..{lowest}"
+        );
     }
     Ok(res)
 }
@@ -119,5 +125,10 @@ mod tests {
         for wrong in ["batch", "batch=8", "=1..2", "b=9..1", "b=1..9:0", "b=-1..2", "b=a..b"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+        let error = range("batch=64..1").unwrap_err().to_string();
+        assert!(
+            error.contains("64 is more than 1; write the smaller number first: batch=1..64"),
+            "{error}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::{contract, output};
+use crate::{contract, files::reason::of_windows, output};
 
 /// A command, resolved.
 #[derive(Clone, Debug)]
@@ -163,9 +163,7 @@ pub(crate) fn no_such_script(script: &Path) -> String {
     let name = script.display();
     let here = env::current_dir().map(|it| it.display().to_string()).unwrap_or_default();
     let place = if script.is_absolute() { String::new() } else { format!(" (looked in {here})") };
-    let is_windows = name.to_string().contains('\\');
-    let hint = if is_windows { " (WSL has the drive C: as /mnt/c)" } else { "" };
-    format!("the script {name} does not exist{place}; check its path{hint}")
+    format!("the script {name} does not exist{place}; check its path{}", of_windows(script))
 }
 
 fn is_python_file(path: &Path) -> bool {

@@ -336,6 +336,7 @@ pub(super) struct OomLine {
     caught: Option<bool>,
     #[serde(deserialize_with = "or_default")]
     goes_back: bool,
+    gpu: Option<String>,
     #[serde(flatten)]
     place: PlaceKeys,
 }
@@ -690,6 +691,7 @@ impl From<OomLine> for OomNote {
             user_frame: it.user_frame.map(CodeLine::from),
             caught: it.caught,
             goes_back: it.goes_back,
+            gpu: it.gpu,
             place: it.place.into(),
         }
     }
