@@ -6,7 +6,7 @@ use plimsoll_core::{
     codes::FitCode,
     explanation::origin_words,
     plan::{Numbers, Remedy, find, remedies},
-    prediction::{Category, LineShare},
+    prediction::{Category, LineShare, purpose},
     recording::{Framework, Reached, SiteKind},
     units::{Bytes, grouped, times},
     views::{explain_wire, text::Extent, wire},
@@ -656,7 +656,7 @@ fn left_at(res: &mut String, left: &[Remaining], lines: &[LineShare]) {
     }
     let _ = writeln!(res, "By line of your code, in the closest plan:");
     for it in large {
-        let (bytes, of) = (it.bytes.to_string(), it.category.name());
+        let (bytes, of) = (it.bytes.to_string(), purpose(it.category, it.is_mixed));
         let _ = writeln!(res, "  {bytes:>10}  {} ({of})", origin_words(&it.at));
     }
 }
@@ -962,7 +962,7 @@ mod tests {
     }
 
     fn share(at: Origin, mib: u64, category: Category) -> LineShare {
-        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category }
+        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category, is_mixed: false }
     }
 
     #[test]
