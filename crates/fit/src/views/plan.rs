@@ -499,7 +499,18 @@ fn written_by_hand(remedy: &Remedy, found: &Found) -> impl Iterator<Item = Strin
     let snippet = snippet(remedy, found);
     let parts = remedy.parts().filter(|_| snippet.contains("chunk(parts)"));
     let lines: Vec<String> = snippet.lines().map(str::to_owned).collect();
-    parts.map(|n| format!("parts = {n}")).into_iter().chain(lines)
+    let forward_and_backward = parts.and_then(|_| lines_to_replace(found));
+    forward_and_backward.into_iter().chain(parts.map(|n| format!("parts = {n}"))).chain(lines)
+}
+
+/// Where the parts of a batch go in the script, and what goes with them.
+fn lines_to_replace(found: &Found) -> Option<String> {
+    let site = found.places.sites.only(SiteKind::Backward)?;
+    let ((first, _), last) = (site.forward?, site.statement.end.0);
+    let name = site.file.rsplit('/').next()?;
+    Some(format!(
+        "# in place of lines {first} to {last} of {name}, in its own names; its `with` lines go around the call of the model; the other lines of the step stay"
+    ))
 }
 
 /// What a person would write for it in a script of this kind.
