@@ -7,6 +7,7 @@ GPT2 = ROOT / "examples" / "finetune_gpt2.py"
 RESNET = ROOT / "examples" / "train_resnet50.py"
 
 
+@pytest.mark.soak
 def test_fits_a_large_card(plimsoll):
     ran = plimsoll.predict(GPT2, options=["--gpu", "h200"])
     assert ran.code == 0, ran
@@ -37,7 +38,8 @@ def test_a_sharded_model_over_a_cluster(plimsoll):
     assert_consistent(ran.report)
 
 
-@pytest.mark.parametrize("script", [GPT2, pytest.param(RESNET, marks=pytest.mark.soak)], ids=["gpt2", "resnet"])
+@pytest.mark.soak
+@pytest.mark.parametrize("script", [GPT2, RESNET], ids=["gpt2", "resnet"])
 def test_does_not_fit_a_small_one(plimsoll, script):
     ran = plimsoll.predict(script, "--batch-size", "64", options=["--gpu", "rtx3060-12g", "--memory", "5GiB"])
     assert ran.code == 1, ran

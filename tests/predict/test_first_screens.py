@@ -124,6 +124,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name, memory", [("fit-with-a-plan", "2GiB"), ("fit-does-not-fit", "500MiB")])
 def test_a_search_is_one_screen(plimsoll, cache, name, memory, size):

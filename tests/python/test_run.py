@@ -114,6 +114,7 @@ def test_one_that_the_script_survives_is_said_once_and_not_kept(run, program):
     assert not program.folder.joinpath("plimsoll-oom.zip").exists()
 
 
+@pytest.mark.soak
 def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(run, program):
     """A plan for the device as it is, kept; with it the run is as predicted, and another batch is noticed."""
     ran = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 32768, memory="1450MiB")

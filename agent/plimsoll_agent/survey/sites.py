@@ -330,7 +330,7 @@ def _statement(tree: Any, line: Any, name: str | None = None, span: Any = None) 
     return None if best is None or hasattr(best, "body") else best
 
 
-def _calls(statement: Any, name: str) -> list[Any]:
+def _calls(statement: Any, name: str | None) -> list[Any]:
     return [it for it in ast.walk(statement) if isinstance(it, ast.Call) and _last(it.func) == name]
 
 

@@ -6,7 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, loaded_twice},
-    prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
+    prediction::{
+        Category,
+        origins::Live,
+        stacks::{Signs, is_of_a_layer},
+        timeline::Stage,
+    },
     recording::CodeLine,
     replay::BlockId,
     units::Bytes,
@@ -27,8 +32,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 fn joined(case: &Case<'_>) -> Option<Finding> {
     let growth = case.growth.iter().find(|it| !it.larger_each_time && Bytes::mib(8) <= it.held)?;
     let near = |it: Bytes| it.0.abs_diff(growth.held.0) * 50 < growth.held.0;
-    let joined =
-        case.live.iter().find(|it| near(it.size) && growth.since < case.life(it.block).alloc)?;
+    let is_whole = |it: &&Live| {
+        let made = case.life(it.block).alloc;
+        let stack = case.run.device.events.stack(made.index());
+        near(it.size) && growth.since < made && !is_of_a_layer(case.run.trace, stack)
+    };
+    let joined = case.live.iter().find(is_whole)?;
     let title =
         format!("joined parts are on the device twice, as parts and as a whole: {}", joined.size);
     let mut res = RULE.finding(Weight::Chance, joined.size, title);
@@ -46,6 +55,10 @@ fn joined(case: &Case<'_>) -> Option<Finding> {
 fn refused(case: &Case<'_>) -> Option<Finding> {
     let failed = case.run.oom?;
     let event = case.run.device.events.get(failed.index());
+    // Four activations add up to what the widest layer of a transformer asks for.
+    if is_of_a_layer(case.run.trace, event.stack) {
+        return None;
+    }
     let mut by_line: BTreeMap<CodeLine, Vec<BlockId>> = BTreeMap::new();
     for it in case.live_after(failed) {
         // What a pass made is needed for the way back.

@@ -179,6 +179,13 @@ impl Stacks {
     }
 }
 
+/// Whether a layer of `torch.nn` asked for it itself: its innermost line in Python is there.
+pub(crate) fn is_of_a_layer(trace: &Trace, stack: StackId) -> bool {
+    let files = trace.stacks.frame_ids(stack).map(|it| trace.text(trace.stacks.frame_of(it).file));
+    let innermost = files.into_iter().find(|it| it.ends_with(".py"));
+    innermost.is_some_and(|it| it.replace('\\', "/").contains("/torch/nn/"))
+}
+
 /// For each stack the first one that is the same but for the numbers of cells, as in `<ipython-input-7-af0222c0>`.
 fn alike(trace: &Trace) -> Vec<StackId> {
     const CELL: &str = "<ipython-input-";
