@@ -19,14 +19,11 @@ class Line:
     function: str
     size: Size
     category: str
-    """What most of the memory is for, as in the JSON: `optimizer_state`."""
-    mixed: bool = False
-    """Whether another category has a tenth of it or more."""
+    """What the memory is for, as in the JSON: `optimizer_state`."""
 
     def __str__(self) -> str:
         """A row of a table."""
-        mostly = "mostly " if self.mixed else ""
-        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {mostly}{_in_words(self.category)}"
+        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {_in_words(self.category)}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,7 @@ def _in_words(category: str) -> str:
 
 
 def _line(it: dict[str, Any]) -> Line:
-    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"], it["mixed"])
+    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"])
 
 
 def _size(bytes_: int | None) -> Size | None:

@@ -2,7 +2,6 @@
 //! the verdict on the out-of-memory error if there was one.
 
 pub(crate) mod at;
-mod caught;
 mod choice;
 mod comparison;
 mod diff;
@@ -15,7 +14,6 @@ mod root_cause;
 mod verdict;
 
 pub use at::{At, NoSuchMoment, ParseAtError};
-pub use caught::Caught;
 pub use comparison::{Comparison, compare};
 pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
 pub use held::{NoSuchDevice, origin_words};
@@ -78,8 +76,6 @@ pub struct Explanation {
     pub findings: Vec<Finding>,
     /// The out-of-memory errors, the one that ended the run first.
     pub ooms: Vec<Oom>,
-    /// The out-of-memory errors of a recording that the program caught, if none ended it.
-    pub caught: Option<Caught>,
     /// Failures that are none: warnings, shared memory.
     pub others: Vec<Failure>,
     /// What a text has of memory beside errors.
@@ -112,7 +108,6 @@ impl Explanation {
             steps: 0,
             findings: Vec::new(),
             ooms: Vec::new(),
-            caught: None,
             others: Vec::new(),
             printed: Vec::new(),
             says: Vec::new(),
@@ -249,8 +244,7 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         }
         let failed = run.device.events.actions().iter().filter(|it| **it == Action::Oom).count();
         if run.oom.is_none() && failed != 0 {
-            let caught = Caught::of(&case, failed);
-            res.caught = caught.into_iter().chain(res.caught.take()).max_by_key(|it| it.requested);
+            res.notes.push(format!("the program caught {failed} failed requests and went on"));
         }
         if run.replay.blocks.is_empty() && run.replay.freed.is_empty() {
             res.notes.push("the recording has a final state and no events: it shows which blocks are live, not their history; record with enabled=\"all\"".to_owned());
