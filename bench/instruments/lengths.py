@@ -83,8 +83,14 @@ class Bench:
         except Exception as error:
             row["error"] = repr(error)
         with self.guard, self.args.out.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(self.without_places(json.dumps(row)) + "\n")
         print(round(time.monotonic() - self.began), *cells(row), row.get("error", ""), flush=True)
+
+    def without_places(self, text):
+        """A row says nothing of the machine's folders."""
+        for place, instead in ((f"{PROGRAMS.parents[1]}/", ""), (f"{self.folder}/", ""), (str(self.args.python), "python")):
+            text = text.replace(place, instead)
+        return text
 
     def parts(self, path, row):
         folder, words = self.folder / path.stem, [self.args.python, *command(path)]

@@ -142,6 +142,15 @@ dist.destroy_process_group()
     assert 400 << 20 < more < 800 << 20, held
 
 
+def test_what_fits_in_the_first_stage_only_is_no_answer(plimsoll):
+    """One stage raises: the others are not known, and nothing is called safe."""
+    plimsoll.script(STAGES.replace("stage = Pipeline", "if number == 1: raise ValueError('no such stage')\nstage = Pipeline"))
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "24"))
+    assert (ran.code, ran.report["verdict"], ran.report["safe_bytes"]) == (2, "fits_so_far", None), ran
+    first = ran.stdout[: ran.stdout.index("At the peak")]
+    assert "FITS SO FAR" in first and "several of them together did not run to an answer" in " ".join(first.split()), ran.stdout
+
+
 EXPERTS = """
 import os, torch, torch.distributed as dist, torch.nn as nn
 dist.init_process_group("nccl")

@@ -15,6 +15,7 @@ import os
 import pickle
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ def together() -> list[int]:
     return [int(it) for it in settings.together().split(",") if it.isdigit()]
 
 
-MOST_STAGES = 256
+MOST_STAGES = 64
+"""A group of more ranks is more than one machine runs at once."""
 
 
 class _Letters:
@@ -238,13 +240,18 @@ class Objects:
         """Ranks that send each other objects one to one are of different kinds, as the stages of a pipeline are."""
         if not self._has_told:
             self._has_told = True
-            self._recording.write("stages", ranks=list(self._c10d.get_process_group_ranks(group))[:MOST_STAGES])
+            ranks = list(self._c10d.get_process_group_ranks(group))
+            if len(ranks) <= MOST_STAGES:
+                self._recording.write("stages", ranks=ranks)
 
     def _key(self, group: Any, *what: Any) -> str:
         """A name that both sides of this call, and of no other, arrive at."""
-        of = self._c10d.get_process_group_ranks(group)
-        name = "/".join(map(str, ("plimsoll", of[0], of[-1], len(of)) + what))
-        count = self._counts[id(group), name] = self._counts.get((id(group), name), 0) + 1
+        # A group has a store of its own; letters of all groups lie in one folder.
+        of = zlib.crc32(repr(self._c10d.get_process_group_ranks(group)).encode()) if self._imagined() else id(group)
+        name = "/".join(map(str, ("plimsoll",) + what))
+        count = self._counts[of, name] = self._counts.get((of, name), 0) + 1
+        if self._imagined():
+            name += "/%08x" % of
         return "%s/%d" % (name, count)
 
     def _put(self, group: Any, key: Any, value: Any) -> None:

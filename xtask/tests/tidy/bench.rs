@@ -40,6 +40,15 @@ fn each_program_has_a_row_and_each_row_a_program() {
     assert!(only_named.is_empty(), "in {PROGRAMS}/manifest.toml, and not there: {only_named:?}");
 }
 
+/// Rows are measured in a checkout somewhere, and are about the programs, not about that folder.
+#[test]
+fn no_row_names_where_the_checkout_was() {
+    for (path, text) in files("bench/results/raw") {
+        let place = text.match_indices("/bench/programs/").next();
+        assert_eq!(place, None, "{} has the path of a checkout", path.display());
+    }
+}
+
 #[test]
 fn each_table_of_results_names_its_command() {
     for (name, text) in pages() {

@@ -234,45 +234,32 @@ impl Script<'_> {
         // Those that the answer shows.
         let mut ranks = self.ranks.clone();
         while let Some(wanted) = inquiry.wanted() {
-            let there = match wanted {
-                Wanted::OtherEnd(end) => {
-                    let told = told.to_owned() + phantom_run::conf_line(end);
-                    self.again(&self.card, &told, &ranks)?
-                }
-                Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => {
-                    self.again(card, told, &ranks)?
-                }
-                Wanted::Rank(_) => {
-                    let is_late = inquiry.shows_late();
-                    let late = if is_late { phantom_run::conf_line(OtherEnd::Late) } else { "" };
-                    let told = told.to_owned() + late;
-                    self.again(&self.card, &told, &self.ranks_of(wanted, recordings))?
-                }
-                Wanted::Stages | Wanted::AllRanks => {
-                    self.again(&self.card, told, &self.ranks_of(wanted, recordings))?
-                }
+            let end = match wanted {
+                Wanted::OtherEnd(end) => Some(end),
+                Wanted::Rank(_) if inquiry.shows_late() => Some(OtherEnd::Late),
+                _ => None,
             };
+            let told = told.to_owned() + end.map_or("", phantom_run::conf_line);
+            let card = match wanted {
+                Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => card,
+                _ => &self.card,
+            };
+            let these = match wanted {
+                Wanted::Rank(rank) => self.ranks.with_rank(rank),
+                Wanted::Stages => self.ranks.with_ranks(stages_of(recordings)),
+                Wanted::AllRanks => self.ranks.together(),
+                _ => ranks.clone(),
+            };
+            let there = self.again(card, &told, &these)?;
             let is_shown = inquiry.came(wanted, there.as_ref().map(|it| &it.prediction))?;
             let Some(there) = there.filter(|_| is_shown) else { continue };
-            if matches!(wanted, Wanted::Rank(_) | Wanted::Stages | Wanted::AllRanks) {
-                ranks = self.ranks_of(wanted, recordings);
-            }
             *recordings = there.recordings;
+            ranks = these;
             if matches!(wanted, Wanted::Stages | Wanted::AllRanks) {
                 inquiry.left_open(&phantom_run::left_open(recordings, &self.args.assume));
             }
         }
         Ok(inquiry.prediction(Some(self.runner.reached())))
-    }
-
-    /// The ranks that are to run, after those of `recordings`.
-    fn ranks_of(&self, wanted: Wanted, recordings: &[Recording]) -> Ranks {
-        match wanted {
-            Wanted::Rank(rank) => self.ranks.with_rank(rank),
-            Wanted::Stages => self.ranks.with_ranks(stages_of(recordings)),
-            Wanted::AllRanks => self.ranks.together(),
-            _ => self.ranks.clone(),
-        }
     }
 
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.

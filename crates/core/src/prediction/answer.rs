@@ -27,7 +27,7 @@ pub enum Outcome {
 pub enum Verdict {
     /// It fits.
     Fits,
-    /// What was seen fits, and the script comes to an evaluation that was not.
+    /// What was seen fits, and the script comes to an evaluation that was not, or has ranks of other kinds that were not.
     FitsSoFar,
     /// It grows with the steps, until it does not fit.
     Grows,
@@ -552,9 +552,14 @@ impl Predicted {
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
             Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
-            Outcome::Fits if self.awaited.is_some() => Verdict::FitsSoFar,
+            Outcome::Fits if self.awaited.is_some() || self.misses_ranks() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
+    }
+
+    /// Whether ranks of the job differ from the one that ran, and did not run to an answer.
+    fn misses_ranks(&self) -> bool {
+        self.notes.iter().any(|it| matches!(it, Note::RanksUnseen { rank: None }))
     }
 
     /// What all processes of the script need of the device together, as far as it was seen.

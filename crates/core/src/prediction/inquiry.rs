@@ -153,6 +153,12 @@ impl Inquiry {
     /// The run that is wanted next: at other ends as long as the script fits, then on other cards.
     pub fn wanted(&mut self) -> Option<Wanted> {
         let it = &self.so_far;
+        // A stage alone does not get the shapes that the one before it sends, and the first one's other ends say nothing of theirs.
+        if it.outcome == Outcome::Fits
+            && let Some(job) = self.job.as_ref().filter(|it| !it.stages.is_empty())
+        {
+            return Some(if job.together { Wanted::AllRanks } else { Wanted::Stages });
+        }
         if it.outcome == Outcome::Fits
             && let Some(end) = self.ends.pop_front()
         {
@@ -164,12 +170,7 @@ impl Inquiry {
         if it.outcome == Outcome::Fits
             && let Some(job) = &self.job
         {
-            // A stage alone does not get the shapes that the one before it sends.
-            return Some(match (job.stages.is_empty(), job.together) {
-                (true, _) => Wanted::Rank(job.world - 1),
-                (false, true) => Wanted::AllRanks,
-                (false, false) => Wanted::Stages,
-            });
+            return Some(Wanted::Rank(job.world - 1));
         }
         if std::mem::take(&mut self.may_learn) && it.outcome == Outcome::OutOfMemory {
             let unknown = it.cards.iter().filter(|it| it.carries == Carries::Unknown);
@@ -247,6 +248,7 @@ impl Inquiry {
     /// The ranks that ran together, and that the answer shows, leave these ends open: what the first rank alone needs at its late end
     /// says nothing of the others.
     pub fn left_open(&mut self, ends: &[OtherEnd]) {
+        self.ends.retain(|it| *it != OtherEnd::Late);
         if ends.contains(&OtherEnd::Late) {
             let is_late = |it: &Note| matches!(it, Note::OtherEnd { end: OtherEnd::Late, .. });
             self.so_far.early = None;
@@ -370,6 +372,7 @@ impl Predicted {
         }
         if end == OtherEnd::Late {
             self.take_larger_ranks(before.iter().chain(&other.ranks));
+            self.tell_ranks_again();
         }
         self.doubt_cards_by_values();
         is_shown
@@ -387,6 +390,19 @@ impl Predicted {
             }
         }
         self.ranks.sort_by_key(|it| Reverse(it.peak.device));
+    }
+
+    /// What the ranks that ran together need, after the end of a race where one needs more was seen.
+    fn tell_ranks_again(&mut self) {
+        let needs = |it: &Rank| it.peak.device;
+        let (Some(first), Some(last)) = (self.ranks.first(), self.ranks.last()) else { return };
+        for note in &mut self.notes {
+            if let Note::RanksDiffer { largest, most, least, seen } = note
+                && !matches!(seen, RanksSeen::Two(_))
+            {
+                (*largest, *most, *least) = (first.rank, needs(first), needs(last));
+            }
+        }
     }
 
     /// Shows the run whose work was done late. Real ranks of one job take either end, and the job needs what its worst rank

@@ -45,7 +45,7 @@ pub(super) fn outcome(
         end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps))
     });
     let failed = !seen_enough && facts.exit != ScriptExit::Code(0);
-    if failed || runs.is_empty() || never_trained(recordings) {
+    if failed || a_rank_never_trained(recordings) || runs.is_empty() || never_trained(recordings) {
         return Outcome::ScriptFailed;
     }
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
@@ -57,6 +57,19 @@ pub(super) fn outcome(
         return Outcome::OutOfMemory;
     }
     if growth.is_some() { Outcome::Grows } else { Outcome::Fits }
+}
+
+/// Whether a rank of the job raised an exception before it trained, while others did: what they need says nothing of it. One that raises later
+/// may miss a rank that had ended because enough was seen.
+fn a_rank_never_trained(recordings: &[Recording]) -> bool {
+    const FEW: u32 = 2;
+    let steps = |it: &Recording| it.notes.end.as_ref().map_or(0, |it| it.steps);
+    let most = recordings.iter().map(steps).max().unwrap_or(0);
+    recordings.iter().any(|it| {
+        let is_rank = it.notes.begin.as_ref().is_some_and(|it| it.rank.is_some() && !it.is_child);
+        let raised = it.notes.end.as_ref().is_some_and(|it| it.exception.is_some());
+        is_rank && raised && steps(it) < most.min(FEW)
+    })
 }
 
 /// Whether a gradient scaler left out a step of the optimizer.

@@ -289,6 +289,9 @@ impl Report<'_> {
                     None => format!("{which}{of_what}: needs {needs}{left}"),
                 };
                 match &p.awaited {
+                    None if p.verdict() == Verdict::FitsSoFar => {
+                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
+                    }
                     Some(line) => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
                         let text = format!(
@@ -824,7 +827,7 @@ impl Report<'_> {
 /// Whether a note is said beside the answer.
 fn stands_above(note: &Note) -> bool {
     match note {
-        Note::SizesUnknown { .. } => true,
+        Note::SizesUnknown { .. } | Note::RanksUnseen { .. } => true,
         Note::Remark(remark) => {
             use RemarkCode::{FailedLater, LargerSample, ServerReady, WorstBatches};
             matches!(remark.code, LargerSample | FailedLater | ServerReady | WorstBatches)

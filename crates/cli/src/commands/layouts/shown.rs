@@ -306,7 +306,7 @@ fn title(n: usize, what: &str, first: &str) -> String {
 /// What a row says first of an answer that its table does not say.
 fn why(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::FitsSoFar => "fits so far, without its evaluation: ",
+        Verdict::FitsSoFar => "fits as far as it was seen: ",
         Verdict::Depends => "depends on what masks select, or on a router: ",
         Verdict::Grows => "grows: ",
         Verdict::Spills => "spills: ",
@@ -384,7 +384,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1 unknown, smallest first"), "{text}");
-        assert!(text.contains("6.00 GiB  fits so far, without its evaluation: "), "{text}");
+        assert!(text.contains("6.00 GiB  fits as far as it was seen: "), "{text}");
         assert!(text.contains("1 that do not fit, nearest first"), "{text}");
         let json = layouts.json();
         assert_eq!(json["layouts"][0]["verdict"], "fits_so_far");

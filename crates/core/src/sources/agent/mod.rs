@@ -43,7 +43,7 @@ const MOST_REMARKS: usize = 500;
 /// Lines about graphs and batches that are read at most.
 const MOST_GRAPHS: usize = 1000;
 /// The agent writes so many ranks at most.
-const MOST_STAGES: usize = 256;
+const MOST_STAGES: usize = 64;
 
 /// Changes of the allocator's settings that are followed at most.
 const MOST_CHANGES: usize = 10_000;
