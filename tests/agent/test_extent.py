@@ -37,11 +37,13 @@ def test_turns_before_the_first_step_are_none(every):
 
 
 @pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("first", [0, 100])
 @pytest.mark.parametrize("counts_steps", [True, False])
-def test_a_while_loop_that_another_one_counts_for_says_steps_and_no_epochs(tmp_path, every, counts_steps):
-    """`while step < 400: for batch in loader: ...; step += 1`: 400 steps or batches, not 400 epochs."""
+def test_a_while_loop_that_another_one_counts_for_says_steps_and_no_epochs(tmp_path, every, counts_steps, first):
+    """`while step < 400: for batch in loader: ...; step += 1`: 400 steps or batches, not 400 epochs; fewer where a run goes on from a checkpoint."""
     text = f"""
-step = done = turn = 0
+done = turn = 0
+step = {first}
 while step < 400:
     for batch in loader:
         turn += 1
@@ -56,8 +58,13 @@ while step < 400:
     script.write_text(text)
 
     def seen(steps):
-        if steps == 8:
-            said.append(of_this_step(steps)[0])
+        if steps in (3, 8):
+            ahead, counted = of_this_step(steps, before[-1])
+            before.append((steps, counted))
+            said.append(ahead)
 
+    before = [None]
     exec(compile(text, str(script), "exec"), {"loader": list(range(50)), "seen": seen})
-    assert said == [{"epochs": None, "steps": 400 if counts_steps else 400 // every, "turns": None}]
+    left = 400 - first
+    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None}
+    assert first or said[0] == said[1]

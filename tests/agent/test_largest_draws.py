@@ -15,6 +15,7 @@ own = random.Random(5)
 net = nn.Conv2d(1, 4, 3, padding=1).cuda()
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
 drawn = []
+LEFT_ALONE
 for step in range(8):
     size = {draw}
     drawn.append(size)
@@ -22,7 +23,7 @@ for step in range(8):
     net(torch.zeros(2, 1, height, width, device="cuda")).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
-print([drawn, random.random(), own.random(), float(numpy.random.rand())])
+print([drawn, Own.asked, random.random(), own.random(), float(numpy.random.rand())])
 """
 
 DRAWS = {
@@ -43,25 +44,41 @@ def test_the_largest_comes_first_and_the_generators_go_on_as_without_us(run, dra
     _, (by_itself, *as_without) = ran(run, draw, "")
     assert drawn[0] == largest == drawn[2], drawn
     assert drawn[1] == by_itself[1] and drawn[3:] == by_itself[3:] and after == as_without, (drawn, by_itself)
+    [note] = [it["text"] for it in process.all("note") if it["code"] == "largest-draws"]
+    assert "draws a number (%s): plimsoll has it draw %s in its first and third turn" % (of, of.split()[-1]) in note
     told = [it["text"] for it in process.all("worst")]
     if "* 32" not in draw:
         assert len(told) == 1 and "draws a size by itself (%s)" % of in told[0], told
 
 
-@pytest.mark.parametrize("draw", ["random.choice([64])", "random.randint(0, 3) * 16 + 16", "random.choice([32, 64.0]) and 32", "random.choice(['small', 'large']) and 32"])
+LEFT_ALONE = """
+class Own(list):
+    asked = 0
+    def __getitem__(self, i):
+        Own.asked += 1
+        return list.__getitem__(self, i)
+own_class, on_device = Own([32, 64]), [torch.zeros(n, device="cuda") for n in (1, 2)]
+"""
+
+
+@pytest.mark.parametrize("draw", [
+    "int(numpy.random.randint(16, 33, 4).sum()) // 4 + 8", "int(numpy.random.choice([32, 64], 2)[0])", "len(own_class) * 16 + 0 * random.choice(own_class)",
+    "32 + 0 * len(random.choice(on_device))", "random.choice([64])", "random.randint(0, 3) * 16 + 16", "random.choice([32, 64.0]) and 32", "random.choice(['small', 'large']) and 32"])
 def test_what_is_no_size_is_left_alone(run, draw):
     process, ours = ran(run, draw, "1")
     _, without = ran(run, draw, "")
     assert ours == without and not process.all("worst")
+    assert not [it for it in process.all("note") if it["code"] in ("largest-draws", "agent-failed")]
 
 
-def test_a_number_that_no_input_has_is_not_called_a_size(run):
-    process, _ = ran(run, "32 + 0 * random.randint(100, 200)", "1")
+@pytest.mark.parametrize("draw", ["32 + 0 * random.randint(100, 200)", "32 + 0 * random.randint(1, 4)"])
+def test_a_number_that_no_input_has_or_has_by_chance_is_not_called_a_size(run, draw):
+    process, _ = ran(run, draw, "1")
     assert not process.all("worst")
 
 
 def ran(run, draw, worst):
-    r = run(SCRIPT.replace("{draw}", draw), stop="until-exit", env={"PLIMSOLL_WORST_BATCHES": worst})
+    r = run(SCRIPT.replace("LEFT_ALONE", LEFT_ALONE).replace("{draw}", draw), stop="until-exit", env={"PLIMSOLL_WORST_BATCHES": worst})
     assert r.returncode == 0, r.stderr
     (process,) = [it for it in r.processes if it.all("end")]
     return process, ast.literal_eval(r.stdout.splitlines()[-1])

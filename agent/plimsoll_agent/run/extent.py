@@ -44,8 +44,8 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
     """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
     and `turns` of the innermost of several loops, which may be an epoch. What is not known is None.
 
-    Also how many turns the loops have done. With this and the steps `before`, of an earlier look, turns that came before the first step count
-    for nothing: a replay memory is filled first."""
+    Also how many turns the loops have done, or how far the script has counted. With this and the steps `before`, of an earlier look, turns that
+    came before the first step count for nothing: a replay memory is filled first, or a run goes on from a checkpoint."""
     loops: list[Loop] = []
     trainers: int | None = None
     frame: FrameType | None = sys._getframe(1)
@@ -63,7 +63,10 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
     if counted is not None:
         end, now = counted
         # At this moment the turn of this step is mostly not counted yet.
-        return {"epochs": None, "steps": end * steps // (now + 1), "turns": None}, None
+        in_all: int | None = end * steps // (now + 1)
+        if before is not None and before[0] < steps and before[1] is not None and before[1] < now < end:
+            in_all = steps + (end - now - 1) * (steps - before[0]) // (now - before[1])
+        return {"epochs": None, "steps": in_all, "turns": None}, now
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
         return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}, None

@@ -289,6 +289,7 @@ open_words! {
         StepsByForward = "steps-by-forward",
         ImaginedRanks = "imagined-ranks",
         IdleCheckpointing = "checkpointing-no-effect",
+        LargestDraws = "largest-draws",
         WorstBatches = "worst-batches",
         CutByCheckpointing = "checkpointing-no-gradients",
     }

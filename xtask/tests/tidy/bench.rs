@@ -44,8 +44,8 @@ fn each_program_has_a_row_and_each_row_a_program() {
 #[test]
 fn no_row_names_where_the_checkout_was() {
     for (path, text) in files("bench/results/raw") {
-        let place = text.match_indices("/bench/programs/").next();
-        assert_eq!(place, None, "{} has the path of a checkout", path.display());
+        let has_one = String::from_utf8_lossy(&text).contains("/bench/programs/");
+        assert!(!has_one, "{} has the path of a checkout", path.display());
     }
 }
 

@@ -212,20 +212,11 @@ impl<'a> Walker<'_, 'a> {
                 }
                 res
             }
-            Expr::ListComp(it) => self.comprehension(&it.generators, &it.elt, Kind::List),
-            Expr::SetComp(it) => self.comprehension(&it.generators, &it.elt, Kind::List),
+            Expr::ListComp(it) => self.gathering(&it.generators, &it.elt, Kind::List),
+            Expr::SetComp(it) => self.gathering(&it.generators, &it.elt, Kind::List),
             // It gathers nothing by itself.
-            Expr::Generator(it) => {
-                let n = self.events.len();
-                let res = self.comprehension(&it.generators, &it.elt, Kind::List);
-                let gathers = self.events.len() > n
-                    && matches!(self.events.last(), Some(it) if matches!(it.what, What::Gather { .. }));
-                if gathers {
-                    self.events.pop();
-                }
-                res
-            }
-            Expr::DictComp(it) => self.comprehension(&it.generators, &it.value, Kind::Dict),
+            Expr::Generator(it) => self.comprehension(&it.generators, &it.elt, Kind::List).0,
+            Expr::DictComp(it) => self.gathering(&it.generators, &it.value, Kind::Dict),
             Expr::Starred(it) => self.eval(&it.value),
             Expr::Await(it) => self.eval(&it.value),
             Expr::Named(it) => {
@@ -323,12 +314,27 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
-    fn comprehension(
+    /// A comprehension that keeps what it makes.
+    fn gathering(
         &mut self,
         generators: &'a [Comprehension],
         element: &'a Expr,
         kind: Kind,
     ) -> Value {
+        let (res, output) = self.comprehension(generators, element, kind);
+        if let Some(value) = output {
+            self.tell(element.range(), What::Gather { value });
+        }
+        res
+    }
+
+    /// Its value; and the output of a model that its element is, if there is one for each batch and it stays on the device.
+    fn comprehension(
+        &mut self,
+        generators: &'a [Comprehension],
+        element: &'a Expr,
+        kind: Kind,
+    ) -> (Value, Option<Value>) {
         self.names.begin();
         let mut over_batches = false;
         for it in generators {
@@ -357,13 +363,11 @@ impl<'a> Walker<'_, 'a> {
             }
         }
         let value = self.eval(element);
-        if over_batches && value.is_output && !value.on_host {
-            self.tell(element.range(), What::Gather { value: value.clone() });
-        }
         self.names.take_back();
         let res = Value { tick: self.tick, ..Value::of(kind) };
         let on_host = value.on_host;
-        Value { on_host, is_scalar: false, ..res.with(&value) }
+        let res = Value { on_host, is_scalar: false, ..res.with(&value) };
+        (res, Some(value).filter(|it| over_batches && it.is_output && !it.on_host))
     }
 }
 

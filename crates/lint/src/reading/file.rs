@@ -83,6 +83,8 @@ pub(crate) struct File<'a> {
     pub(crate) uses: BTreeMap<String, BTreeSet<&'a str>>,
     /// By function: names on which a backward pass is made.
     pub(crate) losses: BTreeSet<(usize, String)>,
+    /// Whether it is a file of tests: what they do with a tiny model is no training, and no evaluation.
+    pub(crate) is_of_tests: bool,
     /// What reading it has taken.
     pub(crate) steps: Steps,
     /// By the function's place.
@@ -146,8 +148,10 @@ impl<'a> File<'a> {
             body,
             def: None,
         });
-        let mut parts = Parts { file: &mut res, function: 0, class: None };
+        let mut parts = Parts { file: &mut res, function: 0, class: None, trains: false };
         parts.visit_body(body);
+        let trains = parts.trains;
+        res.is_of_tests = res.imports_tests() || !trains && 1 < res.tests();
         res.inherit();
         res
     }
@@ -206,15 +210,24 @@ impl<'a> File<'a> {
         words.iter().any(|it| self.text_at(at).contains(it))
     }
 
-    /// Whether it is a file of tests: what they do with a tiny model is no training, and no evaluation.
-    pub(crate) fn is_of_tests(&self) -> bool {
-        let imports = ["import unittest", "import pytest", "from unittest"];
-        self.says_anywhere(&imports) || 1 < self.text.matches("def test_").count()
-    }
-
     /// Whether the text anywhere says any of these words.
     pub(crate) fn says_anywhere(&self, words: &[&str]) -> bool {
         words.iter().any(|it| self.steps.take_text(self.text.len()) && self.text.contains(it))
+    }
+
+    /// Whether it imports what tests are written with.
+    fn imports_tests(&self) -> bool {
+        let is_of_tests =
+            |path: &String| matches!(path.split('.').next(), Some("unittest" | "pytest"));
+        self.imports.values().any(is_of_tests)
+    }
+
+    /// How many of its own functions are named as tests; `test_step` of a class is none.
+    fn tests(&self) -> usize {
+        let is_test = |it: &&Function<'_>| {
+            it.class.is_none() && it.parent == Some(0) && it.name.starts_with("test_")
+        };
+        self.functions.iter().filter(is_test).count()
     }
 
     /// Bases of bases.
@@ -245,10 +258,19 @@ struct Parts<'f, 'a> {
     file: &'f mut File<'a>,
     function: usize,
     class: Option<usize>,
+    /// Whether anything calls `backward`, or a trainer.
+    trains: bool,
 }
 
 impl<'a> Parts<'_, 'a> {
     fn used(&mut self, call: &'a ExprCall) {
+        self.trains |= match &*call.func {
+            Expr::Attribute(func) => {
+                func.attr.as_str() == "backward" || func.attr.ends_with("Trainer")
+            }
+            Expr::Name(func) => func.id.ends_with("Trainer"),
+            _ => false,
+        };
         let Expr::Attribute(func) = &*call.func else { return };
         if let Some(name) = dotted(&func.value) {
             self.file.uses.entry(name).or_default().insert(func.attr.as_str());

@@ -23,7 +23,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     before_choice(story, acc);
     in_workers(story, acc);
     // Where nothing goes through the model in a loop, or in another file, nothing is gathered.
-    let runs = !story.file.is_of_tests();
+    let runs = !story.file.is_of_tests;
     for event in &story.events {
         let What::Library { path, call } = &event.what else { continue };
         match path.as_str() {
@@ -45,7 +45,7 @@ fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     if !story.file.text.contains("cuda") && !story.file.text.contains(".to(") {
         return;
     }
-    if story.file.is_of_tests() {
+    if story.file.is_of_tests {
         return;
     }
     for event in &story.events {

@@ -27,7 +27,7 @@ fn walks(event: &Event<'_>) -> bool {
 
 /// An evaluation with a graph.
 fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
-    let of_tests = story.file.is_of_tests();
+    let of_tests = story.file.is_of_tests;
     for (index, function) in story.file.functions.iter().enumerate() {
         // Lightning and transformers switch gradients off around these.
         if function.name.ends_with("_step")

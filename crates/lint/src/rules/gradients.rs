@@ -438,7 +438,7 @@ fn best_of_a_class(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         for (at, owner) in seen.found {
             let text = story.file.text_at(at);
             let is_known = acc.iter().any(|it| it.code == "PLM309" && it.statement == at);
-            if is_known || text.contains("cpu") || !is_best(story, index, at) {
+            if is_known || text.contains("cpu") || !is_only_kept(story, index, at) {
                 continue;
             }
             let owner = clipped(&owner).to_owned();
@@ -453,8 +453,8 @@ fn best_of_a_class(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     }
 }
 
-/// Whether the function does more with the name than copy: nothing saves or deletes what is kept there.
-fn is_best(story: &Story<'_, '_>, function: usize, at: TextRange) -> bool {
+/// Whether nothing in the function saves or deletes what is kept there.
+fn is_only_kept(story: &Story<'_, '_>, function: usize, at: TextRange) -> bool {
     let text = story.file.text_at(at);
     let name = text.split('=').next().unwrap_or_default().trim();
     let around = story.file.text_at(story.file.functions[function].at);
