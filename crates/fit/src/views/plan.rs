@@ -279,7 +279,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             let _ = writeln!(res, "\n{sentence}");
         }
         edits(&mut res, &it.found.plain.took.by_hand);
-        advice(&mut res, &it.found.advice);
+        advice(&mut res, &it.found.advice, true);
         return res;
     }
     if let Some(Grows { growth, runs_out_at }) = &it.found.grows {
@@ -337,7 +337,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
         }
         recipes(&mut res, "The change", (*limit, true), &it.recipes);
         edits(&mut res, &it.found.plain.took.by_hand);
-        advice(&mut res, &it.found.advice);
+        advice(&mut res, &it.found.advice, !it.recipes.is_empty());
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     };
@@ -431,7 +431,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
     }
     recipes(&mut res, "Or", (*limit, is_full), &it.recipes);
     edits(&mut res, &it.found.plain.took.by_hand);
-    advice(&mut res, &it.found.advice);
+    advice(&mut res, &it.found.advice, true);
     if it.found.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
@@ -583,20 +583,28 @@ fn edits(res: &mut String, all: &[ByHand]) {
     }
 }
 
-fn advice(res: &mut String, all: &[Advice]) {
-    for (i, it) in all.iter().enumerate() {
-        if i == 0 {
-            let _ = writeln!(
-                res,
-                "\nChanges to the training itself, which only you can decide on (each was run without a GPU):"
-            );
-        }
-        let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
-        let what = what.collect::<Vec<_>>().join(", ");
-        let fits = if it.fits { ", fits" } else { "" };
+/// Changes that only a person can decide on, where they are enough. One that is not is no way out, and is named only where nothing is.
+fn advice(res: &mut String, all: &[Advice], is_way_out_known: bool) {
+    let enough: Vec<&Advice> = all.iter().filter(|it| it.fits).collect();
+    if !enough.is_empty() {
         let _ = writeln!(
             res,
-            "  {:>10}  {what}{fits} (docs/remedies/{}.md)",
+            "\nChanges to the training itself, which only you can decide on (each was run without a GPU and fits):"
+        );
+    } else if let Some(least) = all.iter().min_by_key(|it| it.needs).filter(|_| !is_way_out_known) {
+        let _ = writeln!(
+            res,
+            "\nChanges to the training itself were run as well, each without a plan. None fits; the smallest is {}: {} to be safe",
+            least.ids.join(" + "),
+            least.needs
+        );
+    }
+    for it in enough {
+        let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
+        let what = what.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(
+            res,
+            "  {:>10}  {what} (docs/remedies/{}.md)",
             it.needs.to_string(),
             it.ids[0]
         );

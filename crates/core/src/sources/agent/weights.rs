@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::lines::{clipped, or_default};
 use crate::{
-    recording::{Unfrozen, WeightsNote, WideWeights},
+    recording::{Skip, Unfrozen, WeightsNote, WideWeights},
     sources::json_lines::one_line,
     units::Bytes,
 };
@@ -41,6 +41,19 @@ struct WideLine {
     tensors: u64,
     #[serde(deserialize_with = "or_default")]
     bytes: u64,
+    #[serde(deserialize_with = "or_default")]
+    skip: Option<SkipLine>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SkipLine {
+    #[serde(deserialize_with = "or_default")]
+    list: String,
+    #[serde(deserialize_with = "or_default")]
+    by: String,
+    #[serde(deserialize_with = "or_default")]
+    entries: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -63,6 +76,11 @@ impl From<WeightsLine> for WeightsNote {
             is_table: wide.table,
             tensors: wide.tensors,
             bytes: Bytes(wide.bytes),
+            skip: wide.skip.map(|skip| Skip {
+                list: name(skip.list),
+                is_of_checkpoint: skip.by == "checkpoint",
+                entries: skip.entries.into_iter().map(name).collect(),
+            }),
         };
         WeightsNote {
             model: name(it.model),
