@@ -273,7 +273,7 @@ class Agent:
             self._stopwatch.step_ended(step)
         if step == 1 and self._memory.started:
             first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
-            self._weights.look()
+            self._weights.stepped()
         if not self._asked.is_real:
             ranks.wait_for_watchdog(step)
             self._first_gpu.step_ended()

@@ -176,6 +176,7 @@ class Modules:
             thread.path = "m=" + self._owners.path(module)
             self._set_metadata(thread.path)
             if thread.depth == 1:
+                self._owners.calls(module)
                 phase = self._top_level(module, args, kwargs)
             elif self._checkpoints_in_vain and _is_in_checkpoint(sys._getframe(1)):
                 self._checkpoints_in_vain = False  # Layers of some libraries checkpoint in either mode.

@@ -39,9 +39,25 @@ class Weights:
         """A model is called for the first time; others may have changed since."""
         for root, model in self._owners.models():
             seen = self._of(root)
-            if seen is not None and self._written.get(model.name) != seen:
+            before = self._written.get(model.name, {})
+            if seen is not None and {**before, "uncalled": 0} != {**seen, "uncalled": 0}:
                 self._written[model.name] = seen
                 self._recording.write("weights", model=model.name, **seen)
+
+    @guarded
+    def stepped(self) -> None:
+        """The first step is over: who takes part in training was called."""
+        self.look()
+        models = [(root, model.name, _source(root)) for root, model in self._owners.models()]
+        for packed, name, source in models:
+            seen = self._written.get(name)
+            if seen is None or not seen["packed_modules"] or not source or not self._owners.was_called(packed):
+                continue
+            others = [root for root, _, of in models if root is not packed and of == source and not self._owners.was_called(root)]
+            size = sum(it.numel() * it.element_size() for root in others for it in root.parameters() if it.is_cuda and not _packed(it))
+            if size:
+                self._written[name] = seen = dict(seen, uncalled=size)
+                self._recording.write("weights", model=name, **seen)
 
     def _of(self, root: Module) -> Named | None:
         packed = modules = 0
@@ -149,6 +165,12 @@ def _skips(root: Module) -> list[_Lists]:
         if settings is not None and not getattr(settings, "dequantize", False):
             found.append(_Lists(path, settings, "checkpoint" if getattr(quantizer, "pre_quantized", False) else "script"))
     return found[::-1]
+
+
+def _source(root: Module) -> str | None:
+    """Where transformers loaded it from."""
+    names = (getattr(getattr(it, "config", None), "_name_or_path", None) for it in root.modules())
+    return next((it for it in names if isinstance(it, str) and it), None)
 
 
 def _has_values(torch: Torch, parameter: Tensor) -> bool:

@@ -15,6 +15,8 @@ pub struct WeightsNote {
     pub wide: Vec<WideWeights>,
     /// What the parameters of adapters take.
     pub adapters: Bytes,
+    /// What models in 16 or 32 bits take that were loaded from the same place as this packed one, and that no step called.
+    pub uncalled: Bytes,
     /// Weights of adapted layers that want a gradient themselves.
     pub unfrozen: Unfrozen,
 }

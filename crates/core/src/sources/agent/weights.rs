@@ -23,6 +23,8 @@ pub(super) struct WeightsLine {
     #[serde(deserialize_with = "or_default")]
     adapters: u64,
     #[serde(deserialize_with = "or_default")]
+    uncalled: u64,
+    #[serde(deserialize_with = "or_default")]
     unfrozen: UnfrozenLine,
 }
 
@@ -88,6 +90,7 @@ impl From<WeightsLine> for WeightsNote {
             packed_modules: it.packed_modules,
             wide: it.wide.into_iter().map(wide).collect(),
             adapters: Bytes(it.adapters),
+            uncalled: Bytes(it.uncalled),
             unfrozen: Unfrozen {
                 tensors: it.unfrozen.tensors,
                 bytes: Bytes(it.unfrozen.bytes),

@@ -93,6 +93,17 @@ fn a_list_that_leaves_weights_out_is_named_with_who_wrote_it() {
 }
 
 #[test]
+fn a_model_that_no_step_calls_beside_its_packed_form_is_there_twice() {
+    let beside = |mib| {
+        let packed = quantized(wide(8, 16, false));
+        trained(WeightsNote { uncalled: Bytes::mib(mib), ..packed })
+    };
+    let code = "weights/loaded-twice";
+    assert_eq!(bytes(&beside(70), code), Some(Bytes::mib(70)));
+    assert_eq!(bytes(&beside(0), code), None);
+}
+
+#[test]
 fn tables_in_16_bits_are_named_where_they_are_a_large_part_of_the_peak() {
     let found = trained(quantized(wide(300, 16, true)));
     assert_eq!(bytes(&found, "weights/not-quantized"), Some(Bytes::mib(150)));
