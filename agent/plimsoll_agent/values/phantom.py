@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.kinds import Tensor, Torch
     from plimsoll_agent.run.recording import Recording
 
 MOST_READS = 50
@@ -199,6 +199,19 @@ def group_of(size: int) -> Iterator[None]:
         yield
     finally:
         expect(0)
+
+
+def numbers_of(torch: Torch, tensor: Tensor) -> list[Any] | None:
+    """What is in a tensor, without being counted as a read of the script's. None if a phantom does not know it."""
+    known = function("plimsoll_phantom_known")
+    if known is None or tensor.device.type != "cuda":
+        return tensor.tolist()
+    if not tensor.is_contiguous():
+        return None
+    known.argtypes, known.restype = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p], ctypes.c_int
+    out = bytearray(tensor.numel() * tensor.element_size())
+    at = (ctypes.c_char * len(out)).from_buffer(out)
+    return torch.frombuffer(out, dtype=tensor.dtype).tolist() if known(tensor.data_ptr(), len(out), at) else None
 
 
 @functools.cache
