@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.recording import Recording
 
 
-def together() -> list[int]:
-    """The ranks of the job that are processes, where there are several of them and the rest is imagined."""
-    return [int(it) for it in settings.together().split(",") if it.isdigit()]
-
-
 MOST_STAGES = 64
 """A group of more ranks is more than one machine runs at once."""
 
@@ -122,7 +117,7 @@ class Objects:
             return self._unknown("broadcast_object_list")
         if self._imagined() and group.rank() == source:
             real(object_list, src=src, group=group, device=device, group_src=group_src)
-            if not together():
+            if not settings.together():
                 return None
         key = self._key(group, "broadcast", source)
         if group.rank() == source:
@@ -234,7 +229,7 @@ class Objects:
 
     def _is_process(self, group: Any, rank: int) -> bool:
         """Whether this rank of the group runs, and does not only send what this process sends."""
-        return not self._imagined() or rank == group.rank() or self._c10d.get_global_rank(group, rank) in together()
+        return not self._imagined() or rank == group.rank() or self._c10d.get_global_rank(group, rank) in settings.together()
 
     def _tell_who_is_sent_to(self, group: Any) -> None:
         """Ranks that send each other objects one to one are of different kinds, as the stages of a pipeline are."""
