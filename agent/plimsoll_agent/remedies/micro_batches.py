@@ -452,7 +452,7 @@ def _refuse_joined(torch: Torch, module: Module, args: Arguments, kwargs: Named,
     phantom does not show it."""
     for it in nested.tensors_in(torch, (args, kwargs)):
         if it.dim() == 1 and 1 < it.numel() <= MOST_BORDERS and it.numel() != whole and not it.is_floating_point() and not it.is_complex():
-            rows = phantom.numbers_of(torch, it) or [1]
+            rows = phantom.numbers_of(it) or [1]
             # Rows that are counted through are no borders, or those of samples of one row.
             if rows[0] == 0 and rows[-1] == whole and any(1 < b - a for a, b in zip(rows, rows[1:])) and rows == sorted(rows):
                 raise unsuited(
