@@ -1053,6 +1053,33 @@ mod tests {
     }
 
     #[test]
+    fn a_change_to_the_training_that_is_not_enough_is_no_way_out() {
+        let advice = |ids: &[&'static str], gib: u64| Advice {
+            ids: ids.to_vec(),
+            needs: Bytes::gib(gib),
+            fits: gib <= 22,
+        };
+        let shown = |all: Vec<Advice>| {
+            let mut it = proposal(None, None);
+            it.found.plans.clear();
+            it.found.advice = all;
+            let text = text(&it, Extent::Full);
+            let lines = text.lines().skip_while(|it| !it.starts_with("Changes to the training"));
+            lines
+                .take_while(|it| !it.starts_with("plimsoll started"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        expect![[r#"
+            Changes to the training itself, which only you can decide on (each was run without a GPU and fits):
+                9.00 GiB  the model is frozen and low-rank adapters are trained, frozen linear layers are stored as 8-bit integers (docs/remedies/lora.md)"#]]
+            .assert_eq(&shown(vec![advice(&["lora"], 24), advice(&["lora", "quantization"], 9)]));
+        expect!["Changes to the training itself were run as well, each without a plan. None fits; the smallest is lora + quantization: 23.00 GiB to be safe"]
+            .assert_eq(&shown(vec![advice(&["lora"], 24), advice(&["lora", "quantization"], 23)]));
+        assert_eq!(shown(Vec::new()), "");
+    }
+
+    #[test]
     fn a_switch_that_fits_is_an_answer() {
         let line = crate::change::Line {
             file: "/me/train.py".to_owned(),
