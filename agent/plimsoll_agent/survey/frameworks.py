@@ -8,6 +8,7 @@ Values are those that the framework ended up with, wherever they came from. The 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 import zlib
@@ -128,6 +129,7 @@ class Frameworks:
             rest = sorted((name, value) for name, value in given.items() if isinstance(value, _PLAIN))
             self._seen.append(self._saw("loading", "from_pretrained", values, rest))
 
+        @functools.wraps(load)
         def from_pretrained(cls: Any, *args: Any, **given: Any) -> Any:
             model = load(cls, *args, **given)
             look(model, given)

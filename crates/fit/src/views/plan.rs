@@ -594,7 +594,7 @@ fn advice(res: &mut String, all: &[Advice], is_way_out_known: bool) {
     } else if let Some(least) = all.iter().min_by_key(|it| it.needs).filter(|_| !is_way_out_known) {
         let _ = writeln!(
             res,
-            "\nChanges to the training itself were run as well, each without a plan. None fits; the smallest is {}: {} to be safe",
+            "\nChanges to the training itself were run, each without a plan. None fits; the smallest is {}: {} to be safe",
             least.ids.join(" + "),
             least.needs
         );
@@ -1074,7 +1074,7 @@ mod tests {
             Changes to the training itself, which only you can decide on (each was run without a GPU and fits):
                 9.00 GiB  the model is frozen and low-rank adapters are trained, frozen linear layers are stored as 8-bit integers (docs/remedies/lora.md)"#]]
             .assert_eq(&shown(vec![advice(&["lora"], 24), advice(&["lora", "quantization"], 9)]));
-        expect!["Changes to the training itself were run as well, each without a plan. None fits; the smallest is lora + quantization: 23.00 GiB to be safe"]
+        expect!["Changes to the training itself were run, each without a plan. None fits; the smallest is lora + quantization: 23.00 GiB to be safe"]
             .assert_eq(&shown(vec![advice(&["lora"], 24), advice(&["lora", "quantization"], 23)]));
         assert_eq!(shown(Vec::new()), "");
     }
