@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use crate::arguments::Arguments;
 use crate::guesses::choices;
 use crate::guesses::{Guesses, OfThread};
-use crate::memory::Memory;
+use crate::memory::{MOST_LOOKED_AT, Memory, known_among};
 use crate::memory::contents::{Contents, KEEP_COMPUTED};
 use crate::memory::writes;
 use crate::names;
@@ -272,28 +272,23 @@ impl Slices {
         largest: bool,
         memory: &mut dyn Memory,
     ) -> Option<Vec<BTreeSet<u64>>> {
-        const MOST: u64 = 1 << 22;
-        const IN_A_LOOK: usize = 1 << 10;
-        let (size, slices) = (u64::from(self.size), u64::from(self.slices));
-        let width = u64::try_from(key.width()).ok()?;
-        if key.is_whole() || MOST < size * slices {
+        let size = usize::try_from(self.size).ok()?;
+        let all = size.checked_mul(usize::try_from(self.slices).ok()?)?;
+        if key.is_whole() || MOST_LOOKED_AT < all {
             return None;
         }
+        let width = u64::try_from(size * key.width()).ok()?;
         let contents = memory.at(self.from)?;
-        contents.knows_any(self.from, size * slices * width).then_some(())?;
-        let is_out = |slice: u64, place: u64| {
-            let at = self.from + (slice * size + place) * width;
-            let number = contents.known(at, key.width()).map(|it| as_f64(key.read(&it)));
-            number.is_some_and(|it| choices::is_out(it, largest))
-        };
-        let places = |slice| {
-            let begins = (0..size).step_by(IN_A_LOOK);
-            let looks = begins.map(|it| it..size.min(it + IN_A_LOOK as u64));
-            let some = looks.filter(|it| {
-                let at = self.from + (slice * size + it.start) * width;
-                contents.knows_any(at, (it.end - it.start) * width)
-            });
-            some.flatten().filter(|&it| is_out(slice, it)).collect()
+        let slices = u64::from(self.slices);
+        contents.knows_any(self.from, slices * width).then_some(())?;
+        let known = |at, size| contents.known(at, size);
+        let knows_any = |at, size| contents.knows_any(at, size);
+        let places = |slice: u64| {
+            let at = self.from + slice * width;
+            let found = known_among(at, (size, key.width()), &known, &knows_any);
+            let is_out = |bytes: &[u8]| choices::is_out(as_f64(key.read(bytes)), largest);
+            let out = found.into_iter().filter(|(_, it)| is_out(it));
+            out.filter_map(|(i, _)| u64::try_from(i).ok()).collect()
         };
         Some((0..slices).map(places).collect())
     }
