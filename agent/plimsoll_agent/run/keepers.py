@@ -36,6 +36,7 @@ MOST_NODES = 100_000
 MOST_ADDRESSES = 4096
 MOST_KEEPERS = 64
 _DEEPEST = 9
+_NEAR = 4
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 _MEMBERS = (list, tuple, set, frozenset, collections.deque)
@@ -45,10 +46,17 @@ _PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "pu
 class _Path:
     """How an object was reached: variable, attributes, members."""
 
-    __slots__ = ("before", "kind", "name", "owner")
+    __slots__ = ("again", "before", "kind", "name", "owner")
 
     def __init__(self, before: _Path | None, kind: str, name: str, owner: Any = None) -> None:
         self.before, self.kind, self.name, self.owner = before, kind, name, owner
+        # The same attribute of an object of the same class was passed a few steps before: objects of a chain or a tree.
+        self.again, near = False, before
+        for _ in range(_NEAR):
+            if kind != "attribute" or near is None or self.again:
+                break
+            self.again = near.kind == kind and near.name == name and near.owner is owner
+            near = near.before
 
     def steps(self) -> list[_Path]:
         """From the variable on."""
@@ -62,6 +70,8 @@ class _Path:
         """As `tracker.total[...]`."""
         text = ""
         for it in self.steps():
+            if it.again:
+                continue
             text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "cache": "[...]", "closure": " > " + it.name}.get(it.kind, it.name)
         while "[...][...]" in text:
             text = text.replace("[...][...]", "[...]")
@@ -147,7 +157,8 @@ class Keepers:
             if model is None and isinstance(value, module):
                 model, depth = path, 0
             if depth < _DEEPEST:
-                todo.extend((further, root, it, depth + 1, model) for further, it in _referred(path, value))
+                # However many objects refer to one another, they are one chain.
+                todo.extend((further, root, it, depth + (not further.again), model) for further, it in _referred(path, value))
             if not len(seen) % 256 and until < time.thread_time():
                 return
 
@@ -196,6 +207,7 @@ class _Group:
             "addresses": sorted(self._addresses),
             "line": line,
             "inner": inner,
+            "link": next((it.name for it in self._path.steps() if it.again), None),
         }
 
 

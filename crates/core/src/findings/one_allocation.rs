@@ -1,7 +1,7 @@
 //! One thing that dwarfs the rest: blocks of one size that a loss or one line makes, such as logits of
 //! batch x tokens x vocabulary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     codes::ProblemCode,
@@ -51,7 +51,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // The request that failed counts with them.
     let asked = case.run.oom.map(|it| case.run.device.events.get(it.index()));
     // Layers have many blocks of one size; what dwarfs the rest is a few.
-    let few = by_size.iter().filter(|(_, blocks)| blocks.len() <= 6);
+    // More may be matrices of one size that as many operations make, none twice.
+    let few = by_size.iter().filter(|(size, blocks)| {
+        let stacks: BTreeSet<StackId> = blocks.iter().map(|it| case.stack(*it)).collect();
+        let apart = stacks.len() == blocks.len() && case.matters(**size, 10, Bytes::mib(32));
+        blocks.len() <= 6 || blocks.len() <= 12 && apart
+    });
     let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);
     let Some((&size, blocks)) = largest else { return Vec::new() };
     let together = Bytes(size.0 * blocks.len() as u64);

@@ -108,6 +108,8 @@ pub struct Recast {
 /// Parameters that get gradients and that no optimizer has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unowned {
+    /// The class of the network, if none of it is trained.
+    pub model: Option<String>,
     /// The path of the module that has them and none that is trained.
     pub part: Option<String>,
     /// Their names.
@@ -331,6 +333,8 @@ pub struct Keeper {
     pub at: Option<CodeLine>,
     /// The line of a method that `at` calls, if that does it.
     pub inner: Option<CodeLine>,
+    /// The attribute by which objects of one class refer to one another on the way there, such as `parent`.
+    pub link: Option<String>,
 }
 
 /// A request that failed.

@@ -323,7 +323,8 @@ impl<'a> Walker<'_, 'a> {
             }
             _ => before,
         };
-        let how = if before.is(&Kind::List) { How::Append } else { How::Sum };
+        let is_list = before.is(&Kind::List) && !name.ends_with("[]");
+        let how = if is_list { How::Append } else { How::Sum };
         if matches!(it.op, Operator::Add | Operator::Sub) {
             self.kept(&name, how, &before, &value, it.value.range());
         }

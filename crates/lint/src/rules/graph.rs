@@ -94,6 +94,10 @@ fn kept(
         && event.grad == Grad::Off
         && the_loop.iter.is_some()
         && !the_loop.is_counted
+        && !story.file.says(
+            story.file.functions[event.function].at,
+            &[&format!("{}.clear(", target.trim_end_matches("[]"))],
+        )
         && story.in_loop(innermost).any(moves);
     if !(is_step || in_evaluation || over_samples || over_items) {
         return;

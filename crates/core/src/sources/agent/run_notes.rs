@@ -186,6 +186,7 @@ struct KeeperLine {
     addresses: Vec<u64>,
     line: Option<CodeText>,
     inner: Option<CodeText>,
+    link: Option<String>,
 }
 
 impl From<KeepersLine> for Keepers {
@@ -199,6 +200,7 @@ impl From<KeepersLine> for Keepers {
             addresses: keeper.addresses,
             at: keeper.line.map(CodeLine::from),
             inner: keeper.inner.map(CodeLine::from),
+            link: keeper.link.map(one_line).map(clipped),
         };
         let entries = it.entries.into_iter().map(keeper).collect();
         Keepers { place: it.place.into(), device: it.device, entries }
@@ -237,6 +239,7 @@ struct RecastKeys {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UnownedKeys {
+    model: Option<String>,
     part: Option<String>,
     names: Vec<String>,
     bytes: u64,
@@ -266,6 +269,7 @@ impl From<GraphLine> for GraphNote {
             copies: keys.copies,
         };
         let unowned = |keys: UnownedKeys| Unowned {
+            model: keys.model.map(one_line).map(clipped),
             part: keys.part.map(one_line).map(clipped),
             names: keys.names.into_iter().map(one_line).collect(),
             bytes: Bytes(keys.bytes),
