@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
-const PLANTED: [&str; 8] = [
+const PLANTED: [&str; 10] = [
     "planted-1.txt",
     "planted-2.txt",
     "planted-3.txt",
@@ -14,6 +14,8 @@ const PLANTED: [&str; 8] = [
     "planted-6.txt",
     "planted-7.txt",
     "planted-8.txt",
+    "planted-9.txt",
+    "planted-10.txt",
 ];
 
 /// Scripts one after the other, each under a line `#: name`.

@@ -1010,6 +1010,19 @@ impl<'a> Walker<'_, 'a> {
             res.attached &= self.grad != Grad::Off;
             return Value { kind: Kind::Tensor, tick: self.tick, at: Some(at), ..res };
         }
+        // One of several callbacks: an object of a class of this file, whichever has such a method.
+        let attached = values.iter().position(|it| it.attached);
+        let keeps = || {
+            let has = |(class, method): &(usize, String)| {
+                method == name && self.file.classes[*class].methods.contains_key(name)
+            };
+            receiver.is(&Kind::Unknown) && self.known.keepers.iter().any(has)
+        };
+        if let Some(n) = attached.filter(|_| keeps()) {
+            let named = call.arguments.keywords.iter().map(|it| &it.value);
+            let arg = call.arguments.args.iter().chain(named).nth(n).map_or(at, Ranged::range);
+            self.kept(&on_name, How::Meter, &Value::default(), &values[n].clone(), arg);
+        }
         // `self.loss_function(output, y)`
         let mut res = Value { tick: self.tick, at: Some(at), ..Value::default() };
         for it in values {
@@ -1063,7 +1076,7 @@ fn moves_an_item(expr: &Expr, items: &[String]) -> bool {
 }
 
 /// How the thing is written that a method is called on: `logs[]` of `logs.setdefault(key, [])`, too.
-fn owner(on: &Expr) -> Option<String> {
+pub(crate) fn owner(on: &Expr) -> Option<String> {
     if let Expr::Call(call) = on
         && let Expr::Attribute(func) = &*call.func
         && matches!(func.attr.as_str(), "setdefault" | "get")

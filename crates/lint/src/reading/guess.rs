@@ -4,7 +4,7 @@
 use crate::reading::{file::File, value::Kind};
 
 /// Names of models, whole or as the last word of a name.
-const MODELS: [&str; 39] = [
+const MODELS: [&str; 41] = [
     "model",
     "net",
     "network",
@@ -44,6 +44,8 @@ const MODELS: [&str; 39] = [
     "embedder",
     "detector",
     "segmenter",
+    "gen",
+    "disc",
 ];
 const CRITERIA: [&str; 9] = [
     "criterion",

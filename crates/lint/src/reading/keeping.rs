@@ -105,8 +105,13 @@ impl<'a> Walker<'_, 'a> {
         let function = &self.file.functions[self.function];
         if let (Some(class), true) = (function.class, target.starts_with("self."))
             && !before.bounded
-            && (function.parameters().iter().any(|it| *it != "self" && value.graph.has(it))
-                || function.variadic().iter().any(|it| value.graph.has(it)))
+            && function.parameters().into_iter().chain(function.variadic()).any(|it| {
+                // `if torch.is_tensor(value): value = value.item()`
+                let cuts = [format!("{it} = {it}."), format!("{it} = float({it}")];
+                it != "self"
+                    && value.graph.has(it)
+                    && !self.file.says(function.at, &cuts.each_ref().map(String::as_str))
+            })
         {
             self.next.keepers.insert((class, function.name.to_owned()));
         }

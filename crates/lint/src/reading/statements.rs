@@ -305,12 +305,20 @@ impl<'a> Walker<'_, 'a> {
     /// `x = torch.cat((x, y))`: the name, and the call.
     fn joined(&self, it: &'a StmtAssign) -> Option<(String, &'a ExprCall)> {
         let name = it.targets.first().and_then(dotted)?;
-        let Expr::Call(call) = &*it.value else { return None };
-        let path = self.import(&call.func)?;
+        // `x = y if x is None else torch.cat([x, y])`
+        let either = match &*it.value {
+            Expr::If(it) => vec![&*it.body, &*it.orelse],
+            other => vec![other],
+        };
         let joins =
             ["torch.cat", "torch.concat", "torch.concatenate", "torch.vstack", "torch.hstack"];
-        let names = names_in(call.arguments.args.first()?);
-        (joins.contains(&path.as_str()) && names.contains(&name)).then_some((name, call))
+        let call = either.into_iter().find_map(|it| {
+            let Expr::Call(call) = it else { return None };
+            let path = self.import(&call.func)?;
+            let names = names_in(call.arguments.args.first()?);
+            (joins.contains(&path.as_str()) && names.contains(&name)).then_some(call)
+        })?;
+        Some((name, call))
     }
 
     fn add(&mut self, it: &'a StmtAugAssign) {

@@ -11,6 +11,7 @@ use ruff_text_size::{Ranged, TextRange};
 use crate::{
     reading::{
         events::{Event, Grad, How, What},
+        expressions::owner,
         file::dotted,
         guess,
         story::Story,
@@ -237,7 +238,9 @@ fn with(text: &str, method: &str) -> String {
         text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it)) && text.len() < 40;
     match text {
         _ if is_name => format!("`{text}.{method}`"),
-        _ if text.len() < 60 && !text.contains('\n') => format!("`({text}).{method}`"),
+        _ if text.len() < 60 && !text.contains('\n') && !text.ends_with([']', '}']) => {
+            format!("`({text}).{method}`")
+        }
         _ => format!("`.{method}` of it"),
     }
 }
@@ -625,7 +628,7 @@ fn collected(expr: &Expr, outputs: &[&str]) -> Option<(TextRange, String)> {
     let Expr::Attribute(func) = &*call.func else { return None };
     let arg = call.arguments.args.first()?;
     let is_append = func.attr.as_str() == "append" && is_one_of(arg, outputs);
-    is_append.then(|| Some((arg.range(), dotted(&func.value)?))).flatten()
+    is_append.then(|| Some((arg.range(), owner(&func.value)?))).flatten()
 }
 
 struct Collected<'n> {
