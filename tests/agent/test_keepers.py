@@ -66,7 +66,7 @@ def test_a_chain_of_objects_is_one_holder_with_the_link_that_keeps_it(run):
     text = MODEL + node + STEPS.replace("for i", "last = None\nfor i") + "    last = Node(last); last.state = out.detach().clone()\n"
     entries = run(text, stop="until-exit").process.one("keepers")["entries"]
     (found,) = [it for it in entries if it["link"]]
-    assert (found["where"], found["link"], found["tensors"]) == ("last.before.state", "before", 10)
+    assert (found["where"], found["link"], found["tensors"]) == ("last.before.state", "before", 11)
 
 
 def test_a_clean_program_holds_the_values_of_its_last_step_only(run):

@@ -76,7 +76,8 @@ class Graphs:
         graph = _Graph(it.grad_fn for it in roots if getattr(it, "grad_fn", None) is not None)
         if not graph.nodes:
             return
-        names, roots = {}, {}
+        names: dict[int, str] = {}
+        roots: dict[int, tuple[int, str]] = {}
         for root, model in self._owners.models():
             for name, parameter in root.named_parameters():
                 names[id(parameter)] = self._owners.name_in(model, root, name)

@@ -32,7 +32,11 @@ use crate::{
     },
     failures::Cause,
     findings::{Case, Finding, Kind, Weight, category_name},
-    prediction::{Category, stacks::Signs, timeline::Stage},
+    prediction::{
+        Category,
+        stacks::{Signs, is_of_a_layer},
+        timeline::Stage,
+    },
     recording::{CodeLine, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
     trace::{EventId, StackId},
@@ -379,9 +383,14 @@ impl<'a> Failed<'a> {
     fn several_of_one_size(&self) -> Option<RootCause> {
         let is_it = |it: &&Finding| it.code == ProblemCode::OneAllocation && it.at.is_some();
         let found = self.findings.iter().find(is_it)?;
-        let stacks: BTreeSet<StackId> =
-            found.blocks.iter().map(|it| self.case.stack(*it)).collect();
-        let are_apart = 2 <= stacks.len() && stacks.len() == found.blocks.len();
+        let stack = |it: &BlockId| self.case.stack(*it);
+        // What autograd makes has no stack.
+        let known: Vec<StackId> =
+            found.blocks.iter().map(stack).filter(|it| *it != StackId::EMPTY).collect();
+        let stacks: BTreeSet<StackId> = known.iter().copied().collect();
+        // A layer's result is as large as the batch: fewer samples at a time make it smaller.
+        let of_a_layer = stacks.iter().any(|it| is_of_a_layer(self.case.run.trace, *it));
+        let are_apart = 2 <= stacks.len() && stacks.len() == known.len() && !of_a_layer;
         let is_most = self.all().0 / 2 <= (found.bytes + self.asked).0;
         (are_apart && is_most).then(|| self.of(found, ""))
     }

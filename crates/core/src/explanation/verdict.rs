@@ -133,16 +133,16 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let is_full = GENERAL.contains(&res.root.code)
         && allocated.zip(slack).is_some_and(|(all, slack)| slack.0 < all.0 / 32);
     let (first, last) = if is_full { (None, with_segments) } else { (with_segments, None) };
-    let n_first = usize::from(first.is_some());
+    let of_history = res.root.code == ProblemCode::ModelStates && keeps_history(case, event);
+    let first: Vec<String> =
+        of_history.then(|| LESS_HISTORY.to_owned()).into_iter().chain(first).collect();
+    let n_first = first.len();
     remedies.splice(0..0, first);
     // What mends the cause comes first.
     let at = |code: ProblemCode| findings.iter().find(|it| root_cause::told_as(it.code) == code);
     if let Some(it) = at(res.root.code) {
         let of_cause = format!("({}: ", it.code);
         remedies.sort_by_key(|it| !it.contains(&of_cause));
-    }
-    if res.root.code == ProblemCode::ModelStates && keeps_history(case, event) {
-        remedies.insert(0, LESS_HISTORY.to_owned());
     }
     let general = general(res, said, &remedies);
     let tried = "expandable_segments:True";

@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
-    prediction::{Category, stacks::Signs, timeline::Stage},
+    prediction::{
+        Category,
+        stacks::{Signs, is_of_a_layer},
+        timeline::Stage,
+    },
     replay::BlockId,
     trace::StackId,
     units::Bytes,
@@ -53,8 +57,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // Layers have many blocks of one size; what dwarfs the rest is a few.
     // More may be matrices of one size that as many operations make, none twice.
     let few = by_size.iter().filter(|(size, blocks)| {
-        let stacks: BTreeSet<StackId> = blocks.iter().map(|it| case.stack(*it)).collect();
-        let apart = stacks.len() == blocks.len() && case.matters(**size, 10, Bytes::mib(32));
+        // What autograd makes has no stack.
+        let known: Vec<StackId> =
+            blocks.iter().map(|it| case.stack(*it)).filter(|it| *it != StackId::EMPTY).collect();
+        let stacks: BTreeSet<StackId> = known.iter().copied().collect();
+        let apart = 2 <= stacks.len()
+            && stacks.len() == known.len()
+            && case.matters(**size, 10, Bytes::mib(32))
+            && !stacks.iter().any(|it| is_of_a_layer(case.run.trace, *it));
         blocks.len() <= 6 || blocks.len() <= 12 && apart
     });
     let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);

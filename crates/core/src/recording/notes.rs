@@ -545,6 +545,8 @@ pub struct End {
     pub later: Option<Later>,
     /// Where the script decides about an evaluation that it would have come to, and that the run did not.
     pub awaited: Option<CodeLine>,
+    /// A loop around that of the steps, whose later turns the run did not come to, and whose variable the steps use.
+    pub stage: Option<LoopStage>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
     pub failed_later: Option<String>,
     /// How far the script would have gone.
@@ -553,6 +555,19 @@ pub struct End {
     pub seconds_imports: f64,
     /// Seconds in all.
     pub seconds: f64,
+}
+
+/// One turn of a loop around that of the steps: the stage of a curriculum, one of several sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopStage {
+    /// Where the loop begins.
+    pub line: CodeLine,
+    /// Its variable.
+    pub name: String,
+    /// Which turn the run was in at last, from 1.
+    pub turn: u64,
+    /// How many there are.
+    pub turns: u64,
 }
 
 /// What a run came to that went on once memory was steady.

@@ -500,6 +500,31 @@ fn a_leak_is_told_at_the_line_of_who_holds_it() {
     assert_eq!((at, made), (11, None));
 }
 
+/// The remedy fits who holds it: a cache of functools has a size, a chain of objects has a link.
+#[test]
+fn a_cache_and_a_chain_have_remedies_of_their_own() {
+    let remedy = |what: &str, link: Option<&str>| {
+        let mut program = Program::default();
+        let addresses = (0..8).map(|_| program.step(false, false)).collect();
+        let keeper = Keeper {
+            name: "bias[...]".into(),
+            what: what.into(),
+            addresses,
+            at: Some(CodeLine { file: "/home/u/train.py".into(), line: 40, ..CodeLine::default() }),
+            link: link.map(str::to_owned),
+            ..Keeper::default()
+        };
+        let place = Place { allocs: vec![8 * 7], frees: vec![8 * 6] };
+        let keepers = vec![Keepers { place, device: 0, entries: vec![keeper] }];
+        let told = program.explain_noted(Notes { keepers, ..Notes::default() });
+        let mut found = told.findings.into_iter();
+        found.find(|it| it.code.word() == "leak/results-kept").unwrap().remedy
+    };
+    assert!(remedy("cache", None).contains("`bias.cache_clear()`"));
+    assert!(remedy("attribute", Some("parent")).contains("set `.parent = None`"));
+    assert!(remedy("variable", None).starts_with("move each one at once"));
+}
+
 /// A list of pairs, whose members two functions made, is one leak.
 #[test]
 fn what_one_object_holds_is_told_once() {
