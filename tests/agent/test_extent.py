@@ -78,6 +78,7 @@ while step < 400:
         ("for stage in range(5):", "draw(64); print(stage, f'{stage}'); stage % 2 == 0", None),
         ("for epoch in range(5):", "draw(epoch)", None),
         ("for size in (64,):", "draw(size)", None),
+        ("for turn in range(500):", "draw(turn)", None),
     ],
 )
 def test_a_loop_whose_variable_the_steps_use_is_a_stage(tmp_path, outer, inner, expected):

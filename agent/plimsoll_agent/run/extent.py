@@ -28,6 +28,9 @@ WRAPPERS = {"enumerate", "tqdm", "trange", "track", "iter", "reversed", "sorted"
 
 Loader = "loader"
 
+MOST_STAGES = 20
+"""A loop that turns more often counts steps."""
+
 _NO_STAGES = {"_", "e", "ep", "run", "trial", "seed", "repeat", "rep"}
 _TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_description", "set_postfix", "add_scalar", "save", "append", "record", "manual_seed", "seed"}
 
@@ -124,7 +127,7 @@ def _loops_around(frame: FrameType) -> list[Loop]:
 
 def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: FrameType) -> Named | None:
     """Steps whose size may follow from which turn of a loop around theirs it is: `for size in (64, 128, 256):` around `for step in range(200):`."""
-    if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name) or loop.turns is None:
+    if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name) or loop.turns is None or MOST_STAGES < loop.turns:
         return None
     name, done = node.target.id, loop.done
     if done is None and isinstance(node.iter, (ast.List, ast.Tuple)):
