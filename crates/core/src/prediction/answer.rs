@@ -5,7 +5,7 @@ use std::ops::Deref;
 use crate::{
     cards::Card,
     prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
-    recording::{CodeLine, Exception, FirstStep, Phase, Reached},
+    recording::{CodeLine, Exception, FirstStep, LoopStage, Phase, Reached},
     units::Bytes,
 };
 
@@ -156,6 +156,8 @@ pub struct Predicted {
     pub seen: Seen,
     /// Where the script decides about an evaluation that the run did not come to.
     pub awaited: Option<CodeLine>,
+    /// A loop of which later turns were not reached, though the steps use its variable.
+    pub stage: Option<LoopStage>,
     /// Memory was the same in the last two steps.
     pub steady: bool,
     /// The peak of each phase that the run went through, in their order.
@@ -552,7 +554,8 @@ impl Predicted {
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
             Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
-            Outcome::Fits if self.awaited.is_some() || self.misses_ranks() => Verdict::FitsSoFar,
+            Outcome::Fits if self.awaited.is_some() || self.stage.is_some() => Verdict::FitsSoFar,
+            Outcome::Fits if self.misses_ranks() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
     }

@@ -288,11 +288,23 @@ impl Report<'_> {
                     }
                     None => format!("{which}{of_what}: needs {needs}{left}"),
                 };
-                match &p.awaited {
-                    None if p.verdict() == Verdict::FitsSoFar => {
+                match (&p.awaited, &p.stage) {
+                    (None, Some(stage)) => {
+                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
+                        let text = format!(
+                            "the loop over `{}` ({}) was seen in turn {} of {} only, and its steps use `{}`: later turns may need more. --until-exit runs all",
+                            stage.name,
+                            Line(&stage.line),
+                            stage.turn,
+                            grouped(stage.turns),
+                            stage.name
+                        );
+                        self.wrapped(f, &text, 0, 2)?;
+                    }
+                    (None, None) if p.verdict() == Verdict::FitsSoFar => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
                     }
-                    Some(line) => {
+                    (Some(line), _) => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
                         let text = format!(
                             "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
@@ -300,7 +312,7 @@ impl Report<'_> {
                         );
                         self.wrapped(f, &text, 0, 2)?;
                     }
-                    None => {
+                    (None, None) => {
                         self.said(f, styles.good, "FITS", &text)?;
                         self.not_seen(f)?;
                     }
