@@ -134,7 +134,12 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         let is_child = recording.notes.begin.as_ref().is_some_and(|it| it.is_child);
         uncaught(recording).is_some() && !(is_child && ended.end == End::Code(0))
     };
-    if let Some(it) = recordings.iter().find(matters) {
+    // A serving engine's parent reports only that its engine ended.
+    let tells_why = |it: &&Recording| {
+        uncaught(it).is_some_and(|it| !it.message.to_lowercase().contains("root cause"))
+    };
+    let failed: Vec<&Recording> = recordings.iter().filter(matters).collect();
+    if let Some(it) = failed.iter().copied().find(tells_why).or(failed.first().copied()) {
         return raised(it, steps);
     }
     let code = match ended.end {
@@ -145,7 +150,10 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         return Some(never_reached_torch(command, code));
     }
     if code != 0 {
-        return Some(format!("the script exited with code {code} {}", after(steps)));
+        let after = after(steps);
+        // Of a flag that it refuses, say: argparse prints why, and raises nothing.
+        let why = if steps.serves && !steps.engine { "; its output above shows why" } else { "" };
+        return Some(format!("the script exited with code {code} {after}{why}"));
     }
     if recordings.iter().all(|it| it.trace.is_none()) {
         let used_it = recordings.iter().any(|recording| {
@@ -227,16 +235,18 @@ fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
     Some(format!("the script raised {class}{worker}{colon}{message}{place}, {after}{why}"))
 }
 
-/// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the third.
+/// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the first
+/// that is indented, below the name of the field if there is one; and of that the first sentence.
 fn telling_line(message: &str) -> Option<&str> {
     let mut lines = message.lines();
     let first = lines.next()?;
     if !first.contains("validation error") || !first.contains(" for ") {
         return Some(first);
     }
-    let detail = lines.map(str::trim).find(|line| line.contains("[type=")).unwrap_or(first);
+    let detail = lines.find(|line| line.starts_with("  ")).map_or(first, str::trim);
     let detail = detail.split(" [type=").next().unwrap_or(detail);
-    Some(detail.strip_prefix("Value error, ").unwrap_or(detail))
+    let detail = detail.strip_prefix("Value error, ").unwrap_or(detail);
+    Some(detail.split_once(". ").map_or(detail, |it| it.0).trim_end_matches('.'))
 }
 
 /// What to do about what is missing or taken on this machine, or in the folder of a model: the last part of a sentence.
@@ -247,6 +257,14 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         let name = rest.trim_matches('\'').split('.').next().unwrap_or(rest);
         return Some(format!("; activate the environment that has {name}, or install it there"));
     }
+    if let Some((_, rest)) = message.split_once("World size (")
+        && message.contains("is larger than the number of available GPUs")
+    {
+        let ranks = rest.split(')').next().unwrap_or_default();
+        return Some(format!(
+            "; the phantom machine has one GPU: add --gpus {ranks}"
+        ));
+    }
     let what = if message.contains("Address already in use") {
         "another program listens on that port: end it, or give the script another port"
     } else if message.contains("Cannot find any model weights") {
@@ -255,6 +273,12 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "correct that file, or download the model again"
     } else if message.contains("Invalid repository ID or local directory") {
         "a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
+    } else if message.contains("outgoing traffic has been disabled") {
+        "the model is not in Hugging Face's cache, and HF_HUB_OFFLINE forbids the network: give a folder with its config.json"
+    } else if message.contains("does not recognize this architecture") {
+        "a newer transformers may know it"
+    } else if message.contains("greater than the derived max_model_len") {
+        "give a smaller --max-model-len, or none"
     } else {
         return None;
     };
@@ -690,11 +714,32 @@ mod tests {
         for (class, message, advice) in rows {
             assert_eq!(said(class, message), format!("{message}{advice}"));
         }
-        let pydantic = "1 validation error for ModelConfig\n  Value error, Invalid repository ID or local directory specified: '/m' [type=value_error, input_value=ArgsKwargs(()), input_type=ArgsKwargs]\n    For further information visit https://errors.pydantic.dev/2.14/v/value_error";
-        assert_eq!(
-            said("ValidationError", pydantic),
-            "Invalid repository ID or local directory specified: '/m'; a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
-        );
+        let of_pydantic = [
+            (
+                "Invalid repository ID or local directory specified: '/m'.\nPlease verify the following requirements:\n1. Provide a valid Hugging Face repository ID.",
+                "Invalid repository ID or local directory specified: '/m'; a folder needs the model's config.json; a name needs the network or Hugging Face's cache",
+            ),
+            (
+                "World size (2) is larger than the number of available GPUs (1) in this node. If this is intentional and you are using:\n- ray, set '--distributed-executor-backend ray'.\n- multiprocessing, set '--nnodes' appropriately.",
+                "World size (2) is larger than the number of available GPUs (1) in this node; the phantom machine has one GPU: add --gpus 2",
+            ),
+            (
+                "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this architecture. This could be because of an issue with the checkpoint.\n\nYou can update Transformers with the command `pip install --upgrade transformers`.",
+                "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this architecture; a newer transformers may know it",
+            ),
+            (
+                "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json). To allow overriding this maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1.",
+                "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json); give a smaller --max-model-len, or none",
+            ),
+        ];
+        for (message, sentence) in of_pydantic {
+            let whole = format!(
+                "1 validation error for ModelConfig\n  Value error, {message} [type=value_error, input_value=ArgsKwargs(()), input_type=ArgsKwargs]\n    For further information visit https://errors.pydantic.dev/2.14/v/value_error"
+            );
+            assert_eq!(said("ValidationError", &whole), sentence);
+        }
+        let of_a_field = "1 validation error for CacheConfig\ncache_dtype\n  Input should be 'auto' or 'fp8' [type=literal_error, input_value='x', input_type=str]";
+        assert_eq!(said("ValidationError", of_a_field), "Input should be 'auto' or 'fp8'");
     }
 
     fn begun() -> Option<recording::Begin> {
