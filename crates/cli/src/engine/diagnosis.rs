@@ -261,9 +261,7 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         && message.contains("is larger than the number of available GPUs")
     {
         let ranks = rest.split(')').next().unwrap_or_default();
-        return Some(format!(
-            "; the phantom machine has one GPU: add --gpus {ranks}"
-        ));
+        return Some(format!("; the phantom machine has one GPU: add --gpus {ranks}"));
     }
     let what = if message.contains("Address already in use") {
         "another program listens on that port: end it, or give the script another port"
