@@ -271,6 +271,8 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "correct that file, or download the model again"
     } else if message.contains("Invalid repository ID or local directory") {
         "a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
+    } else if message.to_lowercase().contains("root cause above") {
+        "the script's output above has it"
     } else if message.contains("outgoing traffic has been disabled") {
         "the model is not in Hugging Face's cache, and HF_HUB_OFFLINE forbids the network: give a folder with its config.json"
     } else if message.contains("does not recognize this architecture") {
@@ -511,18 +513,20 @@ struct Reached {
     cut: Option<String>,
     /// A serving engine had planned its memory: it has no optimizer steps.
     engine: bool,
-    /// The command starts a server, which has none either.
+    /// The command starts a server, or a serving engine had begun: they have none either.
     serves: bool,
 }
 
 impl Reached {
     fn of(recordings: &[Recording]) -> Reached {
+        let engines = || recordings.iter().filter_map(|it| it.notes.engine.as_ref());
         Reached {
             steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
             cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
-            engine: recordings.iter().any(|it| it.notes.engine.is_some()),
-            serves: (recordings.iter().filter_map(|it| it.notes.begin.as_ref()))
-                .any(|it| is_server(&it.argv)),
+            engine: engines().any(|it| it.blocks.is_some()),
+            serves: engines().next().is_some()
+                || (recordings.iter().filter_map(|it| it.notes.begin.as_ref()))
+                    .any(|it| is_server(&it.argv)),
         }
     }
 }
@@ -533,7 +537,7 @@ fn after(reached: &Reached) -> String {
     }
     let Some(why) = &reached.cut else {
         return match reached.steps {
-            0 if reached.serves => "before the server was ready".to_owned(),
+            0 if reached.serves => "before the engine was ready".to_owned(),
             0 => "before the first optimizer step was finished".to_owned(),
             n => format!("after {}", optimizer_steps(n)),
         };
