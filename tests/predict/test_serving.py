@@ -279,6 +279,17 @@ def test_a_server_of_the_users_own_model_fits_so_far(plimsoll):
     assert "FITS SO FAR l4" in ran.stdout and "stopped it before the first request, whose memory is not counted" in " ".join(ran.stdout.split()), ran.stdout
 
 
+def test_a_server_of_the_users_own_model_that_is_interrupted_has_its_answer(plimsoll):
+    package(plimsoll)
+    plimsoll.script(OWN.replace("asyncio.run", "with torch.no_grad(): net(torch.zeros(1 << 14, 4096, device='cuda'))\nasyncio.run"), "server.py")
+    run = plimsoll.start("predict", "--gpu", "l4", "--until-exit", "--", "server.py", environment=plimsoll.cold())
+    assert "the server is ready\n" in iter(run.stdout.readline, "")
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0 and "FITS l4" in out, out + err
+    assert "interrupted: the report covers what the server did until then" in err, err
+
+
 TOO_LARGE = SCRIPT.split("available =")[0] + """
 def load_model():
     return [torch.empty(8 << 30, dtype=torch.int8, device="cuda") for _ in range(4)]
@@ -315,7 +326,7 @@ def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
     out, err = run.communicate(timeout=120)
     assert run.returncode == 0, out + err
     assert "FITS l4" in out and "for keys and values" in out, out + err
-    assert "interrupted: the report covers what the serving engine did until then" in err, err
+    assert "interrupted: the report covers what the server did until then" in err, err
 
 
 def fit(plimsoll, *options, command=("serve.py", "4096")):

@@ -78,8 +78,8 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
-    if goal != "until-exit":
-        after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", functools.partial(_becomes_ready, torch, recording)))
+    ready = functools.partial(_becomes_ready, torch, recording, goal)
+    after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
@@ -175,10 +175,13 @@ def _warms_up(recording: Recording, asked: Asked, program: Program, real: Functi
     return compile_or_warm_up_model
 
 
-def _becomes_ready(torch: Torch, recording: Recording, real: Function) -> Function:
+def _becomes_ready(torch: Torch, recording: Recording, goal: str, real: Function) -> Function:
     @guarded
     def stop(server: Any) -> None:
         if server.should_exit:
+            return
+        if goal == "until-exit":
+            recording.note("server-runs", "the script is a server: the report covers the requests until it was ended")
             return
         if any(name in sys.modules for name in _ENGINES):
             text = "the server was ready, and plimsoll stopped it before the first request; `--until-exit` lets it run until you interrupt it"

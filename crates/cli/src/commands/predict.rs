@@ -143,8 +143,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         }
     }
     let has_report = prediction.failure().is_none() && !args.quiet;
-    if has_report && ended.interrupted.is_some() && diagnosis::has_planned(&recordings) {
-        say("interrupted: the report covers what the serving engine did until then");
+    if has_report && ended.interrupted.is_some() && diagnosis::has_served(&recordings) {
+        say("interrupted: the report covers what the server did until then");
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };

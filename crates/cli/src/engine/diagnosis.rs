@@ -6,6 +6,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
+    codes::RemarkCode,
     printable::printable,
     recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
 };
@@ -75,7 +76,7 @@ pub(crate) fn diagnose(
 fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Option<String> {
     let steps = &Reached::of(recordings);
     // A server does not end by itself: what was seen of it is its answer.
-    if ended.interrupted.is_some() && has_planned(recordings) {
+    if ended.interrupted.is_some() && has_served(recordings) {
         return None;
     }
     // Who asks a script to stop that failed, and does not end, has waited for its answer.
@@ -173,10 +174,14 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     None
 }
 
-/// Whether a serving engine has planned its memory, and so started.
-pub(crate) fn has_planned(recordings: &[Recording]) -> bool {
+/// Whether a serving engine has planned its memory, and so started; or a server of the script's own has used the device.
+pub(crate) fn has_served(recordings: &[Recording]) -> bool {
     let planned = |it: &Recording| it.notes.engine.as_ref().is_some_and(|it| it.blocks.is_some());
-    recordings.iter().any(planned) && !recordings.iter().any(has_failed)
+    let serves =
+        |it: &Recording| it.notes.remarks.iter().any(|it| it.code == RemarkCode::ServerRuns);
+    let of_its_own =
+        || recordings.iter().any(serves) && recordings.iter().any(|it| it.trace.is_some());
+    (recordings.iter().any(planned) || of_its_own()) && !recordings.iter().any(has_failed)
 }
 
 /// A signal's name and what it means, for the signals that programs die of.
