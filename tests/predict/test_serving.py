@@ -30,7 +30,7 @@ class Worker:
         # More passes, with steady memory, than a script that only runs a model forward is watched for.
         net = torch.nn.Linear(64, 64, device="cuda")
         with torch.no_grad():
-            for _ in range(200):
+            for _ in range(400):
                 net(torch.zeros(8, 64, device="cuda"))
         return 0.0
 """
