@@ -16,6 +16,10 @@ use crate::{
 
 /// So many steps show what a run takes, as far as it is the same in each.
 const FEWEST: u32 = 2;
+/// Two runs that differ by less than the hundredth part take the same.
+const ALIKE: u64 = 100;
+/// What selects by a mask, as the phantom calls it.
+const MASKS: &str = "nonzero()";
 /// Less of the host's memory is nobody's trouble.
 const MUCH_OF_HOST: Bytes = Bytes::gib(8);
 /// Half of what a container has of `/dev/shm`, unless it is told otherwise.
@@ -214,24 +218,20 @@ impl Inquiry {
                 let search = self.smaller.get_or_insert_default();
                 self.so_far.learn_of_smaller(card, there, search);
             }
-            (Wanted::Rank(rank), there) => {
+            (Wanted::Rank(rank), Some(there)) if there.outcome == Outcome::ScriptFailed => {
+                self.beside = Some(rank);
+            }
+            (Wanted::Rank(rank) | Wanted::Beside(rank), there) => {
+                self.beside = None;
                 let job = self.job.take();
                 if there.is_some_and(|it| self.so_far.is_alike(it)) {
                     self.so_far.notes.push(Note::RanksAlike { rank });
                 } else if there.is_some() && job.is_some_and(|it| it.together) {
                     self.all_ranks = true;
-                } else if there.is_some_and(|it| it.outcome == Outcome::ScriptFailed) {
-                    self.beside = Some(rank);
                 } else {
-                    return Ok(self.so_far.cover_two(rank, there.map(|it| &**it)));
-                }
-            }
-            (Wanted::Beside(rank), there) => {
-                self.beside = None;
-                if there.is_some_and(|it| self.so_far.is_alike(it)) {
-                    self.so_far.notes.push(Note::RanksAlike { rank });
-                } else {
-                    return Ok(self.so_far.cover_two(rank, there.map(|it| &**it)));
+                    let first = self.so_far.ranks.first().and_then(|it| it.rank).unwrap_or(0);
+                    let seen = RanksSeen::Two([first, rank]);
+                    return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
                 }
             }
             (Wanted::AllRanks, there) => {
@@ -375,6 +375,11 @@ impl Predicted {
         self.others.push((end, other.peak));
         self.with_allowance = self.with_allowance.max(other.with_allowance);
         let (this, there) = (self.peak.device, other.peak.device);
+        if end == OtherEnd::Found && this.0.abs_diff(there.0) <= this.0 / ALIKE {
+            // Whatever masks select, it takes the same.
+            let is_of_masks = |it: &Note| matches!(it, Note::SizesUnknown { lines, finders } if lines.is_empty() && finders.iter().all(|it| it == MASKS));
+            self.notes.retain(|it| !is_of_masks(it));
+        }
         if this != there {
             self.notes.push(Note::OtherEnd { end, this, other: there });
         }
@@ -448,12 +453,6 @@ impl Predicted {
             |it: Peaks| (it.allocated, it.reserved) == (self.peak.allocated, self.peak.reserved);
         let all_of_it = || there.ranks.iter().all(|it| is_same(it.peak));
         there.outcome == Outcome::Fits && is_same(there.peak) && all_of_it()
-    }
-
-    /// Takes in what another rank needs, alone or beside the first.
-    fn cover_two(&mut self, rank: u32, there: Option<&Predicted>) -> bool {
-        let first = self.ranks.first().and_then(|it| it.rank).unwrap_or(0);
-        self.cover_ranks(RanksSeen::Two([first, rank]), there)
     }
 
     /// Takes in what another rank needs, or what several do; nothing if they did not run. Returns whether that run is shown from now on.
