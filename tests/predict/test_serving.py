@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from described import assert_described
-from harness import PYTHON
+from harness import COLD
 
 WORKER = """
 import torch
@@ -211,7 +211,7 @@ def test_a_server_is_stopped_when_it_is_ready(plimsoll):
     assert "the server was ready, and plimsoll stopped it before the first request" in " ".join(ran.stdout.split()), ran.stdout
 
 
-@pytest.mark.parametrize("command", [(PYTHON, "-m", "vllm.entrypoints.openai.api_server"), (PYTHON, "own_server.py")])
+@pytest.mark.parametrize("command", [(COLD, "-m", "vllm.entrypoints.openai.api_server"), (COLD, "own_server.py")])
 def test_a_server_is_stopped_whoever_starts_it(plimsoll, command):
     """vLLM's module is `__main__` then; a script with a server of its own imports vLLM."""
     package(plimsoll)
