@@ -9,7 +9,7 @@ engine is ready.
 An engine's passes while it starts show nothing that could be enough, and one in a process of its own serves its parent, which would report that its
 engine is dead: no run ends there because memory is steady.
 
-vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Other engines are not known here.
+vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Of SGLang only when it is ready is known here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import functools
 import json
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,14 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
-    ready = functools.partial(_becomes_ready, torch, recording, goal)
+    servers: list[Any] = []
+    ready = functools.partial(_becomes_ready, torch, recording, goal, servers)
     after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
+    after_import("sglang.srt.model_executor.model_runner", lambda module: program.steps.hold())
+    after_import("sglang.srt.utils.common", lambda module: patch.replace(module, "kill_process_tree", _asking_first))
+    if goal != "until-exit":
+        served = functools.partial(_has_served, recording, servers)
+        after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
@@ -175,10 +182,51 @@ def _warms_up(recording: Recording, asked: Asked, program: Program, real: Functi
     return compile_or_warm_up_model
 
 
-def _becomes_ready(torch: Torch, recording: Recording, goal: str, real: Function) -> Function:
+def _has_served(recording: Recording, servers: list[Any], real: Function) -> Function:
+    """SGLang sends its server a first request, and ends it all if that fails."""
+
+    @guarded
+    def stop() -> None:
+        text = "plimsoll does not know how SGLang plans its memory: the report has what its processes took until their first request was answered"
+        recording.note("server-without-requests", text)
+        for server in servers:
+            server.should_exit = True
+
+    def _wait_and_warmup(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        stop()
+        return result
+
+    return _wait_and_warmup
+
+
+def _asking_first(real: Function) -> Function:
+    """Gives the engine's processes the time to write what they used: SGLang kills them at once."""
+
+    @guarded
+    def ask() -> None:
+        multiprocessing = sys.modules.get("multiprocessing")
+        children = multiprocessing.active_children() if multiprocessing is not None else []
+        for child in children:
+            child.terminate()
+        until = time.monotonic() + FAREWELL
+        for child in children:
+            child.join(max(0.0, until - time.monotonic()))
+
+    def kill_process_tree(*args: Any, **kwargs: Any) -> Any:
+        ask()
+        return real(*args, **kwargs)
+
+    return kill_process_tree
+
+
+def _becomes_ready(torch: Torch, recording: Recording, goal: str, servers: list[Any], real: Function) -> Function:
     @guarded
     def stop(server: Any) -> None:
         if server.should_exit:
+            return
+        if "sglang" in sys.modules and goal != "until-exit":
+            servers.append(server)
             return
         if goal == "until-exit":
             recording.note("server-runs", "the script is a server: the report covers the requests until it was ended")

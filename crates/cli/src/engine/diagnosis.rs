@@ -156,6 +156,10 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         let why = if steps.serves && !steps.engine { "; its output above shows why" } else { "" };
         return Some(format!("the script exited with code {code} {after}{why}"));
     }
+    // A process that was killed left nothing, and the others have nothing to show.
+    if recordings.iter().any(was_killed_at_work) && !recordings.iter().any(has_requests) {
+        return Some(left_no_recording());
+    }
     if recordings.iter().all(|it| it.trace.is_none()) {
         let used_it = recordings.iter().any(|recording| {
             let phantom = recording.phantom.as_ref();
@@ -469,6 +473,17 @@ fn is_empty(script: &Path) -> bool {
     bounded_file::text(script, bounded_file::SOURCE).is_ok_and(|text| text.trim().is_empty())
 }
 
+/// Whether it used the device, and was ended before it wrote what it asked for.
+fn was_killed_at_work(it: &Recording) -> bool {
+    let worked = it.phantom.as_ref().is_some_and(|it| 0 < it.launches);
+    worked && it.trace.is_none() && it.notes.end.is_none()
+}
+
+fn has_requests(it: &Recording) -> bool {
+    let devices = it.trace.iter().flat_map(|it| &it.devices);
+    devices.into_iter().any(|it| !it.events.is_empty() || !it.segments.is_empty())
+}
+
 fn left_no_recording() -> String {
     "the script used the GPU, but ended without a recording: a limit on file sizes (ulimit -f), or a library ended the process; let the script end normally, or use --steps N"
         .to_owned()
@@ -686,6 +701,22 @@ mod tests {
             told(End::Code(1), true).unwrap(),
             format!("{said}; after that the script waited without end, and plimsoll ended it")
         );
+    }
+
+    #[test]
+    fn who_was_killed_at_work_is_not_said_to_have_used_no_gpu() {
+        let phantom = PhantomReport { launches: 1, ..PhantomReport::default() };
+        let killed = Recording { phantom: Some(phantom), ..Recording::default() };
+        let began = Notes { begin: begun(), ..Notes::default() };
+        let parent =
+            Recording { trace: Some(Trace::default()), notes: began, ..Recording::default() };
+        let command = ScriptCommand {
+            program: "python".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let why = diagnose(&command, &quiet_end(), &[parent, killed]).unwrap();
+        assert!(why.contains("ended without a recording"), "{why}");
     }
 
     #[test]
