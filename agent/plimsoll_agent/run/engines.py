@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import threading
 import time
@@ -39,7 +40,7 @@ LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 
 """Contexts that users may have, in tokens."""
 
 FAREWELL = 30.0
-"""Seconds, at most, in which the processes of an engine end."""
+"""Seconds, at most, in which the processes of an engine end. vLLM gives the ranks of one engine 5."""
 _ENGINES = ("vllm",)
 """Who has imported one and starts uvicorn, serves it: with the engine's own server, which may be `__main__`, or with one of the user's. Others serve
 a model that they hold themselves, if they have used the GPU by then."""
@@ -88,6 +89,7 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
         served = functools.partial(_has_served, recording, servers)
         after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
+    after_import("vllm.v1.executor.multiproc_executor", lambda module: os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", "%d" % FAREWELL))
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
 
