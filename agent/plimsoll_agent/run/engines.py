@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 import threading
 import time
@@ -89,7 +88,7 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
         served = functools.partial(_has_served, recording, servers)
         after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
-    after_import("vllm.v1.executor.multiproc_executor", lambda module: os.environ.setdefault("VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS", "%d" % FAREWELL))
+    after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
 
@@ -211,9 +210,7 @@ def _asking_first(real: Function) -> Function:
         children = multiprocessing.active_children() if multiprocessing is not None else []
         for child in children:
             child.terminate()
-        until = time.monotonic() + FAREWELL
-        for child in children:
-            child.join(max(0.0, until - time.monotonic()))
+        _wait_for(children)
 
     def kill_process_tree(*args: Any, **kwargs: Any) -> Any:
         ask()
@@ -257,6 +254,26 @@ def _patiently(real: Function) -> Function:
         return real(procs, timeout=FAREWELL if timeout is None else max(timeout, FAREWELL))
 
     return shutdown
+
+
+def _of_several_ranks(module: Any) -> None:
+    executor, name = module.MultiprocExecutor, "_ensure_worker_termination"
+    if not hasattr(executor, name):
+        return
+    real = getattr(executor, name)
+
+    def waiting(procs: Any) -> Any:
+        _wait_for(procs)
+        return real(procs)
+
+    patch.put(executor, name, staticmethod(waiting))
+
+
+@guarded
+def _wait_for(procs: Any) -> None:
+    until = time.monotonic() + FAREWELL
+    for process in procs:
+        process.join(max(0.0, until - time.monotonic()))
 
 
 def _measures(recording: Recording, real: Function) -> Function:

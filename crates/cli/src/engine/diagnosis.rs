@@ -29,7 +29,11 @@ const HOST_MEMORY: &str = "the script's CPU memory is real memory of this machin
 /// `ended`, or a quiet end where the signal that ended the program says nothing of its memory: one that it sent itself when
 /// all was done, an alarm included; or a crash after its last word, when Python took itself apart. A thread of C++ that wants
 /// to enter Python then, as those of process groups that nobody destroyed may, is ended by `std::terminate`.
+/// So is Ctrl-C on a server, which never ends by itself.
 pub(crate) fn without_a_late_signal(ended: Ended, recordings: &[Recording]) -> Ended {
+    if ended.interrupted.is_some() && has_served(recordings) {
+        return Ended { end: End::Code(0), ..ended };
+    }
     let killed_by = killed_by(ended.end);
     let is_abort = killed_by == Some(Signal::SIGABRT);
     // What came after the training steps may have missed the rest of an epoch that we ended.
