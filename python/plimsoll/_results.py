@@ -175,7 +175,7 @@ def _in_words(category: str) -> str:
 
 
 def _line(it: dict[str, Any]) -> Line:
-    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"], it["mixed"])
+    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"], it.get("mixed", False))
 
 
 def _size(bytes_: int | None) -> Size | None:

@@ -12,7 +12,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import patch
+from plimsoll_agent import patch, source
 from plimsoll_agent.run import frames, nested
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.survey.frameworks import Frameworks, span_of
@@ -104,7 +104,7 @@ class Sites:
         self.trains = self.keeps_graphs = False
         self.idle = Idle(torch)
         self.frameworks = Frameworks()
-        self._files: dict[str, Any] = {}
+        self._files: set[str] = set()
 
     @property
     def is_looking(self) -> bool:
@@ -208,7 +208,7 @@ class Sites:
     def _site(self, key: Any, seen: Any) -> Any:
         what, file, line = key
         tree = self._tree(file)
-        if tree is None or seen["name"] is not None and seen.get("is_several"):
+        if seen["name"] is not None and seen.get("is_several"):
             return None  # Two calls of one name in one line: which is which, an edit does not know.
         statement = _statement(tree, line, seen["name"], seen["span"])
         if statement is None or what == "backward" and statement is not _statement(tree, line):
@@ -246,8 +246,9 @@ class Sites:
     def _clips(self) -> Any:
         """Where gradients are clipped, called or not: what is scaled has to be unscaled before."""
         found = []
-        for file, tree in self._files.items():
-            for call in ast.walk(tree) if tree is not None else ():
+        for file in sorted(self._files):
+            tree = source.tree(file)
+            for call in ast.walk(tree):
                 if isinstance(call, ast.Call) and _last(call.func) in ("clip_grad_norm_", "clip_grad_value_"):
                     statement = _statement(tree, call.lineno, _last(call.func), _span(call))
                     if statement is not None:
@@ -275,8 +276,7 @@ class Sites:
 
     def _call(self, file: str, line: Any, name: str, span: Any = None) -> Any:
         """The call of `name` in the statement at this line, the one with this span if there are several; None if it is not certain."""
-        tree = self._tree(file)
-        statement = _statement(tree, line, name, span) if tree is not None else None
+        statement = _statement(self._tree(file), line, name, span)
         if statement is None:
             return None
         calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and name in (None, _last(it.func))]
@@ -284,20 +284,16 @@ class Sites:
             calls = [it for it in calls if _span(it) == span]
         return calls[0] if len(calls) == 1 else None
 
-    def _tree(self, file: str) -> Any:
-        if file not in self._files:
-            try:
-                with open(file, "rb") as it:
-                    self._files[file] = ast.parse(it.read())
-            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # The last two: too deep.
-                self._files[file] = None
-        return self._files[file]
+    def _tree(self, file: str) -> ast.Module:
+        self._files.add(file)
+        return source.tree(file)
 
     def _described(self) -> Any:
         """For each file: where its imports end, and whether `torch` is a name in it."""
         found = {}
-        for file, tree in self._files.items():
-            if tree is None:
+        for file in sorted(self._files):
+            tree = source.tree(file)
+            if not tree.body:
                 continue
             imports = [it for it in tree.body if isinstance(it, (ast.Import, ast.ImportFrom))]
             torch = [

@@ -96,7 +96,7 @@ impl Report<'_> {
         if p.peak.allocated != Bytes::ZERO && p.outcome != Outcome::ScriptFailed {
             self.peaks(f)?;
             by_rank::table(f, &p.ranks, self.styles)?;
-            let (title, rows) = self.categories(usize::MAX);
+            let (title, rows) = self.categories(usize::MAX, 0);
             self.table(f, &title, &rows)?;
             self.table(f, "By line of your code", &self.lines())?;
             self.modules(f)?;
@@ -164,7 +164,7 @@ impl Report<'_> {
         let left = |rows: usize, told: &str| {
             SCREEN.saturating_sub(lines(&first) + rows + lines(&cards) + lines(told) + 2)
         };
-        let (mut title, mut categories) = self.categories(usize::MAX);
+        let (mut title, mut categories) = self.categories(usize::MAX, 0);
         let mut by_line = by_line;
         if has_tables {
             let heads = if by_line.is_empty() { 2 } else { 4 };
@@ -174,10 +174,8 @@ impl Report<'_> {
                 by_line.pop();
             }
             let most = room.saturating_sub(by_line.len()).max(least_categories);
-            (title, categories) = self.categories(most);
-            while room < categories.len() + by_line.len() && 1 < by_line.len() {
-                by_line.pop();
-            }
+            (title, categories) = self.categories(most, by_line.len().saturating_sub(1));
+            by_line.truncate(by_line.len() - categories.len().saturating_sub(most));
         }
         f.write_str(&first)?;
         if has_tables {
@@ -594,8 +592,9 @@ impl Report<'_> {
     }
 
     /// The moment that is broken down, and a row for each category.
-    /// The title and at most `most` rows: the largest, in the order of all, and the sum of the others.
-    fn categories(self, most: usize) -> (String, Vec<String>) {
+    /// The title and at most `most` rows: the largest, in the order of all, and the sum of the others. Up to `more` rows are added where
+    /// that makes the others no larger than the smallest row.
+    fn categories(self, most: usize, more: usize) -> (String, Vec<String>) {
         let p = self.prediction;
         let when = p.shown_moment.map(|it| When(it, self.counted()));
         let when = when.map(|when| when.to_string());
@@ -622,7 +621,8 @@ impl Report<'_> {
         let n_rows = n_shown + usize::from(Bytes::ZERO < small && self.shows(small));
         let n = if n_free < n_rows { n_free.saturating_sub(1) } else { n_shown };
         let sizes: Vec<Bytes> = by_size.iter().map(|(_, share)| share.bytes).collect();
-        let n = n_named(&sizes, n);
+        let named = n_named(&sizes, n);
+        let n = if named < n_free.saturating_add(more) { named } else { n };
         let others: Bytes = by_size.drain(n..).map(|(_, share)| share.bytes).sum();
         by_size.sort_by_key(|&(place, _)| place);
         for (_, share) in by_size {
