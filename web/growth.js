@@ -9,8 +9,8 @@ import { signed } from "./differs.js";
 import { set, state } from "./state.js";
 import { clipped, exactly, finely, limitName, many, number, phaseName, place, size } from "./words.js";
 
-// Stretches of phases that are asked for.
-const MOST_STRETCHES = 200;
+// Stretches of phases that are asked for, and how many at a time.
+const MOST_STRETCHES = 200, AT_ONCE = 6;
 
 export class GrowthView {
   constructor(scene, marks) {
@@ -27,7 +27,12 @@ export class GrowthView {
     const { scene, marks } = this;
     const stretches = marks.phases.slice(0, MOST_STRETCHES);
     try {
-      const parts = await Promise.all(stretches.map(([from, to]) => askWindow({ r: state.r, axis: "events", from, to, columns: 1, least: 2 ** 60, by: "category" })));
+      const parts = [];
+      while (parts.length < stretches.length) {
+        const next = stretches.slice(parts.length, parts.length + AT_ONCE);
+        parts.push(...await Promise.all(next.map(([from, to]) => askWindow({ r: state.r, axis: "events", from, to, columns: 1, least: 2 ** 60, by: "category" }))));
+        if (this.isClosed) return;
+      }
       const rows = new Map();
       stretches.forEach(([, , , , phase], index) => {
         const [at, allocated, reserved] = [parts[index].positions[0], parts[index].allocated[0], parts[index].reserved[0]];

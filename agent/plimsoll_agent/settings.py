@@ -125,9 +125,9 @@ def number(variable: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def together() -> str:
-    """The ranks of the job that are processes, with commas, where there are several and the rest is imagined; else empty."""
-    return os.environ.get("PLIMSOLL_TOGETHER", "")
+def together() -> list[int]:
+    """The ranks of the job that are processes, where there are several and the rest is imagined."""
+    return [int(it) for it in os.environ.get("PLIMSOLL_TOGETHER", "").split(",") if it.isdigit()]
 
 
 def running() -> str | None:

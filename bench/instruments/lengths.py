@@ -251,17 +251,19 @@ def cells(row):
     needs, predicted = (plans[0][1], plans[0][2]) if plans else (None, None)
     agrees = "" if not check else gib(check.get("safe_bytes")) if check.get("verdict") == "fits" else f"**{check.get('verdict')}**"
     if row.get("again"):
-        agrees += ", same" if (row["again"].get("plans") or [None])[0] == plans[0] else ", **other plan**"
+        both = fit["code"] is None and row["again"]["code"] is None
+        agrees += ", same" if (row["again"].get("plans") or [None])[0] == plans[0] else ", other plan (both by Ctrl-C)" if both else ", **other plan**"
     real = real_of(row.get("real"), predicted) or (f"alone: {real_of(row['alone'])}" if row.get("alone") else "")
-    return [row["script"], gib(row.get("limit")), fit.get("seconds", "-"), fit.get("processor", "-"), answer(row), gib(needs), agrees, gib(predicted), real, real_of(row.get("edited"))]
+    seconds, processor = (f"{it:.0f}" if it is not None else "-" for it in (fit.get("seconds"), fit.get("processor") and fit["processor"] / 2))
+    name = f"`{row['script']}`" + (f" ({row['call']})" if row.get("call") else "")
+    return [name, gib(row.get("limit")), seconds, processor, answer(row), gib(needs), agrees, gib(predicted), real, real_of(row.get("edited"))]
 
 
 def table(path):
     rows = rows_of(path)
-    print("| script | limit | s | processor, s | plan | request | `predict` | reserved, predicted | reserved, real | edited |\n|" + "---|" * 10)
+    print("| program | limit | s | two cores | plan | request | `predict` | reserved, predicted | reserved, real | edited |\n|" + "---|" * 10)
     for row in rows:
-        first, *rest = cells(row)
-        print(f"| `{first}` | " + " | ".join(str(it) for it in rest) + " |")
+        print("| " + " | ".join(cells(row)) + " |")
     real = [row["real"] for row in rows if row.get("real")]
     checks = [row for row in rows if row.get("check")]
     off = [row["check"]["safe_bytes"] / row["fit"]["plans"][0][1] - 1 for row in checks if row["check"].get("safe_bytes") and row["fit"].get("plans")]

@@ -13,6 +13,10 @@ from transformers.models.clip.image_processing_clip import CLIPImageProcessor
 
 processor = {processor}
 
+def file(width, height):
+    Image.new("RGB", (width, height)).save("picture.png")
+    return "picture.png"
+
 class Pictures:
     def __len__(self): return 4
     def __getitem__(self, i):
@@ -36,12 +40,16 @@ QWEN = "Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=1000 * 1000)"
 @pytest.mark.parametrize(
     "processor, method, image, workers, seen, said",
     [
-        (QWEN, "", 'Image.new("RGB", (112, 56))', 0, "[512, 1176] [1, 16, 16]", "Qwen2VLImageProcessor every image as 224x224; the first one was 56x112"),
+        (QWEN, "", 'Image.new("RGB", (112, 56))', 0, "[512, 1176] [1, 16, 16]", "Qwen2VLImageProcessor each smaller image as 224x224; the first one was 56x112"),
         (QWEN, "", '[Image.new("RGB", (112, 56))]', 2, "[512, 1176] [1, 16, 16]", "pixel_values 256x1176"),
         (QWEN, ".preprocess", "numpy.zeros((56, 112, 3), numpy.uint8)", 0, "[512, 1176] [1, 16, 16]", "56x112"),
         (QWEN, "", "torch.zeros(3, 56, 112)", 0, "[512, 1176] [1, 16, 16]", "56x112"),
         # One that is larger stays; one whose processor has a size of its own stays at that.
-        (QWEN, "", 'Image.new("RGB", (448, 448))', 0, "[2048, 1176] [1, 32, 32]", "448x448"),
+        (QWEN, "", 'Image.new("RGB", (448, 448))', 0, "[2048, 1176] [1, 32, 32]", "224x224: Qwen2VLImageProcessor got no smaller image; the first one is 448x448"),
+        (QWEN, "", 'Image.new("RGB", (448, 448) if i == 0 else (112, 56))', 0, "[1280, 1176] [1, 32, 32]", "each smaller image as 224x224; the first one was 56x112"),
+        # A file is as large as it is.
+        (QWEN, "", "file(448, 448)", 0, "[2048, 1176] [1, 32, 32]", "no smaller image; the first one is 448x448"),
+        (QWEN, "", "file(112, 56)", 0, "[512, 1176] [1, 16, 16]", "the first one was 56x112"),
         ("CLIPImageProcessor()", "", 'Image.new("RGB", (112, 56))', 0, "[2, 3, 224, 224] [0.0, 0.0, 0.0]", "pixel_values 1x3x224x224"),
     ],
 )

@@ -311,6 +311,12 @@ def test_samples_that_are_joined_are_not_cut_by_their_rows(trainer):
     assert "the remedy micro-batches does not suit Packed: its input joins 2 samples of different lengths in 12 rows (cu_seqlens)" in answer, answer
 
 
+def test_rows_that_are_counted_through_are_no_borders_of_samples(trainer):
+    grid = PACKED.replace("ends = cu_seqlens.tolist()", "ends = [0, len(x)]").replace("x[a:b].mean(0)", "cu_seqlens[0]")
+    answer = trainer.run(grid.replace("torch.tensor([0, 5, 12])", "torch.arange(13)"), PARTS)
+    assert not isinstance(answer, str), answer
+
+
 WRITES_FIRST = """
 import torch
 from torch import nn

@@ -151,6 +151,37 @@ def test_what_fits_in_the_first_stage_only_is_no_answer(plimsoll):
     assert "FITS SO FAR" in first and "several of them together did not run to an answer" in " ".join(first.split()), ran.stdout
 
 
+COMPARES = """
+import os, torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+net = torch.nn.Linear(2048, 2048).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+order = [1, 2, 3]
+for step in range(6):
+    of_the_first = torch.tensor(order if rank == 0 else [-1] * 3, device="cuda")
+    dist.broadcast(of_the_first, src=0)
+    if of_the_first.tolist() != order:
+        raise RuntimeError(f"rank {rank} disagrees with the first one")
+    net(torch.zeros(8, 2048, device="cuda")).sum().backward()
+    for it in net.parameters():
+        dist.all_reduce(it.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("options", [("--world-size", "16"), ("--world-size", "2"), ("--all-ranks",)], ids=" ".join)
+def test_numbers_that_the_first_rank_sends_arrive(plimsoll, options):
+    """Frameworks compare them with their own (DeepSpeed the order of modules): a rank alone has none, so it runs beside the first."""
+    plimsoll.script(COMPARES)
+    launcher = (*TORCHRUN, "--nproc-per-node", "2") if options == ("--all-ranks",) else (PYTHON,)
+    ran = plimsoll.predict(*launcher, "train.py", options=("--gpu", "h100-80g", *options))
+    assert (ran.code, ran.report["verdict"]) == (0, "fits"), ran
+    assert not notes(ran) & {"agent-failed", "ranks-unseen"} and ("ranks-alike" in notes(ran)) == ("16" in options), ran.report["notes"]
+
+
 EXPERTS = """
 import os, torch, torch.distributed as dist, torch.nn as nn
 dist.init_process_group("nccl")

@@ -2,7 +2,7 @@
 it is processed, so that its patches, and the tokens of a text that stand for it, become as many as such an image has.
 
 What a processor makes of the size is the processor's own: one that resizes to 336x336 does so with any. Images are empty: on a phantom nothing
-looks at them. Videos stay as they are.
+looks at them. Images that are as large, and videos, stay as they are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Function, Torch
 
 COLOURS = (1, 3, 4)
+NOTHING_SMALLER = "no smaller image"
 _MOST_TEXT, _MOST_SHOWN, _DEEPEST = 1024, 4, 4
 
 
@@ -58,34 +59,42 @@ class ProcessedImages:
                 made = original(self_, larger[0], *args, **kwargs)
             finally:
                 self._thread.is_inside = False
-            self._say(type(self_).__name__, larger[1], made)
+            self._say(type(self_).__name__, *larger[1:], made)
             return made
 
         patch.put(processor, method, process)
 
     @guarded
-    def _larger(self, images: Any) -> tuple[Any, list[str]] | None:
-        """`images` with the size, and the sizes that they had; None where there is none."""
-        before: list[str] = []
-        return (self._each(images, before, 0), before) if images is not None else None
+    def _larger(self, images: Any) -> tuple[Any, list[str], list[str]] | None:
+        """`images` with the size; the sizes of those that were smaller, and of the others. None where there is none."""
+        if images is None:
+            return None
+        smaller: list[str] = []
+        others: list[str] = []
+        return self._each(images, smaller, others, 0), smaller, others
 
-    def _each(self, value: Any, before: list[str], depth: int) -> Any:
+    def _each(self, value: Any, smaller: list[str], others: list[str], depth: int) -> Any:
         if isinstance(value, (list, tuple)) and depth < _DEEPEST:
-            return type(value)([self._each(it, before, depth + 1) for it in value])
+            return type(value)([self._each(it, smaller, others, depth + 1) for it in value])
         if isinstance(value, str):
-            before.append("a file")
-            return self._new("RGB")
+            from transformers.image_utils import load_image
+
+            value = load_image(value)  # The processor would do the same with a path or an address.
+
+        def is_smaller(height: int, width: int) -> bool:
+            res = height * width < self._size[0] * self._size[1]
+            (smaller if res else others).append("%dx%d" % (height, width))
+            return res
+
         size = getattr(value, "size", None)
         if isinstance(size, tuple) and len(size) == 2 and hasattr(value, "mode"):  # Of the Python Imaging Library.
-            before.append("%dx%d" % (size[1], size[0]))
-            return self._new(value.mode) if size[0] * size[1] < self._size[0] * self._size[1] else value
+            return self._new(value.mode) if is_smaller(size[1], size[0]) else value
         shape: tuple[int, ...] = getattr(value, "shape", ())
         if not 2 <= len(shape) <= 4:
             return value
         last = len(shape) > 2 and shape[-1] in COLOURS and shape[-3] not in COLOURS
         at = len(shape) - (3 if last else 2)
-        before.append("%dx%d" % (shape[at], shape[at + 1]))
-        if shape[at] * shape[at + 1] >= self._size[0] * self._size[1]:
+        if not is_smaller(shape[at], shape[at + 1]):
             return value
         wanted = (*shape[:at], *self._size, *shape[at + 2 :])
         if isinstance(value, self._torch.Tensor):
@@ -100,14 +109,16 @@ class ProcessedImages:
         return Image.new(mode, (self._size[1], self._size[0]))
 
     @guarded
-    def _say(self, name: str, before: list[str], made: Any) -> None:
-        if self._text[0] or not before:
+    def _say(self, name: str, smaller: list[str], others: list[str], made: Any) -> None:
+        if not smaller and not others or self._text[0] and (not smaller or NOTHING_SMALLER not in self.said):
             return
         values = dict(made) if hasattr(made, "keys") else {"images": made}
         shapes = ["%s %s" % (key, "x".join(map(str, it.shape))) for key, value in values.items() for it in nested.tensors_in(self._torch, value)[:1]]
-        text = "--worst-size gave %s every image as %dx%d" % (name, *self._size)
-        text += "; the first one was %s" % before[0]
+        if smaller:
+            text = "--worst-size gave %s each smaller image as %dx%d; the first one was %s" % (name, *self._size, smaller[0])
+        else:
+            text = "--worst-size %dx%d: %s got %s; the first one is %s" % (*self._size, name, NOTHING_SMALLER, others[0])
         if shapes:
             text += ". Of its first images it makes %s" % ", ".join(shapes[:_MOST_SHOWN])
         data = text.encode()[: _MOST_TEXT - 1]
-        self._text[: len(data)] = data
+        self._text[:] = data.ljust(_MOST_TEXT, b"\0")

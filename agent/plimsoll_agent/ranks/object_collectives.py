@@ -1,7 +1,7 @@
-"""Python objects that ranks send each other over NCCL.
+"""Python objects, and a few whole numbers, that ranks send each other over NCCL.
 
 On a phantom no bytes arrive at another rank, and an object that is half pickled cannot be read. Where
-the other ranks are processes, objects go through the group's store, which is real; where some of them are
+the other ranks are processes, they go through the group's store, which is real; where some of them are
 processes and the rest is imagined (`PLIMSOLL_TOGETHER`), through files of the session. From an imagined rank
 nothing comes: the list of who would have received stays as it is, and the report says so. Groups on the host
 (gloo) need this for imagined ranks only.
@@ -20,17 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import settings
+from plimsoll_agent.values.phantom import bytes_of, set_bytes
 
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Function, Named, Torch
+    from plimsoll_agent.kinds import Function, Named, Tensor, Torch
     from plimsoll_agent.run.recording import Recording
 
 
-def together() -> list[int]:
-    """The ranks of the job that are processes, where there are several of them and the rest is imagined."""
-    return [int(it) for it in settings.together().split(",") if it.isdigit()]
-
-
+MOST_NUMBERS = 8192
+"""Tensors with more of them are data."""
 MOST_STAGES = 64
 """A group of more ranks is more than one machine runs at once."""
 
@@ -76,6 +74,7 @@ class Objects:
     def replacements(self) -> Named:
         """The functions, by name."""
         names = (
+            "broadcast",
             "broadcast_object_list",
             "send_object_list",
             "recv_object_list",
@@ -114,6 +113,22 @@ class Objects:
 
     # Each has the arguments of the real function, after that function itself.
 
+    def _broadcast(self, real: Function, tensor: Tensor, src: Any = None, group: Any = None, async_op: Any = False, group_src: Any = None) -> Any:
+        """Lengths, seeds and settings, which ranks compare with their own."""
+        work = real(tensor, src=src, group=group, async_op=async_op, group_src=group_src)
+        group, source = self._with(group, src, group_src)
+        is_of_numbers = tensor.is_cuda and not tensor.is_floating_point() and not tensor.is_complex() and 0 < tensor.numel() <= MOST_NUMBERS
+        if not is_of_numbers or not self._is_process(group, source) or self._imagined() and not settings.together():
+            return work
+        key = self._key(group, "numbers", source)
+        if group.rank() == source:
+            self._put(group, key, bytes_of(tensor))
+        else:
+            numbers = self._take(group, key)
+            if numbers is not None:
+                set_bytes(tensor, numbers)
+        return work
+
     def _broadcast_object_list(
         self, real: Function, object_list: Any, src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
     ) -> Any:
@@ -122,7 +137,7 @@ class Objects:
             return self._unknown("broadcast_object_list")
         if self._imagined() and group.rank() == source:
             real(object_list, src=src, group=group, device=device, group_src=group_src)
-            if not together():
+            if not settings.together():
                 return None
         key = self._key(group, "broadcast", source)
         if group.rank() == source:
@@ -234,7 +249,7 @@ class Objects:
 
     def _is_process(self, group: Any, rank: int) -> bool:
         """Whether this rank of the group runs, and does not only send what this process sends."""
-        return not self._imagined() or rank == group.rank() or self._c10d.get_global_rank(group, rank) in together()
+        return not self._imagined() or rank == group.rank() or self._c10d.get_global_rank(group, rank) in settings.together()
 
     def _tell_who_is_sent_to(self, group: Any) -> None:
         """Ranks that send each other objects one to one are of different kinds, as the stages of a pipeline are."""

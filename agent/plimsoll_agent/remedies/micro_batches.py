@@ -41,6 +41,7 @@ from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, w
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.values import phantom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -447,12 +448,13 @@ def _cuts(torch: Torch, args: Arguments, kwargs: Named) -> list[Any]:
 
 
 def _refuse_joined(torch: Torch, module: Module, args: Arguments, kwargs: Named, whole: int) -> None:
-    """Samples of different lengths that are joined, with the rows at which they begin and end: a part of the rows is no part of the samples. What comes of a
+    """Samples of several rows that are joined, with the rows at which they begin and end: a part of the rows is no part of the samples. What comes of a
     phantom does not show it."""
     for it in nested.tensors_in(torch, (args, kwargs)):
         if it.dim() == 1 and 1 < it.numel() <= MOST_BORDERS and it.numel() != whole and not it.is_floating_point() and not it.is_complex():
-            rows = it.tolist()
-            if rows[0] == 0 and rows[-1] == whole and rows == sorted(rows):
+            rows = phantom.numbers_of(it) or [1]
+            # Rows that are counted through are no borders, or those of samples of one row.
+            if rows[0] == 0 and rows[-1] == whole and any(1 < b - a for a, b in zip(rows, rows[1:])) and rows == sorted(rows):
                 raise unsuited(
                     "micro-batches",
                     "%s: its input joins %d samples of different lengths in %d rows (cu_seqlens), and a part of the rows would cut one of them"

@@ -14,6 +14,7 @@ import ctypes
 import functools
 import json
 import os
+import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.kinds import Tensor, Torch
     from plimsoll_agent.run.recording import Recording
 
 MOST_READS = 50
@@ -199,6 +200,32 @@ def group_of(size: int) -> Iterator[None]:
         yield
     finally:
         expect(0)
+
+
+def bytes_of(tensor: Tensor) -> bytes | None:
+    """What is in a tensor of a phantom's device, without being counted as a read of the script's; None if that is not known."""
+    known = function("plimsoll_phantom_known")
+    if known is None or not tensor.is_contiguous():
+        return None
+    known.argtypes, known.restype = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p], ctypes.c_int
+    out = ctypes.create_string_buffer(tensor.numel() * tensor.element_size())
+    return out.raw if known(tensor.data_ptr(), len(out), out) else None
+
+
+def set_bytes(tensor: Tensor, data: bytes) -> None:
+    """Has a tensor of a phantom's device hold what `bytes_of` found in one of as many bytes."""
+    computed = function("plimsoll_phantom_computed")
+    if computed is not None and tensor.is_contiguous() and len(data) == tensor.numel() * tensor.element_size():
+        computed.argtypes, computed.restype = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p], None
+        computed(tensor.data_ptr(), len(data), data)
+
+
+def numbers_of(tensor: Tensor) -> list[int] | None:
+    """The whole numbers of a tensor, likewise; on the host or on a real GPU, as they are."""
+    if tensor.device.type != "cuda" or not is_here():
+        return tensor.tolist()
+    data = bytes_of(tensor)
+    return None if data is None else list(struct.unpack("=%d%s" % (tensor.numel(), "bhiq"[tensor.element_size().bit_length() - 1]), data))
 
 
 @functools.cache

@@ -236,7 +236,7 @@ impl Script<'_> {
         while let Some(wanted) = inquiry.wanted() {
             let end = match wanted {
                 Wanted::OtherEnd(end) => Some(end),
-                Wanted::Rank(_) if inquiry.shows_late() => Some(OtherEnd::Late),
+                Wanted::Rank(_) | Wanted::Beside(_) if inquiry.shows_late() => Some(OtherEnd::Late),
                 _ => None,
             };
             let told = told.to_owned() + end.map_or("", phantom_run::conf_line);
@@ -246,6 +246,7 @@ impl Script<'_> {
             };
             let these = match wanted {
                 Wanted::Rank(rank) => self.ranks.with_rank(rank),
+                Wanted::Beside(rank) => self.ranks.with_ranks(vec![0, rank]),
                 Wanted::Stages => self.ranks.with_ranks(stages_of(recordings)),
                 Wanted::AllRanks => self.ranks.together(),
                 _ => ranks.clone(),

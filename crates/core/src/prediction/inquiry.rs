@@ -76,6 +76,8 @@ pub enum Wanted {
     Named(&'static Card),
     /// As another rank of the job.
     Rank(u32),
+    /// As the first rank and this one, a process each: alone this one failed, perhaps for what the first one sends.
+    Beside(u32),
     /// As one rank of each stage of the job's pipeline, a process each.
     Stages,
     /// As all ranks of the job, a process each.
@@ -106,8 +108,10 @@ pub struct Inquiry {
     named: VecDeque<&'static Card>,
     /// Whose other ranks are to be looked at,
     job: Option<Job>,
-    /// and all of them, because two differ.
+    /// and all of them, because two differ,
     all_ranks: bool,
+    /// or this one beside the first.
+    beside: Option<u32>,
     /// Which of the named cards carry the script; none if it was not run on them.
     on_named: Option<Vec<CardFit>>,
     chosen: Option<String>,
@@ -134,7 +138,7 @@ impl Inquiry {
         let on_named = None;
         let smaller = None;
         let job = job.filter(|it| !interrupted && 1 < it.world);
-        let all_ranks = false;
+        let (all_ranks, beside) = (false, None);
         Inquiry {
             so_far,
             ends,
@@ -144,6 +148,7 @@ impl Inquiry {
             named,
             job,
             all_ranks,
+            beside,
             on_named,
             chosen,
             failure,
@@ -166,6 +171,11 @@ impl Inquiry {
         }
         if it.outcome == Outcome::Fits && self.all_ranks {
             return Some(Wanted::AllRanks);
+        }
+        if it.outcome == Outcome::Fits
+            && let Some(rank) = self.beside
+        {
+            return Some(Wanted::Beside(rank));
         }
         if it.outcome == Outcome::Fits
             && let Some(job) = &self.job
@@ -206,16 +216,22 @@ impl Inquiry {
             }
             (Wanted::Rank(rank), there) => {
                 let job = self.job.take();
-                let needs = |it: &Predicted| (it.peak.allocated, it.peak.reserved);
-                let fits = there.filter(|it| it.outcome == Outcome::Fits);
-                if fits.is_some_and(|it| needs(it) == needs(&self.so_far)) {
+                if there.is_some_and(|it| self.so_far.is_alike(it)) {
                     self.so_far.notes.push(Note::RanksAlike { rank });
                 } else if there.is_some() && job.is_some_and(|it| it.together) {
                     self.all_ranks = true;
+                } else if there.is_some_and(|it| it.outcome == Outcome::ScriptFailed) {
+                    self.beside = Some(rank);
                 } else {
-                    let first = self.so_far.ranks.first().and_then(|it| it.rank).unwrap_or(0);
-                    let seen = RanksSeen::Two([first, rank]);
-                    return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
+                    return Ok(self.so_far.cover_two(rank, there.map(|it| &**it)));
+                }
+            }
+            (Wanted::Beside(rank), there) => {
+                self.beside = None;
+                if there.is_some_and(|it| self.so_far.is_alike(it)) {
+                    self.so_far.notes.push(Note::RanksAlike { rank });
+                } else {
+                    return Ok(self.so_far.cover_two(rank, there.map(|it| &**it)));
                 }
             }
             (Wanted::AllRanks, there) => {
@@ -424,6 +440,20 @@ impl Predicted {
         (self.notes, self.serving) = (before.notes, before.serving);
         (self.writes, self.reached, self.host) = (before.writes, before.reached, before.host);
         (self.exception, self.exit, self.seconds) = (before.exception, before.exit, before.seconds);
+    }
+
+    /// Whether each rank of that run needs the same.
+    fn is_alike(&self, there: &Predicted) -> bool {
+        let is_same =
+            |it: Peaks| (it.allocated, it.reserved) == (self.peak.allocated, self.peak.reserved);
+        let all_of_it = || there.ranks.iter().all(|it| is_same(it.peak));
+        there.outcome == Outcome::Fits && is_same(there.peak) && all_of_it()
+    }
+
+    /// Takes in what another rank needs, alone or beside the first.
+    fn cover_two(&mut self, rank: u32, there: Option<&Predicted>) -> bool {
+        let first = self.ranks.first().and_then(|it| it.rank).unwrap_or(0);
+        self.cover_ranks(RanksSeen::Two([first, rank]), there)
     }
 
     /// Takes in what another rank needs, or what several do; nothing if they did not run. Returns whether that run is shown from now on.
