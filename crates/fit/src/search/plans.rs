@@ -37,6 +37,8 @@ use crate::cost::{Factor, factor};
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
+/// What goes through the host in each pass takes longer than all else: a plan with it is not the first beside one without.
+const SLOWEST: [&str; 2] = [remedies::PARAMETER_OFFLOAD, remedies::OFFLOAD];
 /// So many plans of one rung that a second run refutes give way to the next stronger one.
 const MOST_REFUTED: usize = 3;
 
@@ -343,7 +345,7 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
         // Without what refused meanwhile.
         let stronger = without(rung, |it| program.suits(it));
         let with_room = || found.iter().filter(|it| !program.is_tight(it));
-        let is_last = ENOUGH <= found.len() || stronger.contains(&remedies::OFFLOAD);
+        let is_last = ENOUGH <= found.len() || stronger.iter().any(|it| SLOWEST.contains(it));
         let is_enough = with_room().next().is_some() && is_last
             || with_room().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
         if program.interrupted || is_enough {
