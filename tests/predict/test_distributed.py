@@ -1,5 +1,6 @@
 """Jobs of several ranks: one of them imagined among the others, or all of them as processes."""
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -47,6 +48,35 @@ def test_a_launcher_starts_one_rank_that_needs_what_each_of_them_needs(plimsoll)
         assert ("several-processes" in notes(ran)) == (name == "all"), ran.report["notes"]
         sizes[name] = (ran.report["peak_allocated_bytes"], ran.report["peak_reserved_bytes"])
     assert sizes["one"] == sizes["all"] == sizes["environment"]
+
+
+def test_deepspeeds_launcher_starts_one_rank(plimsoll):
+    """`deepspeed train.py` starts this module, which takes the ranks of each machine in base64."""
+    folder = plimsoll.folder / "deepspeed" / "launcher"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("import torch")
+    (folder / "__init__.py").write_text("")
+    (folder / "launch.py").write_text(
+        """
+import argparse, os, subprocess, sys
+def parse_args():
+    it = argparse.ArgumentParser()
+    it.add_argument("--world_info")
+    it.add_argument("--node_rank", type=int, default=0)
+    for name in ("no_python", "module", "no_local_rank"):
+        it.add_argument("--" + name, action="store_true")
+    it.add_argument("training_script")
+    it.add_argument("training_script_args", nargs=argparse.REMAINDER)
+    return it.parse_args()
+if __name__ == "__main__":
+    sys.exit("the launcher itself ran")
+"""
+    )
+    plimsoll.script("import os, sys, torch\nx = torch.zeros(1 << 20, device='cuda')\nprint(sys.argv[1:], os.environ['RANK'], os.environ['WORLD_SIZE'], torch.cuda.device_count())\n")
+    world = base64.urlsafe_b64encode(json.dumps({"one": [0, 1, 2, 3], "two": [0, 1, 2, 3]}).encode()).decode()
+    command = ("-m", "deepspeed.launcher.launch", "--world_info=" + world, "--node_rank=0", "train.py", "--stage", "3")
+    ran = plimsoll.predict(PYTHON, *command, options=("--gpu", "h100-80g", "--until-exit", "--rank", "6"))
+    assert ran.code == 0 and "['--local_rank=2', '--stage', '3'] 6 8 4" in ran.stdout, ran
 
 
 def test_more_ranks_leave_less_to_each(plimsoll):
@@ -179,7 +209,7 @@ def test_numbers_that_the_first_rank_sends_arrive(plimsoll, options):
     launcher = (*TORCHRUN, "--nproc-per-node", "2") if options == ("--all-ranks",) else (PYTHON,)
     ran = plimsoll.predict(*launcher, "train.py", options=("--gpu", "h100-80g", *options))
     assert (ran.code, ran.report["verdict"]) == (0, "fits"), ran
-    assert not notes(ran) & {"agent-failed", "ranks-unseen"} and ("ranks-alike" in notes(ran)) == ("16" in options), ran.report["notes"]
+    assert not notes(ran) & {"agent-failed", "ranks-unseen"} and ("ranks-alike" in notes(ran)) == ("--world-size" in options), ran.report["notes"]
 
 
 EXPERTS = """
@@ -493,6 +523,21 @@ dist.destroy_process_group()
     )
     ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "4", "--until-exit"))
     assert ran.code == 0 and "SAYS [4, 4] 0" in ran.stdout, ran
+
+
+def test_who_sends_to_every_other_rank_takes_more_than_they_do(plimsoll):
+    """Message by message: after the first one it is not said that all others send to one."""
+    plimsoll.script(
+        """
+import os, torch, torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+x = torch.zeros(1 << 20, device="cuda")
+dist.scatter(x, [x.clone() for _ in range(8)] if dist.get_rank() == 0 else None, src=0)
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "8", "--until-exit"))
+    assert ran.code == 0 and ran.report["safe_bytes"] - ran.report["peak_device_bytes"] < 200 << 20, ran
 
 
 @pytest.mark.matrix(3)

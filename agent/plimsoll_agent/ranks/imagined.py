@@ -1,6 +1,6 @@
 """One rank of a job whose other ranks are imagined.
 
-A launcher that would start many processes (`torchrun`, `accelerate launch`, `mp.spawn`) starts one of
+A launcher that would start many processes (`torchrun`, `accelerate launch`, `deepspeed`, `mp.spawn`) starts one of
 them, in the environment that it would have had among the others; and in that one the rendezvous is
 answered without them. Everything else is PyTorch's: its `ProcessGroupNCCL` with its streams and its
 bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, the store) is answered as
@@ -9,10 +9,12 @@ if every other rank sent what this one sends.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import dataclasses
 import functools
+import json
 import os
 import sys
 import time
@@ -48,6 +50,7 @@ _imagine: Any = None
 
 _C10D = "torch.distributed.distributed_c10d"
 _LAUNCHER = "torch.distributed.launcher.api"
+_DEEPSPEED = "deepspeed.launcher"
 _CHECKPOINT = "torch.distributed.checkpoint."
 _RPC = "torch.distributed.rpc"
 
@@ -56,6 +59,7 @@ def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
     """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
     # `torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports.
     after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
+    after_import(_DEEPSPEED, lambda _: _be_of_deepspeed(recording))
     after_import(consolidation.MODULE, consolidation.wrap)
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
@@ -234,21 +238,50 @@ def _wrap_launcher(module: Library, recording: Recording) -> None:
         if os.environ.get(ALL) or world < 2:
             need_devices(max(local_world, _devices()))
             return launch(self, *args)
-        rank = chosen(world)
-        if os.environ.get(RANK, "0") != str(rank):
-            sys.exit("there is no --rank %s among the %d ranks of this launch" % (os.environ[RANK], world))
-        mine = {name: str(value) for name, value in environment(world, local_world, rank).items()}
-        os.environ.update(mine)
+        rank = _take_rank(world, local_world)
         if not isinstance(entry, str):
             _imagine()
             return {rank: entry(*args)}
-        # The launcher's process becomes the rank: nothing is left to supervise.
-        recording.withdraw()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execvp(entry, [entry, *args])
+        _go_on_as(recording, [entry, *args])
 
     patch.put(module.elastic_launch, "__call__", __call__)
+
+
+def _be_of_deepspeed(recording: Recording) -> None:
+    """`deepspeed train.py` starts `python -m deepspeed.launcher.launch`, which imports this package and starts a process for each rank.
+    Elsewhere the package is imported for other things."""
+    words = sys.orig_argv
+    if ("-m", _DEEPSPEED + ".launch") not in zip(words, words[1:]):
+        return
+    from deepspeed.launcher import launch  # type: ignore[import-not-found]
+
+    given = launch.parse_args()
+    machines = list(json.loads(base64.urlsafe_b64decode(given.world_info)).values())
+    world, local_world = sum(map(len, machines)), len(machines[given.node_rank])
+    if os.environ.get(ALL) or world < 2:
+        need_devices(max(local_world, _devices()))
+        return
+    rank = _take_rank(world, local_world)
+    start = [] if given.no_python else [sys.executable, "-u", *(["-m"] if given.module else [])]
+    own = [] if given.no_local_rank else ["--local_rank=%d" % (rank % local_world)]
+    _go_on_as(recording, [*start, given.training_script, *own, *given.training_script_args])
+
+
+def _take_rank(world: int, local_world: int) -> int:
+    """Has this process be the rank that runs, of `world`."""
+    rank: int = chosen(world)
+    if os.environ.get(RANK, "0") != str(rank):
+        sys.exit("there is no --rank %s among the %d ranks of this launch" % (os.environ[RANK], world))
+    os.environ.update({name: str(value) for name, value in environment(world, local_world, rank).items()})
+    return rank
+
+
+def _go_on_as(recording: Recording, command: list[str]) -> None:
+    """The launcher's process becomes the rank: nothing is left to supervise."""
+    recording.withdraw()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(command[0], command)
 
 
 def _wrap_spawn(torch: Torch) -> None:

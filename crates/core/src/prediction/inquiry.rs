@@ -214,24 +214,20 @@ impl Inquiry {
                 let search = self.smaller.get_or_insert_default();
                 self.so_far.learn_of_smaller(card, there, search);
             }
-            (Wanted::Rank(rank), there) => {
+            (Wanted::Rank(rank), Some(there)) if there.outcome == Outcome::ScriptFailed => {
+                self.beside = Some(rank);
+            }
+            (Wanted::Rank(rank) | Wanted::Beside(rank), there) => {
+                self.beside = None;
                 let job = self.job.take();
                 if there.is_some_and(|it| self.so_far.is_alike(it)) {
                     self.so_far.notes.push(Note::RanksAlike { rank });
                 } else if there.is_some() && job.is_some_and(|it| it.together) {
                     self.all_ranks = true;
-                } else if there.is_some_and(|it| it.outcome == Outcome::ScriptFailed) {
-                    self.beside = Some(rank);
                 } else {
-                    return Ok(self.so_far.cover_two(rank, there.map(|it| &**it)));
-                }
-            }
-            (Wanted::Beside(rank), there) => {
-                self.beside = None;
-                if there.is_some_and(|it| self.so_far.is_alike(it)) {
-                    self.so_far.notes.push(Note::RanksAlike { rank });
-                } else {
-                    return Ok(self.so_far.cover_two(rank, there.map(|it| &**it)));
+                    let first = self.so_far.ranks.first().and_then(|it| it.rank).unwrap_or(0);
+                    let seen = RanksSeen::Two([first, rank]);
+                    return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
                 }
             }
             (Wanted::AllRanks, there) => {
@@ -448,12 +444,6 @@ impl Predicted {
             |it: Peaks| (it.allocated, it.reserved) == (self.peak.allocated, self.peak.reserved);
         let all_of_it = || there.ranks.iter().all(|it| is_same(it.peak));
         there.outcome == Outcome::Fits && is_same(there.peak) && all_of_it()
-    }
-
-    /// Takes in what another rank needs, alone or beside the first.
-    fn cover_two(&mut self, rank: u32, there: Option<&Predicted>) -> bool {
-        let first = self.ranks.first().and_then(|it| it.rank).unwrap_or(0);
-        self.cover_ranks(RanksSeen::Two([first, rank]), there)
     }
 
     /// Takes in what another rank needs, or what several do; nothing if they did not run. Returns whether that run is shown from now on.

@@ -80,6 +80,11 @@ impl Communicator {
     pub fn slot(&self) -> u64 {
         u64::try_from(self.rank).unwrap_or(0)
     }
+
+    /// How many of its ranks are on this machine. Those of others are reached through a network, whose buffers are the host's.
+    fn near(&self) -> i32 {
+        i32::try_from(self.ranks.min(machine::device_count().into())).unwrap_or(0)
+    }
 }
 
 /// Why there is no communicator.
@@ -96,7 +101,7 @@ static ALL: Mutex<BTreeMap<u64, (Communicator, Holdings)>> = Mutex::new(BTreeMap
 static LOADED: Mutex<BTreeSet<(u32, Once)>> = Mutex::new(BTreeSet::new());
 /// Sizes of groups by the color that they split with.
 static COLORS: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
-/// What other ranks take at most where this one takes less, by device.
+/// What other ranks took at most where this one took less, by device, when it was asked for last.
 static MORE_ELSEWHERE: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 static HAS_RANKS: AtomicBool = AtomicBool::new(false);
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
@@ -155,10 +160,20 @@ pub fn expect(ranks: u64) {
     NEXT.set(ranks);
 }
 
-/// What other ranks take at most of their device number `device` where this one takes less.
+/// What other ranks take at most of their device number `device` where this one takes less. Not asked in the middle of a group of
+/// messages: who has sent to one rank of eight so far has not gathered, and scatters.
 pub fn more_elsewhere(device: u32) -> u64 {
-    let more = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
-    more.get(&device).copied().unwrap_or(0)
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let now: u64 = all
+        .values()
+        .filter(|it| it.0.device == device)
+        .map(|(it, holdings)| holdings.more_at_a_peer(it.near(), nccl()))
+        .sum();
+    drop(all);
+    let mut more = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
+    let most = more.entry(device).or_default();
+    *most = now.max(*most);
+    *most
 }
 
 /// A communicator that lives.
@@ -195,9 +210,7 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
     if it.ranks < 2 {
         return Ok(());
     }
-    // Ranks of other machines are reached through a network, whose buffers are the host's.
-    let near = i32::try_from(it.ranks.min(machine::device_count().into())).unwrap_or(0);
-    let rank = it.rank;
+    let (near, rank) = (it.near(), it.rank);
     let peers = |of: Option<i32>| {
         let all = of.map_or(0..near, |it| it..it.saturating_add(1));
         all.filter(move |&it| it != rank)
@@ -224,17 +237,8 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
     if how != Use::Ring {
         take_once(it.device, Once::PeerKernels)?;
     }
-    let device = it.device;
     if size != 0 {
-        holdings.memory.push(take(device, size)?);
-        let more: u64 = all
-            .values()
-            .filter(|it| it.0.device == device)
-            .map(|(_, it)| it.more_at_a_peer(near, nccl))
-            .sum();
-        let mut known = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = known.entry(device).or_default();
-        *most = more.max(*most);
+        holdings.memory.push(take(it.device, size)?);
     }
     Ok(())
 }
@@ -283,6 +287,9 @@ fn take(device: u32, size: u64) -> Result<u64, Refused> {
 
 /// `ncclCommDestroy`: its memory goes with it.
 pub fn remove(handle: u64) {
+    if let Some(it) = find(handle) {
+        more_elsewhere(it.device);
+    }
     let gone = ALL.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
     let Some((it, holdings)) = gone else { return };
     if let Some(mut machine) = machine::lock()
