@@ -84,7 +84,7 @@ class Frameworks:
             frame = frame.f_back
         parsed = any("hf_argparser" in it.f_code.co_filename and _reads_the_command(it) for it in stack)
         it = {"what": what, "name": name, "values": values, "rest": "%08x" % zlib.crc32(repr(rest).encode()), "from_words": parsed}
-        it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and _span(frame))
+        it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and span_of(frame))
         return it
 
     def _arguments(self, it: Any) -> None:
@@ -183,7 +183,7 @@ def _reads_the_command(frame: FrameType) -> bool:
     return given is None or list(given)[-len(words) :] == words if words else not given
 
 
-def _span(frame: FrameType) -> list[Any] | None:
+def span_of(frame: FrameType) -> list[Any] | None:
     """Of the call that a frame is in, first and last line and byte; None before Python 3.11, which does not know it."""
     if not hasattr(frame.f_code, "co_positions"):
         return None

@@ -361,6 +361,10 @@ impl Failure {
             format!(
                 "no free piece is that large: {free} are free on the card, and {slack} in pieces of PyTorch's cache. The card is full"
             )
+        } else if allocated.0 / 10 < slack.0 {
+            format!(
+                "at least {missing} too much, even with the {slack} that PyTorch has reserved and no tensor uses"
+            )
         } else {
             format!("at least {missing} too much, and no large amount is wasted")
         };

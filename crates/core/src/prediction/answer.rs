@@ -419,6 +419,13 @@ pub struct LineShare {
     pub blocks: u64,
     /// The category that most of it belongs to.
     pub category: Category,
+    /// Whether another category has a tenth of it or more.
+    pub is_mixed: bool,
+}
+
+/// What most of some memory is for, as reports name it.
+pub fn purpose(category: Category, is_mixed: bool) -> String {
+    if is_mixed { format!("mostly {}", category.name()) } else { category.name().to_owned() }
 }
 
 /// Where blocks were allocated from.
@@ -447,6 +454,8 @@ pub struct ModuleShare {
     pub blocks: u64,
     /// The category that most of it belongs to.
     pub category: Category,
+    /// Whether another category has a tenth of it or more.
+    pub is_mixed: bool,
 }
 
 /// Peaks of one step.

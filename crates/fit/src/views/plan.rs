@@ -6,7 +6,7 @@ use plimsoll_core::{
     codes::FitCode,
     explanation::origin_words,
     plan::{Numbers, Remedy, find, remedies},
-    prediction::{Category, LineShare},
+    prediction::{Category, LineShare, purpose},
     recording::{Framework, Reached, SiteKind},
     units::{Bytes, grouped, times},
     views::{explain_wire, text::Extent, wire},
@@ -499,7 +499,18 @@ fn written_by_hand(remedy: &Remedy, found: &Found) -> impl Iterator<Item = Strin
     let snippet = snippet(remedy, found);
     let parts = remedy.parts().filter(|_| snippet.contains("chunk(parts)"));
     let lines: Vec<String> = snippet.lines().map(str::to_owned).collect();
-    parts.map(|n| format!("parts = {n}")).into_iter().chain(lines)
+    let forward_and_backward = parts.and_then(|_| lines_to_replace(found));
+    forward_and_backward.into_iter().chain(parts.map(|n| format!("parts = {n}"))).chain(lines)
+}
+
+/// Where the parts of a batch go in the script, and what goes with them.
+fn lines_to_replace(found: &Found) -> Option<String> {
+    let site = found.places.sites.only(SiteKind::Backward)?;
+    let ((first, _), last) = (site.forward?, site.statement.end.0);
+    let name = site.file.rsplit('/').next()?;
+    Some(format!(
+        "# in place of lines {first} to {last} of {name}, in its own names; its `with` lines go around the call of the model; the other lines of the step stay"
+    ))
 }
 
 /// What a person would write for it in a script of this kind.
@@ -664,7 +675,7 @@ fn left_at(res: &mut String, left: &[Remaining], lines: &[LineShare]) {
     }
     let _ = writeln!(res, "By line of your code, in the closest plan:");
     for it in large {
-        let (bytes, of) = (it.bytes.to_string(), it.category.name());
+        let (bytes, of) = (it.bytes.to_string(), purpose(it.category, it.is_mixed));
         let _ = writeln!(res, "  {bytes:>10}  {} ({of})", origin_words(&it.at));
     }
 }
@@ -970,7 +981,7 @@ mod tests {
     }
 
     fn share(at: Origin, mib: u64, category: Category) -> LineShare {
-        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category }
+        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category, is_mixed: false }
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub(crate) enum Stop {
     Validation,
     /// The same, and not after a look whether memory rises some steps later.
     OneValidation,
+    /// The same after so many optimizer steps, whether memory is steady or not.
+    ValidationAfter(u32),
     /// After so many optimizer steps.
     Steps(u32),
     /// Not at all: the script runs to its end.
@@ -89,6 +91,7 @@ impl fmt::Display for Stop {
             Stop::Steady => f.write_str("steady"),
             Stop::Validation => f.write_str("validation"),
             Stop::OneValidation => f.write_str("one-validation"),
+            Stop::ValidationAfter(n) => write!(f, "one-validation:{n}"),
             Stop::Steps(n) => write!(f, "steps:{n}"),
             Stop::UntilExit => f.write_str("until-exit"),
         }
