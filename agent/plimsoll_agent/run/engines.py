@@ -82,10 +82,10 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     servers: list[Any] = []
     ready = functools.partial(_becomes_ready, torch, recording, goal, servers)
     after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
-    after_import("sglang.srt.model_executor.model_runner", lambda module: program.steps.hold())
+    after_import("sglang.srt.model_executor.model_runner", lambda module: _of_an_unknown_engine(recording, program.steps))
     after_import("sglang.srt.utils.common", lambda module: patch.replace(module, "kill_process_tree", _asking_first))
     if goal != "until-exit":
-        served = functools.partial(_has_served, recording, servers)
+        served = functools.partial(_has_served, servers)
         after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
     after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
@@ -183,13 +183,18 @@ def _warms_up(recording: Recording, asked: Asked, program: Program, real: Functi
     return compile_or_warm_up_model
 
 
-def _has_served(recording: Recording, servers: list[Any], real: Function) -> Function:
+@guarded
+def _of_an_unknown_engine(recording: Recording, steps: Steps) -> None:
+    """SGLang ends with code 0 also where its scheduler has crashed: nothing of it is an answer."""
+    steps.hold()
+    recording.note("server-without-requests", "plimsoll does not know SGLang: the report has what its processes allocated, whether or not they could answer a request")
+
+
+def _has_served(servers: list[Any], real: Function) -> Function:
     """SGLang sends its server a first request, and ends it all if that fails."""
 
     @guarded
     def stop() -> None:
-        text = "plimsoll does not know how SGLang plans its memory: the report has what its processes took until their first request was answered"
-        recording.note("server-without-requests", text)
         for server in servers:
             server.should_exit = True
 
