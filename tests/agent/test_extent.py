@@ -30,6 +30,19 @@ def test_each_step_of_several_turns_counts_once(every):
     assert in_all(0, every) == [20000 // every, 20000 // every]
 
 
+def test_a_range_of_more_than_python_counts_has_no_end(tmp_path):
+    script, said = tmp_path / "train.py", []
+    script.write_text("for step in range(10**20):\n    if seen(step): break\n")
+
+    def seen(step):
+        if 3 <= step:
+            said.append(of_this_step(step, None)[0]["steps"])
+        return bool(said)
+
+    exec(compile(script.read_text(), str(script), "exec"), {"seen": seen})
+    assert said == [None]
+
+
 @pytest.mark.parametrize("every", [1, 4])
 def test_turns_before_the_first_step_are_none(every):
     first, second = in_all(1000, every)
@@ -66,5 +79,32 @@ while step < 400:
     before = [None]
     exec(compile(text, str(script), "exec"), {"loader": list(range(50)), "seen": seen})
     left = 400 - first
-    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None}
+    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None, "stage": None}
     assert first or said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "outer, inner, expected",
+    [
+        ("for size in (64, 128, 256):", "draw(size)", ("size", 1, 3)),
+        ("for stage in range(5):", "draw(sizes[stage])", ("stage", 1, 5)),
+        ("for stage in range(5):", "draw(64); print(stage, f'{stage}'); stage % 2 == 0", None),
+        ("for epoch in range(5):", "draw(epoch)", None),
+        ("for size in (64,):", "draw(size)", None),
+        ("for turn in range(500):", "draw(turn)", None),
+    ],
+)
+def test_a_loop_whose_variable_the_steps_use_is_a_stage(tmp_path, outer, inner, expected):
+    text = f"{outer}\n    for step in range(20):\n        {inner}\n        seen(step)\n"
+    script, said = tmp_path / "train.py", []
+    script.write_text(text)
+
+    def seen(step):
+        if step == 3:
+            said.append(of_this_step(4)[0]["stage"])
+
+    exec(compile(text, str(script), "exec"), {"draw": lambda size: size, "sizes": list(range(9)), "seen": seen})
+    first = said[0]
+    assert (first and (first["name"], first["turn"], first["turns"])) == expected
+    assert first is None or first["line"]["line"] == 1
+    assert expected is None or said[-1] is None, "the last turn has none behind it"

@@ -61,6 +61,14 @@ def test_variables_of_a_function_are_there_when_the_run_is_ended(run):
     assert held(keepers(run, text, stop="steps:12"), "kept[...]")[2] == "kept[i] = out.detach().clone()"
 
 
+def test_a_chain_of_objects_is_one_holder_with_the_link_that_keeps_it(run):
+    node = "class Node:\n    def __init__(self, before): self.before, self.state = before, None\n"
+    text = MODEL + node + STEPS.replace("for i", "last = None\nfor i") + "    last = Node(last); last.state = out.detach().clone()\n"
+    entries = run(text, stop="until-exit").process.one("keepers")["entries"]
+    (found,) = [it for it in entries if it["link"]]
+    assert (found["where"], found["link"], found["tensors"]) == ("last.before.state", "before", 11)
+
+
 def test_a_clean_program_holds_the_values_of_its_last_step_only(run):
     found = keepers(run, MODEL + STEPS, stop="until-exit")
     assert all(what == "variable" and tensors == 1 for what, tensors, _, _ in found.values()), found

@@ -830,6 +830,36 @@ def test_rejection_sampling_ends(phantom):
     assert ran.values == [16]
 
 
+def test_the_kth_value_and_the_median_of_known_numbers_are_found(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        x = torch.tensor([[3.0, 1.0, 2.0, 9.0], [5.0, 7.0, 6.0, 8.0]]).cuda()
+        kth, middle = x.kthvalue(3), x.median(1)
+        column = x.kthvalue(2, dim=0)[0]
+        unknown = torch.nn.Linear(8, 1000).cuda()(torch.randn(4, 8, device="cuda")).kthvalue(7)[1]
+        print(json.dumps([kth[0].tolist(), kth[1].tolist(), middle[0].tolist(), column.tolist(), len(set(unknown.tolist()))]))
+        """
+    )
+    kth, places, middle, column, different = ran.values
+    assert (kth, places, middle) == ([3.0, 7.0], [0, 1], [2.0, 6.0])
+    assert column == [5.0, 7.0, 6.0, 9.0] or not any(column), "numbers that lie apart are unknown at most"
+    assert different > 1, "the place of an unknown number is drawn"
+
+
+def test_multinomial_draws_nothing_that_the_script_set_to_zero(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        chances = torch.nn.Linear(8, 1000).cuda()(torch.randn(4, 8, device="cuda")).softmax(-1)
+        chances[:, :500] = 0
+        print(json.dumps([torch.multinomial(chances, n).flatten().tolist() for n in (1, 4)]))
+        """
+    )
+    for drawn in ran.values:
+        assert min(drawn) >= 500 and len(set(drawn)) > 1, drawn
+
+
 def test_a_loop_that_ends_by_a_limit_reaches_it(phantom):
     """A generation asks at each token whether all have ended, a training whether its loss is still finite."""
     ran = phantom(

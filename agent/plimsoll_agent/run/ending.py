@@ -206,6 +206,7 @@ def _ahead(steps: Steps) -> Named:
         "batches_an_epoch": in_an_epoch,
         "epochs": steps.ahead["epochs"],
         "steps": steps.ahead["steps"],
+        "stage": steps.ahead["stage"],
     }
 
 

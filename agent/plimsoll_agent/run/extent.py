@@ -28,14 +28,22 @@ WRAPPERS = {"enumerate", "tqdm", "trange", "track", "iter", "reversed", "sorted"
 
 Loader = "loader"
 
+MOST_STAGES = 20
+"""A loop that turns more often counts steps."""
+
+_NO_STAGES = {"_", "e", "ep", "run", "trial", "seed", "repeat", "rep"}
+_TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_description", "set_postfix", "add_scalar", "save", "append", "record", "manual_seed", "seed"}
+
 
 class Loop:
     """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
 
-    __slots__ = ("counted", "done", "feeds", "turns")
+    __slots__ = ("counted", "done", "feeds", "stage", "turns")
 
     def __init__(self, turns: int | None, done: int | None, feeds: bool, counted: tuple[int, int] | None = None) -> None:
         self.turns, self.done, self.feeds = turns, done, feeds
+        self.stage: Named | None = None
+        """Of a loop around the one with the steps, whose variable the steps use: its line, its variable, its turns and which one it is."""
         self.counted = counted
         """Of `while step < 1000` around another loop that counts `step`: that number, and how far it is."""
 
@@ -58,7 +66,7 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {"epochs": None, "steps": trainers, "turns": None}, None
+        return {"epochs": None, "steps": trainers, "turns": None, "stage": None}, None
     counted = next((it.counted for it in loops[1:] if it.counted is not None), None)
     if counted is not None:
         end, now = counted
@@ -66,13 +74,14 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
         in_all: int | None = end * steps // (now + 1)
         if before is not None and before[0] < steps and before[1] is not None and before[1] < now < end:
             in_all = steps + (end - now - 1) * (steps - before[0]) // (now - before[1])
-        return {"epochs": None, "steps": in_all, "turns": None}, now
+        return {"epochs": None, "steps": in_all, "turns": None, "stage": None}, now
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None}, None
+        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None, "stage": None}, None
     turns = loops[0].turns if 1 < len(loops) else None
     in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
-    return {"epochs": None, "steps": in_all, "turns": turns}, done
+    stage = next((it.stage for it in loops[1:] if it.stage is not None), None)
+    return {"epochs": None, "steps": in_all, "turns": turns, "stage": stage}, done
 
 
 def _product(loops: list[Loop]) -> int | None:
@@ -107,9 +116,40 @@ def _loops_around(frame: FrameType) -> list[Loop]:
         found = [it for it in found if code.co_firstlineno <= it.lineno]
     variables = Variables(frame)
     try:
-        return [_loop(it, variables) for it in sorted(found, key=lambda loop: -loop.lineno)]
+        found.sort(key=lambda loop: -loop.lineno)
+        loops = [_loop(it, variables) for it in found]
+        for loop, node in zip(loops[1:], found[1:]):
+            loop.stage = _stage(node, found[0], loop, variables, frame)
+        return loops
     finally:
         variables.forget()
+
+
+def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: FrameType) -> Named | None:
+    """Steps whose size may follow from which turn of a loop around theirs it is: `for size in (64, 128, 256):` around `for step in range(200):`."""
+    if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name) or loop.turns is None or MOST_STAGES < loop.turns:
+        return None
+    name, done = node.target.id, loop.done
+    if done is None and isinstance(node.iter, (ast.List, ast.Tuple)):
+        members = [variables.value(it) for it in node.iter.elts]
+        now = variables.value(node.target)
+        done = members.index(now) if type(now) in (int, float, str) and now in members else None
+    is_epoch = "epoch" in name.lower() or name in _NO_STAGES
+    if is_epoch or done is None or loop.turns <= done + 1 or not any(_uses(it, name) for it in inner.body):
+        return None
+    line = frames.with_text({"file": frame.f_code.co_filename, "line": node.lineno, "function": frame.f_code.co_name})
+    return {"line": line, "name": name, "turn": done + 1, "turns": loop.turns}
+
+
+def _uses(node: Any, name: str) -> bool:
+    """Whether code does more with a variable than to tell it or to count with it."""
+    if isinstance(node, ast.Call) and _name(node.func) in _TELLS or isinstance(node, (ast.JoinedStr, ast.Compare)):
+        return False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return False
+    if isinstance(node, ast.Name):
+        return node.id == name and isinstance(node.ctx, ast.Load)
+    return any(_uses(it, name) for it in ast.iter_child_nodes(node))
 
 
 @functools.lru_cache(maxsize=16)
@@ -164,13 +204,23 @@ def _first(iterated: Any, variables: Variables) -> int | None:
     return 0 if name == "enumerate" and len(arguments) == 1 or name in ("range", "trange") and len(arguments) == 1 else None
 
 
+def _length(numbers: range) -> int | None:
+    """None for more than Python counts, as of `range(10**20)`: nobody waits for that end."""
+    try:
+        return len(numbers)
+    except OverflowError:
+        return None
+
+
 def _turns(iterated: Any, variables: Variables) -> Any:
     """How often, or that a data loader says it, or None."""
+    if isinstance(iterated, (ast.List, ast.Tuple)):
+        return None if any(isinstance(it, ast.Starred) for it in iterated.elts) else len(iterated.elts)
     if isinstance(iterated, ast.Call):
         name, arguments = _name(iterated.func), iterated.args
         if name in ("range", "trange") and arguments and not any(isinstance(it, ast.Starred) for it in arguments):
             numbers = [variables.value(it) for it in arguments]
-            return len(range(*numbers)) if all(type(it) is int for it in numbers) and 0 not in numbers[2:] else None
+            return _length(range(*numbers)) if all(type(it) is int for it in numbers) and 0 not in numbers[2:] else None
         if name == "zip" and arguments:
             each = [_turns(it, variables) for it in arguments]
             known = [it for it in each if isinstance(it, int)]

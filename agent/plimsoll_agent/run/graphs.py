@@ -76,12 +76,17 @@ class Graphs:
         graph = _Graph(it.grad_fn for it in roots if getattr(it, "grad_fn", None) is not None)
         if not graph.nodes:
             return
-        names = {id(parameter): self._owners.name_in(model, root, name) for root, model in self._owners.models() for name, parameter in root.named_parameters()}
+        names: dict[int, str] = {}
+        networks: dict[int, tuple[int, str]] = {}
+        for root, model in self._owners.models():
+            for name, parameter in root.named_parameters():
+                names[id(parameter)] = self._owners.name_in(model, root, name)
+                networks[id(parameter)] = (id(root), model.name)
         owned = {id(it) for optimizer in self._optimizers() for group in optimizer.param_groups for it in group["params"]}
         found: Named = {
             "attention": _attention(graph, asks_for_softmax),
             "casts": _casts(graph, names),
-            "unowned": list(self._unowned_in(graph, names, owned, is_last)) if owned else [],
+            "unowned": list(self._unowned_in(graph, names, networks, owned, is_last)) if owned else [],
             "tables": list(_tables(graph, names)),
         }
         new = {kind: [it for it in entries if self._is_new(kind, it)] for kind, entries in found.items()}
@@ -95,7 +100,7 @@ class Graphs:
         self._written[key] = entry
         return True
 
-    def _unowned_in(self, graph: _Graph, names: dict[int, str], owned: set[int], is_last: bool) -> Iterator[Named]:
+    def _unowned_in(self, graph: _Graph, names: dict[int, str], networks: dict[int, tuple[int, str]], owned: set[int], is_last: bool) -> Iterator[Named]:
         """Parameters whose gradients nobody uses, by model. Those that change all the same have an optimizer that is not PyTorch's."""
         leaves = {id(leaf): leaf.variable for leaf in graph.leaves()}
         if not any(id(it) in owned for it in leaves.values()):
@@ -115,6 +120,7 @@ class Graphs:
         useless = {leaf for leaf, _ in certain}
         needed = graph.above(leaf for leaf in leaves if leaf not in useless)
         of_others = [name for key, name in names.items() if key in owned]
+        trained = {root for key, (root, _) in networks.items() if key in owned}
         by_model: dict[str, list[tuple[int, Any, str]]] = {}
         for leaf, parameter in certain:
             name = names[id(parameter)]
@@ -122,7 +128,9 @@ class Graphs:
         for members in by_model.values():
             ops = [op for leaf, _, _ in members for op in graph.operations(leaf)]
             part = _common([name for _, _, name in members])
+            root, model = networks[id(members[0][1])]
             yield {
+                "model": None if root in trained else model,
                 "part": part if part and not any(it.startswith(part + ".") for it in of_others) else None,
                 "names": [name for _, _, name in members][:MOST_NAMES],
                 "bytes": sum(it.numel() * it.element_size() for _, it, _ in members),

@@ -36,6 +36,7 @@ MOST_NODES = 100_000
 MOST_ADDRESSES = 4096
 MOST_KEEPERS = 64
 _DEEPEST = 9
+_NEAR = 4
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 _MEMBERS = (list, tuple, set, frozenset, collections.deque)
@@ -45,10 +46,17 @@ _PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "pu
 class _Path:
     """How an object was reached: variable, attributes, members."""
 
-    __slots__ = ("before", "kind", "name", "owner")
+    __slots__ = ("again", "before", "kind", "name", "owner")
 
     def __init__(self, before: _Path | None, kind: str, name: str, owner: Any = None) -> None:
         self.before, self.kind, self.name, self.owner = before, kind, name, owner
+        # The same attribute of an object of the same class was passed a few steps before: objects of a chain or a tree.
+        self.again, near = False, before
+        for _ in range(_NEAR):
+            if kind != "attribute" or near is None or self.again:
+                break
+            self.again = near.kind == kind and near.name == name and near.owner is owner
+            near = near.before
 
     def steps(self) -> list[_Path]:
         """From the variable on."""
@@ -62,6 +70,8 @@ class _Path:
         """As `tracker.total[...]`."""
         text = ""
         for it in self.steps():
+            if it.again:
+                continue
             text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "cache": "[...]", "closure": " > " + it.name}.get(it.kind, it.name)
         while "[...][...]" in text:
             text = text.replace("[...][...]", "[...]")
@@ -110,7 +120,7 @@ class Keepers:
                 key = (where[0], path.shown())
                 if key not in groups:
                     groups[key] = _Group(path, root, isinstance(tensor, self._torch.nn.Parameter))
-                groups[key].add(where[1], where[2], getattr(tensor, "grad_fn", None))
+                groups[key].add(path, where[1], where[2], getattr(tensor, "grad_fn", None))
         most = sorted(groups.items(), key=lambda it: -it[1].bytes)
         # A loss is small, and its graph is not.
         models = [it for it in most if it[1].is_of_a_model][:MOST_KEEPERS]
@@ -147,7 +157,8 @@ class Keepers:
             if model is None and isinstance(value, module):
                 model, depth = path, 0
             if depth < _DEEPEST:
-                todo.extend((further, root, it, depth + 1, model) for further, it in _referred(path, value))
+                # However many objects refer to one another, they are one chain.
+                todo.extend((further, root, it, depth + (not further.again), model) for further, it in _referred(path, value))
             if not len(seen) % 256 and until < time.thread_time():
                 return
 
@@ -169,9 +180,13 @@ class _Group:
         self._addresses: dict[int, int] = {}
         self._tensors = self.bytes = 0
         self.graphs: list[Any] = []
+        self._link: str | None = None
 
-    def add(self, address: int, size: int, graph: Any) -> None:
+    def add(self, path: _Path, address: int, size: int, graph: Any) -> None:
         self._tensors += 1
+        # Of a chain, the first member is reached without its link, or with one of it.
+        if self._link is None:
+            self._link = next((it.name for it in path.steps() if it.again), None)
         if address not in self._addresses and len(self._addresses) < MOST_ADDRESSES:
             self._addresses[address] = size
             self.bytes += size
@@ -196,6 +211,7 @@ class _Group:
             "addresses": sorted(self._addresses),
             "line": line,
             "inner": inner,
+            "link": self._link,
         }
 
 
@@ -337,6 +353,8 @@ class _Finder:
                     continue
                 inner = _line(file, found)
                 method = _function_around(tree, found)
+                if method == "__init__":
+                    return inner, None
                 caller = _first(_calls(source.tree(root.file), method, it.owner.__name__)) if method else None
                 return (_line(root.file, caller), inner) if caller else (inner, None)
             if it.kind == "cache":
@@ -395,8 +413,11 @@ def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None)
     if owner is not None:
         classes = [it for it in ast.walk(tree) if isinstance(it, ast.ClassDef) and it.name == owner]
         own = next((found for it in classes if (found := _put(it, name, is_attribute)) is not None), None)
+        # Where its `__init__` only begins it, somebody else fills it: `node.state = state`.
+        is_begun = own is not None and own in _lines_of(tree, "__init__")
+        others = [it.lineno for it in ast.walk(tree) if isinstance(it, ast.Assign) and any(_is_of_another(part, name) for part in it.targets)] if is_begun else []
         if own is not None:
-            return own
+            return max(others, default=own)
     puts: list[int] = []
     sets: list[int] = []
     for node in ast.walk(tree):
@@ -413,6 +434,11 @@ def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None)
     in_init = _lines_of(tree, "__init__")
     late = [it for it in puts if it not in in_init] or puts or [it for it in sets if it not in in_init] or sets
     return min(late) if puts else max(late, default=None)
+
+
+def _is_of_another(target: ast.AST, name: str) -> bool:
+    """`node.name`, and not `self.name`."""
+    return isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name) and target.value.id != "self"
 
 
 def _lines_of(tree: ast.AST, name: str) -> set[int]:

@@ -71,7 +71,7 @@ class Steps:
         self._recording = recording
         self._stopping = stopping
         self._most = hopeless
-        self.goal = goal
+        self.goal, self._held = goal, False
         self.later: Later | None = None
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}
         self._made_one = False
@@ -96,7 +96,7 @@ class Steps:
         self._kept_aside: dict[int, list[tuple[Place, float]]] = {id(self._by_backward): [], id(self._by_forward): []}
         self.why: str | None = None
         self._was_steady = False
-        self.ahead: Named = {"epochs": None, "steps": None, "turns": None}
+        self.ahead: Named = {"epochs": None, "steps": None, "turns": None, "stage": None}
         """What the script's own loops come to; see `extent`."""
         self._turns_before: tuple[int, int] | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
@@ -261,6 +261,13 @@ class Steps:
         if stop:
             self._stop_if_enough(counted, True)
 
+    def hold(self) -> None:
+        """From now on memory that is steady ends no run."""
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+
     def _stop_if_hopeless(self) -> None:
         """A candidate that took more than there is does not have to show the rest."""
         if not self._most or self._stopping.requested:
@@ -345,7 +352,7 @@ class Steps:
         return bool(rises) and later.saw_each_leave_as_much(rises, [counted.left_by(step) for step in rises])
 
     def _stop_if_enough(self, counted: Steadiness, steady_counts: bool) -> None:
-        if self._stopping.requested or self.goal == "until-exit":
+        if self._stopping.requested or self._held or self.goal == "until-exit":
             return
         self._find_the_end(counted)
         if counted.steady and steady_counts:

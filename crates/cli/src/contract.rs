@@ -142,6 +142,8 @@ pub(crate) const ASKED_TO_STOP: &str = "asked-to-stop";
 /// Empty; there from the moment when a process that uses the device, or a thread or child of it, ended with an error that nobody caught.
 /// The agent writes it.
 pub(crate) const FAILED: &str = "failed";
+/// Empty; there from the moment when a serving engine has the device. The agent writes it.
+pub(crate) const SERVES: &str = "serves";
 /// Whom processes of the run reached, and where they listened themselves, a line each. The preloaded library writes it.
 pub(crate) const NETWORK: &str = "network";
 /// What was said of alarms, one JSON object a line. The binary writes it, the agent shows it to others.

@@ -47,6 +47,8 @@ fragments! {
     UNIQUE_DIM = b"24unique_dim_cuda_templateI";
     GATHER_KEEP_FROM_MASK = b"21gather_keep_from_maskE"; // In torchvision.
     GATHER_TOP_K = b"btopk10gatherTopKI";
+    GATHER_KTH_VALUE = b"14gatherKthValueI";
+    GATHER_MEDIAN = b"12gatherMedianI";
     C10_HALF = b"N3c104Half";
     C10_BRAIN = b"N3c108BFloat16";
     // Of `kernels/elementwise`.

@@ -32,10 +32,14 @@ use crate::{
     },
     failures::Cause,
     findings::{Case, Finding, Kind, Weight, category_name},
-    prediction::{Category, stacks::Signs, timeline::Stage},
+    prediction::{
+        Category,
+        stacks::{Signs, is_of_a_layer},
+        timeline::Stage,
+    },
     recording::{CodeLine, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
-    trace::EventId,
+    trace::{EventId, StackId},
     units::{Bytes, percent},
 };
 
@@ -79,6 +83,7 @@ pub(super) fn choose(
         .or_else(|| failed.graphs_of_one_step())
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
+        .or_else(|| failed.several_of_one_size())
         .unwrap_or_else(|| failed.states_or_activations())
 }
 
@@ -371,6 +376,23 @@ impl<'a> Failed<'a> {
             text: format!("one line's result is too large: {bytes}, {share}"),
             is_sure: true,
         })
+    }
+
+    /// Results of one size that make most of all there is, each of another operation, as a kernel matrix of all pairs has them: layers of
+    /// one kind share a stack.
+    fn several_of_one_size(&self) -> Option<RootCause> {
+        let is_it = |it: &&Finding| it.code == ProblemCode::OneAllocation && it.at.is_some();
+        let found = self.findings.iter().find(is_it)?;
+        let stack = |it: &BlockId| self.case.stack(*it);
+        // What autograd makes has no stack.
+        let known: Vec<StackId> =
+            found.blocks.iter().map(stack).filter(|it| *it != StackId::EMPTY).collect();
+        let stacks: BTreeSet<StackId> = known.iter().copied().collect();
+        // A layer's result is as large as the batch: fewer samples at a time make it smaller.
+        let of_a_layer = stacks.iter().any(|it| is_of_a_layer(self.case.run.trace, *it));
+        let are_apart = 2 <= stacks.len() && stacks.len() == known.len() && !of_a_layer;
+        let is_most = self.all().0 / 2 <= (found.bytes + self.asked).0;
+        (are_apart && is_most).then(|| self.of(found, ""))
     }
 
     /// One block that is half of all there is, and what was asked for beside it is small: the line that made it, and its size.

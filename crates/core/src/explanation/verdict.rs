@@ -11,7 +11,7 @@ use crate::{
     },
     failures::{self, Cause, Failure, Kind},
     findings::{self, Case, Finding, Weight},
-    prediction::timeline::Stage,
+    prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::Phase,
     replay::{Config, TorchVersion, rounding},
     trace::EventId,
@@ -23,6 +23,9 @@ const LESS_STATE: [&str; 2] = [
     "use an optimizer with less state (8-bit Adam, Adafactor, SGD), weights in bf16, or fewer trained weights (LoRA)",
     "shard the states over cards (FSDP, ZeRO) or offload them to the CPU; a smaller batch does not change them",
 ];
+
+/// What helps where L-BFGS keeps a history.
+const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its history has two vectors as large as all weights";
 
 /// What helps where nothing is trained.
 const FEWER: [&str; 2] =
@@ -121,11 +124,20 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         remedies.push(format!("{} ({}: {said})", it.remedy, it.code));
     }
     let setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts";
-    if let Some(it) = expandable.as_ref().filter(|_| unfragmented) {
+    let with_segments = expandable.as_ref().filter(|_| unfragmented).map(|it| {
         let most = it.peak_reserved.bytes;
-        let said = format!("replayed with it, the request fits, with {most} reserved at most");
-        remedies.insert(0, format!("{setting} ({said})"));
-    }
+        format!("{setting} (replayed with it, the request fits, with {most} reserved at most)")
+    });
+    // Where next to nothing of it is free, the run gets a little further at most.
+    let (allocated, slack) = (res.facts.allocated, res.facts.slack);
+    let is_full = GENERAL.contains(&res.root.code)
+        && allocated.zip(slack).is_some_and(|(all, slack)| slack.0 < all.0 / 32);
+    let (first, last) = if is_full { (None, with_segments) } else { (with_segments, None) };
+    let of_history = res.root.code == ProblemCode::ModelStates && keeps_history(case, event);
+    let first: Vec<String> =
+        of_history.then(|| LESS_HISTORY.to_owned()).into_iter().chain(first).collect();
+    let n_first = first.len();
+    remedies.splice(0..0, first);
     // What mends the cause comes first.
     let at = |code: ProblemCode| findings.iter().find(|it| root_cause::told_as(it.code) == code);
     if let Some(it) = at(res.root.code) {
@@ -143,8 +155,8 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         Cause::OtherProcess | Cause::Limit => general.chain(remedies).collect(),
         // What one line could do with less is not what it hangs on.
         Cause::Size if GENERAL.contains(&res.root.code) => {
-            let own = remedies.split_off(usize::from(unfragmented).min(remedies.len()));
-            remedies.into_iter().chain(general).chain(own).collect()
+            let own = remedies.split_off(n_first.min(remedies.len()));
+            remedies.into_iter().chain(general).chain(own).chain(last).collect()
         }
         _ => remedies.into_iter().chain(general).collect(),
     };
@@ -153,6 +165,16 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     }
     res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
     res.is_proven = !res.enough.is_empty();
+}
+
+/// Whether most of what an optimizer has is the history of L-BFGS.
+fn keeps_history(case: &Case<'_>, event: EventId) -> bool {
+    let live = case.live_after(event);
+    let states = live.iter().filter(|it| it.category == Category::OptimizerState);
+    let is_history = |it: &&Live| case.signs(it.block).has(Signs::HISTORY);
+    let (history, others): (Vec<&Live>, Vec<&Live>) = states.partition(is_history);
+    let sum = |it: Vec<&Live>| it.iter().map(|it| it.size).sum::<Bytes>();
+    sum(others) < sum(history)
 }
 
 /// What helps against the cause whatever the line. The numbers of a message, which `said` something, say less than the recording

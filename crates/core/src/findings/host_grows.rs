@@ -9,6 +9,9 @@ use crate::{
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::HostGrows, find };
 
+/// In fewer further steps the host's memory is full soon.
+const SOON: u64 = 1000;
+
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let notes = &case.run.recording.notes;
     let Some(growth) = notes.host_growth().filter(|_| case.is_first_device()) else {
@@ -29,7 +32,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         "{whose} grows by {each} a step, from {} after step {} to {} after step {}",
         from.1, from.0, to.1, to.0
     );
-    let mut res = RULE.finding(Weight::Problem, to.1.saturating_sub(from.1), title);
+    // What is moved to the host on purpose, as the remedy of a leak does, is no problem where it is not about to be full.
+    let is_full_soon = notes
+        .host
+        .and_then(|it| it.total)
+        .is_none_or(|total| total.saturating_sub(to.1).0 / each.0.max(1) < SOON);
+    let weight = if at.is_some() && !is_full_soon { Weight::Chance } else { Weight::Problem };
+    let mut res = RULE.finding(weight, to.1.saturating_sub(from.1), title);
     res.count = u64::from(to.0 - from.0);
     res.step = Some(from.0);
     if let Some(it) = &at {

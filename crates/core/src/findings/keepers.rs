@@ -200,6 +200,17 @@ fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
             "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
         );
     }
+    let is_leak = matches!(finding.code, ProblemCode::PerStep | ProblemCode::ResultsKept);
+    if is_leak && keeper.what == "cache" {
+        finding.remedy = format!(
+            "`{name}` is cached, and its cache keeps what it returned for each argument: give `lru_cache` a small `maxsize`, call `{name}.cache_clear()` now and then, or pad to a few sizes"
+        );
+    }
+    if let Some(link) = keeper.link.as_ref().filter(|_| is_leak) {
+        finding.remedy = format!(
+            "each of these objects still refers to an earlier one by `.{link}`, so none is ever freed: set `.{link} = None` where a new one takes over, or store what it holds on the CPU"
+        );
+    }
     if bytes == Bytes::ZERO && finding.code == ProblemCode::ResultsKept {
         finding.remedy = format!(
             "`{name}` stores the autograd graph of each step: store `.item()` or `.detach()` of the value there"

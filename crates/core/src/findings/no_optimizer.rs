@@ -52,9 +52,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let mut parts: Vec<&str> = unowned.iter().filter_map(|it| it.part.as_deref()).collect();
     parts.sort_unstable();
     parts.dedup();
-    let whose = match parts[..] {
-        [one] => format!("`{one}`"),
-        _ => "some parameters".to_owned(),
+    let mut models: Vec<Option<&str>> = unowned.iter().map(|it| it.model.as_deref()).collect();
+    models.dedup();
+    let (whose, is) = match (&parts[..], &models[..]) {
+        ([one], _) => (format!("`{one}`"), "is"),
+        (_, [Some(model)]) => (format!("the network of class `{model}`"), "is"),
+        _ => ("some parameters".to_owned(), "are"),
     };
     let what = match (gradients, activations) {
         (gradients, Bytes::ZERO) => format!("{gradients} of gradients"),
@@ -63,7 +66,6 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             format!("{bytes} ({gradients} of gradients, {activations} of activations)")
         }
     };
-    let is = if parts.len() == 1 { "is" } else { "are" };
     let title = format!("{whose} {is} not frozen, and no optimizer uses the gradients: {what}");
     let mut res = RULE.finding(Weight::Problem, bytes, title);
     res.step = case.step(case.moment());

@@ -1,12 +1,16 @@
 //! One thing that dwarfs the rest: blocks of one size that a loss or one line makes, such as logits of
 //! batch x tokens x vocabulary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
-    prediction::{Category, stacks::Signs, timeline::Stage},
+    prediction::{
+        Category,
+        stacks::{Signs, is_of_a_layer},
+        timeline::Stage,
+    },
     replay::BlockId,
     trace::StackId,
     units::Bytes,
@@ -51,7 +55,18 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // The request that failed counts with them.
     let asked = case.run.oom.map(|it| case.run.device.events.get(it.index()));
     // Layers have many blocks of one size; what dwarfs the rest is a few.
-    let few = by_size.iter().filter(|(_, blocks)| blocks.len() <= 6);
+    // More may be matrices of one size that as many operations make, none twice.
+    let few = by_size.iter().filter(|(size, blocks)| {
+        // What autograd makes has no stack.
+        let known: Vec<StackId> =
+            blocks.iter().map(|it| case.stack(*it)).filter(|it| *it != StackId::EMPTY).collect();
+        let stacks: BTreeSet<StackId> = known.iter().copied().collect();
+        let apart = 2 <= stacks.len()
+            && stacks.len() == known.len()
+            && case.matters(**size, 10, Bytes::mib(32))
+            && !stacks.iter().any(|it| is_of_a_layer(case.run.trace, *it));
+        blocks.len() <= 6 || blocks.len() <= 12 && apart
+    });
     let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);
     let Some((&size, blocks)) = largest else { return Vec::new() };
     let together = Bytes(size.0 * blocks.len() as u64);

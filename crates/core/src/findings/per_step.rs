@@ -24,7 +24,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 && timeline.starts(Stage::Evaluation).any(|begin| begin < growth.since);
             let is_collected = growth.counted.iter().any(|block| case.signs(*block).has(Signs::COLLECTED));
             let title = if is_collected {
-                format!("the Trainer's evaluation collects the logits of all batches on the GPU: {} after {} batches", growth.held, growth.steps + 1)
+                let what = if growth.tensors < 3 { "the logits" } else { "all that the model returns, such as hidden states," };
+                format!("the Trainer's evaluation collects {what} of all batches on the GPU: {} after {} batches", growth.held, growth.steps + 1)
             } else if growth.larger_each_time {
                 let which = match growth.tensors {
                     0 | 1 => "one tensor grew".to_owned(),
@@ -37,7 +38,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 format!("memory stays allocated after {} of {} steps: {}, {} in each", growth.steps, growth.of, growth.bytes, growth.per_step)
             };
             let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
-            res.remedy = if is_collected { "set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves the logits to host memory after so many batches; or return only what `compute_metrics` needs from `preprocess_logits_for_metrics` (`logits.argmax(-1)`)" } else if growth.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else if are_results { "store them on the CPU: `results.append(it.cpu())`, or write each part into one tensor there" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
+            res.remedy = if is_collected && 2 < growth.tensors { "switch off what `compute_metrics` does not need (`output_hidden_states`, `output_attentions`), or name it in `ignore_keys_for_eval` of `train()`; or set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves what it collects to host memory after so many batches" } else if is_collected { "set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves the logits to host memory after so many batches; or return only what `compute_metrics` needs from `preprocess_logits_for_metrics` (`logits.argmax(-1)`)" } else if growth.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else if are_results { "store them on the CPU: `results.append(it.cpu())`, or write each part into one tensor there" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
             growth.tell(case, &mut res);
             res
         })
@@ -74,7 +75,11 @@ fn of_evaluations(case: &Case<'_>) -> Option<Finding> {
             Stage::Evaluation | Stage::Between | Stage::AfterBackward | Stage::Setup
         ) && matches!(
             case.evidence.category(block),
-            Category::Retained | Category::Activations | Category::Temporaries | Category::Unknown
+            Category::Retained
+                | Category::Activations
+                | Category::Temporaries
+                | Category::Inputs
+                | Category::Unknown
         );
         if life.is_live_after(last) && is_result {
             left.entry(step).or_default().push(block);

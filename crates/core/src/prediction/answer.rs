@@ -4,8 +4,9 @@ use std::ops::Deref;
 
 use crate::{
     cards::Card,
+    codes::RemarkCode,
     prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
-    recording::{CodeLine, Exception, FirstStep, Phase, Reached},
+    recording::{CodeLine, Exception, FirstStep, LoopStage, Phase, Reached},
     units::Bytes,
 };
 
@@ -156,6 +157,8 @@ pub struct Predicted {
     pub seen: Seen,
     /// Where the script decides about an evaluation that the run did not come to.
     pub awaited: Option<CodeLine>,
+    /// A loop of which later turns were not reached, though the steps use its variable.
+    pub stage: Option<LoopStage>,
     /// Memory was the same in the last two steps.
     pub steady: bool,
     /// The peak of each phase that the run went through, in their order.
@@ -481,6 +484,14 @@ pub struct OomPlace {
     pub at: Option<CodeLine>,
 }
 
+impl OomPlace {
+    /// What was asked for, and what there was.
+    pub fn sizes(&self) -> String {
+        let OomPlace { requested, allocated, reserved, .. } = self;
+        format!("requested {requested} while {allocated} were allocated and {reserved} reserved")
+    }
+}
+
 /// Whether a card of the catalogue carries the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CardFit {
@@ -552,9 +563,22 @@ impl Predicted {
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
             Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
-            Outcome::Fits if self.awaited.is_some() || self.misses_ranks() => Verdict::FitsSoFar,
+            Outcome::Fits if self.awaited.is_some() || self.stage.is_some() => Verdict::FitsSoFar,
+            Outcome::Fits if self.misses_ranks() => Verdict::FitsSoFar,
+            Outcome::Fits if self.served_nothing() || self.engine_starts() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
+    }
+
+    /// Whether a serving engine had begun, and was not ready when the run ended.
+    pub fn engine_starts(&self) -> bool {
+        self.serving.as_ref().is_some_and(|it| !it.engine.is_ready)
+    }
+
+    /// Whether the script serves a model of its own, and had no request.
+    pub fn served_nothing(&self) -> bool {
+        let is_it = |it: &Note| matches!(it, Note::Remark(remark) if remark.code == RemarkCode::ServerWithoutRequests);
+        self.notes.iter().any(is_it)
     }
 
     /// Whether ranks of the job differ from the one that ran, and did not run to an answer.

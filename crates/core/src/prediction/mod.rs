@@ -129,6 +129,7 @@ impl<'a> Runs<'a> {
                 ..Seen::default()
             },
             awaited: None,
+            stage: None,
             steady: false,
             phases: Vec::new(),
             deciding_phase: None,
@@ -214,6 +215,7 @@ impl<'a> Runs<'a> {
             with_allowance,
             seen,
             awaited: end(run.recording).awaited,
+            stage: end(run.recording).stage.filter(|_| !seen.ended),
             steady: end(run.recording).steady,
             phases,
             deciding_phase,

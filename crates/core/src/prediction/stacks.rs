@@ -62,6 +62,9 @@ impl Signs {
     /// Inside a cross-entropy, whose input are scores of classes.
     pub(crate) const CROSS_ENTROPY: Signs = Signs(1 << 21);
 
+    /// Inside L-BFGS, which keeps vectors of all weights.
+    pub(crate) const HISTORY: Signs = Signs(1 << 22);
+
     /// What names say, each in lower case.
     const WORDS: [(&str, Signs); 23] = [
         ("loss", Signs::LOSS),
@@ -217,7 +220,11 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     } else if function == "closure" || file.ends_with("/closure.py") {
         Signs::CLOSURE
     } else if file.contains("/torch/optim/") {
-        if function == "zero_grad" { Signs::ZERO_GRAD } else { Signs::OPTIMIZER }
+        match function {
+            "zero_grad" => Signs::ZERO_GRAD,
+            _ if file.ends_with("/lbfgs.py") => Signs::OPTIMIZER.with(Signs::HISTORY),
+            _ => Signs::OPTIMIZER,
+        }
     } else if function == "step" && file.contains("/optim") && !is_users_code(&file, frame.line) {
         // apex, bitsandbytes, transformers: each has its own `optim*/` or `optimization.py`.
         Signs::OPTIMIZER

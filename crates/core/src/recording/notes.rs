@@ -108,6 +108,8 @@ pub struct Recast {
 /// Parameters that get gradients and that no optimizer has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unowned {
+    /// The class of the network, if none of it is trained.
+    pub model: Option<String>,
     /// The path of the module that has them and none that is trained.
     pub part: Option<String>,
     /// Their names.
@@ -331,6 +333,8 @@ pub struct Keeper {
     pub at: Option<CodeLine>,
     /// The line of a method that `at` calls, if that does it.
     pub inner: Option<CodeLine>,
+    /// The attribute by which objects of one class refer to one another on the way there, such as `parent`.
+    pub link: Option<String>,
 }
 
 /// A request that failed.
@@ -541,6 +545,8 @@ pub struct End {
     pub later: Option<Later>,
     /// Where the script decides about an evaluation that it would have come to, and that the run did not.
     pub awaited: Option<CodeLine>,
+    /// A loop around that of the steps, whose later turns the run did not come to, and whose variable the steps use.
+    pub stage: Option<LoopStage>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
     pub failed_later: Option<String>,
     /// How far the script would have gone.
@@ -549,6 +555,19 @@ pub struct End {
     pub seconds_imports: f64,
     /// Seconds in all.
     pub seconds: f64,
+}
+
+/// One turn of a loop around that of the steps: the stage of a curriculum, one of several sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopStage {
+    /// Where the loop begins.
+    pub line: CodeLine,
+    /// Its variable.
+    pub name: String,
+    /// Which turn the run was in at last, from 1.
+    pub turn: u64,
+    /// How many there are.
+    pub turns: u64,
 }
 
 /// What a run came to that went on once memory was steady.

@@ -13,7 +13,7 @@ use crate::{
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
+        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, Serving, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
@@ -255,6 +255,13 @@ impl Report<'_> {
                 }
                 return Ok(());
             }
+            Verdict::FitsSoFar if p.engine_starts() => {
+                let taken = p.serving.as_ref().map(Serving::taken).unwrap_or_default();
+                let colon = if taken.is_empty() { "" } else { ": " };
+                self.said(f, styles.warn, "FITS SO FAR", &format!("{card}{colon}{taken}"))?;
+                let text = "the serving engine was not ready when the run ended, and may still run out of memory";
+                return self.wrapped(f, text, 0, 2);
+            }
             Verdict::Fits | Verdict::FitsSoFar => {
                 let all = p.at_other_values().filter(|it| needs < it.1);
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
@@ -288,11 +295,23 @@ impl Report<'_> {
                     }
                     None => format!("{which}{of_what}: needs {needs}{left}"),
                 };
-                match &p.awaited {
-                    None if p.verdict() == Verdict::FitsSoFar => {
+                match (&p.awaited, &p.stage) {
+                    (None, Some(stage)) => {
+                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
+                        let text = format!(
+                            "the loop over `{}` ({}) was seen in turn {} of {} only, and its steps use `{}`: later turns may need more. --until-exit runs all",
+                            stage.name,
+                            Line(&stage.line),
+                            stage.turn,
+                            grouped(stage.turns),
+                            stage.name
+                        );
+                        self.wrapped(f, &text, 0, 2)?;
+                    }
+                    (None, None) if p.verdict() == Verdict::FitsSoFar => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
                     }
-                    Some(line) => {
+                    (Some(line), _) => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
                         let text = format!(
                             "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
@@ -300,7 +319,7 @@ impl Report<'_> {
                         );
                         self.wrapped(f, &text, 0, 2)?;
                     }
-                    None => {
+                    (None, None) => {
                         self.said(f, styles.good, "FITS", &text)?;
                         self.not_seen(f)?;
                     }
@@ -355,6 +374,11 @@ impl Report<'_> {
                         self.wrapped(f, &line, 0, 2)?;
                     }
                     return Ok(());
+                }
+                if let (Some(serving), Some(oom)) = (&p.serving, &p.oom) {
+                    let text = format!("{card}: {}", serving.ran_out());
+                    self.said(f, styles.bad, "DOES NOT FIT", &text)?;
+                    return self.wrapped(f, &oom.sizes(), 0, 2);
                 }
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {
@@ -516,13 +540,9 @@ impl Report<'_> {
             }
             None => writeln!(f)?,
         }
-        let OomPlace { requested, allocated, reserved, .. } = oom;
-        writeln!(
-            f,
-            "requested {requested} while {allocated} were allocated and {reserved} reserved"
-        )?;
+        writeln!(f, "{}", oom.sizes())?;
         match oom.free {
-            Some(free) if *requested <= free => {
+            Some(free) if oom.requested <= free => {
                 let text = format!(
                     "{free} of the card were free: the script limits itself (set_per_process_memory_fraction)"
                 );
@@ -579,7 +599,8 @@ impl Report<'_> {
         }
         // Its finding says what to do.
         let twice = |it: &Finding| it.code == ProblemCode::LoadedTwice;
-        if it.phase == RunPhase::Loading && !self.findings.iter().any(twice) {
+        if it.phase == RunPhase::Loading && p.serving.is_none() && !self.findings.iter().any(twice)
+        {
             text += match p.oom {
                 Some(_) => {
                     ". A smaller batch does not help: fewer bytes a weight (dtype=torch.bfloat16, load_in_4bit), no second copy"
@@ -829,8 +850,13 @@ fn stands_above(note: &Note) -> bool {
     match note {
         Note::SizesUnknown { .. } | Note::RanksUnseen { .. } => true,
         Note::Remark(remark) => {
-            use RemarkCode::{FailedLater, LargerSample, ServerReady, WorstBatches};
-            matches!(remark.code, LargerSample | FailedLater | ServerReady | WorstBatches)
+            use RemarkCode::{
+                FailedLater, LargerSample, ServerReady, ServerWithoutRequests, WorstBatches,
+            };
+            matches!(
+                remark.code,
+                LargerSample | FailedLater | ServerReady | ServerWithoutRequests | WorstBatches
+            )
         }
         _ => false,
     }

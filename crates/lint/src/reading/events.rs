@@ -37,6 +37,8 @@ pub(crate) struct Loop<'a> {
     pub(crate) function: usize,
     /// What it goes over, unless it is a `while`.
     pub(crate) iter: Option<&'a Expr>,
+    /// The names that it gives to each, unless it is a `while`.
+    pub(crate) target: Option<&'a Expr>,
     /// It goes over batches.
     pub(crate) over_batches: bool,
     /// It goes over numbers, or has no end.

@@ -1,13 +1,16 @@
 //! Reads expressions: what each may be, as far as memory is concerned. Calls are where most of what matters happens.
 
-use ruff_python_ast::{Comprehension, Expr, ExprCall};
-use ruff_text_size::Ranged;
+use ruff_python_ast::{
+    Comprehension, Expr, ExprCall,
+    visitor::{self, Visitor},
+};
+use ruff_text_size::{Ranged, TextRange};
 
 use crate::reading::{
     events::{Grad, How, What},
     file::{LONGEST_NAME, dotted, names_in},
     guess, library,
-    value::{Kind, Sources, Value},
+    value::{Kind, SENT, Sources, Value},
     walker::Walker,
 };
 
@@ -120,12 +123,17 @@ impl<'a> Walker<'_, 'a> {
                 match value.kind {
                     Kind::Number | Kind::Plain => Value::default(),
                     Kind::List | Kind::Dict => {
-                        let kind = if value.attached || value.is_output {
-                            Kind::Tensor
-                        } else {
-                            Kind::Unknown
-                        };
-                        Value { kind, ..value }
+                        if value.attached || value.is_output {
+                            return Value { kind: Kind::Tensor, ..value };
+                        }
+                        // One of several optimizers, or a loss: as it is used.
+                        match dotted(expr) {
+                            Some(name) => {
+                                let Value { kind, attached, is_scalar, .. } = self.look_up(&name);
+                                Value { kind, attached, is_scalar, ..value }
+                            }
+                            None => Value { kind: Kind::Unknown, ..value },
+                        }
                     }
                     Kind::Loaded => value,
                     Kind::Import(_) => Value::default(),
@@ -229,11 +237,12 @@ impl<'a> Walker<'_, 'a> {
             | Expr::StringLiteral(_)
             | Expr::BooleanLiteral(_)
             | Expr::NoneLiteral(_) => Value { tick: self.tick, ..Value::of(Kind::Plain) },
+            // What `send()` gives.
             Expr::Yield(it) => {
                 if let Some(value) = &it.value {
                     self.eval(value);
                 }
-                Value::default()
+                Value { from: Sources::of(SENT), ..Value::default() }
             }
             // What a lambda does, it does later.
             _ => Value::default(),
@@ -278,7 +287,18 @@ impl<'a> Walker<'_, 'a> {
         let mut res = Value { tick: self.tick, ..Value::of(kind) };
         let mut on_host = true;
         for it in elements {
-            let one = self.eval(it);
+            // `[*map(...)]`
+            let unpacked = match it {
+                Expr::Starred(it) => match &*it.value {
+                    Expr::Call(call) if self.is_builtin(call, "map") => self.mapped(call, true),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let one = match unpacked {
+                Some(one) => one,
+                None => self.eval(it),
+            };
             if one.is_module() && res.is(&Kind::Unknown) {
                 res.kind = Kind::List;
             }
@@ -322,10 +342,65 @@ impl<'a> Walker<'_, 'a> {
         kind: Kind,
     ) -> Value {
         let (res, output) = self.comprehension(generators, element, kind);
-        if let Some(value) = output {
-            self.tell(element.range(), What::Gather { value });
-        }
+        self.gathered(element.range(), output);
         res
+    }
+
+    fn gathered(&mut self, at: TextRange, output: Option<Value>) {
+        if let Some(value) = output {
+            self.tell(at, What::Gather { value });
+        }
+    }
+
+    /// `map(function, iterable)`, and whether what it makes is kept, as in `list(map(...))`.
+    fn mapped(&mut self, call: &'a ExprCall, keeps: bool) -> Option<Value> {
+        let [function, over] = &*call.arguments.args else { return None };
+        let iter = self.eval(over);
+        let over_batches =
+            iter.is(&Kind::Loader) || guess::is_batches(self.file.text_at(over.range()));
+        let one = self.one_of(&iter);
+        self.names.begin();
+        let (value, at) = match function {
+            Expr::Lambda(it) => {
+                let parameters = it.parameters.iter().flat_map(|it| it.iter_non_variadic_params());
+                if let Some(first) = parameters.take(1).next() {
+                    self.names.set(first.parameter.name.as_str(), one);
+                }
+                (self.eval(&it.body), it.body.range())
+            }
+            function => {
+                let value = self.eval(function);
+                let name = dotted(function).unwrap_or_default();
+                (self.call_value(value, &name, call, &[one]), call.range())
+            }
+        };
+        self.names.take_back();
+        let is_moved = matches!(function, Expr::Lambda(it) if moves_an_item(&it.body, &[]));
+        if keeps && (over_batches || is_moved) && value.is_output && !value.on_host {
+            self.gathered(at, Some(value.clone()));
+        }
+        let res = Value { tick: self.tick, ..Value::of(Kind::List) };
+        Some(Value { on_host: value.on_host, is_scalar: false, ..res.with(&value) })
+    }
+
+    /// One element of what a comprehension, or `map`, goes over.
+    fn one_of(&self, iter: &Value) -> Value {
+        match iter.kind {
+            Kind::Parameters => {
+                Value { attached: true, of: iter.of.clone(), ..Value::of(Kind::Tensor) }
+            }
+            Kind::List | Kind::Dict if iter.attached || iter.is_output => {
+                Value { kind: Kind::Tensor, ..iter.clone() }
+            }
+            _ => Value {
+                of: iter.of.clone(),
+                from: iter.from.clone(),
+                attached: iter.attached,
+                is_output: iter.is_output,
+                on_host: iter.on_host,
+                ..Value::default()
+            },
+        }
     }
 
     /// Its value; and the output of a model that its element is, if there is one for each batch and it stays on the device.
@@ -341,22 +416,7 @@ impl<'a> Walker<'_, 'a> {
             let iter = self.eval(&it.iter);
             over_batches |=
                 iter.is(&Kind::Loader) || guess::is_batches(self.file.text_at(it.iter.range()));
-            let one = match iter.kind {
-                Kind::Parameters => {
-                    Value { attached: true, of: iter.of.clone(), ..Value::of(Kind::Tensor) }
-                }
-                Kind::List | Kind::Dict if iter.attached || iter.is_output => {
-                    Value { kind: Kind::Tensor, ..iter }
-                }
-                _ => Value {
-                    of: iter.of.clone(),
-                    from: iter.from.clone(),
-                    attached: iter.attached,
-                    is_output: iter.is_output,
-                    on_host: iter.on_host,
-                    ..Value::default()
-                },
-            };
+            let one = self.one_of(&iter);
             self.assign_to(&it.target, one);
             for test in &it.ifs {
                 self.eval(test);
@@ -364,6 +424,8 @@ impl<'a> Walker<'_, 'a> {
         }
         let value = self.eval(element);
         self.names.take_back();
+        let items: Vec<String> = generators.iter().flat_map(|it| names_in(&it.target)).collect();
+        over_batches |= moves_an_item(element, &items);
         let res = Value { tick: self.tick, ..Value::of(kind) };
         let on_host = value.on_host;
         let res = Value { on_host, is_scalar: false, ..res.with(&value) };
@@ -373,6 +435,21 @@ impl<'a> Walker<'_, 'a> {
 
 impl<'a> Walker<'_, 'a> {
     pub(crate) fn call(&mut self, call: &'a ExprCall) -> Value {
+        // `map(...)`, `list(map(...))`, `list(... for ... in ...)`
+        let gathers = self.is_builtin(call, "list") || self.is_builtin(call, "tuple");
+        let mapped = match &*call.arguments.args {
+            [Expr::Generator(it)] if gathers => {
+                return self.gathering(&it.generators, &it.elt, Kind::List);
+            }
+            [Expr::Call(inner)] if gathers && self.is_builtin(inner, "map") => {
+                self.mapped(inner, true)
+            }
+            _ if self.is_builtin(call, "map") => self.mapped(call, false),
+            _ => None,
+        };
+        if let Some(value) = mapped {
+            return value;
+        }
         let values = self.arguments(call);
         match &*call.func {
             Expr::Attribute(func) => {
@@ -429,6 +506,11 @@ impl<'a> Walker<'_, 'a> {
                 self.call_value(value, &name, call, &values)
             }
         }
+    }
+
+    /// Whether it calls a function of Python's by this name.
+    fn is_builtin(&self, call: &ExprCall, name: &str) -> bool {
+        matches!(&*call.func, Expr::Name(it) if it.id.as_str() == name) && !self.names.has(name)
     }
 
     fn arguments(&mut self, call: &'a ExprCall) -> Vec<Value> {
@@ -575,13 +657,22 @@ impl<'a> Walker<'_, 'a> {
         let keeps = self.file.functions[index].class.is_some_and(|class| {
             self.known.keepers.contains(&(class, self.file.functions[index].name.to_owned()))
         });
-        if keeps && let Some(value) = values.iter().find(|it| it.attached) {
+        if keeps && let Some(n) = values.iter().position(|it| it.attached) {
             let target = dotted(&call.func).unwrap_or_default();
-            let target = target.rsplit_once('.').map_or("", |it| it.0).to_owned();
+            // An object that is called keeps it itself.
+            let target = match target.rsplit_once('.') {
+                Some((object, _)) if self.file.functions[index].name != "__call__" => object,
+                _ => target.as_str(),
+            };
+            let target = target.to_owned();
             let before = self.look_up(&target);
-            let value = value.clone();
-            let arg = call.arguments.args.first().map_or(call.range(), Ranged::range);
-            self.kept(&target, How::Meter, &before, &value, arg);
+            let named = call.arguments.keywords.iter().map(|it| &it.value);
+            let arg = call.arguments.args.iter().chain(named).nth(n);
+            let arg = arg.map_or(call.range(), Ranged::range);
+            self.kept(&target, How::Meter, &before, &values[n].clone(), arg);
+        }
+        if self.known.receivers.contains(&index) {
+            return Value { tick: self.tick, ..Value::of(Kind::Receiver) };
         }
         let mut res = self.known.returns.get(&index).cloned().unwrap_or_default();
         res.attached &= !off;
@@ -702,6 +793,20 @@ impl<'a> Walker<'_, 'a> {
             },
         );
         match name {
+            // Of a distribution: what is drawn has no graph.
+            "sample" if receiver.attached => {
+                return Value { attached: false, graph: Sources::default(), ..receiver };
+            }
+            "send" if receiver.is(&Kind::Receiver) => {
+                let arg = call.arguments.args.first().map_or(at, Ranged::range);
+                self.kept(&on_name, How::Meter, &receiver, &first, arg);
+                return Value::default();
+            }
+            // In place, and the graph of what is added hangs on it from now on.
+            "add_" if receiver.is(&Kind::Tensor) && first.attached && !receiver.attached => {
+                let arg = call.arguments.args.first().map_or(at, Ranged::range);
+                self.kept(&on_name, How::Sum, &receiver, &first, arg);
+            }
             "backward" => {
                 let of_engine = n_args > 0
                     && !receiver.attached
@@ -735,18 +840,25 @@ impl<'a> Walker<'_, 'a> {
                 self.tell(at, What::ZeroGrad { of: on_name });
                 return Value::default();
             }
-            "eval" | "train" if receiver.is_module() || n_args == 0 && !on_name.is_empty() => {
+            "eval" | "train"
+                if receiver.is_module()
+                    || n_args == 0 && (!on_name.is_empty() || name == "eval") =>
+            {
                 let train = name == "train"
                     && !matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(it)) if !it.value);
                 let is_known = name == "eval"
                     || n_args == 0
                     || matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(_)));
-                if is_known {
+                if is_known && !on_name.is_empty() {
                     self.tell(at, What::Mode { model: on_name.clone(), train });
                 }
                 // `model.eval().requires_grad_(False)`
                 let of = receiver.of.clone().or(Some(on_name)).filter(|it| !it.is_empty());
-                return Value { of, ..receiver };
+                let kind = match receiver.kind {
+                    Kind::Unknown => Kind::Module,
+                    kind => kind,
+                };
+                return Value { of, kind, is_eval: name == "eval", ..receiver };
             }
             "requires_grad_" => {
                 let is_off = matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(it)) if !it.value);
@@ -898,6 +1010,19 @@ impl<'a> Walker<'_, 'a> {
             res.attached &= self.grad != Grad::Off;
             return Value { kind: Kind::Tensor, tick: self.tick, at: Some(at), ..res };
         }
+        // One of several callbacks: an object of a class of this file, whichever has such a method.
+        let attached = values.iter().position(|it| it.attached);
+        let keeps = || {
+            let has = |(class, method): &(usize, String)| {
+                method == name && self.file.classes[*class].methods.contains_key(name)
+            };
+            receiver.is(&Kind::Unknown) && self.known.keepers.iter().any(has)
+        };
+        if let Some(n) = attached.filter(|_| keeps()) {
+            let named = call.arguments.keywords.iter().map(|it| &it.value);
+            let arg = call.arguments.args.iter().chain(named).nth(n).map_or(at, Ranged::range);
+            self.kept(&on_name, How::Meter, &Value::default(), &values[n].clone(), arg);
+        }
         // `self.loss_function(output, y)`
         let mut res = Value { tick: self.tick, at: Some(at), ..Value::default() };
         for it in values {
@@ -918,8 +1043,40 @@ impl<'a> Walker<'_, 'a> {
     }
 }
 
+/// Whether an expression moves one of these names to the device; without any, any name.
+fn moves_an_item(expr: &Expr, items: &[String]) -> bool {
+    struct Moves<'n> {
+        items: &'n [String],
+        found: bool,
+    }
+    impl<'a> Visitor<'a> for Moves<'_> {
+        fn visit_expr(&mut self, expr: &'a Expr) {
+            if let Expr::Call(call) = expr
+                && let Expr::Attribute(func) = &*call.func
+            {
+                let device = |it: &Expr| match it {
+                    Expr::StringLiteral(it) => it.value.to_str().starts_with("cuda"),
+                    it => dotted(it).is_some_and(|it| it.ends_with("device")),
+                };
+                let is_moved = func.attr.as_str() == "cuda"
+                    || func.attr.as_str() == "to"
+                        && call.arguments.args.first().is_some_and(device);
+                let of_item = |name: &String| {
+                    self.items.is_empty()
+                        || self.items.iter().any(|it| name.split(['.', '[']).next() == Some(it))
+                };
+                self.found |= is_moved && names_in(&func.value).iter().any(of_item);
+            }
+            visitor::walk_expr(self, expr);
+        }
+    }
+    let mut moves = Moves { items, found: false };
+    moves.visit_expr(expr);
+    moves.found
+}
+
 /// How the thing is written that a method is called on: `logs[]` of `logs.setdefault(key, [])`, too.
-fn owner(on: &Expr) -> Option<String> {
+pub(crate) fn owner(on: &Expr) -> Option<String> {
     if let Expr::Call(call) = on
         && let Expr::Attribute(func) = &*call.func
         && matches!(func.attr.as_str(), "setdefault" | "get")

@@ -29,6 +29,13 @@ impl<'a> Function<'a> {
         let Some(def) = self.def else { return Vec::new() };
         def.parameters.iter_non_variadic_params().map(|it| it.parameter.name.as_str()).collect()
     }
+
+    /// The names of `*args` and `**kwargs`, whatever they are called.
+    pub(crate) fn variadic(&self) -> Vec<&'a str> {
+        let Some(def) = self.def else { return Vec::new() };
+        let both = [&def.parameters.vararg, &def.parameters.kwarg];
+        both.into_iter().flatten().map(|it| it.name.as_str()).collect()
+    }
 }
 
 /// A class.
@@ -83,6 +90,8 @@ pub(crate) struct File<'a> {
     pub(crate) uses: BTreeMap<String, BTreeSet<&'a str>>,
     /// By function: names on which a backward pass is made.
     pub(crate) losses: BTreeSet<(usize, String)>,
+    /// By function: what a backward pass is made on, by its own name.
+    pub(crate) walked: BTreeSet<(usize, String)>,
     /// Whether it is a file of tests: what they do with a tiny model is no training, and no evaluation.
     pub(crate) is_of_tests: bool,
     /// What reading it has taken.
@@ -272,6 +281,10 @@ impl<'a> Parts<'_, 'a> {
             _ => false,
         };
         let Expr::Attribute(func) = &*call.func else { return };
+        if matches!(func.attr.as_str(), "backward" | "manual_backward") {
+            let own = call.arguments.args.first().unwrap_or(&func.value);
+            self.file.walked.extend(dotted(own).map(|it| (self.function, it)));
+        }
         if let Some(name) = dotted(&func.value) {
             self.file.uses.entry(name).or_default().insert(func.attr.as_str());
         }

@@ -4,7 +4,7 @@
 use crate::reading::{file::File, value::Kind};
 
 /// Names of models, whole or as the last word of a name.
-const MODELS: [&str; 28] = [
+const MODELS: [&str; 41] = [
     "model",
     "net",
     "network",
@@ -33,6 +33,19 @@ const MODELS: [&str; 28] = [
     "lstm",
     "rnn",
     "gru",
+    "cell",
+    "trunk",
+    "tower",
+    "mlp",
+    "cnn",
+    "vit",
+    "llm",
+    "lm",
+    "embedder",
+    "detector",
+    "segmenter",
+    "gen",
+    "disc",
 ];
 const CRITERIA: [&str; 9] = [
     "criterion",

@@ -1,12 +1,12 @@
 //! What goes where: into names, and into what outlives an iteration.
 
 use ruff_python_ast::Expr;
-use ruff_text_size::TextRange;
+use ruff_text_size::{Ranged, TextRange};
 
 use crate::reading::{
-    events::{Grad, How, What},
-    file::dotted,
-    value::{Kind, Value},
+    events::{Grad, How, Loop, What},
+    file::{dotted, names_in},
+    value::{Kind, SENT, Value},
     walker::{Inside, Walker},
 };
 
@@ -42,10 +42,10 @@ impl<'a> Walker<'_, 'a> {
                     return;
                 }
                 let mut value = value;
-                if self.file.losses.contains(&(self.function, name.clone()))
-                    && value.is(&Kind::Unknown)
-                    && self.grad != Grad::Off
-                {
+                let key = (self.function, name.clone());
+                let is_loss = self.file.losses.contains(&key) && value.is(&Kind::Unknown)
+                    || self.file.walked.contains(&key) && value.is(&Kind::Tensor);
+                if is_loss && self.grad != Grad::Off {
                     // Somebody makes a backward pass on it.
                     value = Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..value };
                 }
@@ -64,6 +64,32 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
+    /// `table[name] = x`, where each batch brings keys of its own.
+    pub(crate) fn entered(&mut self, target: &'a Expr, expr: &Expr, value: &Value) {
+        let Expr::Subscript(it) = target else { return };
+        let Some(name) = dotted(&it.value) else { return };
+        let held = self.look_up(&name);
+        if matches!(held.kind, Kind::List | Kind::Dict) && self.is_new_key(&it.slice) {
+            self.kept(&name, How::Append, &held, value, expr.range());
+        }
+    }
+
+    /// Whether each batch, or each sample of one, brings a key of its own: the key is what a loop over batches gives.
+    fn is_new_key(&self, key: &Expr) -> bool {
+        let names = names_in(key);
+        let targets = |it: &Loop<'_>| it.target.map(names_in).unwrap_or_default();
+        let meets = |some: &[String], other: &[String]| some.iter().any(|it| other.contains(it));
+        let mut of_batches: Vec<String> = Vec::new();
+        for inside in &self.inside {
+            let it = &self.loops[inside.index];
+            let over_a_batch = it.iter.is_some_and(|it| meets(&names_in(it), &of_batches));
+            if it.over_batches || over_a_batch {
+                of_batches.extend(targets(it));
+            }
+        }
+        meets(&names, &of_batches)
+    }
+
     /// A value goes into something.
     pub(crate) fn kept(
         &mut self,
@@ -78,9 +104,19 @@ impl<'a> Walker<'_, 'a> {
         }
         let function = &self.file.functions[self.function];
         if let (Some(class), true) = (function.class, target.starts_with("self."))
-            && function.parameters().iter().any(|it| *it != "self" && value.from.has(it))
+            && !before.bounded
+            && function.parameters().into_iter().chain(function.variadic()).any(|it| {
+                // `if torch.is_tensor(value): value = value.item()`
+                let cuts = [format!("{it} = {it}."), format!("{it} = float({it}")];
+                it != "self"
+                    && value.graph.has(it)
+                    && !self.file.says(function.at, &cuts.each_ref().map(String::as_str))
+            })
         {
             self.next.keepers.insert((class, function.name.to_owned()));
+        }
+        if value.from.has(SENT) {
+            self.next.receivers.insert(self.function);
         }
         let what = What::Keep {
             target: target.to_owned(),

@@ -94,8 +94,16 @@ pub(crate) fn result(path: &str, call: &ExprCall, values: &[Value], grad: Grad) 
             return first.cloned().unwrap_or_default();
         }
         "load" if path == "torch.load" => return Value::of(Kind::Loaded),
+        "load" if path == "torch.jit.load" || path == "torch.hub.load" => {
+            return Value::of(Kind::Module);
+        }
         "tqdm" | "trange" | "iter" | "next" | "cycle" | "islice" | "track" | "chain" => {
             return first.cloned().unwrap_or_default();
+        }
+        // `torch.func.functional_call(model, parameters, inputs)`
+        "functional_call" => {
+            let of = first.and_then(|it| it.from.iter().last().map(str::to_owned));
+            return Value { attached: is_on, is_output: true, of, ..tensor };
         }
         "deque" => {
             let bounded = call.arguments.find_argument("maxlen", 1).is_some();
@@ -159,10 +167,18 @@ pub(crate) fn result(path: &str, call: &ExprCall, values: &[Value], grad: Grad) 
             {
                 Value::default()
             }
+            // Its log probabilities hang on what it was made of.
+            _ if path.starts_with("torch.distributions.") => {
+                Value { kind: Kind::Unknown, ..tensor }
+            }
             "is_tensor" | "is_floating_point" | "numel" | "get_rng_state" => Value::number(),
             _ if is_class(name) => Value::default(),
             _ => Value { is_scalar: false, ..tensor },
         };
+    }
+    if path.starts_with("operator.") && attached {
+        let is_scalar = values.iter().all(|it| it.is_scalar || !it.attached);
+        return Value { is_scalar, ..tensor };
     }
     if path.starts_with("numpy.")
         || path.starts_with("math.")

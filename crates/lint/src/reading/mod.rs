@@ -1,7 +1,7 @@
 //! From a file's syntax to what happens in it: values, events, loops.
 
 pub(crate) mod events;
-mod expressions;
+pub(crate) mod expressions;
 pub(crate) mod file;
 pub(crate) mod guess;
 mod keeping;

@@ -36,9 +36,15 @@ impl<'a> Walker<'_, 'a> {
         }
         self.names = Names::within(around);
         for name in it.parameters() {
-            let known = self.known.parameters.get(&(function, name.to_owned()));
-            let value = known.cloned().unwrap_or_default();
+            let known = self.known.parameters.get(&(function, name.to_owned())).cloned();
+            // Where no call of this file says more, as it is given by default.
+            let value = known.or_else(|| self.default_of(function, name)).unwrap_or_default();
             let value = Value { tick: 0, from: Sources::of(name), ..value };
+            self.names.set(name, value);
+        }
+        for name in it.variadic() {
+            let value =
+                Value { from: Sources::of(name), graph: Sources::of(name), ..Value::default() };
             self.names.set(name, value);
         }
         self.tick += 1;
@@ -53,6 +59,16 @@ impl<'a> Walker<'_, 'a> {
         let names: Held =
             names.into_iter().map(|(name, it)| (name, seen_from_within(it))).collect();
         self.next.names.insert(function, Rc::new(names));
+    }
+
+    /// An object of this file that a parameter is by default: `meter=Meter()`.
+    fn default_of(&self, function: usize, parameter: &str) -> Option<Value> {
+        let mut all = self.file.functions[function].def?.parameters.iter_non_variadic_params();
+        let it = all.find(|it| it.parameter.name.as_str() == parameter)?;
+        let Expr::Call(call) = it.default.as_deref()? else { return None };
+        let class = self.file.class_named(&dotted(&call.func)?)?;
+        let is_object = !self.file.classes[class].is_module();
+        is_object.then(|| Value::of(Kind::Object(class)))
     }
 
     fn body(&mut self, body: &'a [Stmt]) {
@@ -129,6 +145,7 @@ impl<'a> Walker<'_, 'a> {
                         body: it.body.first().map_or(head, Ranged::range),
                         function: walker.function,
                         iter: None,
+                        target: None,
                         over_batches: false,
                         is_counted: true,
                         counter: None,
@@ -189,17 +206,22 @@ impl<'a> Walker<'_, 'a> {
             && targets.elts.len() == values.elts.len()
         {
             let mut made = Vec::new();
-            for (target, value) in targets.elts.iter().zip(&values.elts) {
-                if !self.added_up(target, value) {
-                    made.push((target, self.eval(value)));
+            for (target, expr) in targets.elts.iter().zip(&values.elts) {
+                if !self.added_up(target, expr) {
+                    made.push((target, self.eval(expr)));
                 }
             }
             for (target, value) in made {
+                self.evaluated(it.range, target, &value);
                 self.assign_to(target, value);
             }
             return;
         }
         let value = self.eval(&it.value);
+        let value = match self.made_anew(it) {
+            Some(tick) => Value { tick, ..value },
+            None => value,
+        };
         if let Some((name, call)) = self.joined(it) {
             let before = self.look_up(&name);
             let one = call.arguments.args.first().map(|it| self.eval(it)).unwrap_or_default();
@@ -222,16 +244,19 @@ impl<'a> Walker<'_, 'a> {
                     continue;
                 }
             }
+            self.entered(target, &it.value, &value);
             self.assign_to(target, value.clone());
-            // `model = load().eval()`
-            if let (Expr::Call(call), Some(model)) = (&*it.value, dotted(target))
-                && let Expr::Attribute(func) = &*call.func
-                && func.attr.as_str() == "eval"
-                && call.arguments.is_empty()
-            {
-                self.tell(it.range, What::Mode { model, train: false });
-            }
+            self.evaluated(it.range, target, &value);
         }
+    }
+
+    /// `model = load().eval().requires_grad_(False)`, also where a function of this file does it.
+    fn evaluated(&mut self, at: TextRange, target: &Expr, value: &Value) {
+        let Some(model) = dotted(target).filter(|_| value.is_eval) else { return };
+        if value.frozen {
+            self.tell(at, What::Freeze { model: model.clone() });
+        }
+        self.tell(at, What::Mode { model, train: false });
     }
 
     /// Reads `name = name + x`, if it is that.
@@ -246,15 +271,54 @@ impl<'a> Walker<'_, 'a> {
         true
     }
 
+    /// `stats = Stats(stats.loss + loss, stats.n + 1)`, `sums = (sums[0] + loss, sums[1] + 1)`
+    /// The record stays the same thing: the answer is when that was made first.
+    fn made_anew(&mut self, it: &'a StmtAssign) -> Option<u32> {
+        let name = it.targets.first().and_then(dotted)?;
+        let parts: Vec<&'a Expr> = match &*it.value {
+            Expr::Call(call) => {
+                let named = call.arguments.keywords.iter().map(|it| &it.value);
+                call.arguments.args.iter().chain(named).collect()
+            }
+            Expr::Tuple(it) => it.elts.iter().collect(),
+            _ => return None,
+        };
+        let is_of_it = |it: &Expr| {
+            let rest = dotted(it).and_then(|it| Some(it.strip_prefix(&name)?.to_owned()));
+            rest.is_some_and(|it| it.starts_with(['.', '[']))
+        };
+        let before = self.look_up(&name);
+        let mut is_sum = false;
+        for part in parts {
+            if let Expr::BinOp(sum) = part
+                && matches!(sum.op, Operator::Add)
+                && (is_of_it(&sum.left) || is_of_it(&sum.right))
+            {
+                let value = self.eval(part);
+                self.kept(&name, How::Sum, &before, &value, part.range());
+                is_sum = true;
+            }
+        }
+        is_sum.then_some(before.tick)
+    }
+
     /// `x = torch.cat((x, y))`: the name, and the call.
     fn joined(&self, it: &'a StmtAssign) -> Option<(String, &'a ExprCall)> {
         let name = it.targets.first().and_then(dotted)?;
-        let Expr::Call(call) = &*it.value else { return None };
-        let path = self.import(&call.func)?;
+        // `x = y if x is None else torch.cat([x, y])`
+        let either = match &*it.value {
+            Expr::If(it) => vec![&*it.body, &*it.orelse],
+            other => vec![other],
+        };
         let joins =
             ["torch.cat", "torch.concat", "torch.concatenate", "torch.vstack", "torch.hstack"];
-        let names = names_in(call.arguments.args.first()?);
-        (joins.contains(&path.as_str()) && names.contains(&name)).then_some((name, call))
+        let call = either.into_iter().find_map(|it| {
+            let Expr::Call(call) = it else { return None };
+            let path = self.import(&call.func)?;
+            let names = names_in(call.arguments.args.first()?);
+            (joins.contains(&path.as_str()) && names.contains(&name)).then_some(call)
+        })?;
+        Some((name, call))
     }
 
     fn add(&mut self, it: &'a StmtAugAssign) {
@@ -267,7 +331,8 @@ impl<'a> Walker<'_, 'a> {
             }
             _ => before,
         };
-        let how = if before.is(&Kind::List) { How::Append } else { How::Sum };
+        let is_list = before.is(&Kind::List) && !name.ends_with("[]");
+        let how = if is_list { How::Append } else { How::Sum };
         if matches!(it.op, Operator::Add | Operator::Sub) {
             self.kept(&name, how, &before, &value, it.value.range());
         }
@@ -296,6 +361,7 @@ impl<'a> Walker<'_, 'a> {
                 body: it.body.first().map_or(head, Ranged::range),
                 function: walker.function,
                 iter: Some(&it.iter),
+                target: Some(&it.target),
                 over_batches: iter.is(&Kind::Loader)
                     || guess::is_batches(text) && !text.contains(".batches("),
                 is_counted: text.starts_with("range(") || text.contains("range("),
@@ -512,6 +578,14 @@ fn is_sum_with(expr: &Expr, name: &str) -> bool {
                 other => is(other),
             };
             is_part(&it.left) || is_part(&it.right)
+        }
+        // `operator.add(name, x)`, `torch.add(name, x)`, `name.add(x)`
+        Expr::Call(call) => {
+            let Expr::Attribute(func) = &*call.func else { return false };
+            let is = |it: &Expr| dotted(it).is_some_and(|it| it == name);
+            func.attr.as_str() == "add"
+                && (is(&func.value) || call.arguments.args.iter().any(is))
+                && (1..=2).contains(&call.arguments.args.len())
         }
         _ => false,
     }

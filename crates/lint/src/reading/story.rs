@@ -193,6 +193,11 @@ impl Entries<'_, '_> {
             if words.iter().any(|it| name.contains(it)) {
                 return Grad::Off;
             }
+            // A decorator of this file that does it.
+            let own = self.file.function_named(&name).map(|it| self.file.functions[it].at);
+            if own.is_some_and(|at| self.file.says(at, &["no_grad(", "inference_mode("])) {
+                return Grad::Off;
+            }
         }
         if self.known.grad_off {
             return Grad::Off;

@@ -37,9 +37,14 @@ pub(crate) enum Kind {
     Loaded,
     /// A metric of torchmetrics.
     Metric,
+    /// A generator of this file that keeps what it is sent.
+    Receiver,
     /// What cannot hold a tensor of the device: text, `None`.
     Plain,
 }
+
+/// The name by which a generator knows what it is sent.
+pub(crate) const SENT: &str = "yield";
 
 /// What a name holds.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +77,8 @@ pub(crate) struct Value {
     pub(crate) bounded: bool,
     /// Of a model: its weights take no gradients.
     pub(crate) frozen: bool,
+    /// Of a model: it is in eval mode.
+    pub(crate) is_eval: bool,
     /// Where it was made.
     pub(crate) at: Option<TextRange>,
 }
@@ -192,7 +199,8 @@ impl Value {
         let (on_host, is_scalar) =
             (self.on_host && other.on_host, self.is_scalar && other.is_scalar);
         let bounded = self.bounded || other.bounded;
+        let is_eval = self.is_eval && other.is_eval;
         let at = self.at.or(other.at);
-        Value { kind, tick, on_host, is_scalar, bounded, at, ..self.with(other) }
+        Value { kind, tick, on_host, is_scalar, bounded, is_eval, at, ..self.with(other) }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Known {
     pub(crate) calls: BTreeMap<usize, BTreeSet<(usize, bool)>>,
     /// Methods that keep what they are given, by class.
     pub(crate) keepers: BTreeSet<(usize, String)>,
+    /// Generators that keep what they are sent.
+    pub(crate) receivers: BTreeSet<usize>,
     /// The file switches gradients off, for good.
     pub(crate) grad_off: bool,
 }
@@ -157,6 +159,10 @@ impl<'f, 'a> Walker<'f, 'a> {
             self.names.get(name).cloned().or_else(|| self.attribute(name)).unwrap_or_default();
         if known.attached || known.is_output {
             return known;
+        }
+        // A backward pass is made on it here.
+        if self.grad != Grad::Off && self.file.walked.contains(&(self.function, name.to_owned())) {
+            return Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..known };
         }
         Value { kind: guess::kind(self.file, name), ..known }
     }

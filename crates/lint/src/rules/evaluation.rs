@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::{Decorator, Expr};
 use ruff_text_size::{Ranged, TextRange};
 
 use crate::{
@@ -57,9 +57,17 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         let is_evaluation = guess::evaluates(function.name) && index != 0;
+        let is_endpoint = function.def.is_some_and(|it| answers_requests(&it.decorator_list));
         let mut told = BTreeSet::new();
         for event in &events {
-            let What::Forward { model, call, .. } = &event.what else { continue };
+            let (model, by_helper) = match &event.what {
+                What::Forward { model, .. } => (model, false),
+                What::Call { function } => match helped(story, *function) {
+                    Some(model) => (model, true),
+                    None => continue,
+                },
+                _ => continue,
+            };
             if event.grad != Grad::On || event.in_handler {
                 continue;
             }
@@ -71,7 +79,8 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 .find(|it| story.loops[**it].over_batches)
                 .or(event.loops.last());
             let base = model.split('.').next().unwrap_or(model);
-            let mode = |it: &&&Event<'_>| matches!(&it.what, What::Mode { model, .. } if model == base || *model == format!("{base}.module") || base == "self");
+            let is_it = |model: &str| model == base || model == format!("{base}.module");
+            let mode = |it: &&&Event<'_>| matches!(&it.what, What::Mode { model, .. } if is_it(model) || base == "self" || by_helper);
             if !story.file.steps.take(events.len() / 8) {
                 return;
             }
@@ -80,11 +89,16 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 matches!(mode.what, What::Mode { train: false, .. }) && is_before(mode, event)
             });
             let is_train = last.is_some_and(|it| matches!(it.what, What::Mode { train: true, .. }));
-            if is_train || !(is_eval || is_evaluation && around.is_some()) {
+            // The model was set to `eval()` when the service began.
+            let is_served = is_endpoint
+                && story.all().any(
+                    |it| matches!(&it.what, What::Mode { model, train: false } if model == base),
+                );
+            if is_train || !(is_eval || is_served || is_evaluation && around.is_some()) {
                 continue;
             }
             // Without a loop only where the function is an evaluation, too, or the file is a script.
-            if around.is_none() && !is_eval {
+            if around.is_none() && !is_eval && !is_served {
                 continue;
             }
             let any_walks = match around {
@@ -115,17 +129,46 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             } else {
                 off_around(story, event.at)
             };
-            let what =
-                if is_eval && !is_evaluation { "after `eval()`" } else { "in an evaluation" };
+            let what = match (is_served, is_eval && !is_evaluation) {
+                (true, _) => "for each request",
+                (_, true) => "after `eval()`",
+                _ => "in an evaluation",
+            };
             acc.push(Found {
                 code: "PLM201",
-                at: call.range(),
+                at: event.at,
                 statement: event.statement,
                 message: format!("`{model}` is called {what} with gradients on, so each batch builds an autograd graph that no backward pass uses: put the call under `with torch.no_grad():`"),
                 mend,
             });
         }
     }
+}
+
+/// The model that a function of this file calls with gradients on, and does no more: a helper of a loop.
+fn helped<'s>(story: &'s Story<'_, '_>, function: usize) -> Option<&'s String> {
+    let own = &story.file.functions[function];
+    if own.class.is_some() || guess::evaluates(own.name) || story.in_function(function).any(walks) {
+        return None;
+    }
+    story.in_function(function).find_map(|it| match &it.what {
+        What::Forward { model, .. } if it.grad != Grad::Off => Some(model),
+        _ => None,
+    })
+}
+
+/// `@app.post("/embed")`: a service calls the function.
+fn answers_requests(decorators: &[Decorator]) -> bool {
+    decorators.iter().any(|it| {
+        let Expr::Call(call) = &it.expression else { return false };
+        let Expr::Attribute(func) = &*call.func else { return false };
+        let is_path = matches!(call.arguments.args.first(), Some(Expr::StringLiteral(it)) if it.value.to_str().starts_with('/'));
+        is_path
+            && matches!(
+                func.attr.as_str(),
+                "get" | "post" | "put" | "patch" | "route" | "api_route" | "websocket"
+            )
+    })
 }
 
 /// Whether the mode is set where this will be reached after it: not in another branch.

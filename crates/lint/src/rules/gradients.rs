@@ -171,6 +171,42 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
         });
     }
 
+    // Of several optimizers one is never emptied; a model that is emptied may have the weights of any.
+    let owner = |event: &Event<'_>, call: &str| {
+        let text = story.file.piece(event.at)?;
+        text.split_once(call).map(|it| it.0.to_owned())
+    };
+    let stepped: BTreeSet<String> = steps
+        .iter()
+        .filter(|it| matches!(it.what, What::Step { known: true, by_scaler: false, .. }))
+        .filter_map(|it| owner(it, ".step("))
+        .collect();
+    let emptied: Option<BTreeSet<String>> = all
+        .iter()
+        .filter(|it| matches!(it.what, What::ZeroGrad { .. }))
+        .map(|it| owner(it, ".zero_grad("))
+        .collect();
+    let of_optimizers = emptied.filter(|it| !it.is_empty() && it.is_subset(&stepped));
+    if let Some(emptied) = of_optimizers
+        && !story.file.says(function.at, &[".grad = None", ".grad=None", "set_grad_to_none"])
+        && let Some((step, name)) = steps.iter().find_map(|it| {
+            let name = owner(it, ".step(").filter(|it| stepped.contains(it))?;
+            (!emptied.contains(&name) && !has_unknown_calls_with(story, index, &name))
+                .then_some((it, name))
+        })
+        && repeats(story, index)
+    {
+        acc.push(Found {
+            code: "PLM301",
+            at: step.at,
+            statement: step.statement,
+            message: format!(
+                "gradients add up over all steps: call `{name}.zero_grad()` right after this"
+            ),
+            mend: vec![Mend::After(step.statement, format!("{name}.zero_grad()"))],
+        });
+    }
+
     // Accumulation: a pass in each iteration, a step in some.
     let conditional = |it: &&&&Event<'_>| it.tests_in(at).any(|it| every(it).is_some());
     let sometimes: Vec<&&&Event<'_>> = steps.iter().filter(conditional).collect();

@@ -11,6 +11,7 @@ use ruff_text_size::{Ranged, TextRange};
 use crate::{
     reading::{
         events::{Event, Grad, How, What},
+        expressions::owner,
         file::dotted,
         guess,
         story::Story,
@@ -35,6 +36,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     lightning(story, acc);
     metrics(story, acc);
     recursive(story, acc);
+    in_functions(story, &step_loops, acc);
     for (index, class) in story.file.classes.iter().enumerate() {
         in_methods(story, index, acc);
         if class.is_module() {
@@ -80,7 +82,25 @@ fn kept(
         && !the_loop.is_counted
         && joins_rows(story, *arg)
         && story.in_loop(innermost).any(|it| matches!(it.what, What::Forward { .. }));
-    if !(is_step || in_evaluation || over_samples) {
+    // Single pictures again, each moved to the device, and the result of each appended.
+    let moves = |it: &Event<'_>| {
+        let What::Method { name, call, value, .. } = &it.what else { return false };
+        let device = || {
+            let target = call.arguments.args.first().map(|it| story.file.text_at(it.range()));
+            target.is_some_and(|it| it.contains("device") || it.contains("cuda"))
+        };
+        !value.is_module() && !value.is_output && (name == "cuda" || name == "to" && device())
+    };
+    let over_items = *how == How::Append
+        && event.grad == Grad::Off
+        && the_loop.iter.is_some()
+        && !the_loop.is_counted
+        && !story.file.says(
+            story.file.functions[event.function].at,
+            &[&format!("{}.clear(", target.trim_end_matches("[]"))],
+        )
+        && story.in_loop(innermost).any(moves);
+    if !(is_step || in_evaluation || over_samples || over_items) {
         return;
     }
     // What is cut, emptied or made anew in the loop is not kept.
@@ -218,7 +238,9 @@ fn with(text: &str, method: &str) -> String {
         text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it)) && text.len() < 40;
     match text {
         _ if is_name => format!("`{text}.{method}`"),
-        _ if text.len() < 60 && !text.contains('\n') => format!("`({text}).{method}`"),
+        _ if text.len() < 60 && !text.contains('\n') && !text.ends_with([']', '}']) => {
+            format!("`({text}).{method}`")
+        }
         _ => format!("`.{method}` of it"),
     }
 }
@@ -299,7 +321,17 @@ fn carried(
         line.starts_with(name.as_str()) && cut.iter().any(|it| line.contains(it))
             || line.contains(&in_place)
     });
-    if assigns {
+    // A method of the object that holds it does.
+    let attribute = name.rsplit_once('.').map(|(_, it)| format!(".{it}"));
+    let by_method = || {
+        let is_cut = |line: &str| {
+            attribute.as_ref().is_some_and(|it| line.contains(it.as_str()))
+                && line.contains("detach")
+        };
+        story.file.steps.take_text(story.file.text.len());
+        story.file.text.lines().any(is_cut)
+    };
+    if assigns || by_method() {
         return;
     }
     let body = story.loops[*innermost].body;
@@ -493,7 +525,10 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 let bare = target.trim_end_matches("[]");
                 let lives = bare.contains('.')
                     || is_of_the_file(story, bare)
-                    || lives_on(story, event.function, &step_loops);
+                    || lives_on(story, event.function, &step_loops)
+                    || story.in_function(event.function).any(|it| {
+                        matches!(it.what, What::Return { .. }) && is_listed(story, it.at, bare)
+                    });
                 if lives && !is_emptied(story, bare) {
                     acc.push(hook_keeps(story, at, event.statement, bare));
                 }
@@ -501,6 +536,10 @@ fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             continue;
         }
         let name = match hook {
+            // `register_forward_hook(partial(hook, name))`
+            Expr::Call(it) if dotted(&it.func).is_some_and(|it| it.ends_with("partial")) => {
+                it.arguments.args.first().and_then(dotted)
+            }
             // `register_forward_hook(make(name))`
             Expr::Call(it) => dotted(&it.func),
             _ => dotted(hook),
@@ -543,6 +582,12 @@ fn is_of_the_file(story: &Story<'_, '_>, name: &str) -> bool {
     story.known.names.get(&0).is_some_and(|it| it.contains_key(name))
 }
 
+/// Whether a `return` gives back this name, alone or as one of several.
+fn is_listed(story: &Story<'_, '_>, at: TextRange, name: &str) -> bool {
+    let text = story.file.text_at(at);
+    text.trim_start_matches("return").split(',').any(|it| it.trim() == name)
+}
+
 /// Whether what a function makes outlives a step: a list that is made in a function goes with its call, unless that has steps.
 fn lives_on(story: &Story<'_, '_>, function: usize, step_loops: &BTreeSet<usize>) -> bool {
     function == 0 || step_loops.iter().any(|it| story.loops[*it].function == function)
@@ -583,7 +628,7 @@ fn collected(expr: &Expr, outputs: &[&str]) -> Option<(TextRange, String)> {
     let Expr::Attribute(func) = &*call.func else { return None };
     let arg = call.arguments.args.first()?;
     let is_append = func.attr.as_str() == "append" && is_one_of(arg, outputs);
-    is_append.then(|| Some((arg.range(), dotted(&func.value)?))).flatten()
+    is_append.then(|| Some((arg.range(), owner(&func.value)?))).flatten()
 }
 
 struct Collected<'n> {
@@ -667,6 +712,124 @@ fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     }
 }
 
+/// What a function that makes a step, or that each step calls, adds to something that was there before it.
+fn in_functions(story: &Story<'_, '_>, step_loops: &BTreeSet<usize>, acc: &mut Vec<Found>) {
+    let called: BTreeSet<usize> = step_loops
+        .iter()
+        .flat_map(|it| story.within(*it))
+        .filter_map(|it| match it.what {
+            What::Call { function } => Some(function),
+            _ => None,
+        })
+        .collect();
+    for event in &story.events {
+        let What::Keep { target, how, value, arg, bounded } = &event.what else { continue };
+        let function = &story.file.functions[event.function];
+        let bare = target.trim_end_matches("[]");
+        let root = bare.split(['.', '[']).next().unwrap_or_default();
+        let is_sum = *how == How::Sum;
+        if !event.loops.is_empty()
+            || event.function == 0
+            || root == "self"
+            || *bounded
+            || !(is_sum || *how == How::Append)
+            || !value.attached
+            || event.grad == Grad::Off
+        {
+            continue;
+        }
+        let steps =
+            story.in_function(event.function).any(|it| matches!(it.what, What::Step { .. }));
+        let outlives = if function.parameters().contains(&root) {
+            steps
+        } else {
+            owner_of(story, event.function, root).is_some_and(|owner| {
+                !called.contains(&owner) && (steps || called.contains(&event.function))
+            })
+        };
+        let is_walked = || {
+            let of_it = |loss: &Value| loss.from.has(bare) || loss.from.has(root);
+            story
+                .events
+                .iter()
+                .any(|it| matches!(&it.what, What::Backward { loss, .. } if of_it(loss)))
+        };
+        story.file.steps.take(acc.len() + story.events.len() / 8);
+        if !outlives
+            || acc.iter().any(|it| it.at == *arg)
+            || !is_sum && is_emptied(story, bare)
+            || is_sum && is_made_again(story.file.text, bare, 2)
+            || is_walked()
+        {
+            continue;
+        }
+        let verb = if is_sum { "add" } else { "append" };
+        acc.push(Found {
+            code: if is_sum { "PLM101" } else { "PLM102" },
+            at: *arg,
+            statement: event.statement,
+            message: format!(
+                "`{bare}` outlives `{}` and keeps the autograd graph of every call: {verb} {} instead",
+                function.name,
+                number_of(story.file.text_at(*arg), value)
+            ),
+            mend: match value.kind {
+                Kind::List | Kind::Dict => Vec::new(),
+                _ => wrapped(story, *arg, "(", ").detach().cpu()"),
+            },
+        });
+    }
+}
+
+/// The function around this one, or the file, that a name is made in; none if the function itself makes it.
+fn owner_of(story: &Story<'_, '_>, function: usize, name: &str) -> Option<usize> {
+    let own = &story.file.functions[function];
+    let mut seen = Made { name, makes: false, declares: false };
+    seen.visit_body(own.body);
+    if seen.makes && !seen.declares {
+        return None;
+    }
+    let mut at = own.parent;
+    while let Some(index) = at {
+        let around = &story.file.functions[index];
+        let mut seen = Made { name, makes: false, declares: false };
+        seen.visit_body(around.body);
+        if seen.makes && !seen.declares {
+            return Some(index);
+        }
+        at = around.parent;
+    }
+    None
+}
+
+/// Whether a body assigns to a name, and whether it says that the name is of another function.
+struct Made<'n> {
+    name: &'n str,
+    makes: bool,
+    declares: bool,
+}
+
+impl<'a> Visitor<'a> for Made<'_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        let is = |it: &Expr| dotted(it).is_some_and(|it| it == self.name);
+        match stmt {
+            Stmt::Assign(it) => {
+                self.makes |= it.targets.iter().any(|it| match it {
+                    Expr::Tuple(it) => it.elts.iter().any(is),
+                    it => is(it),
+                });
+            }
+            Stmt::AnnAssign(it) => self.makes |= is(&it.target),
+            Stmt::AugAssign(it) => self.makes |= is(&it.target),
+            Stmt::Nonlocal(it) => self.declares |= it.names.iter().any(|it| it == self.name),
+            Stmt::Global(it) => self.declares |= it.names.iter().any(|it| it == self.name),
+            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => return,
+            _ => {}
+        }
+        visitor::walk_stmt(self, stmt);
+    }
+}
+
 /// What a method that a framework calls in each step, or a model's `forward`, adds to an attribute that nothing empties.
 fn in_methods(story: &Story<'_, '_>, class: usize, acc: &mut Vec<Found>) {
     let it = &story.file.classes[class];
@@ -745,9 +908,23 @@ fn joins_rows(story: &Story<'_, '_>, call: TextRange) -> bool {
 
 /// `y, self.hidden = self.rnn(x, self.hidden)`: the graph of all earlier calls hangs on the state.
 fn state_of_a_module(story: &Story<'_, '_>, class: usize, acc: &mut Vec<Found>) {
+    let it = &story.file.classes[class];
+    // Lightning makes the backward pass itself.
+    let trains =
+        it.is_lightning() || story.events.iter().any(|it| matches!(it.what, What::Backward { .. }));
+    for method in ["forward", "training_step"].iter().filter_map(|name| it.methods.get(name)) {
+        state_of_a_method(story, class, *method, trains, acc);
+    }
+}
+
+fn state_of_a_method(
+    story: &Story<'_, '_>,
+    class: usize,
+    forward: usize,
+    trains: bool,
+    acc: &mut Vec<Found>,
+) {
     let file = story.file;
-    let Some(forward) = file.classes[class].methods.get("forward").copied() else { return };
-    let trains = story.events.iter().any(|it| matches!(it.what, What::Backward { .. }));
     let mut seen = States { found: Vec::new() };
     seen.visit_body(file.functions[forward].body);
     for (at, statement, name) in seen.found {
@@ -808,9 +985,11 @@ impl<'a> Visitor<'a> for States {
 fn metrics(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for event in &story.events {
         let What::Method { receiver, name, value, .. } = &event.what else { continue };
-        // One loop is enough where the metric outlives the function.
-        let n_loops = if receiver.contains('.') { 1 } else { 2 };
-        if !value.is(&Kind::Metric) || name != "update" || event.loops.len() < n_loops {
+        // One loop is enough where the metric outlives the function; those that make it anew do not count.
+        let n_needed = if receiver.contains('.') { 1 } else { 2 };
+        let is_new = |at: &usize| value.at.is_some_and(|it| story.loops[*at].at.contains_range(it));
+        let n_loops = event.loops.iter().filter(|it| !is_new(it)).count();
+        if !value.is(&Kind::Metric) || name != "update" || n_loops < n_needed {
             continue;
         }
         let last = receiver.rsplit('.').next().unwrap_or_default();
@@ -831,8 +1010,29 @@ fn metrics(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
 /// `shadow[name] = decay * shadow[name] + (1 - decay) * param`, with its graph.
 fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for (index, function) in story.file.functions.iter().enumerate() {
-        let mut seen = Averages { found: Vec::new() };
+        let mut seen = Averages { found: Vec::new(), in_place: Vec::new() };
         seen.visit_body(function.body);
+        for (statement, value) in seen.in_place {
+            let names = crate::reading::file::names_in(value);
+            let text = story.file.text_at(statement);
+            let cut = text.contains(".data") || text.contains("detach");
+            let off = story.known.grad_off || is_off(story, index, statement);
+            let is_weight = |name: &String| {
+                let held = story.known.name(story.file, index, name);
+                held.is_some_and(|it| {
+                    it.attached && it.of.is_some() && it.is(&Kind::Tensor) && !it.is_output
+                })
+            };
+            if !off && !cut && matches!(names.as_slice(), [name] if is_weight(name)) {
+                acc.push(Found {
+                    code: "PLM110",
+                    at: statement,
+                    statement,
+                    message: format!("the average keeps the autograd graph of all earlier updates: update it under `torch.no_grad()`, or from `{}.detach()`", names[0]),
+                    mend: wrapped(story, value.range(), "(", ").detach()"),
+                });
+            }
+        }
         for (statement, target, value) in seen.found {
             // Weights, under gradients: what the walk knows of the names in it.
             let off = story.known.grad_off || is_off(story, index, statement);
@@ -840,7 +1040,10 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
             let text = story.file.text_at(value.range());
             let is_weight = |name: &String| {
                 let held = story.known.name(story.file, index, name);
-                held.is_some_and(|it| it.attached && it.of.is_some() && it.is(&Kind::Tensor))
+                let is_made = |it: &Value| it.is_output || it.is_scalar;
+                held.is_some_and(|it| {
+                    it.attached && it.of.is_some() && it.is(&Kind::Tensor) && !is_made(it)
+                })
             };
             let cut = text.contains(".data") || text.contains("detach") || text.contains(".item");
             let is_asked = text.contains(".get_parameter(") || text.contains("parameters()");
@@ -866,8 +1069,21 @@ fn is_off(story: &Story<'_, '_>, function: usize, statement: TextRange) -> bool 
     story.file.says(story.file.functions[function].at, &["no_grad", "inference_mode"])
 }
 
+/// `a * x + b * y`, `torch.lerp(x, y, w)`, `x.mul(a).add(y)`
+fn mixes(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinOp(_) => true,
+        Expr::Call(call) => {
+            matches!(&*call.func, Expr::Attribute(it) if matches!(it.attr.as_str(), "lerp" | "add" | "addcmul"))
+        }
+        _ => false,
+    }
+}
+
 struct Averages<'a> {
     found: Vec<(TextRange, String, &'a Expr)>,
+    /// Statements like `average.mul_(a).add_(weight, alpha=b)`, each with the weight.
+    in_place: Vec<(TextRange, &'a Expr)>,
 }
 
 impl<'a> Visitor<'a> for Averages<'a> {
@@ -875,14 +1091,24 @@ impl<'a> Visitor<'a> for Averages<'a> {
         if let Stmt::Assign(it) = stmt
             && let Some(target) = it.targets.first().and_then(dotted)
             && let Some((sum, target)) = match &*it.value {
-                sum @ Expr::BinOp(_) if target.ends_with("[]") => Some((sum, target)),
+                sum @ (Expr::BinOp(_) | Expr::Call(_)) if target.ends_with("[]") => {
+                    Some((sum, target))
+                }
                 Expr::DictComp(it) => Some((&*it.value, format!("{target}[]"))),
                 _ => None,
             }
-            && matches!(sum, Expr::BinOp(_))
+            && mixes(sum)
             && crate::reading::file::names_in(sum).contains(&target)
         {
             self.found.push((it.range, target, &it.value));
+        }
+        if let Stmt::Expr(it) = stmt
+            && let Expr::Call(call) = &*it.value
+            && let Expr::Attribute(func) = &*call.func
+            && matches!(func.attr.as_str(), "add_" | "lerp_")
+            && let Some(weight) = call.arguments.args.first()
+        {
+            self.in_place.push((it.range, weight));
         }
         if !matches!(stmt, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
             visitor::walk_stmt(self, stmt);

@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use crate::arguments::Arguments;
 use crate::guesses::choices;
 use crate::guesses::{Guesses, OfThread};
-use crate::memory::Memory;
 use crate::memory::contents::{Contents, KEEP_COMPUTED};
 use crate::memory::writes;
+use crate::memory::{MOST_LOOKED_AT, Memory, known_among};
 use crate::names;
 use crate::types::{ScalarType, as_f64, number_after};
 
@@ -39,6 +39,8 @@ pub(crate) enum Kernel {
     NonMaximumSuppression,
     /// `gatherTopK` of `at::native::sbtopk` and `mbtopk` with 32-bit positions, of elements of this type if we follow it.
     TopK { key: Option<ScalarType> },
+    /// `gatherKthValue`, and `gatherMedian`: one element of each slice, and its place.
+    OneOfEach { key: Option<ScalarType>, is_median: bool },
 }
 
 /// What a launch means for the next value that is read.
@@ -120,6 +122,10 @@ impl Kernel {
         }
         if find(names::GATHER_KEEP_FROM_MASK).is_some() {
             return Some(Kernel::NonMaximumSuppression);
+        }
+        let of_each = [(names::GATHER_KTH_VALUE, false), (names::GATHER_MEDIAN, true)];
+        if let Some((part, is_median)) = of_each.into_iter().find(|(it, _)| find(it).is_some()) {
+            return Some(Kernel::OneOfEach { key: number_after(name, part), is_median });
         }
         // `sbtopk` and `mbtopk`: a slice is one block's, or several blocks'.
         const TOPK: &[u8] = names::GATHER_TOP_K;
@@ -216,6 +222,42 @@ impl Kernel {
                 }
                 Launched::Nothing
             }
+            Kernel::OneOfEach { key, is_median } => {
+                // The input, its slices' size, which one, how many slices, a stride, the values, the indices; of a median the results first,
+                // and not which one.
+                let (input, [value, index], size, slices, stride) =
+                    if is_median { (2, [0, 1], 3, 4, 5) } else { (0, [5, 6], 1, 3, 4) };
+                let narrow = |i: usize| u32::try_from(arguments.whole(i)?).ok();
+                let (size, slices) = (narrow(size)?, narrow(slices)?);
+                let which = if is_median { size.div_ceil(2) } else { narrow(2)? };
+                let [values, indices] =
+                    [arguments.tensor_address(value)?, arguments.tensor_address(index)?];
+                let from =
+                    Slices { from: arguments.tensor_address(input)?, size, chosen: 1, slices };
+                let dense = narrow(stride)? == 1
+                    && arguments.tensor(input).is_some_and(|it| {
+                        // The last row begins where it does if all lie one after the other.
+                        let last = usize::try_from(slices.saturating_sub(1)).unwrap_or(0);
+                        let size = usize::try_from(size).unwrap_or(0);
+                        it.element_of_row(last) == last.checked_mul(size)
+                    });
+                let known =
+                    key.filter(|_| dense).and_then(|it| from.one_of_each(it, which, memory));
+                if let Some((found, places)) = known {
+                    write(memory, values, &found);
+                    write(memory, indices, &places);
+                } else {
+                    let sizes = (size.into(), 1, slices.into());
+                    let places = guesses.choices.choose(sizes, &[]);
+                    if let (Some(places), Some(contents)) = (places, memory.at(indices)) {
+                        contents.write_chosen(indices, &places);
+                    }
+                    guesses.remarks.assume(
+                        "plimsoll drew the places that kthvalue() and median() find in unknown numbers at random",
+                    );
+                }
+                Launched::Nothing
+            }
         })
     }
 }
@@ -230,6 +272,32 @@ struct Slices {
 }
 
 impl Slices {
+    /// The number that is the `which`-th smallest of each slice, and its place, if all of them are known.
+    fn one_of_each(
+        &self,
+        key: ScalarType,
+        which: u32,
+        memory: &mut dyn Memory,
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
+        let few = |it: u32| usize::try_from(it).ok();
+        let (size, which, slices) = (few(self.size)?, few(which)?, few(self.slices)?);
+        let width = key.width();
+        let bytes = size.checked_mul(slices)?.checked_mul(width)?;
+        if which == 0 || size < which || writes::MOST * 8 < bytes {
+            return None;
+        }
+        let all = memory.at(self.from)?.known(self.from, bytes)?;
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        for slice in all.chunks_exact(size * width) {
+            let mut order: Vec<usize> = (0..size).collect();
+            order.sort_by_key(|i| key.ordered(&slice[i * width..]));
+            let it = order[which - 1];
+            found.extend_from_slice(&slice[it * width..][..width]);
+            places.extend(u64::try_from(it).ok()?.to_le_bytes());
+        }
+        Some((found, places))
+    }
+
     /// The chosen elements and their places, if all that they are chosen from is known: those beyond the last one in their
     /// order, then its equals. They are sorted afterwards.
     fn choose(
@@ -272,28 +340,23 @@ impl Slices {
         largest: bool,
         memory: &mut dyn Memory,
     ) -> Option<Vec<BTreeSet<u64>>> {
-        const MOST: u64 = 1 << 22;
-        const IN_A_LOOK: usize = 1 << 10;
-        let (size, slices) = (u64::from(self.size), u64::from(self.slices));
-        let width = u64::try_from(key.width()).ok()?;
-        if key.is_whole() || MOST < size * slices {
+        let size = usize::try_from(self.size).ok()?;
+        let all = size.checked_mul(usize::try_from(self.slices).ok()?)?;
+        if key.is_whole() || MOST_LOOKED_AT < all {
             return None;
         }
+        let width = u64::try_from(size * key.width()).ok()?;
         let contents = memory.at(self.from)?;
-        contents.knows_any(self.from, size * slices * width).then_some(())?;
-        let is_out = |slice: u64, place: u64| {
-            let at = self.from + (slice * size + place) * width;
-            let number = contents.known(at, key.width()).map(|it| as_f64(key.read(&it)));
-            number.is_some_and(|it| choices::is_out(it, largest))
-        };
-        let places = |slice| {
-            let begins = (0..size).step_by(IN_A_LOOK);
-            let looks = begins.map(|it| it..size.min(it + IN_A_LOOK as u64));
-            let some = looks.filter(|it| {
-                let at = self.from + (slice * size + it.start) * width;
-                contents.knows_any(at, (it.end - it.start) * width)
-            });
-            some.flatten().filter(|&it| is_out(slice, it)).collect()
+        let slices = u64::from(self.slices);
+        contents.knows_any(self.from, slices * width).then_some(())?;
+        let known = |at, size| contents.known(at, size);
+        let knows_any = |at, size| contents.knows_any(at, size);
+        let places = |slice: u64| {
+            let at = self.from + slice * width;
+            let found = known_among(at, (size, key.width()), &known, &knows_any);
+            let is_out = |bytes: &[u8]| choices::is_out(as_f64(key.read(bytes)), largest);
+            let out = found.into_iter().filter(|(_, it)| is_out(it));
+            out.filter_map(|(i, _)| u64::try_from(i).ok()).collect()
         };
         Some((0..slices).map(places).collect())
     }
@@ -508,6 +571,9 @@ mod tests {
             b"_ZN2at6native6mbtopk10gatherTopKIfjLi2EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";
         assert_eq!(Kernel::of(blocks), Some(Kernel::TopK { key: Some(ScalarType::Float) }));
         assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");
+        let kth = b"_ZN2at6native43_GLOBAL__N__58383465_10_Sorting_cu_8150cb8f14gatherKthValueIfiLi2EEEvNS_4cuda6detail10TensorInfoIKT_T0_EES7_S7_S7_S7_NS5_IS6_S7_EENS5_IlS7_EE";
+        let found = Kernel::OneOfEach { key: Some(ScalarType::Float), is_median: false };
+        assert_eq!(Kernel::of(kth), Some(found));
         assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
     }
 

@@ -6,17 +6,17 @@
 
 use crate::arguments::{Arguments, Bytes, Structure};
 use crate::kernels::functors::{conversion, meaning};
-use crate::memory::Known;
 use crate::memory::contents::SAME;
 use crate::memory::lazy::{Element, Open};
 use crate::memory::writes::Write;
+use crate::memory::{Known, KnowsAny, MOST_LOOKED_AT, known_among};
 use crate::names::{self, has};
 use crate::numbers::arithmetic::{Action, decided, decides, is_test};
 use crate::numbers::formula::Form;
 use crate::numbers::formula::{Buffers, Formula};
 use crate::numbers::offsets::{MOST_TENSORS, Offsets, Walk};
 use crate::numbers::rows;
-use crate::types::ScalarType;
+use crate::types::{ScalarType, as_f64};
 
 /// Elements that are computed at most, of floats: distances, overlaps.
 const MOST: usize = 1 << 24;
@@ -138,7 +138,12 @@ impl Kernel {
     }
 
     /// What it writes. `known` reads device memory in full, or not at all.
-    pub(crate) fn writes(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+    pub(crate) fn writes(
+        self,
+        arguments: Arguments<'_>,
+        known: Known<'_>,
+        knows_any: KnowsAny<'_>,
+    ) -> Option<Vec<Write>> {
         // The first argument says how many elements there are.
         let count = usize::try_from(arguments.whole(0)?).unwrap_or(0);
         let (mut types, tensors) = self.types();
@@ -164,8 +169,44 @@ impl Kernel {
         Some(computed.unwrap_or_else(|| {
             let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
             let end = if self.strided { last + 8 } else { 8 * wide(count) };
-            vec![Write::Unknown(places.addresses[0], end)]
+            let zeros = self.zeros(count, types, &places, (known, knows_any));
+            let mut res = vec![Write::Unknown(places.addresses[0], end)];
+            res.extend(zeros);
+            res
         }))
+    }
+
+    /// What was zero before a division by numbers that nobody knows is zero after it: chances that a program set to zero, which
+    /// `multinomial` divides by draws.
+    fn zeros(
+        self,
+        count: usize,
+        types: &[ScalarType],
+        places: &Places<'_>,
+        (known, knows_any): (Known<'_>, KnowsAny<'_>),
+    ) -> Vec<Write> {
+        let is_division = self.action == Action::Divide && self.form == Form::Tensors;
+        if !is_division || self.strided || self.casts || self.kind.is_whole() {
+            return Vec::new();
+        }
+        if MOST_LOOKED_AT < count {
+            return Vec::new();
+        }
+        let (from, to) = (types[1], types[0]);
+        let found = known_among(places.addresses[1], (count, from.width()), known, knows_any);
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (i, _) in found.iter().filter(|(_, it)| as_f64(from.read(it)) == 0.0) {
+            match runs.last_mut() {
+                Some((_, end)) if *end == *i => *end = i + 1,
+                _ => runs.push((*i, i + 1)),
+            }
+        }
+        runs.truncate(MOST_RUNS);
+        let write = |(begin, end): (usize, usize)| {
+            let at = places.addresses[0] + wide(begin * to.width());
+            Write::Known(at, vec![0; (end - begin) * to.width()])
+        };
+        runs.into_iter().map(write).collect()
     }
 
     /// Where everything is. The second argument of all these kernels is read, and the third of all but the strided ones. A
@@ -600,7 +641,7 @@ mod tests {
         };
         let run = |kernel: Kernel, functor: &[u32], addresses: [u64; 3]| {
             let launch = launch(kernel, 3, functor, &addresses);
-            kernel.writes(launch.arguments(), &|_, _| None).unwrap()
+            kernel.writes(launch.arguments(), &|_, _| None, &|_, _| true).unwrap()
         };
         let known = |it: u8| vec![Write::Known(4096, vec![it; 3])];
         assert_eq!(run(equal, &[0], [4096, 8192, 8192]), known(1), "x == x");
@@ -622,7 +663,7 @@ mod tests {
                 (0..size / kind.width()).for_each(|_| kind.write(number, &mut bytes));
                 (at == 12288).then_some(bytes)
             };
-            match one.writes(launch.arguments(), &known).unwrap().as_slice() {
+            match one.writes(launch.arguments(), &known, &|_, _| true).unwrap().as_slice() {
                 [Write::Known(4096, it)] if is_test(action) => Some(ScalarType::Bool.read(it)),
                 [Write::Known(4096, it)] => Some(kind.read(it)),
                 _ => None,
@@ -650,7 +691,7 @@ mod tests {
         let fill = kernel(Action::Fill, Form::Alone, kind);
         let value = if kind == ScalarType::Int { 7 } else { 7_f32.to_bits() };
         let launch = launch(fill, count, &[value], &[4096]);
-        fill.writes(launch.arguments(), &|_, _| None).unwrap()
+        fill.writes(launch.arguments(), &|_, _| None, &|_, _| true).unwrap()
     }
 
     #[test]
@@ -672,7 +713,7 @@ mod tests {
                 bytes[size - 4..].copy_from_slice(&last.to_le_bytes());
                 Some(if at == 1 << 20 { number.to_le_bytes().repeat(size / 4) } else { bytes })
             };
-            add.writes(launch.arguments(), &known).unwrap()
+            add.writes(launch.arguments(), &known, &|_, _| true).unwrap()
         };
         let sum = Element::of(&3.5_f32.to_le_bytes()).unwrap();
         assert_eq!(run(2.0), [Write::Same(4096, sum, 8000)]);
@@ -690,7 +731,8 @@ mod tests {
         let add = kernel(Action::Add, Form::ScalarLast, ScalarType::Int);
         let run = |contents: &mut Contents, to: u64| {
             let launch = launch(add, 10_000_000, &[1, 1], &[to, 4096]);
-            let writes = add.writes(launch.arguments(), &|at, size| contents.known(at, size));
+            let writes =
+                add.writes(launch.arguments(), &|at, size| contents.known(at, size), &|_, _| true);
             let writes = writes.unwrap();
             crate::memory::writes::take(contents, writes, None);
         };

@@ -73,7 +73,7 @@ impl Family {
         let Guesses { settings, remarks, choices, .. } = guesses;
         match self {
             Family::Cat(it) => it.writes(along_second, arguments, known),
-            Family::Elementwise(it) => it.writes(arguments, known),
+            Family::Elementwise(it) => it.writes(arguments, known, knows_any),
             Family::Foreach(it) => it.writes(blocks, arguments, settings.long_lists),
             Family::Histogram(it) => it.writes(arguments, known, remarks),
             Family::Index(it) => it.writes(arguments, known),

@@ -214,7 +214,7 @@ impl Summary {
         layout: &ReduceOp,
         number: impl Fn(usize) -> Option<u32>,
         targets: [u64; 2],
-        out: impl FnOnce() -> Option<BTreeSet<u64>>,
+        out: impl FnOnce() -> Option<Vec<BTreeSet<u64>>>,
         (choices, remarks): (&mut Choices, &mut Remarks),
     ) -> Option<Vec<Write>> {
         // One row, or a few, of very few are a choice that a program goes by; more than these are words of which one is drawn.
@@ -231,13 +231,12 @@ impl Summary {
         if inputs < 2 || self.element.is_whole() && !self.halves {
             return None;
         }
-        let out = if outputs == 1 { out() } else { None };
-        if is_choice && out.is_none() {
+        let out = out().unwrap_or_default();
+        if is_choice && out.is_empty() {
             return None;
         }
-        let out = out.as_slice();
         let sizes = (inputs.into(), 1, outputs.into());
-        let choice = choices.choose(sizes, out).filter(|_| to != 0)?;
+        let choice = choices.choose(sizes, &out).filter(|_| to != 0)?;
         // Places lie as results do.
         let last = layout.output.of(usize::try_from(outputs).ok()? - 1, &number)?[0];
         let width = u64::try_from(self.out.width()).ok()?;
@@ -252,29 +251,38 @@ impl Summary {
         Some(vec![Write::Chosen(to, choice)])
     }
 
-    /// Of a single row, the places whose numbers are known and are not the best; none if there are none.
+    /// Of each row, the places whose numbers are known and are not the best; none if no row has any.
     fn out(
         self,
         layout: &ReduceOp,
         source: u64,
         number: impl Fn(usize) -> Option<u32>,
         known: Known<'_>,
-    ) -> Option<BTreeSet<u64>> {
-        const MOST: usize = 1 << 12;
+    ) -> Option<Vec<BTreeSet<u64>>> {
+        const MOST: usize = 1 << 14;
         let (Way::Place(action) | Way::Extreme(action)) = self.way else { return None };
         let inputs = usize::try_from(number(layout.config + 4)?).ok()?;
-        if MOST < inputs || self.element.is_whole() || self.halves {
+        let outputs = usize::try_from(number(layout.config + 8)?).ok()?;
+        let is_few = inputs.checked_mul(outputs).is_some_and(|it| it <= MOST);
+        if !is_few || self.element.is_whole() || self.halves {
             return None;
         }
-        let mut res = BTreeSet::new();
-        for (place, [offset, ..]) in (0..).zip(layout.input.walk(inputs, number)?) {
-            let bytes = known(source + offset, self.element.width());
-            let number = bytes.map(|it| as_f64(self.element.read(&it)));
-            if number.is_some_and(|it| choices::is_out(it, action == Action::Largest)) {
-                res.insert(place);
-            }
-        }
-        (!res.is_empty()).then_some(res)
+        let places: Vec<u64> =
+            layout.input.walk(inputs, &number)?.map(|[offset, ..]| offset).collect();
+        let is_out = |at: u64| {
+            let number = known(at, self.element.width()).map(|it| as_f64(self.element.read(&it)));
+            number.is_some_and(|it| choices::is_out(it, action == Action::Largest))
+        };
+        let of_row = |first: u64| {
+            let offsets = (0..).zip(&places);
+            offsets
+                .filter(|(_, it)| is_out(source + first + **it))
+                .map(|(place, _)| place)
+                .collect()
+        };
+        let rows: Vec<BTreeSet<u64>> =
+            layout.output.walk(outputs, &number)?.map(|[_, first, ..]| of_row(first)).collect();
+        rows.iter().any(|it| !it.is_empty()).then_some(rows)
     }
 
     /// What these become, and the place of the one that is it.

@@ -7,7 +7,7 @@
 use crate::arguments::{Arguments, TensorInfo};
 use crate::guesses::choices;
 use crate::memory::writes::Write;
-use crate::memory::{Known, KnowsAny};
+use crate::memory::{Known, KnowsAny, MOST_LOOKED_AT, known_among};
 use crate::names::{self, has, position};
 use crate::types::{ScalarType, as_f64, number_after};
 
@@ -15,9 +15,6 @@ use crate::types::{ScalarType, as_f64, number_after};
 const MOST: usize = 1 << 18;
 /// Likewise where they are sorted once: the indices of an embedding's gradient.
 const MOST_MERGED: usize = 1 << 21;
-
-/// Of which few are known.
-const MOST_IN_PART: usize = 1 << 22;
 
 /// Digits up to this one are counted instead of compared; CUB's passes have eight bits.
 const FEW_DIGITS: u64 = (1 << 12) - 1;
@@ -146,9 +143,10 @@ impl Kernel {
                     None => arguments.flag(6)?,
                 };
                 let (keys, values) = (arguments.tensor_address(0)?, arguments.tensor_address(4)?);
+                let shape = (arguments.count(1)?, arguments.count(2)?);
                 let (rows, length) = (few(1)?, few(2)?);
                 let apart = [arguments.count(3)?, arguments.count(5)?];
-                let dense = apart == [1, 1] || length == Some(1);
+                let dense = apart == [1, 1] || shape.1 == 1;
                 let sorted_rows = || {
                     let (rows, length) = (rows?, length?);
                     (rows.checked_mul(length)? <= MOST).then_some(())?;
@@ -170,7 +168,6 @@ impl Kernel {
                     Some(writes)
                 };
                 Some(sorted_rows().unwrap_or_else(|| {
-                    let shape = (rows.unwrap_or(0), length.unwrap_or(0));
                     let known_places = || {
                         let reads = (known, knows_any);
                         dense.then(|| out_last(key, descending, shape, (keys, values), reads))?
@@ -191,7 +188,7 @@ fn out_last(
     (keys, values): (u64, u64),
     (known, knows_any): (Known<'_>, KnowsAny<'_>),
 ) -> Option<Vec<u8>> {
-    let count = rows.checked_mul(length).filter(|it| (1..=MOST).contains(it))?;
+    let count = rows.checked_mul(length).filter(|it| (1..=MOST_LOOKED_AT).contains(it))?;
     let values = known(values, count * 8)?;
     let mut res = Vec::with_capacity(values.len());
     let mut says_something = false;
@@ -221,27 +218,18 @@ impl Keys {
     /// Where each of the sorted ones was before: those that a program put at an end stand there (see [`choices::is_out`]), and of the others
     /// any order is as good. None if nothing of them says so.
     fn places(&self, known: Known<'_>, knows_any: KnowsAny<'_>) -> Option<Vec<usize>> {
-        const IN_A_LOOK: usize = 1 << 10;
-        let (key, width) = (self.key, self.key.width());
-        if key.is_whole() || MOST_IN_PART < self.count {
+        let key = self.key;
+        if key.is_whole() || MOST_LOOKED_AT < self.count {
             return None;
         }
         let (mut first, mut last) = (Vec::new(), Vec::new());
-        for begin in (0..self.count).step_by(IN_A_LOOK) {
-            let end = self.count.min(begin + IN_A_LOOK);
-            let place = |i: usize| self.at + u64::try_from(i * width).unwrap_or(0);
-            if !knows_any(place(begin), place(end) - place(begin)) {
-                continue;
-            }
-            for i in begin..end {
-                let Some(bytes) = known(place(i), width) else { continue };
-                let number = as_f64(key.read(&bytes));
-                let rank = if self.descending { !key.ordered(&bytes) } else { key.ordered(&bytes) };
-                if choices::is_out(number, self.descending) {
-                    last.push((rank, i));
-                } else if choices::is_out(number, !self.descending) {
-                    first.push((rank, i));
-                }
+        for (i, bytes) in known_among(self.at, (self.count, key.width()), known, knows_any) {
+            let number = as_f64(key.read(&bytes));
+            let rank = if self.descending { !key.ordered(&bytes) } else { key.ordered(&bytes) };
+            if choices::is_out(number, self.descending) {
+                last.push((rank, i));
+            } else if choices::is_out(number, !self.descending) {
+                first.push((rank, i));
             }
         }
         if first.is_empty() && last.is_empty() {
@@ -265,7 +253,7 @@ impl Keys {
         known: Known<'_>,
         knows_any: KnowsAny<'_>,
     ) -> Option<Vec<u8>> {
-        (width == 8 && self.count <= MOST_IN_PART).then_some(())?;
+        (width == 8 && self.count <= MOST_LOOKED_AT).then_some(())?;
         if bit != 0 {
             return known(values, self.count * 8);
         }

@@ -32,3 +32,26 @@ impl Memory for Contents {
 pub(crate) type Known<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
 /// Whether any of so many bytes from an address on is known.
 pub(crate) type KnowsAny<'a> = &'a dyn Fn(u64, u64) -> bool;
+
+/// Among more elements nobody looks for the few that are known.
+pub(crate) const MOST_LOOKED_AT: usize = 1 << 22;
+
+/// The elements that are known among `count` of `width` bytes from `at` on, with their places. Most are not: they are passed over
+/// many at a time.
+pub(crate) fn known_among(
+    at: u64,
+    (count, width): (usize, usize),
+    known: Known<'_>,
+    knows_any: KnowsAny<'_>,
+) -> Vec<(usize, Vec<u8>)> {
+    const IN_A_LOOK: usize = 1 << 10;
+    let place = |i: usize| at + u64::try_from(i * width).unwrap_or(0);
+    let mut res = Vec::new();
+    for begin in (0..count).step_by(IN_A_LOOK) {
+        let end = count.min(begin + IN_A_LOOK);
+        if knows_any(place(begin), place(end) - place(begin)) {
+            res.extend((begin..end).filter_map(|i| Some((i, known(place(i), width)?))));
+        }
+    }
+    res
+}

@@ -181,8 +181,11 @@ fn remembers(case: &Case<'_>, series: &BTreeMap<StackId, Series>, stack: StackId
         (**other == stack || function(**other) == function(stack)) && it.is_alike(this)
     });
     let tensors: u64 = alike.map(|(_, it)| it.tensors()).sum();
-    let in_pass = case.run.stacks.signs(stack).has(Signs::MODULE);
-    is_cache(case, stack) || 4 <= tensors || in_pass && 2 <= tensors
+    let signs = case.run.stacks.signs(stack);
+    // What an evaluation of the Trainer collects may be as many tensors: hidden states, each with a part of every batch.
+    let is_collected = signs.has(Signs::COLLECTED);
+    let in_pass = signs.has(Signs::MODULE);
+    is_cache(case, stack) || in_pass && 2 <= tensors || !is_collected && 4 <= tensors
 }
 
 /// The stacks that make a cache's parts, which the same function joins again for each pass: what it reads

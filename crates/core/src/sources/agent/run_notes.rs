@@ -9,8 +9,9 @@ use crate::{
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later,
-        Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone, RedoneNote,
-        RedoneWay, Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned, WrittenOut,
+        LoopStage, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone,
+        RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned,
+        WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -186,6 +187,7 @@ struct KeeperLine {
     addresses: Vec<u64>,
     line: Option<CodeText>,
     inner: Option<CodeText>,
+    link: Option<String>,
 }
 
 impl From<KeepersLine> for Keepers {
@@ -199,6 +201,7 @@ impl From<KeepersLine> for Keepers {
             addresses: keeper.addresses,
             at: keeper.line.map(CodeLine::from),
             inner: keeper.inner.map(CodeLine::from),
+            link: keeper.link.map(one_line).map(clipped),
         };
         let entries = it.entries.into_iter().map(keeper).collect();
         Keepers { place: it.place.into(), device: it.device, entries }
@@ -237,6 +240,7 @@ struct RecastKeys {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UnownedKeys {
+    model: Option<String>,
     part: Option<String>,
     names: Vec<String>,
     bytes: u64,
@@ -266,6 +270,7 @@ impl From<GraphLine> for GraphNote {
             copies: keys.copies,
         };
         let unowned = |keys: UnownedKeys| Unowned {
+            model: keys.model.map(one_line).map(clipped),
             part: keys.part.map(one_line).map(clipped),
             names: keys.names.into_iter().map(one_line).collect(),
             bytes: Bytes(keys.bytes),
@@ -562,6 +567,16 @@ pub(super) struct AheadLine {
     batches_an_epoch: Option<u64>,
     epochs: Option<u64>,
     steps: Option<u64>,
+    stage: Option<Box<StageKeys>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StageKeys {
+    line: Option<CodeText>,
+    name: String,
+    turn: u64,
+    turns: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -757,7 +772,13 @@ impl From<StatsLine> for DeviceStats {
 impl From<EndLine> for End {
     fn from(mut it: EndLine) -> End {
         let awaited = it.later.as_mut().and_then(|later| later.awaited.take());
+        let stage = it.ahead.stage.take().and_then(|stage| {
+            let line = CodeLine::from(stage.line?);
+            let name = clipped(one_line(stage.name));
+            Some(LoopStage { line, name, turn: stage.turn, turns: stage.turns })
+        });
         End {
+            stage,
             why: match it.why.as_str() {
                 "steady" => EndReason::Steady,
                 "steps" => EndReason::Steps,

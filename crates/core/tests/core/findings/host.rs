@@ -65,6 +65,16 @@ fn a_list_on_the_cpu() {
     assert_eq!(report.root_cause().unwrap().code.word(), "host/grows");
 }
 
+/// What a script moves to the host on purpose leads only where the host is full soon.
+#[test]
+fn a_host_with_much_more_room_does_not_lead() {
+    let total = Some(Bytes::gib(256));
+    let levels = [300, 400, 464, 528, 592, 656, 720, 784];
+    let report = trained(&levels, Some(HostNote { total, ..HostNote::default() }), false);
+    assert_eq!(titles(&report)[0].0, "host/grows");
+    assert!(report.root_cause().is_none_or(|it| it.code.word() != "host/grows"));
+}
+
 #[test]
 fn what_leaks_on_the_device_is_told_before_the_host() {
     let report = trained(&[300, 1400, 2400, 3400, 4400, 5400, 6400, 7400], None, true);

@@ -500,6 +500,31 @@ fn a_leak_is_told_at_the_line_of_who_holds_it() {
     assert_eq!((at, made), (11, None));
 }
 
+/// The remedy fits who holds it: a cache of functools has a size, a chain of objects has a link.
+#[test]
+fn a_cache_and_a_chain_have_remedies_of_their_own() {
+    let remedy = |what: &str, link: Option<&str>| {
+        let mut program = Program::default();
+        let addresses = (0..8).map(|_| program.step(false, false)).collect();
+        let keeper = Keeper {
+            name: "bias[...]".into(),
+            what: what.into(),
+            addresses,
+            at: Some(CodeLine { file: "/home/u/train.py".into(), line: 40, ..CodeLine::default() }),
+            link: link.map(str::to_owned),
+            ..Keeper::default()
+        };
+        let place = Place { allocs: vec![8 * 7], frees: vec![8 * 6] };
+        let keepers = vec![Keepers { place, device: 0, entries: vec![keeper] }];
+        let told = program.explain_noted(Notes { keepers, ..Notes::default() });
+        let mut found = told.findings.into_iter();
+        found.find(|it| it.code.word() == "leak/results-kept").unwrap().remedy
+    };
+    assert!(remedy("cache", None).contains("`bias.cache_clear()`"));
+    assert!(remedy("attribute", Some("parent")).contains("set `.parent = None`"));
+    assert!(remedy("variable", None).starts_with("move each one at once"));
+}
+
 /// A list of pairs, whose members two functions made, is one leak.
 #[test]
 fn what_one_object_holds_is_told_once() {
@@ -572,18 +597,19 @@ fn a_buffer_of_limited_length_is_told_with_its_size_when_full() {
 /// What the Trainer collects in an evaluation is no result of one line, and no input; the option that helps is named.
 #[test]
 fn logits_that_a_trainer_collects_have_their_own_name() {
-    let told = |function: &str| {
+    let told = |function: &str, tensors: usize| {
         let mut program = Program::default();
         program.step(false, false);
         let stack = program.stack(&[
             ("/home/u/train.py", "main", 28),
             ("/venv/site-packages/transformers/trainer_pt_utils.py", function, 117),
         ]);
-        let mut all = program.alloc(60 * MIB, stack);
+        let mut all: Vec<u64> = (0..tensors).map(|_| program.alloc(60 * MIB, stack)).collect();
         for batch in 2..=16 {
-            let larger = program.alloc(60 * MIB * batch, stack);
-            program.free(all);
-            all = larger;
+            for one in &mut all {
+                let larger = program.alloc(60 * MIB * batch, stack);
+                program.free(std::mem::replace(one, larger));
+            }
         }
         let told = program.explain();
         let found = told.findings.into_iter().map(|it| (it.code.word(), it.title, it.remedy));
@@ -591,11 +617,15 @@ fn logits_that_a_trainer_collects_have_their_own_name() {
             .filter(|it| it.0.starts_with("growth/") || it.0.starts_with("size/one"))
             .collect::<Vec<_>>()
     };
-    let found = told("nested_concat");
+    let found = told("nested_concat", 1);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].1.starts_with("the Trainer's evaluation collects"), "{found:?}");
     assert!(found[0].2.contains("eval_accumulation_steps"));
-    assert!(told("join").iter().any(|it| it.1.starts_with("one tensor grew")));
+    // Hidden states of nine layers are no keys and values.
+    let found = told("nested_concat", 9);
+    assert_eq!(found[0].0, "growth/per-step", "{found:?}");
+    assert!(found[0].1.contains("hidden states") && found[0].2.contains("output_hidden_states"));
+    assert!(told("join", 1).iter().any(|it| it.1.starts_with("one tensor grew")));
 }
 
 /// A decoder that is called for each token, and runs out before the one backward pass: that needs all of these passes.

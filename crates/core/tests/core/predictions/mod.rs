@@ -13,7 +13,9 @@ use plimsoll_core::{
         CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak, Prediction,
         RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
-    recording::{CodeLine, EndReason, Holder, PhantomDevice, PhantomReport, Phase, Recording},
+    recording::{
+        CodeLine, EndReason, Holder, LoopStage, PhantomDevice, PhantomReport, Phase, Recording,
+    },
     units::Bytes,
     views::{
         schedulers::{self, Scheduler},
@@ -474,6 +476,22 @@ fn an_evaluation_that_was_not_reached_leaves_no_safe_size() {
         (prediction.safe(), prediction.seen.missing()),
         (None, Some("the script's evaluation"))
     );
+}
+
+/// Steps of another size may come: `for size in (64, 128, 256):` around the steps.
+#[test]
+fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
+    let predict = |why: EndReason| {
+        let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+        let end = it.notes.end.get_or_insert_default();
+        end.why = why;
+        let line = CodeLine { file: "/w/train.py".into(), line: 9, ..CodeLine::default() };
+        end.stage = Some(LoopStage { line, name: "size".into(), turn: 1, turns: 3 });
+        predicted(&[it], 0)
+    };
+    let cut = predict(EndReason::Steady);
+    assert_eq!((cut.verdict(), cut.safe()), (Verdict::FitsSoFar, None));
+    assert_eq!(predict(EndReason::Exit).verdict(), Verdict::Fits, "the script came to its end");
 }
 
 #[test]
