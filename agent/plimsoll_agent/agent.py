@@ -167,7 +167,7 @@ class Agent:
             Checkpoints(torch, recording.note).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
-            functools.partial(engines.install, recording, asked.stop, engines.asked_by(asked.engine), self._stopping, interpreted.paused) if is_imagined else None,
+            functools.partial(engines.install, torch, recording, asked.stop, engines.asked_by(asked.engine), self._engines_program()) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):
@@ -177,6 +177,9 @@ class Agent:
             except Exception as error:
                 failed("agent.install, %s" % getattr(part, "__qualname__", part), error)
         recording.seconds_imports = process.seconds_since_start() or recording.seconds()
+
+    def _engines_program(self) -> engines.Program:
+        return engines.Program(self._steps, self._stopping, self.failures.of_a_worker, interpreted.paused)
 
     def _change_the_program(self) -> None:
         """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
@@ -273,7 +276,7 @@ class Agent:
             self._stopwatch.step_ended(step)
         if step == 1 and self._memory.started:
             first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
-            self._weights.look()
+            self._weights.stepped()
         if not self._asked.is_real:
             ranks.wait_for_watchdog(step)
             self._first_gpu.step_ended()

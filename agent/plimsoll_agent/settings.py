@@ -19,7 +19,7 @@ class Settings:
     is_real: bool
     """A real training on the machine's own devices, with all its ranks."""
     stop: str
-    """Where the run ends: "steady", "validation", "one-validation", "until-exit", or "steps:" and a number."""
+    """Where the run ends: "steady", "validation", "one-validation", "one-validation:" and a number, "until-exit", or "steps:" and a number."""
     plan: str
     """JSON; empty for none."""
     sites: bool
@@ -27,8 +27,8 @@ class Settings:
     meter: bool
     measure: bool
     survive: bool
-    hopeless: int
-    """Bytes after which a candidate need not go on; 0 for none."""
+    hopeless: tuple[int, int]
+    """Bytes after which a candidate need not go on, 0 for none, and the steps that it makes all the same."""
     ghost_weights: str
     """When weights have no values: "on" from the start; "off" never; "stand-ins" never, and large random fills repeat a few numbers; anything
     else when the weights on the host become many."""
@@ -72,7 +72,7 @@ def read() -> Settings:
         meter=bool(of("PLIMSOLL_METER")),
         measure=bool(of("PLIMSOLL_MEASURE")),
         survive=bool(of("PLIMSOLL_SURVIVE")),
-        hopeless=int(of("PLIMSOLL_HOPELESS") or 0),
+        hopeless=_hopeless(of("PLIMSOLL_HOPELESS", "")),
         ghost_weights=of("PLIMSOLL_GHOST_WEIGHTS", ""),
         batch_length=of("PLIMSOLL_BATCH_LENGTH", ""),
         image_size=of("PLIMSOLL_IMAGE_SIZE", ""),
@@ -112,6 +112,11 @@ def few_parts() -> tuple[int, int] | None:
     """How many parts of a batch in more parts go through the model, and after how many batches; None for all."""
     parts, _, after = os.environ.get("PLIMSOLL_FEW_PARTS", "").partition(":")
     return (int(parts), int(after)) if parts else None
+
+
+def _hopeless(text: str) -> tuple[int, int]:
+    above, _, after = text.partition(":")
+    return int(above or 0), int(after or 0)
 
 
 def number(variable: str) -> int | None:

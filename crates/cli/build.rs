@@ -1,4 +1,4 @@
-//! Puts the phantom and the agent into the binary, so that one file installs everything. What the agent has to know of
+//! Puts the phantom, the agent and the Python package into the binary, so that one file installs everything. What the agent has to know of
 //! each remedy is written here, from the table that core reads.
 //!
 //! The phantom is a library for somebody else's process, so it is built here as a release whatever the
@@ -41,7 +41,10 @@ fn run() -> Result<(), String> {
     let looks = workspace.join("crates/writes/looks");
     let gate = workspace.join("crates/writes/src/gate.rs");
     let lock = workspace.join("Cargo.lock");
-    for path in [&phantom, &nvrtc, &addresses, &values, &holes, &looks, &gate, &agent, &lock] {
+    let package = workspace.join("python");
+    let read =
+        [&phantom, &nvrtc, &addresses, &values, &holes, &looks, &gate, &agent, &lock, &package];
+    for path in read {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -63,13 +66,7 @@ fn run() -> Result<(), String> {
             files.push((format!("lib/{name}"), built.join(name)));
         }
     }
-    let mut scripts = Vec::new();
-    agents_files(&agent, &mut scripts)
-        .map_err(|error| format!("cannot list {}: {error}", agent.display()))?;
-    for path in scripts {
-        let name = path.strip_prefix(&agent).map_err(|error| error.to_string())?;
-        files.push((format!("agent/{}", name.display()), path));
-    }
+    files.extend(below(&agent, "agent/")?);
     let table = out.join("table.py");
     fs::write(&table, remedies())
         .map_err(|error| format!("cannot write {}: {error}", table.display()))?;
@@ -81,7 +78,7 @@ fn run() -> Result<(), String> {
     // With it the agent looks at a torch that nobody has tried.
     let answers = phantom.join("entry_points.txt");
     files.push(("agent/plimsoll_agent/entry_points.txt".to_owned(), answers));
-    write_table(&out.join("bundle.rs"), &files)
+    write_table(&out.join("bundle.rs"), &files, &below(&package, "")?)
         .map_err(|error| format!("cannot write the table of bundled files: {error}"))
 }
 
@@ -159,15 +156,26 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
     Ok(out.to_owned())
 }
 
-/// The agent's files below `folder`, sorted, without what Python leaves there: packages, and data.
-fn agents_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+/// The files of Python below `folder`, each with its path in there behind `prefix`.
+fn below(folder: &Path, prefix: &str) -> Result<Vec<(String, PathBuf)>, String> {
+    let mut found = Vec::new();
+    files_of_python(folder, &mut found)
+        .map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
+    let name =
+        |path: &Path| path.strip_prefix(folder).map(|it| format!("{prefix}{}", it.display()));
+    let named = found.into_iter().map(|path| name(&path).map(|it| (it, path)));
+    named.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// The files of Python below `folder`, sorted, without what Python leaves there: packages, and data.
+fn files_of_python(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|it| it.map(|it| it.path())).collect::<io::Result<_>>()?;
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            agents_files(&path, found)?;
-        } else if path.extension().is_some_and(|it| it == "py" || it == "json") {
+            files_of_python(&path, found)?;
+        } else if path.extension().is_some_and(|it| it == "py" || it == "json" || it == "typed") {
             found.push(path);
         }
     }
@@ -226,21 +234,31 @@ fn takes(it: &Takes) -> String {
     format!("Takes({kind:?}, {least}, {most}, [{words}], {is_needed}, {expected:?})")
 }
 
-fn write_table(path: &Path, files: &[(String, PathBuf)]) -> io::Result<()> {
+fn write_table(
+    path: &Path,
+    files: &[(String, PathBuf)],
+    package: &[(String, PathBuf)],
+) -> io::Result<()> {
     let mut hash = Fnv::new();
-    let mut table = String::new();
-    for (name, file) in files {
-        hash.add(name.as_bytes());
-        hash.add(&fs::read(file)?);
-        let file = file.canonicalize()?;
-        table += &format!("    File {{ path: {name:?}, bytes: include_bytes!({file:?}) }},\n");
-    }
+    let mut table = |files: &[(String, PathBuf)]| -> io::Result<String> {
+        let mut rows = String::new();
+        for (name, file) in files {
+            hash.add(name.as_bytes());
+            hash.add(&fs::read(file)?);
+            let file = file.canonicalize()?;
+            rows += &format!("    File {{ path: {name:?}, bytes: include_bytes!({file:?}) }},\n");
+        }
+        Ok(rows)
+    };
+    let (files, package) = (table(files)?, table(package)?);
     let hash = hash.0;
     fs::write(
         path,
         format!(
             "const HASH: &str = \"{hash:032x}\";\n\
-             const FILES: &[File] = &[\n{table}];\n"
+             const FILES: &[File] = &[\n{files}];\n\
+             /// The Python package.\n\
+             pub(super) const PACKAGE: &[File] = &[\n{package}];\n"
         ),
     )
 }

@@ -37,8 +37,8 @@ def binary() -> str:
     found = shutil.which("plimsoll")
     if found is None:
         raise PlimsollError(
-            f"the program plimsoll is neither in {folders[0]} nor in PATH; install the package again (pip install "
-            "--force-reinstall plimsoll-gpu), or set PLIMSOLL_BIN to the program"
+            f"the program plimsoll is neither in {folders[0]} nor in PATH; add its folder to PATH, or set PLIMSOLL_BIN to the program "
+            "(`plimsoll doctor` prints the line)"
         )
     return found
 

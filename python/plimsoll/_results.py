@@ -19,11 +19,14 @@ class Line:
     function: str
     size: Size
     category: str
-    """What the memory is for, as in the JSON: `optimizer_state`."""
+    """What most of the memory is for, as in the JSON: `optimizer_state`."""
+    mixed: bool = False
+    """Whether another category has a tenth of it or more."""
 
     def __str__(self) -> str:
         """A row of a table."""
-        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {_in_words(self.category)}"
+        mostly = "mostly " if self.mixed else ""
+        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {mostly}{_in_words(self.category)}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ def _in_words(category: str) -> str:
 
 
 def _line(it: dict[str, Any]) -> Line:
-    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"])
+    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"], it.get("mixed", False))
 
 
 def _size(bytes_: int | None) -> Size | None:

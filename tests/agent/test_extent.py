@@ -30,6 +30,19 @@ def test_each_step_of_several_turns_counts_once(every):
     assert in_all(0, every) == [20000 // every, 20000 // every]
 
 
+def test_a_range_of_more_than_python_counts_has_no_end(tmp_path):
+    script, said = tmp_path / "train.py", []
+    script.write_text("for step in range(10**20):\n    if seen(step): break\n")
+
+    def seen(step):
+        if 3 <= step:
+            said.append(of_this_step(step, None)[0]["steps"])
+        return bool(said)
+
+    exec(compile(script.read_text(), str(script), "exec"), {"seen": seen})
+    assert said == [None]
+
+
 @pytest.mark.parametrize("every", [1, 4])
 def test_turns_before_the_first_step_are_none(every):
     first, second = in_all(1000, every)

@@ -33,6 +33,11 @@ def test_a_model_that_trains_in_evaluation_mode_checkpoints_nothing(run, wants):
     assert run(LAYERS + "switch_on(); net.eval(); train(%r)" % wants).process.notes.count(CODE) == 1
 
 
+def test_a_wrapper_in_training_mode_does_not_hide_that_its_model_is_not(run):
+    # `get_peft_model` makes one, around what `from_pretrained` leaves in evaluation mode.
+    assert run(LAYERS + "switch_on(); net.eval(); net = nn.Sequential(net); train()").process.notes.count(CODE) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -41,6 +46,7 @@ def test_a_model_that_trains_in_evaluation_mode_checkpoints_nothing(run, wants):
         "net.eval(); train()",  # no checkpointing
         "Layer.in_either_mode = True; switch_on(); net.eval(); train()",
         "switch_on(); train(); net.eval(); net(torch.randn(4, 64, device='cuda'))",
+        "switch_on(); net.eval().requires_grad_(False); net = nn.Sequential(net, nn.Linear(1, 1).cuda()); opt = torch.optim.SGD(net[1].parameters(), 0.1); train()",
         "switch_on(); train(); net.eval()\nwith torch.no_grad(): net(torch.randn(4, 64, device='cuda'))\nnet.train(); train()",
     ],
 )

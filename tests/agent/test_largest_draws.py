@@ -63,7 +63,8 @@ own_class, on_device = Own([32, 64]), [torch.zeros(n, device="cuda") for n in (1
 
 @pytest.mark.parametrize("draw", [
     "int(numpy.random.randint(16, 33, 4).sum()) // 4 + 8", "int(numpy.random.choice([32, 64], 2)[0])", "len(own_class) * 16 + 0 * random.choice(own_class)",
-    "32 + 0 * len(random.choice(on_device))", "random.choice([64])", "random.randint(0, 3) * 16 + 16", "random.choice([32, 64.0]) and 32", "random.choice(['small', 'large']) and 32"])
+    "32 + 0 * len(random.choice(on_device))", "random.choice([64])", "random.randint(0, 3) * 16 + 16", "random.choice([32, 64.0]) and 32", "random.choice(['small', 'large']) and 32",
+    "32 + 0 * random.randint(0, 2**64)"])
 def test_what_is_no_size_is_left_alone(run, draw):
     process, ours = ran(run, draw, "1")
     _, without = ran(run, draw, "")

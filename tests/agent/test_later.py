@@ -127,6 +127,18 @@ def test_one_validation_is_seen_without_a_look_whether_memory_rises_later(run):
     assert end["steady"] and r.process.notes == []
 
 
+def test_an_evaluation_is_looked_for_after_so_many_steps_where_memory_is_never_steady(run):
+    loop = TRAINS + """
+for number in range(1, 100_000):
+    step(*batch(32 + number % 7 * 100))
+    if number % 50 == 0:
+        evaluate()
+"""
+    late, soon = (run(loop, stop=it).process.end for it in ("one-validation", "one-validation:3"))
+    assert late["later"]["evaluation"] and soon["later"]["evaluation"]
+    assert late["later"]["steps_before"] == 30 and soon["later"]["steps_before"] == 3, (late, soon)
+
+
 def test_what_fails_after_the_training_steps_is_said_and_no_more(run):
     r = run(
         TRAINS

@@ -49,6 +49,19 @@ print("done")
     assert (whole.process.end["why"], whole.process.end["steps"], whole.stdout) == ("exit", 7, "done\n")
 
 
+def test_a_candidate_that_takes_too_much_ends_at_once_or_after_so_many_steps(run):
+    loop = MODEL + """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(20):
+    x, y = batch(32 if i != 1 else 1 << 18)
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    fits, at_once, later = (run(loop, stop="until-exit", env={"PLIMSOLL_HOPELESS": it}) for it in ("1000000000:3", "200000000", "200000000:3"))
+    assert (fits.process.end["why"], fits.process.end["steps"]) == ("exit", 20)
+    assert (at_once.process.end["why"], at_once.process.end["steps"]) == ("hopeless", 1)
+    assert (later.process.end["why"], later.process.end["steps"]) == ("hopeless", 3)
+
+
 def test_memory_that_rises_is_looked_at_for_longer(run):
     leak = (
         MODEL

@@ -1,5 +1,6 @@
-"""What `fit` shows to be written by hand gives the gradients of the whole batch."""
+"""What `fit` shows to be written by hand gives the training of the whole batch."""
 
+import copy
 import re
 
 import torch
@@ -26,33 +27,48 @@ class WithLoss(nn.Module):
         return type("Output", (), {"loss": loss})
 
 
-def gradients(model, code, **names):
-    optimizer = torch.optim.SGD(model.parameters(), 0.0)
-    exec(code, {"torch": torch, "model": model, "optimizer": optimizer, "parts": 3, **names})
-    return [it.grad.clone() for it in model.parameters()]
+STEP = """
+optimizer.zero_grad()
+{forward_and_backward}
+torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+optimizer.step()
+schedule.step()
+losses.append(loss.item())
+"""
 
 
-def test_parts_of_a_batch_that_differ_in_their_labels_have_the_gradients_of_all():
+def trained(model, forward_and_backward, batches):
+    """The losses of three steps of a script with these lines, and the weights and gradients after them: the rest of its step stays."""
+    model = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    schedule, losses = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5), []
+    for batch in batches:
+        names = {"torch": torch, "model": model, "optimizer": optimizer, "schedule": schedule, "losses": losses, "parts": 3}
+        exec(STEP.format(forward_and_backward=forward_and_backward), {**names, **batch})
+    return [torch.tensor(losses), *(it.detach() for it in model.parameters()), *(it.grad for it in model.parameters())]
+
+
+def test_parts_of_a_batch_that_differ_in_their_labels_train_as_the_whole_batch():
     torch.manual_seed(0)
-    ids = torch.randint(20, (8, 9))
-    labels = ids.masked_fill(torch.arange(9) >= torch.randint(2, 10, (8, 1)), -100)
+    batches = []
+    for step in range(3):
+        ids = torch.randint(20, (8, 9))
+        labels = ids.masked_fill(torch.arange(9) >= torch.randint(2, 10, (8, 1)), -100)
+        if step == 1:
+            labels[:3] = -100  # The first part has no label.
+        batches.append({"batch": {"input_ids": ids, "labels": labels}})
     model = WithLoss()
-    batch = {"input_ids": ids, "labels": labels}
-    model(**batch).loss.backward()
-    whole = [it.grad.clone() for it in model.parameters()]
-    for got, wanted in zip(gradients(model, written("micro-batches")[1], batch=batch), whole):
-        torch.testing.assert_close(got, wanted)
+    whole = "loss = model(**batch).loss\nloss.backward()"
+    torch.testing.assert_close(trained(model, written("micro-batches")[1], batches), trained(model, whole, batches))
 
 
-def test_parts_of_inputs_and_targets_have_the_gradients_of_all():
+def test_parts_of_inputs_and_targets_train_as_the_whole_batch():
     torch.manual_seed(0)
-    model, criterion = nn.Linear(4, 3), nn.CrossEntropyLoss()
-    inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
-    criterion(model(inputs), targets).backward()
-    whole = [it.grad.clone() for it in model.parameters()]
-    given = {"inputs": inputs, "targets": targets, "criterion": criterion}
-    for got, wanted in zip(gradients(model, written("micro-batches")[0], **given), whole):
-        torch.testing.assert_close(got, wanted)
+    criterion = nn.CrossEntropyLoss()
+    batches = [{"inputs": torch.randn(8, 4), "targets": torch.randint(3, (8,)), "criterion": criterion} for _ in range(3)]
+    model = nn.Linear(4, 3)
+    whole = "loss = criterion(model(inputs), targets)\nloss.backward()"
+    torch.testing.assert_close(trained(model, written("micro-batches")[0], batches), trained(model, whole, batches))
 
 
 def test_without_training_outputs_store_no_graph_and_gradients_of_inputs_store_that_of_one_part():

@@ -147,9 +147,18 @@ print(f"{sum(it.double().sum().item() for it in model.parameters()):.4f}")
 """
 
 
+# Under autocast, with what belongs to a step in one line.
+IN_ONE_LINE = (
+    IN_PARTS.replace("    loss = model(**batch).loss\n", "    with torch.autocast(device, torch.bfloat16, device == 'cuda'):\n        loss = model(**batch).loss\n")
+    .replace("    optimizer.step()\n    optimizer.zero_grad()\n", "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    opt.step(); sched.step(); opt.zero_grad()\n")
+    .replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "opt = torch.optim.SGD(model.parameters(), lr=0.1)\nsched = torch.optim.lr_scheduler.StepLR(opt, 2)\n")
+)
+
+
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch`")
-def test_the_change_puts_a_batch_through_in_parts_and_computes_the_same(plimsoll):
-    plimsoll.script(IN_PARTS)
+@pytest.mark.parametrize("program", [IN_PARTS, IN_ONE_LINE])
+def test_the_change_puts_a_batch_through_in_parts_and_computes_the_same(plimsoll, program):
+    plimsoll.script(program)
     on_gpu, on_cpu = [PYTHON, "train.py", "cuda", "512"], [PYTHON, "train.py", "cpu", "64"]
     plain = plimsoll.predict(*on_gpu, options=("--gpu", "t4")).report
     budget = plain["safe_bytes"] - plain["peak_allocated_bytes"] // 2

@@ -3,7 +3,9 @@
 import json
 import signal
 
+import pytest
 from described import assert_described
+from harness import COLD
 
 WORKER = """
 import torch
@@ -16,12 +18,20 @@ class Worker:
         self.init_snapshot = SimpleNamespace(total_memory=total, free_memory=free)
         self.model_runner = SimpleNamespace(model_memory_usage=3 << 30)
 
+    def init_device(self):
+        self.device = torch.device("cuda")
+
     def determine_available_memory(self):
         self.peak_activation_memory, self.non_torch_memory, self.cudagraph_memory_estimate = 1 << 30, 200 << 20, 0
         total, share = self.init_snapshot.total_memory, self.cache_config.gpu_memory_utilization
         return int(total * share) - (4 << 30) - (200 << 20)
 
     def compile_or_warm_up_model(self):
+        # More passes, with steady memory, than a script that only runs a model forward is watched for.
+        net = torch.nn.Linear(64, 64, device="cuda")
+        with torch.no_grad():
+            for _ in range(400):
+                net(torch.zeros(8, 64, device="cuda"))
         return 0.0
 """
 ARGUMENTS = """
@@ -80,6 +90,7 @@ from vllm.engine.arg_utils import EngineArgs
 
 config = EngineArgs(int(sys.argv[1])).create_engine_config()
 worker = gpu_worker.Worker(config)
+worker.init_device()
 available = worker.determine_available_memory()
 try:
     planned = kv_cache_utils.get_kv_cache_configs(config, [{}], [available])
@@ -200,6 +211,112 @@ def test_a_server_is_stopped_when_it_is_ready(plimsoll):
     assert "the server was ready, and plimsoll stopped it before the first request" in " ".join(ran.stdout.split()), ran.stdout
 
 
+@pytest.mark.parametrize("command", [(COLD, "-m", "vllm.entrypoints.openai.api_server"), (COLD, "own_server.py")])
+def test_a_server_is_stopped_whoever_starts_it(plimsoll, command):
+    """vLLM's module is `__main__` then; a script with a server of its own imports vLLM."""
+    package(plimsoll)
+    (plimsoll.folder / "vllm/entrypoints/openai/api_server.py").write_text(SERVER.replace("import vllm.entrypoints.openai.api_server\n", ""))
+    plimsoll.script(SERVER.replace("import vllm.entrypoints.openai.api_server\n", "import vllm\n"), "own_server.py")
+    ran = plimsoll.predict(*command, "32768", options=("--gpu", "l4"), environment=plimsoll.cold())
+    assert ran.code == 0 and ran.report["serving"]["starts"], ran
+    assert "the server was ready, and plimsoll stopped it" in " ".join(ran.stdout.split()), ran.stdout
+
+
+FAILING = """
+import asyncio, multiprocessing, sys
+import torch
+from uvicorn.server import Server
+import vllm.entrypoints.openai.api_server
+
+def engine():
+    torch.zeros(1, device="cuda")
+    raise RuntimeError("Cannot find any model weights with `/models/m`")
+
+def swallowing():
+    from types import SimpleNamespace
+    from vllm.v1.worker import gpu_worker
+    worker = gpu_worker.Worker(SimpleNamespace(cache_config=SimpleNamespace(gpu_memory_utilization=0.9)))
+    try:
+        worker.init_device()
+    except Exception:
+        print("WorkerProc failed to start.")
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=globals()[sys.argv[1]])
+    child.start()
+    child.join()
+    raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+"""
+
+
+@pytest.mark.parametrize("how, why", [
+    ("engine", "the script raised RuntimeError: Cannot find any model weights with `/models/m`"),
+    ("swallowing", "the script raised OSError: no such device")])
+def test_the_cause_is_what_the_engines_own_process_raised(plimsoll, how, why):
+    package(plimsoll)
+    worker = WORKER.replace('self.device = torch.device("cuda")', 'raise OSError("no such device")') if how == "swallowing" else WORKER
+    (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(worker)
+    plimsoll.script(FAILING, "server.py")
+    ran = plimsoll.predict("server.py", how, options=("--gpu", "l4"), environment=plimsoll.cold())
+    assert ran.code == 2 and f"plimsoll: {why}" in ran.stderr, ran
+
+
+OWN = """
+import asyncio
+import torch
+from uvicorn.server import Server
+
+net = torch.nn.Linear(4096, 4096, device="cuda")
+asyncio.run(Server().serve())
+"""
+
+
+def test_a_server_of_the_users_own_model_fits_so_far(plimsoll):
+    package(plimsoll)
+    plimsoll.script(OWN, "server.py")
+    ran = plimsoll.predict("server.py", options=("--gpu", "l4"), environment=plimsoll.cold())
+    assert ran.code == 2 and ran.report["verdict"] == "fits_so_far", ran
+    assert "FITS SO FAR l4" in ran.stdout and "stopped it before the first request, whose memory is not counted" in " ".join(ran.stdout.split()), ran.stdout
+
+
+def test_a_server_of_the_users_own_model_that_is_interrupted_has_its_answer(plimsoll):
+    package(plimsoll)
+    plimsoll.script(OWN.replace("asyncio.run", "with torch.no_grad(): net(torch.zeros(1 << 14, 4096, device='cuda'))\nasyncio.run"), "server.py")
+    run = plimsoll.start("predict", "--gpu", "l4", "--until-exit", "--", "server.py", environment=plimsoll.cold())
+    assert "the server is ready\n" in iter(run.stdout.readline, "")
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0 and "FITS l4" in out, out + err
+    assert "interrupted: the report covers what the server did until then" in err, err
+
+
+TOO_LARGE = SCRIPT.split("available =")[0] + """
+def load_model():
+    return [torch.empty(8 << 30, dtype=torch.int8, device="cuda") for _ in range(4)]
+
+load_model()
+"""
+
+
+def test_weights_that_are_too_large_are_named(plimsoll):
+    package(plimsoll)
+    plimsoll.script(TOO_LARGE, "serve.py")
+    ran = plimsoll.predict("serve.py", "4096", options=("--gpu", "l4"))
+    said = " ".join(ran.stdout.split())
+    assert ran.code == 1 and "the engine ran out of memory while it loaded the weights" in said, ran
+    assert "plimsoll fit --users 1 --context 4096 -- serve.py 4096" in said and "training" not in said, said
+
+
+def test_an_engine_that_wants_the_whole_card_is_told_what_is_free(plimsoll):
+    package(plimsoll)
+    refused = 'raise ValueError("Free memory on device cuda:0 (21.51/22.05 GiB) on startup is less than desired GPU memory utilization (1.0, 22.05 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.")'
+    (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(WORKER.replace('self.device = torch.device("cuda")', refused))
+    ran = plimsoll.predict("serve.py", "4096", options=("--gpu", "l4"))
+    said = " ".join(ran.stdout.split())
+    assert ran.code == 1 and "gpu_memory_utilization asks for more than the 21.51 GiB of 22.05 GiB that are free when the engine starts" in said, ran
+    assert "set `gpu_memory_utilization=0.97` or less" in said and "other processes" not in said and "plimsoll fit" not in said, said
+
+
 def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
     package(plimsoll)
     plimsoll.script(SERVER, "server.py")
@@ -209,7 +326,7 @@ def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
     out, err = run.communicate(timeout=120)
     assert run.returncode == 0, out + err
     assert "FITS l4" in out and "for keys and values" in out, out + err
-    assert "interrupted: the report covers what the serving engine did until then" in err, err
+    assert "interrupted: the report covers what the server did until then" in err, err
 
 
 def fit(plimsoll, *options, command=("serve.py", "4096")):

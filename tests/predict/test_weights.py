@@ -78,12 +78,31 @@ state = torch.load("weights.pt", map_location="%s")
 model.load_state_dict(state)
 train(model.append(nn.Linear(1024, 8, device="cuda")), torch.randn(16, 1024, device="cuda"))
 """
+LISTED = """
+import types
+model = nn.Sequential(*[Low(nn.Linear(2048, 2048), 2048) for _ in range(8)])
+for it in model:
+    it.base.requires_grad_(False)
+model.hf_quantizer = types.SimpleNamespace(pre_quantized=False, quantization_config=types.SimpleNamespace(modules_to_skip=%r))
+train(model, torch.randn(16, 2048))
+"""
+BESIDE = """
+import types
+class Configured(nn.Sequential):
+    config = types.SimpleNamespace(_name_or_path="a/model")
+first = Configured(*[nn.Linear(2048, 2048) for _ in range(8)])
+model = Configured(*[Low(Packed(2048), 2048) for _ in range(8)])
+%s
+train(model, torch.randn(16, 2048))
+"""
 CASES = [
     ("weights/not-quantized", QUANTIZED % False, QUANTIZED % True),
     ("weights/not-quantized", TABLES % "float32", TABLES % "bfloat16"),
     ("adapters/all-trainable", ADAPTED % "True", ADAPTED % "name.split('.')[1] in 'ab'"),
     ("weights/loaded-twice", LOADED % "cuda().bfloat16()", LOADED % "bfloat16().cuda()"),
     ("weights/loaded-twice", KEPT % "cuda", KEPT % "cpu"),
+    ("weights/not-quantized", LISTED % [r"\d+\.base"], LISTED % ["head"]),
+    ("weights/loaded-twice", BESIDE % "", BESIDE % "del first"),
 ]
 CODES = {it[0] for it in CASES}
 
@@ -96,7 +115,7 @@ def found(plimsoll, text):
 
 
 @pytest.mark.matrix(2)
-@pytest.mark.parametrize("code, bad, good", CASES, ids=["experts", "tables", "adapters", "half", "state_dict"])
+@pytest.mark.parametrize("code, bad, good", CASES, ids=["experts", "tables", "adapters", "half", "state_dict", "listed", "beside"])
 def test_each_is_found_and_its_twin_is_not(plimsoll, code, bad, good):
     wrong = found(plimsoll, bad)
     assert code in wrong and wrong[code]["bytes"] >= 16 << 20, wrong
@@ -107,6 +126,12 @@ def test_what_is_not_packed_is_named_with_its_size(plimsoll):
     title = found(plimsoll, QUANTIZED % False)["weights/not-quantized"]["title"]
     # 8 blocks of 8 experts of 1024 x 1024 numbers of 2 bytes.
     assert "128.0 MiB" in title and "`*.base.*.all` (8 tensors in 16 bits)" in title, title
+
+
+def test_the_list_that_leaves_weights_out_is_named(plimsoll):
+    found_one = found(plimsoll, LISTED % [r"\d+\.base"])["weights/not-quantized"]
+    assert "the script's list `modules_to_skip` leaves them out; nothing is packed" in found_one["title"], found_one
+    assert "`\\d+\\.base`" in found_one["remedy"], found_one
 
 
 def test_memory_of_other_programs_is_counted(plimsoll):

@@ -1,5 +1,6 @@
 """The package itself: what its import costs, its types, and what is installed."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,27 @@ def test_another_package_in_its_folder_is_named(tmp_path):
     (tmp_path / "plimsoll-0.0.1.dist-info").mkdir()
     both = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert both.returncode == 1 and "plimsoll-0.0.1), another project" in both.stderr, both.stderr
+
+
+def test_who_has_only_the_program_is_given_the_package(plimsoll):
+    folder = plimsoll.folder / "packages"
+    environment = plimsoll.cold()
+    told = plimsoll.run("doctor", environment=environment).stdout
+    install = re.search(r"  note  package  .* To install it: (\S+) -m pip install (\S+\.whl); then, .*: export (PLIMSOLL_BIN=\S+)\n", told)
+    assert install, told
+    python, wheel, program = install.groups()
+    # As it is printed, but that the environment of the tests stays as it is.
+    command = [python, "-m", "pip", "install", "--quiet", "--no-index", "--target", str(folder), wheel]
+    installed = subprocess.run(command, capture_output=True, text=True)
+    assert installed.returncode == 0, installed
+    with_package = environment | {"PYTHONPATH": str(folder)} | dict([program.split("=")])
+    assert "  ok    package  import plimsoll works (%s)" % (folder / "plimsoll") in plimsoll.run("doctor", environment=with_package).stdout
+    asked = [python, "-c", "import plimsoll; print(plimsoll.__file__, plimsoll.version())"]
+    ran = subprocess.run(asked, capture_output=True, text=True, env=with_package, cwd=plimsoll.folder)
+    (about,) = folder.glob("plimsoll_gpu-*.dist-info")
+    assert ran.stdout.split() == [str(folder / "plimsoll" / "__init__.py"), about.name.split("-")[1].removesuffix(".dist")], ran
+    ours = {it.relative_to(ROOT / "python") for it in (ROOT / "python").rglob("*") if it.suffix in (".py", ".typed")}
+    assert {it.relative_to(folder) for it in (folder / "plimsoll").rglob("*") if it.suffix in (".py", ".typed")} == ours
 
 
 def test_types_are_strict_in_the_package_and_in_the_agent():

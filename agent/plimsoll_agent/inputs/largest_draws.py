@@ -99,8 +99,8 @@ class LargestDraws:
             return None
         try:
             sizes = _sizes(values(*args))
-        except TypeError:
-            sizes = None  # An array of numbers, or with weights.
+        except (TypeError, OverflowError):
+            sizes = None  # An array of numbers, or with weights; or from more than Python can count, as seeds are.
         if sizes is None:
             self._others.add(place)
             return None

@@ -6,7 +6,10 @@ A search (`plimsoll fit`) asks more of it, as JSON: `flags`, which the engine is
 says what its cache holds; and it ends the run as soon as that is known: where the cache holds too little, once it is planned; else once the
 engine is ready.
 
-vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Other engines are not known here.
+An engine's passes while it starts show nothing that could be enough, and one in a process of its own serves its parent, which would report that its
+engine is dead: no run ends there because memory is steady.
+
+vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Of SGLang only when it is ready is known here.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import functools
 import json
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from plimsoll_agent.kinds import Function
+    from plimsoll_agent.kinds import Function, Torch
     from plimsoll_agent.run.recording import Recording
     from plimsoll_agent.run.stopping import Stopping
+    from plimsoll_agent.run.training_steps import Steps
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 """Contexts that users may have, in tokens."""
 
 FAREWELL = 30.0
-"""Seconds, at most, in which the processes of an engine end."""
-_SERVERS = ("vllm.entrypoints.openai.api_server",)
-"""Modules of engines' HTTP servers: who has imported one, and starts uvicorn, serves."""
+"""Seconds, at most, in which the processes of an engine end. vLLM gives the ranks of one engine 5."""
+_ENGINES = ("vllm",)
+"""Who has imported one and starts uvicorn, serves it: with the engine's own server, which may be `__main__`, or with one of the user's. Others serve
+a model that they hold themselves, if they have used the GPU by then."""
 _WORKER, _PLAN, _ARGUMENTS = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils", "vllm.engine.arg_utils"
 
 
@@ -57,16 +63,34 @@ def asked_by(text: str) -> Asked:
     return Asked(is_search=True, **json.loads(text)) if text else Asked()
 
 
-def install(recording: Recording, goal: str, asked: Asked, stopping: Stopping, paused: Callable[[], AbstractContextManager[None]]) -> None:
-    """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it. While the engine warms up,
-    kernels run within `paused()`."""
+@dataclass(frozen=True)
+class Program:
+    """What the engine's process is told, beside the recording."""
+
+    steps: Steps
+    stopping: Stopping
+    failed: Callable[[BaseException], None]
+    """An error ends this process, and its program does not raise it."""
+    paused: Callable[[], AbstractContextManager[None]]
+    """Kernels are launched within, while the engine warms up."""
+
+
+def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program: Program) -> None:
+    """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
+    servers: list[Any] = []
+    ready = functools.partial(_becomes_ready, torch, recording, goal, servers)
+    after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
+    after_import("sglang.srt.model_executor.model_runner", lambda module: program.steps.hold())
+    after_import("sglang.srt.utils.common", lambda module: patch.replace(module, "kill_process_tree", _asking_first))
     if goal != "until-exit":
-        after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", functools.partial(_becomes_ready, recording)))
+        served = functools.partial(_has_served, recording, servers)
+        after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
-    after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, stopping, paused))
-    after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, module)))
+    after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
+    after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
+    after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
 
 
 def _with_flags(flags: dict[str, Any], real: Function) -> Function:
@@ -84,55 +108,137 @@ def _end(stopping: Stopping) -> None:
     stopping.here(threading.get_ident())
 
 
-def _in_the_worker(recording: Recording, asked: Asked, stopping: Stopping, paused: Callable[[], AbstractContextManager[None]], module: Any) -> None:
-    if hasattr(module.Worker, "init_device"):
-        patch.replace(module.Worker, "init_device", functools.partial(_begins, recording))
-    patch.replace(module.Worker, "determine_available_memory", functools.partial(_measures, recording))
-    if hasattr(module.Worker, "compile_or_warm_up_model"):
-        patch.replace(module.Worker, "compile_or_warm_up_model", functools.partial(_warms_up, recording, asked, stopping, paused))
+def _in_the_worker(recording: Recording, asked: Asked, program: Program, module: Any) -> None:
+    places: dict[str, Callable[[Function], Function]] = {
+        "init_device": functools.partial(_begins, recording, program.steps),
+        "load_model": lambda real: real,
+        "determine_available_memory": functools.partial(_measures, recording),
+        "compile_or_warm_up_model": functools.partial(_warms_up, recording, asked, program),
+    }
+    for name, place in places.items():
+        if hasattr(module.Worker, name):
+            patch.replace(module.Worker, name, functools.partial(_telling_failures, program.failed, place))
 
 
-def _begins(recording: Recording, real: Function) -> Function:
+def _telling_failures(failed: Callable[[BaseException], None], place: Callable[[Function], Function], real: Function) -> Function:
+    """A worker in a process of its own logs what it raised, and ends as if all were well."""
+    placed = place(real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return placed(*args, **kwargs)
+        except Exception as error:
+            if _is_child():
+                failed(error)
+            raise
+
+    return method
+
+
+def _is_child() -> bool:
+    """Whether this process is one of multiprocessing's, which its parent waits for."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
+
+
+def _begins(recording: Recording, steps: Steps, real: Function) -> Function:
     @guarded
     def note_refused(worker: Any, error: ValueError) -> None:
         if "gpu memory utilization" in str(error).lower():
             recording.write("engine", name="vllm", share=float(worker.cache_config.gpu_memory_utilization), refused=str(error))
 
+    @guarded
+    def note(worker: Any) -> None:
+        recording.serves()
+        recording.write("engine", name="vllm", share=float(worker.cache_config.gpu_memory_utilization))
+
     def init_device(worker: Any, *args: Any, **kwargs: Any) -> Any:
+        steps.hold()
         try:
-            return real(worker, *args, **kwargs)
+            result = real(worker, *args, **kwargs)
         except ValueError as error:
             note_refused(worker, error)
             raise
+        note(worker)
+        return result
 
     return init_device
 
 
-def _warms_up(recording: Recording, asked: Asked, stopping: Stopping, paused: Callable[[], AbstractContextManager[None]], real: Function) -> Function:
+def _warms_up(recording: Recording, asked: Asked, program: Program, real: Function) -> Function:
     @guarded
     def note_ready() -> None:
         recording.write("engine", name="vllm", ready=True, free_when_ready=int(sys.modules["torch"].cuda.mem_get_info()[0]))
 
     def compile_or_warm_up_model(*args: Any, **kwargs: Any) -> Any:
-        with paused():
+        with program.paused():
             result = real(*args, **kwargs)
         note_ready()
+        if not _is_child():
+            program.steps.release()
         if asked.is_search:
-            _end(stopping)
+            _end(program.stopping)
         return result
 
     return compile_or_warm_up_model
 
 
-def _becomes_ready(recording: Recording, real: Function) -> Function:
+def _has_served(recording: Recording, servers: list[Any], real: Function) -> Function:
+    """SGLang sends its server a first request, and ends it all if that fails."""
+
+    @guarded
+    def stop() -> None:
+        text = "plimsoll does not know how SGLang plans its memory: the report has what its processes took until their first request was answered"
+        recording.note("server-without-requests", text)
+        for server in servers:
+            server.should_exit = True
+
+    def _wait_and_warmup(*args: Any, **kwargs: Any) -> Any:
+        result = real(*args, **kwargs)
+        stop()
+        return result
+
+    return _wait_and_warmup
+
+
+def _asking_first(real: Function) -> Function:
+    """Gives the engine's processes the time to write what they used: SGLang kills them at once."""
+
+    @guarded
+    def ask() -> None:
+        multiprocessing = sys.modules.get("multiprocessing")
+        children = multiprocessing.active_children() if multiprocessing is not None else []
+        for child in children:
+            child.terminate()
+        _wait_for(children)
+
+    def kill_process_tree(*args: Any, **kwargs: Any) -> Any:
+        ask()
+        return real(*args, **kwargs)
+
+    return kill_process_tree
+
+
+def _becomes_ready(torch: Torch, recording: Recording, goal: str, servers: list[Any], real: Function) -> Function:
     @guarded
     def stop(server: Any) -> None:
-        if any(name in sys.modules for name in _SERVERS) and not server.should_exit:
-            recording.note(
-                "server-ready",
-                "the server was ready, and plimsoll stopped it before the first request; `--until-exit` lets it run until you interrupt it",
-            )
-            server.should_exit = True
+        if server.should_exit:
+            return
+        if "sglang" in sys.modules and goal != "until-exit":
+            servers.append(server)
+            return
+        if goal == "until-exit":
+            recording.note("server-runs", "the script is a server: the report covers the requests until it was ended")
+            return
+        if any(name in sys.modules for name in _ENGINES):
+            text = "the server was ready, and plimsoll stopped it before the first request; `--until-exit` lets it run until you interrupt it"
+            recording.note("server-ready", text)
+        elif torch.cuda.is_initialized():
+            text = "the server was ready, and plimsoll stopped it before the first request, whose memory is not counted: send some with `--until-exit`, and end it with Ctrl-C"
+            recording.note("server-without-requests", text)
+        else:
+            return
+        server.should_exit = True
 
     async def startup(server: Any, *args: Any, **kwargs: Any) -> None:
         await real(server, *args, **kwargs)
@@ -148,6 +254,26 @@ def _patiently(real: Function) -> Function:
         return real(procs, timeout=FAREWELL if timeout is None else max(timeout, FAREWELL))
 
     return shutdown
+
+
+def _of_several_ranks(module: Any) -> None:
+    executor, name = module.MultiprocExecutor, "_ensure_worker_termination"
+    if not hasattr(executor, name):
+        return
+    real = getattr(executor, name)
+
+    def waiting(procs: Any) -> Any:
+        _wait_for(procs)
+        return real(procs)
+
+    patch.put(executor, name, staticmethod(waiting))
+
+
+@guarded
+def _wait_for(procs: Any) -> None:
+    until = time.monotonic() + FAREWELL
+    for process in procs:
+        process.join(max(0.0, until - time.monotonic()))
 
 
 def _measures(recording: Recording, real: Function) -> Function:

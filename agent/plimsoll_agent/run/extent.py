@@ -204,6 +204,14 @@ def _first(iterated: Any, variables: Variables) -> int | None:
     return 0 if name == "enumerate" and len(arguments) == 1 or name in ("range", "trange") and len(arguments) == 1 else None
 
 
+def _length(numbers: range) -> int | None:
+    """None for more than Python counts, as of `range(10**20)`: nobody waits for that end."""
+    try:
+        return len(numbers)
+    except OverflowError:
+        return None
+
+
 def _turns(iterated: Any, variables: Variables) -> Any:
     """How often, or that a data loader says it, or None."""
     if isinstance(iterated, (ast.List, ast.Tuple)):
@@ -212,7 +220,7 @@ def _turns(iterated: Any, variables: Variables) -> Any:
         name, arguments = _name(iterated.func), iterated.args
         if name in ("range", "trange") and arguments and not any(isinstance(it, ast.Starred) for it in arguments):
             numbers = [variables.value(it) for it in arguments]
-            return len(range(*numbers)) if all(type(it) is int for it in numbers) and 0 not in numbers[2:] else None
+            return _length(range(*numbers)) if all(type(it) is int for it in numbers) and 0 not in numbers[2:] else None
         if name == "zip" and arguments:
             each = [_turns(it, variables) for it in arguments]
             known = [it for it in each if isinstance(it, int)]

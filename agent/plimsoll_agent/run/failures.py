@@ -81,6 +81,11 @@ class Failures:
             sys.tracebacklimit = 0
 
     @guarded
+    def of_a_worker(self, error: BaseException) -> None:
+        """This process of a serving engine ends because of an error, which its own program logs and does not raise."""
+        self._ending.error = self._ending.error or error
+
+    @guarded
     def _of_child(self, error: BaseException) -> None:
         self._ending.error = error
         self._is_over(error)

@@ -31,6 +31,9 @@ _STANDARD_LIBRARY = tuple(
 _SCRIPTS = tuple({os.path.join(prefix, "bin") + os.sep for prefix in (sys.prefix, sys.base_prefix)})
 _PACKAGES_OF_OTHERS = {"torch", "torchvision", "transformers", "accelerate", "lightning", "pytorch_lightning"}
 
+_IS_COMMAND = "-c" in getattr(sys, "orig_argv", ["-c"]) and "--multiprocessing-fork" not in getattr(sys, "orig_argv", [])
+"""Else `<string>` is text that a library executes, as `dataclasses` does, or the first line of a child that multiprocessing spawns."""
+
 _kinds: dict[str, bool] = {}
 
 
@@ -51,8 +54,8 @@ def _decide(filename: str) -> bool:
     if is_ours(filename) or filename.startswith("<frozen "):
         return False
     if filename.startswith("<"):
-        return filename in ("<string>", "<stdin>")  # python -c, python -
-    if any(part in filename for part in _INSTALLED):
+        return filename == "<stdin>" or filename == "<string>" and _IS_COMMAND  # python -, python -c
+    if filename.endswith(".pyx") or any(part in filename for part in _INSTALLED):
         return False
     # A console script in bin/ is written by pip; what it calls is the program.
     return not filename.startswith(_STANDARD_LIBRARY + _SCRIPTS)

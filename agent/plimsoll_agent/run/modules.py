@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
@@ -69,6 +70,8 @@ class Modules:
         self._stepped_aside, self._watching = False, True
         self._checkpoints_in_vain = False
         """The forward pass that is under way, or was last, trains in evaluation mode with checkpointing on, and checkpointed nothing so far."""
+        self._in_order: weakref.WeakSet[Module] = weakref.WeakSet()
+        """Models in training mode whose parts that are to checkpoint are, too: they are not looked through at each call."""
         self.given: int | None = None
         """Bytes of the tensors that top-level calls with gradients were given, if anybody counts them."""
         self.call_ended: Callable[[], object] | None = None
@@ -173,6 +176,7 @@ class Modules:
             thread.path = "m=" + self._owners.path(module)
             self._set_metadata(thread.path)
             if thread.depth == 1:
+                self._owners.calls(module)
                 phase = self._top_level(module, args, kwargs)
             elif self._checkpoints_in_vain and _is_in_checkpoint(sys._getframe(1)):
                 self._checkpoints_in_vain = False  # Layers of some libraries checkpoint in either mode.
@@ -187,9 +191,7 @@ class Modules:
         phase = FORWARD if prepares or self._gradients.are_wanted(module, (args, kwargs)) else EVALUATION
         # A loss has no mode, and neither has a frozen model that gradients go through.
         has_mode = phase == FORWARD and self._gradients.is_trainable(module)
-        self._checkpoints_in_vain = has_mode and not module.training and any(
-            getattr(it, "gradient_checkpointing", None) is True and not it.training for it in module.modules()
-        )
+        self._checkpoints_in_vain = has_mode and self._has_idle_checkpoints(module)
         mode = ("training" if module.training else "evaluation") if has_mode else None
         if not self._phases.begin(phase, mode):
             return None
@@ -197,6 +199,17 @@ class Modules:
         if self.given is not None and phase == FORWARD:
             self.given += sum(it.numel() * it.element_size() for it in nested.tensors_in(self._torch, (args, kwargs)))
         return phase
+
+    def _has_idle_checkpoints(self, module: Module) -> bool:
+        """Whether a part of it that is to checkpoint is in evaluation mode: PEFT's wrapper is in training mode around a model that is not."""
+        if module.training and module in self._in_order:
+            return False
+        idle = (it for it in module.modules() if getattr(it, "gradient_checkpointing", None) is True and not it.training)
+        # One that is frozen stores nothing for itself.
+        res = any(not module.training or self._gradients.is_trainable(it) for it in idle)
+        if module.training and not res:
+            self._in_order.add(module)
+        return res
 
     def _leave(self, before: tuple[str, str | None], error: BaseException | None) -> None:
         thread = self._thread

@@ -38,6 +38,7 @@ class Owners:
         self._paths: dict[int, tuple[weakref.ref[Module], str]] = {}
         self._models: dict[int, Model] = {}
         self._prefixes: set[str] = set()
+        self._called: weakref.WeakSet[Module] = weakref.WeakSet()
 
     def registered(self, parent: Module, name: str, child: Module | None) -> None:
         """`child` became `parent.name`."""
@@ -72,6 +73,14 @@ class Owners:
                 return module
             module = parent
         return module
+
+    def calls(self, module: Module) -> None:
+        """It is called, by no other module."""
+        self._called.add(self.outermost(module))
+
+    def was_called(self, root: Module) -> bool:
+        """Whether it, or a part of it, was called by no other module while `root` was its outermost one."""
+        return root in self._called
 
     def path(self, module: Module) -> str:
         """`transformer.h.3.mlp` for a part, the class name for a whole model."""

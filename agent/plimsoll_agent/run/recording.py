@@ -130,6 +130,10 @@ class Recording:
         """For the program that started the run: a part of it ended with an error, which other parts may not notice."""
         self._leave("failed")
 
+    def serves(self) -> None:
+        """For the program that started the run: a serving engine has the device, and its processes take long to end."""
+        self._leave("serves")
+
     def _leave(self, name: str) -> None:
         try:
             open(os.path.join(self.session, name), "a").close()

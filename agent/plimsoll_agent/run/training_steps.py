@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from plimsoll_agent.run import extent, host
 from plimsoll_agent.run.guard import guarded
@@ -50,28 +50,39 @@ ENOUGH_FORWARDS = 200
 """How many forward passes show that a program never trains: it may evaluate before it does."""
 
 
-def goal_of(text: str, note: Note) -> int | str:
-    """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps; "one-validation" is one
-    without a look whether memory rises some steps later."""
+class Goal(NamedTuple):
+    """What PLIMSOLL_STOP asks for."""
+
+    stop: int | str
+    """"steady", "validation", "until-exit" or a number of steps; "one-validation" is one without a look whether memory rises some steps later."""
+    enough: int | None = None
+    """After so many steps an evaluation is looked for, whether memory is steady or not."""
+
+
+def goal_of(text: str, note: Note) -> Goal:
     kind, _, number = text.partition(":")
-    if kind == "steps" and number.isdigit() and int(number) > 0:
-        return int(number)
+    count = int(number) if number.isdigit() else 0
+    if kind == "steps" and count:
+        return Goal(count)
+    if kind == "one-validation" and count:
+        return Goal(kind, count)
     if text in ("steady", "validation", "one-validation", "until-exit"):
-        return text
+        return Goal(text)
     note("stop", "plimsoll does not understand PLIMSOLL_STOP=%s; the run stops once memory is steady" % text)
-    return "steady"
+    return Goal("steady")
 
 
 class Steps:
     """Counts steps and asks for the end of the run when it has seen enough."""
 
-    def __init__(self, memory: Memory, phases: Phases, recording: Recording, stopping: Stopping, goal: int | str, hopeless: int) -> None:
+    def __init__(self, memory: Memory, phases: Phases, recording: Recording, stopping: Stopping, goal: Goal, hopeless: tuple[int, int]) -> None:
         self._memory = memory
         self._phases = phases
         self._recording = recording
         self._stopping = stopping
-        self._most = hopeless
-        self.goal = goal
+        self._most, self._least_steps = hopeless
+        self.goal, self._enough = goal
+        self._held = False
         self.later: Later | None = None
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}
         self._made_one = False
@@ -261,9 +272,16 @@ class Steps:
         if stop:
             self._stop_if_enough(counted, True)
 
+    def hold(self) -> None:
+        """From now on memory that is steady ends no run."""
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+
     def _stop_if_hopeless(self) -> None:
         """A candidate that took more than there is does not have to show the rest."""
-        if not self._most or self._stopping.requested:
+        if not self._most or self._stopping.requested or self.done < self._least_steps:
             return
         most = max((allocated for allocated, _ in self._memory.place().peaks), default=0)
         if self._most < most:
@@ -345,7 +363,7 @@ class Steps:
         return bool(rises) and later.saw_each_leave_as_much(rises, [counted.left_by(step) for step in rises])
 
     def _stop_if_enough(self, counted: Steadiness, steady_counts: bool) -> None:
-        if self._stopping.requested or self.goal == "until-exit":
+        if self._stopping.requested or self._held or self.goal == "until-exit":
             return
         self._find_the_end(counted)
         if counted.steady and steady_counts:
@@ -356,6 +374,10 @@ class Steps:
             pass
         elif isinstance(self.goal, int):
             if counted.steps < self.goal:
+                return
+            self.why = "steps"
+        elif later is not None and self._enough is not None and steady_counts:
+            if counted.steps < self._enough:
                 return
             self.why = "steps"
         elif later is not None and self._each_evaluation_leaves_as_much(counted, later):
@@ -371,7 +393,8 @@ class Steps:
             return
         if later is not None and later.goes_on(self._memory.place(), counted.steps):
             return
-        if self.why == "steps" and self.goal in ("steady", "validation", "one-validation") and not self.steady:
+        is_asked_for = isinstance(self.goal, int) or self._enough is not None
+        if self.why == "steps" and not is_asked_for and not self.steady:
             self._recording.note(
                 "not-steady",
                 "memory was still changing after %d steps (%.0f s after the third); plimsoll ended the run there"

@@ -1,6 +1,6 @@
 """Which switches of its framework a program has: the arguments of a Trainer of transformers and of Lightning, of accelerate's
-Accelerator, the loader that training takes its batches from, calls of `generate` and of pipelines of diffusers. `plimsoll fit` says in them what would help, and runs
-that: so they are looked at again in a run with other switches, where nothing else may have changed.
+Accelerator, the loader that training takes its batches from, calls of `generate` and of pipelines of diffusers, how a model of transformers is loaded, the settings of
+PEFT's low-rank adapters. `plimsoll fit` says in them what would help, and runs that: so they are looked at again in a run with other switches, where nothing else may have changed.
 
 Values are those that the framework ended up with, wherever they came from. The rest of a framework's settings is one digest.
 """
@@ -8,6 +8,7 @@ Values are those that the framework ended up with, wherever they came from. The 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import sys
 import zlib
@@ -48,6 +49,8 @@ class Frameworks:
         after_import("accelerate.accelerator", self._accelerate)
         after_import("transformers.generation.utils", lambda it: _after(it.GenerationMixin, "generate", self._generates))
         after_import("diffusers.pipelines.pipeline_utils", self._diffusers)
+        after_import("transformers.modeling_utils", self._loading)
+        after_import("peft.tuners.lora.config", lambda it: _after(it.LoraConfig, "__post_init__", self._adapters))
         _after(DataLoader, "__init__", self._loader)
         _after(dataloader._BaseDataLoaderIter, "__next__", self._next)
 
@@ -81,7 +84,7 @@ class Frameworks:
             frame = frame.f_back
         parsed = any("hf_argparser" in it.f_code.co_filename and _reads_the_command(it) for it in stack)
         it = {"what": what, "name": name, "values": values, "rest": "%08x" % zlib.crc32(repr(rest).encode()), "from_words": parsed}
-        it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and _span(frame))
+        it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and span_of(frame))
         return it
 
     def _arguments(self, it: Any) -> None:
@@ -114,6 +117,30 @@ class Frameworks:
         if not any(known["what"] == "generate" for known in self._seen):
             values = {"cache_implementation": chosen, "use_cache": uses is not False}
             self._seen.append(self._saw("generate", "generate", values, ()))
+
+    def _loading(self, module: Library) -> None:
+        load = vars(module.PreTrainedModel)["from_pretrained"].__func__
+
+        @guarded
+        def look(model: Any, given: Any) -> None:
+            quantizer = getattr(model[0] if isinstance(model, tuple) else model, "hf_quantizer", None)
+            in_4_bits = bool(getattr(getattr(quantizer, "quantization_config", None), "load_in_4bit", False))
+            values = {"load_in_4bit": in_4_bits, "quantized_otherwise": quantizer is not None and not in_4_bits}
+            rest = sorted((name, value) for name, value in given.items() if isinstance(value, _PLAIN))
+            self._seen.append(self._saw("loading", "from_pretrained", values, rest))
+
+        @functools.wraps(load)
+        def from_pretrained(cls: Any, *args: Any, **given: Any) -> Any:
+            model = load(cls, *args, **given)
+            look(model, given)
+            return model
+
+        patch.put(module.PreTrainedModel, "from_pretrained", from_pretrained)
+
+    def _adapters(self, it: Any) -> None:
+        fields = ((field.name, getattr(it, field.name, None)) for field in dataclasses.fields(it))
+        rest = sorted((name, value) for name, value in fields if name != "r" and isinstance(value, _PLAIN))
+        self._seen.append(self._saw("adapters", "LoraConfig", {"r": it.r}, rest))
 
     def _diffusers(self, module: Library) -> None:
         placed = {}
@@ -156,7 +183,7 @@ def _reads_the_command(frame: FrameType) -> bool:
     return given is None or list(given)[-len(words) :] == words if words else not given
 
 
-def _span(frame: FrameType) -> list[Any] | None:
+def span_of(frame: FrameType) -> list[Any] | None:
     """Of the call that a frame is in, first and last line and byte; None before Python 3.11, which does not know it."""
     if not hasattr(frame.f_code, "co_positions"):
         return None

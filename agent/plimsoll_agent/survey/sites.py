@@ -12,10 +12,10 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import patch
+from plimsoll_agent import patch, source
 from plimsoll_agent.run import frames, nested
 from plimsoll_agent.run.guard import guarded
-from plimsoll_agent.survey.frameworks import Frameworks
+from plimsoll_agent.survey.frameworks import Frameworks, span_of
 from plimsoll_agent.survey.idle import Idle
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Sites:
         self.trains = self.keeps_graphs = False
         self.idle = Idle(torch)
         self.frameworks = Frameworks()
-        self._files: dict[str, Any] = {}
+        self._files: set[str] = set()
 
     @property
     def is_looking(self) -> bool:
@@ -122,8 +122,9 @@ class Sites:
         if frame is None:
             return None
         key = (what, frame.f_code.co_filename, frame.f_lineno)
-        if key not in self._seen:
-            self._seen[key] = dict(more, name=name)
+        seen = self._seen.setdefault(key, dict(more, name=name, span=span_of(frame)))
+        if seen["span"] != span_of(frame):
+            seen["is_several"] = True
         return frame
 
     @guarded
@@ -135,7 +136,7 @@ class Sites:
         if frame is None:
             return
         site = self._seen["optimizer", frame.f_code.co_filename, frame.f_lineno]
-        call = self._call(frame.f_code.co_filename, frame.f_lineno, name)
+        call = self._call(frame.f_code.co_filename, frame.f_lineno, name, site["span"])
         first = call.args[0] if call is not None and call.args else None
         if isinstance(first, ast.Call) and isinstance(first.func, ast.Attribute) and first.func.attr == "parameters":
             text = _dotted(first.func.value)
@@ -157,7 +158,7 @@ class Sites:
 
         def is_training(gradient: Tensor) -> None:
             if self._seen.pop(("evaluation", file, line), None) is not None:
-                self._seen["call", file, line] = {"name": None}
+                self._seen["call", file, line] = {"name": None, "span": None}
                 self._trains(module)
 
         for it in nested.tensors_in(self._torch, result):
@@ -207,12 +208,14 @@ class Sites:
     def _site(self, key: Any, seen: Any) -> Any:
         what, file, line = key
         tree = self._tree(file)
-        statement = _statement(tree, line) if tree is not None else None
-        if statement is None:
-            return None
+        if seen["name"] is not None and seen.get("is_several"):
+            return None  # Two calls of one name in one line: which is which, an edit does not know.
+        statement = _statement(tree, line, seen["name"], seen["span"])
+        if statement is None or what == "backward" and statement is not _statement(tree, line):
+            return None  # What is done to the lines of a backward pass would be done to what follows it in its line.
         site = {"what": what, "file": file, "statement": _span(statement), "function": _function_of(tree, statement)}
         if seen["name"] is not None:
-            call = self._call(file, line, seen["name"])
+            call = self._call(file, line, seen["name"], seen["span"])
             if call is None:
                 return None
             site["call"] = _described_call(call)
@@ -235,7 +238,7 @@ class Sites:
         call = self._call(file, line, name, span)
         if call is None:
             return None
-        statement = _statement(self._tree(file), line)
+        statement = _statement(self._tree(file), line, name, span)
         span, function = _span(statement), _function_of(self._tree(file), statement)
         described = {"what": name or "call", "file": file, "statement": span, "function": function, "call": _described_call(call)}
         return dict(described, model=_dotted(call.func))
@@ -243,10 +246,11 @@ class Sites:
     def _clips(self) -> Any:
         """Where gradients are clipped, called or not: what is scaled has to be unscaled before."""
         found = []
-        for file, tree in self._files.items():
-            for call in ast.walk(tree) if tree is not None else ():
+        for file in sorted(self._files):
+            tree = source.tree(file)
+            for call in ast.walk(tree):
                 if isinstance(call, ast.Call) and _last(call.func) in ("clip_grad_norm_", "clip_grad_value_"):
-                    statement = _statement(tree, call.lineno)
+                    statement = _statement(tree, call.lineno, _last(call.func), _span(call))
                     if statement is not None:
                         site = {"what": "clip", "file": file, "statement": _span(statement), "call": _described_call(call)}
                         found.append(dict(site, function=_function_of(tree, statement)))
@@ -272,8 +276,7 @@ class Sites:
 
     def _call(self, file: str, line: Any, name: str, span: Any = None) -> Any:
         """The call of `name` in the statement at this line, the one with this span if there are several; None if it is not certain."""
-        tree = self._tree(file)
-        statement = _statement(tree, line) if tree is not None else None
+        statement = _statement(self._tree(file), line, name, span)
         if statement is None:
             return None
         calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and name in (None, _last(it.func))]
@@ -281,20 +284,16 @@ class Sites:
             calls = [it for it in calls if _span(it) == span]
         return calls[0] if len(calls) == 1 else None
 
-    def _tree(self, file: str) -> Any:
-        if file not in self._files:
-            try:
-                with open(file, "rb") as it:
-                    self._files[file] = ast.parse(it.read())
-            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # The last two: too deep.
-                self._files[file] = None
-        return self._files[file]
+    def _tree(self, file: str) -> ast.Module:
+        self._files.add(file)
+        return source.tree(file)
 
     def _described(self) -> Any:
         """For each file: where its imports end, and whether `torch` is a name in it."""
         found = {}
-        for file, tree in self._files.items():
-            if tree is None:
+        for file in sorted(self._files):
+            tree = source.tree(file)
+            if not tree.body:
                 continue
             imports = [it for it in tree.body if isinstance(it, (ast.Import, ast.ImportFrom))]
             torch = [
@@ -312,14 +311,23 @@ class Sites:
         return found
 
 
-def _statement(tree: Any, line: Any) -> Any:
-    """The innermost statement that this line is in; a compound one only where its head is."""
-    best = None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno:
-            if best is None or node.lineno >= best.lineno:
-                best = node
+def _statement(tree: Any, line: Any, name: str | None = None, span: Any = None) -> Any:
+    """The innermost statement that this line is in; a compound one only where its head is. Of several in one line the one with the call
+    of `name`, the one with this span if there are several; else the last."""
+    around = [it for it in ast.walk(tree) if isinstance(it, ast.stmt) and it.lineno <= line <= it.end_lineno]
+    innermost = [it for it in around if it.lineno == max(it.lineno for it in around) and not hasattr(it, "body")]
+    calling = [it for it in innermost if name is not None and _calls(it, name)]
+    if 1 < len(calling):
+        calling = [it for it in calling if any(_span(call) == span for call in _calls(it, name))]
+        return calling[0] if len(calling) == 1 else None
+    if calling:
+        return calling[0]
+    best = max(around, key=lambda it: (it.lineno, it.col_offset), default=None)
     return None if best is None or hasattr(best, "body") else best
+
+
+def _calls(statement: Any, name: str | None) -> list[Any]:
+    return [it for it in ast.walk(statement) if isinstance(it, ast.Call) and _last(it.func) == name]
 
 
 def _body_of(tree: Any, statement: Any) -> Any:

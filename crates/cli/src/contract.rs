@@ -65,7 +65,8 @@ pub(crate) const ENGINE: &str = "PLIMSOLL_ENGINE";
 pub(crate) const FEW_PARTS: &str = "PLIMSOLL_FEW_PARTS";
 /// How many bytes the allocator may reserve.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
-/// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.
+/// `1073741824:3`: so many bytes allocated are more than can ever fit, and such a run is ended once so many steps are over, with a note `hopeless`.
+/// The agent reads it.
 pub(crate) const HOPELESS: &str = "PLIMSOLL_HOPELESS";
 /// Files of the script's have another text: JSON, a list of `{"file", "size", "start", "was", "is"}`. Only where writes go into a
 /// layer: a file is written anew.
@@ -142,6 +143,8 @@ pub(crate) const ASKED_TO_STOP: &str = "asked-to-stop";
 /// Empty; there from the moment when a process that uses the device, or a thread or child of it, ended with an error that nobody caught.
 /// The agent writes it.
 pub(crate) const FAILED: &str = "failed";
+/// Empty; there from the moment when a serving engine has the device. The agent writes it.
+pub(crate) const SERVES: &str = "serves";
 /// Whom processes of the run reached, and where they listened themselves, a line each. The preloaded library writes it.
 pub(crate) const NETWORK: &str = "network";
 /// What was said of alarms, one JSON object a line. The binary writes it, the agent shows it to others.

@@ -285,6 +285,8 @@ open_words! {
         LargerSample = "larger-sample",
         SampledStacks = "sampled-stacks",
         ServerReady = "server-ready",
+        ServerRuns = "server-runs",
+        ServerWithoutRequests = "server-without-requests",
         StepsByBackward = "steps-by-backward",
         StepsByForward = "steps-by-forward",
         ImaginedRanks = "imagined-ranks",

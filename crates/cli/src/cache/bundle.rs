@@ -26,10 +26,10 @@ const PREFIX: &str = "bundle-";
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A file that the binary carries.
-struct File {
-    /// Where it goes, below the folder named by the content's hash.
-    path: &'static str,
-    bytes: &'static [u8],
+pub(super) struct File {
+    /// Where it goes, below the folder named by the content's hash or in the wheel.
+    pub(super) path: &'static str,
+    pub(super) bytes: &'static [u8],
 }
 
 include!(concat!(env!("OUT_DIR"), "/bundle.rs"));
@@ -108,6 +108,13 @@ impl Bundle {
         } else {
             let _ = fs::write(measured, "");
         }
+    }
+
+    /// Puts a file of these bytes into the bundle's folder, unless it is there.
+    pub(super) fn put(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+        let (path, folder) = clear_way(&self.root, Path::new(name))?;
+        put_file(&path, &folder, bytes)?;
+        Ok(path)
     }
 
     /// The folder of the agent's Python.
@@ -203,12 +210,7 @@ fn put(parent: &Path, root: &Path) -> io::Result<()> {
 fn complete(root: &Path) -> io::Result<()> {
     for File { path, bytes } in FILES {
         let (path, folder) = clear_way(root, Path::new(path))?;
-        if !holds(&path, bytes) {
-            clear(&path)?;
-            let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&folder)?;
-            file.write_all(bytes)?;
-            file.persist(&path)?;
-        }
+        put_file(&path, &folder, bytes)?;
     }
     for (path, target) in LINKS {
         let (path, folder) = clear_way(root, Path::new(path))?;
@@ -220,6 +222,16 @@ fn complete(root: &Path) -> io::Result<()> {
         let link = unfinished.path().join("link");
         symlink(target, &link)?;
         fs::rename(&link, &path)?;
+    }
+    Ok(())
+}
+
+fn put_file(path: &Path, folder: &Path, bytes: &[u8]) -> io::Result<()> {
+    if !holds(path, bytes) {
+        clear(path)?;
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.persist(path)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 pub(crate) mod bundle;
 pub(crate) mod session;
 mod trust;
+pub(crate) mod wheel;
 
 pub(crate) use crate::files::reason::reason;
 

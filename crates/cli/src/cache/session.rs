@@ -67,6 +67,11 @@ impl Session {
         self.folder.path()
     }
 
+    /// Whether a serving engine runs in it.
+    pub(crate) fn serves(&self) -> bool {
+        self.path().join(contract::SERVES).exists()
+    }
+
     /// Whether the run has shown enough, and a process of it was asked to end.
     pub(crate) fn was_asked_to_stop(&self) -> bool {
         self.path().join(contract::ASKED_TO_STOP).exists()

@@ -1,7 +1,10 @@
 //! `plimsoll doctor`: is this environment able to predict, and if not, what is missing? The last check is
 //! the whole way: a tensor on the phantom.
 
-use std::{fs, path::Path, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use plimsoll_core::{
     printable::printable,
@@ -15,11 +18,12 @@ use crate::{
     cache::{
         Cache,
         bundle::{self, Bundle},
+        wheel,
     },
     engine::{
         launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
         phantom_run::{self, Run, Runner},
-        python::{self, Probe, Standing, Torch},
+        python::{self, Package, Probe, Standing, Torch},
     },
     exit::Exit,
     options::{
@@ -85,8 +89,11 @@ fn examine() -> Vec<Check> {
             return res;
         }
     };
-    let Probe { executable, version, implementation, libc, torch } = &probe;
+    let Probe { executable, version, implementation, libc, torch, package } = &probe;
     add("python", Found::Good(format!("{executable} ({implementation} {version}, {libc})")));
+    if let Some(bundle) = &bundle {
+        add("package", describe_package(package.as_ref(), executable, bundle));
+    }
     let Some(torch) = torch else {
         add(
             "torch",
@@ -141,6 +148,49 @@ fn system() -> Found {
         text += "; scripts on the phantom do not see this machine's own GPU";
     }
     Found::Good(text)
+}
+
+/// Whether `import plimsoll` works, which notebooks and scripts need and the commands do not; else how to install it.
+fn describe_package(package: Option<&Package>, executable: &str, bundle: &Bundle) -> Found {
+    let ours = env!("CARGO_PKG_VERSION");
+    let wrong = match package {
+        Some(it) if !it.is_ours => {
+            return Found::Note(format!(
+                "{} is another project of this name; `import plimsoll` imports that one. To replace it: {executable} -m pip uninstall plimsoll, then plimsoll doctor again",
+                it.path
+            ));
+        }
+        Some(it) => match it.version.as_deref().filter(|it| *it != ours) {
+            None => return Found::Good(format!("import plimsoll works ({})", it.path)),
+            Some(other) => format!("{} has version {other}, and this program is {ours}", it.path),
+        },
+        None => {
+            "this Python has no package plimsoll; notebooks and `import plimsoll` need it, the commands do not"
+                .to_owned()
+        }
+    };
+    match wheel::wheel(bundle) {
+        Ok(wheel) => {
+            let wheel = wheel.display();
+            Found::Note(format!(
+                "{wrong}. To install it: {executable} -m pip install {wheel}{}",
+                how_it_finds_us()
+            ))
+        }
+        Err(error) => Found::Note(format!("{wrong}; {error:#}")),
+    }
+}
+
+/// What else the package needs to start this program.
+fn how_it_finds_us() -> String {
+    let ours = env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_ours =
+        |folder: PathBuf| fs::canonicalize(folder.join("plimsoll")).is_ok_and(|it| it == ours);
+    if env::split_paths(&path).any(is_ours) {
+        return String::new();
+    }
+    format!("; then, because this program is not in PATH: export PLIMSOLL_BIN={}", ours.display())
 }
 
 fn describe_cache(cache: &Cache) -> Found {

@@ -30,6 +30,7 @@ use crate::{
         },
         phantom_run::{self, Choice, Home, How, Run, RunOutput, Runner},
         plan_settings, record,
+        server::is_server,
     },
     exit::Exit,
     files::requested_file::RequestedFile,
@@ -142,8 +143,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         }
     }
     let has_report = prediction.failure().is_none() && !args.quiet;
-    if has_report && ended.interrupted.is_some() && diagnosis::has_planned(&recordings) {
-        say("interrupted: the report covers what the serving engine did until then");
+    if has_report && ended.interrupted.is_some() && diagnosis::has_served(&recordings) {
+        say("interrupted: the report covers what the server did until then");
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };
@@ -221,7 +222,9 @@ impl Script<'_> {
         let is_said = self.args.assume.iter().any(is_share);
         let found_nothing =
             || phantom_run::read(&left.folders).0.iter().any(prediction::found_nothing);
-        !is_said && failed(&left.ended) && found_nothing()
+        // A server fails before its first request, when nobody has looked at values.
+        let serves = is_server(&self.args.command);
+        !is_said && !serves && failed(&left.ended) && found_nothing()
     }
 
     /// Makes the runs that complete what the first one says. `recordings` become those of the run that the answer shows.

@@ -6,6 +6,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
+    codes::RemarkCode,
     printable::printable,
     recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
 };
@@ -28,7 +29,11 @@ const HOST_MEMORY: &str = "the script's CPU memory is real memory of this machin
 /// `ended`, or a quiet end where the signal that ended the program says nothing of its memory: one that it sent itself when
 /// all was done, an alarm included; or a crash after its last word, when Python took itself apart. A thread of C++ that wants
 /// to enter Python then, as those of process groups that nobody destroyed may, is ended by `std::terminate`.
+/// So is Ctrl-C on a server, which never ends by itself.
 pub(crate) fn without_a_late_signal(ended: Ended, recordings: &[Recording]) -> Ended {
+    if ended.interrupted.is_some() && has_served(recordings) {
+        return Ended { end: End::Code(0), ..ended };
+    }
     let killed_by = killed_by(ended.end);
     let is_abort = killed_by == Some(Signal::SIGABRT);
     // What came after the training steps may have missed the rest of an epoch that we ended.
@@ -75,7 +80,7 @@ pub(crate) fn diagnose(
 fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Option<String> {
     let steps = &Reached::of(recordings);
     // A server does not end by itself: what was seen of it is its answer.
-    if ended.interrupted.is_some() && has_planned(recordings) {
+    if ended.interrupted.is_some() && has_served(recordings) {
         return None;
     }
     // Who asks a script to stop that failed, and does not end, has waited for its answer.
@@ -134,7 +139,12 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         let is_child = recording.notes.begin.as_ref().is_some_and(|it| it.is_child);
         uncaught(recording).is_some() && !(is_child && ended.end == End::Code(0))
     };
-    if let Some(it) = recordings.iter().find(matters) {
+    // A serving engine's parent reports only that its engine ended.
+    let tells_why = |it: &&Recording| {
+        uncaught(it).is_some_and(|it| !it.message.to_lowercase().contains("root cause"))
+    };
+    let failed: Vec<&Recording> = recordings.iter().filter(matters).collect();
+    if let Some(it) = failed.iter().copied().find(tells_why).or(failed.first().copied()) {
         return raised(it, steps);
     }
     let code = match ended.end {
@@ -145,7 +155,14 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         return Some(never_reached_torch(command, code));
     }
     if code != 0 {
-        return Some(format!("the script exited with code {code} {}", after(steps)));
+        let after = after(steps);
+        // Of a flag that it refuses, say: argparse prints why, and raises nothing.
+        let why = if steps.serves && !steps.engine { "; its output above shows why" } else { "" };
+        return Some(format!("the script exited with code {code} {after}{why}"));
+    }
+    // A process that was killed left nothing, and the others have nothing to show.
+    if recordings.iter().any(was_killed_at_work) && !recordings.iter().any(has_requests) {
+        return Some(left_no_recording());
     }
     if recordings.iter().all(|it| it.trace.is_none()) {
         let used_it = recordings.iter().any(|recording| {
@@ -165,10 +182,14 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     None
 }
 
-/// Whether a serving engine has planned its memory, and so started.
-pub(crate) fn has_planned(recordings: &[Recording]) -> bool {
+/// Whether a serving engine has planned its memory, and so started; or a server of the script's own has used the device.
+pub(crate) fn has_served(recordings: &[Recording]) -> bool {
     let planned = |it: &Recording| it.notes.engine.as_ref().is_some_and(|it| it.blocks.is_some());
-    recordings.iter().any(planned) && !recordings.iter().any(has_failed)
+    let serves =
+        |it: &Recording| it.notes.remarks.iter().any(|it| it.code == RemarkCode::ServerRuns);
+    let of_its_own =
+        || recordings.iter().any(serves) && recordings.iter().any(|it| it.trace.is_some());
+    (recordings.iter().any(planned) || of_its_own()) && !recordings.iter().any(has_failed)
 }
 
 /// A signal's name and what it means, for the signals that programs die of.
@@ -227,16 +248,18 @@ fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
     Some(format!("the script raised {class}{worker}{colon}{message}{place}, {after}{why}"))
 }
 
-/// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the third.
+/// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the first
+/// that is indented, below the name of the field if there is one; and of that the first sentence.
 fn telling_line(message: &str) -> Option<&str> {
     let mut lines = message.lines();
     let first = lines.next()?;
     if !first.contains("validation error") || !first.contains(" for ") {
         return Some(first);
     }
-    let detail = lines.map(str::trim).find(|line| line.contains("[type=")).unwrap_or(first);
+    let detail = lines.find(|line| line.starts_with("  ")).map_or(first, str::trim);
     let detail = detail.split(" [type=").next().unwrap_or(detail);
-    Some(detail.strip_prefix("Value error, ").unwrap_or(detail))
+    let detail = detail.strip_prefix("Value error, ").unwrap_or(detail);
+    Some(detail.split_once(". ").map_or(detail, |it| it.0).trim_end_matches('.'))
 }
 
 /// What to do about what is missing or taken on this machine, or in the folder of a model: the last part of a sentence.
@@ -247,6 +270,12 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         let name = rest.trim_matches('\'').split('.').next().unwrap_or(rest);
         return Some(format!("; activate the environment that has {name}, or install it there"));
     }
+    if let Some((_, rest)) = message.split_once("World size (")
+        && message.contains("is larger than the number of available GPUs")
+    {
+        let ranks = rest.split(')').next().unwrap_or_default();
+        return Some(format!("; the phantom machine has one GPU: add --gpus {ranks}"));
+    }
     let what = if message.contains("Address already in use") {
         "another program listens on that port: end it, or give the script another port"
     } else if message.contains("Cannot find any model weights") {
@@ -255,6 +284,14 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "correct that file, or download the model again"
     } else if message.contains("Invalid repository ID or local directory") {
         "a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
+    } else if message.to_lowercase().contains("root cause above") {
+        "the script's output above has it"
+    } else if message.contains("outgoing traffic has been disabled") {
+        "the model is not in Hugging Face's cache, and HF_HUB_OFFLINE forbids the network: give a folder with its config.json"
+    } else if message.contains("does not recognize this architecture") {
+        "a newer transformers may know it"
+    } else if message.contains("greater than the derived max_model_len") {
+        "give a smaller --max-model-len, or none"
     } else {
         return None;
     };
@@ -440,6 +477,17 @@ fn is_empty(script: &Path) -> bool {
     bounded_file::text(script, bounded_file::SOURCE).is_ok_and(|text| text.trim().is_empty())
 }
 
+/// Whether it used the device, and was ended before it wrote what it asked for.
+fn was_killed_at_work(it: &Recording) -> bool {
+    let worked = it.phantom.as_ref().is_some_and(|it| 0 < it.launches);
+    worked && it.trace.is_none() && it.notes.end.is_none()
+}
+
+fn has_requests(it: &Recording) -> bool {
+    let devices = it.trace.iter().flat_map(|it| &it.devices);
+    devices.into_iter().any(|it| !it.events.is_empty() || !it.segments.is_empty())
+}
+
 fn left_no_recording() -> String {
     "the script used the GPU, but ended without a recording: a limit on file sizes (ulimit -f), or a library ended the process; let the script end normally, or use --steps N"
         .to_owned()
@@ -489,18 +537,20 @@ struct Reached {
     cut: Option<String>,
     /// A serving engine had planned its memory: it has no optimizer steps.
     engine: bool,
-    /// The command starts a server, which has none either.
+    /// The command starts a server, or a serving engine had begun: they have none either.
     serves: bool,
 }
 
 impl Reached {
     fn of(recordings: &[Recording]) -> Reached {
+        let engines = || recordings.iter().filter_map(|it| it.notes.engine.as_ref());
         Reached {
             steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
             cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
-            engine: recordings.iter().any(|it| it.notes.engine.is_some()),
-            serves: (recordings.iter().filter_map(|it| it.notes.begin.as_ref()))
-                .any(|it| is_server(&it.argv)),
+            engine: engines().any(|it| it.blocks.is_some()),
+            serves: engines().next().is_some()
+                || (recordings.iter().filter_map(|it| it.notes.begin.as_ref()))
+                    .any(|it| is_server(&it.argv)),
         }
     }
 }
@@ -511,7 +561,7 @@ fn after(reached: &Reached) -> String {
     }
     let Some(why) = &reached.cut else {
         return match reached.steps {
-            0 if reached.serves => "before the server was ready".to_owned(),
+            0 if reached.serves => "before the engine was ready".to_owned(),
             0 => "before the first optimizer step was finished".to_owned(),
             n => format!("after {}", optimizer_steps(n)),
         };
@@ -658,6 +708,22 @@ mod tests {
     }
 
     #[test]
+    fn who_was_killed_at_work_is_not_said_to_have_used_no_gpu() {
+        let phantom = PhantomReport { launches: 1, ..PhantomReport::default() };
+        let killed = Recording { phantom: Some(phantom), ..Recording::default() };
+        let began = Notes { begin: begun(), ..Notes::default() };
+        let parent =
+            Recording { trace: Some(Trace::default()), notes: began, ..Recording::default() };
+        let command = ScriptCommand {
+            program: "python".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        let why = diagnose(&command, &quiet_end(), &[parent, killed]).unwrap();
+        assert!(why.contains("ended without a recording"), "{why}");
+    }
+
+    #[test]
     fn what_is_missing_or_taken_comes_with_what_to_do() {
         // As Python, vLLM 0.24 and pydantic 2.14 word it.
         let said = |class: &str, message: &str| {
@@ -690,11 +756,32 @@ mod tests {
         for (class, message, advice) in rows {
             assert_eq!(said(class, message), format!("{message}{advice}"));
         }
-        let pydantic = "1 validation error for ModelConfig\n  Value error, Invalid repository ID or local directory specified: '/m' [type=value_error, input_value=ArgsKwargs(()), input_type=ArgsKwargs]\n    For further information visit https://errors.pydantic.dev/2.14/v/value_error";
-        assert_eq!(
-            said("ValidationError", pydantic),
-            "Invalid repository ID or local directory specified: '/m'; a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
-        );
+        let of_pydantic = [
+            (
+                "Invalid repository ID or local directory specified: '/m'.\nPlease verify the following requirements:\n1. Provide a valid Hugging Face repository ID.",
+                "Invalid repository ID or local directory specified: '/m'; a folder needs the model's config.json; a name needs the network or Hugging Face's cache",
+            ),
+            (
+                "World size (2) is larger than the number of available GPUs (1) in this node. If this is intentional and you are using:\n- ray, set '--distributed-executor-backend ray'.\n- multiprocessing, set '--nnodes' appropriately.",
+                "World size (2) is larger than the number of available GPUs (1) in this node; the phantom machine has one GPU: add --gpus 2",
+            ),
+            (
+                "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this architecture. This could be because of an issue with the checkpoint.\n\nYou can update Transformers with the command `pip install --upgrade transformers`.",
+                "The checkpoint you are trying to load has model type `foo` but Transformers does not recognize this architecture; a newer transformers may know it",
+            ),
+            (
+                "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json). To allow overriding this maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1.",
+                "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json); give a smaller --max-model-len, or none",
+            ),
+        ];
+        for (message, sentence) in of_pydantic {
+            let whole = format!(
+                "1 validation error for ModelConfig\n  Value error, {message} [type=value_error, input_value=ArgsKwargs(()), input_type=ArgsKwargs]\n    For further information visit https://errors.pydantic.dev/2.14/v/value_error"
+            );
+            assert_eq!(said("ValidationError", &whole), sentence);
+        }
+        let of_a_field = "1 validation error for CacheConfig\ncache_dtype\n  Input should be 'auto' or 'fp8' [type=literal_error, input_value='x', input_type=str]";
+        assert_eq!(said("ValidationError", of_a_field), "Input should be 'auto' or 'fp8'");
     }
 
     fn begun() -> Option<recording::Begin> {

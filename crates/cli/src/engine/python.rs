@@ -66,10 +66,20 @@ if spec is not None:
         names = os.listdir(conda) if os.path.isdir(conda) else []
         torch['is_condas'] = any(it.startswith(('pytorch-', 'libtorch-')) for it in names)
         torch['standing'], torch['why'] = torch_builds.verdict(spec.origin)
+package = None
+spec = importlib.util.find_spec('plimsoll')
+if spec is not None and spec.origin:
+    package = {'version': None, 'path': os.path.dirname(spec.origin)}
+    package['is_ours'] = os.path.exists(os.path.join(package['path'], '_binary.py'))
+    try:
+        from importlib import metadata
+        package['version'] = metadata.version('plimsoll-gpu')
+    except Exception:
+        pass
 print()
 print(json.dumps({'executable': sys.executable, 'version': platform.python_version(),
                   'implementation': platform.python_implementation(), 'libc': ' '.join(platform.libc_ver()),
-                  'torch': torch}))
+                  'torch': torch, 'package': package}))
 ";
 
 /// What an interpreter says of itself.
@@ -80,6 +90,17 @@ pub(crate) struct Probe {
     pub(crate) implementation: String,
     pub(crate) libc: String,
     pub(crate) torch: Option<Torch>,
+    pub(crate) package: Option<Package>,
+}
+
+/// The package `plimsoll` that an interpreter would import.
+#[derive(Clone, Debug)]
+pub(crate) struct Package {
+    /// None for one that nobody installed: a checkout in the path.
+    pub(crate) version: Option<String>,
+    pub(crate) path: String,
+    /// Another project has a package of this name.
+    pub(crate) is_ours: bool,
 }
 
 /// The torch that an interpreter would import.
@@ -151,12 +172,18 @@ pub(crate) fn probe(python: &Path, agent: Option<&Path>) -> anyhow::Result<Probe
         is_condas: torch.get("is_condas").and_then(Value::as_bool).unwrap_or(false),
         support: support(text(torch, "standing"), text(torch, "why")),
     });
+    let package = answer.get("package").filter(|it| !it.is_null()).map(|package| Package {
+        version: text(package, "version"),
+        path: text(package, "path").unwrap_or_default(),
+        is_ours: package.get("is_ours").and_then(Value::as_bool).unwrap_or(false),
+    });
     Ok(Probe {
         executable: text(&answer, "executable").unwrap_or_default(),
         version: text(&answer, "version").unwrap_or_default(),
         implementation: text(&answer, "implementation").unwrap_or_default(),
         libc: text(&answer, "libc").unwrap_or_default(),
         torch,
+        package,
     })
 }
 

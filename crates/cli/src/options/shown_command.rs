@@ -18,6 +18,9 @@ use crate::options::{
     cli::{FitArgs, PredictArgs},
 };
 
+/// A context that engines are asked to hold where nobody said which: chats are shorter, documents longer.
+const USUAL_CONTEXT: &str = "4096";
+
 /// `words` in one line for a shell.
 pub(crate) fn shown(words: &[OsString]) -> String {
     words.iter().map(|it| quoted(it)).collect::<Vec<_>>().join(" ")
@@ -54,18 +57,28 @@ fn spelled(text: &str) -> String {
 pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String> {
     let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
     let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
-    // Of a serving engine, the longest context is what there is to find.
-    if prediction.serving.is_some() {
+    let engine = prediction.serving.as_ref().map(|it| &it.engine);
+    // It asks for a larger share of the card than is free, whatever its context.
+    if engine.is_some_and(|it| it.refused.is_some() && it.needs.is_empty()) {
+        return None;
+    }
+    // Of a serving engine, the longest context is what there is to find; where its weights are too large, the smallest card.
+    let is_too_large = engine.is_some_and(|it| it.weights.is_none() && it.refused.is_none());
+    if engine.is_some() {
         add("--users", "1".to_owned());
     }
-    add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
+    if is_too_large {
+        add("--context", USUAL_CONTEXT.to_owned());
+    } else {
+        add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
+    }
     match (prediction.verdict(), args.max, args.memory) {
         // An engine has its share of the card, and no budget.
         (Verdict::OverMax, Some(max), _) if prediction.serving.is_none() => {
             add("--budget", exact(max));
         }
         (Verdict::DoesNotFit | Verdict::Spills, _, memory) => {
-            if let Some(memory) = memory {
+            if let Some(memory) = memory.filter(|_| !is_too_large) {
                 add("--memory", exact(memory));
             }
         }

@@ -2,6 +2,7 @@
 //! the verdict on the out-of-memory error if there was one.
 
 pub(crate) mod at;
+mod caught;
 mod choice;
 mod comparison;
 mod diff;
@@ -14,6 +15,7 @@ mod root_cause;
 mod verdict;
 
 pub use at::{At, NoSuchMoment, ParseAtError};
+pub use caught::Caught;
 pub use comparison::{Comparison, compare};
 pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
 pub use held::{NoSuchDevice, origin_words};
@@ -76,6 +78,8 @@ pub struct Explanation {
     pub findings: Vec<Finding>,
     /// The out-of-memory errors, the one that ended the run first.
     pub ooms: Vec<Oom>,
+    /// The out-of-memory errors of a recording that the program caught, if none ended it.
+    pub caught: Option<Caught>,
     /// Failures that are none: warnings, shared memory.
     pub others: Vec<Failure>,
     /// What a text has of memory beside errors.
@@ -108,6 +112,7 @@ impl Explanation {
             steps: 0,
             findings: Vec::new(),
             ooms: Vec::new(),
+            caught: None,
             others: Vec::new(),
             printed: Vec::new(),
             says: Vec::new(),
@@ -244,7 +249,8 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         }
         let failed = run.device.events.actions().iter().filter(|it| **it == Action::Oom).count();
         if run.oom.is_none() && failed != 0 {
-            res.notes.push(format!("the program caught {failed} failed requests and went on"));
+            let caught = Caught::of(&case, failed);
+            res.caught = caught.into_iter().chain(res.caught.take()).max_by_key(|it| it.requested);
         }
         if run.replay.blocks.is_empty() && run.replay.freed.is_empty() {
             res.notes.push("the recording has a final state and no events: it shows which blocks are live, not their history; record with enabled=\"all\"".to_owned());

@@ -55,6 +55,8 @@ pub struct Oom {
     pub at: Option<CodeLine>,
     /// The line of a library's model that it called, where the model is no code of the user's.
     pub library_at: Option<CodeLine>,
+    /// The path of the module that was running, as in `layers.3.mlp`.
+    pub module: Option<String>,
     /// The step, from 1.
     pub step: Option<u32>,
     /// The fewest live blocks whose absence would have been enough, by line.
@@ -69,10 +71,6 @@ impl Oom {
         let shape = match failure.phase {
             Some(Phase::Backward) => Shape::Backward,
             Some(Phase::Evaluation) => Shape::Evaluation,
-            // A message does not count passes; where it was the card that was too small, none was before.
-            Some(Phase::Forward) if failure.progress.is_none() && verdict.cause == Cause::Size => {
-                Shape::FirstForward
-            }
             _ if failure.progress.is_some() => Shape::Late,
             _ => Shape::Other,
         };
@@ -93,6 +91,7 @@ impl Oom {
                 failure.innermost.clone().filter(|_| !is_launchers)
             }),
             library_at: None,
+            module: None,
             step: None,
             enough: Vec::new(),
             is_proven: false,

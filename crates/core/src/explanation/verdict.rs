@@ -61,6 +61,8 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
         .or_else(|| case.line_of(recorded.stack))
         .or(res.at);
     res.library_at = case.line_of_library(recorded.stack);
+    let module = run.trace.text(recorded.metadata).strip_prefix("m=");
+    res.module = module.filter(|it| !it.is_empty()).map(str::to_owned);
     res.facts.phase = note.and_then(|it| it.phase).or(moment.phase);
     // From stacks alone, an optimizer that was cut short looks like the end of its step.
     let last = run.timeline.step_ends.last().copied();
@@ -119,7 +121,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
                 };
                 format!("{bytes} of the blocks live then; {verdict}")
             }
-            None => format!("up to {}, not replayed", it.bytes),
+            None => format!("could save up to {} (an estimate)", it.bytes),
         };
         remedies.push(format!("{} ({}: {said})", it.remedy, it.code));
     }

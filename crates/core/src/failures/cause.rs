@@ -22,6 +22,8 @@ pub(crate) const SMALLER: [&str; 2] = [
 ];
 
 /// Where `torch.load` itself ran out.
+/// The largest CUDA context of the catalogue's cards is smaller; a program of somebody else's has a context, too, and something beside it.
+const OF_A_CONTEXT: Bytes = Bytes(1 << 30);
 const MAP_LOCATION: &str = "load to the host first: `torch.load(path, map_location=\"cpu\")`. Without it, `torch.load` puts each tensor onto the GPU that it was saved from, mostly GPU 0, and every rank does so";
 
 impl Failure {
@@ -296,7 +298,15 @@ impl Failure {
 
     /// vLLM wants a share of the whole card, and knows how much of it is free.
     fn share_too_large(&self, capacity: Bytes, free: Bytes) -> Verdict {
-        let mut res = self.others_have(capacity.saturating_sub(free));
+        let taken = capacity.saturating_sub(free);
+        let mut res = if taken <= OF_A_CONTEXT {
+            let why = format!(
+                "gpu_memory_utilization asks for more than the {free} of {capacity} that are free when the engine starts; the other {taken} are about what its own CUDA context takes"
+            );
+            verdict(Cause::Limit, why, &[])
+        } else {
+            self.others_have(taken)
+        };
         let percent = (free.0.saturating_mul(100) / capacity.0.max(1)).min(99);
         res.remedies.insert(
             0,
@@ -350,6 +360,10 @@ impl Failure {
         } else if missing == Bytes::ZERO {
             format!(
                 "no free piece is that large: {free} are free on the card, and {slack} in pieces of PyTorch's cache. The card is full"
+            )
+        } else if allocated.0 / 10 < slack.0 {
+            format!(
+                "at least {missing} too much, even with the {slack} that PyTorch has reserved and no tensor uses"
             )
         } else {
             format!("at least {missing} too much, and no large amount is wasted")

@@ -101,6 +101,8 @@ pub(crate) struct Case<'a> {
     pub(crate) at_end: Levels,
     /// Levels when memory ran out.
     pub(crate) at_oom: Option<Levels>,
+    /// The largest failed request that did not end the run, with the levels at that moment.
+    pub(crate) caught: Option<(EventId, Levels)>,
     /// The blocks of the recording that were live at the peak.
     pub(crate) live: Vec<Live>,
     /// What was there more and more of, at the peak and in the end.
@@ -125,6 +127,7 @@ impl<'a> Case<'a> {
             pending_at_peak: Bytes::ZERO,
             at_end: Levels::default(),
             at_oom: None,
+            caught: None,
             live: Vec::new(),
             growth: Vec::new(),
             idle: None,
@@ -167,6 +170,11 @@ impl<'a> Case<'a> {
                 _ => {
                     if run.oom == Some(id) {
                         self.at_oom = Some(levels);
+                    } else if event.action == Action::Oom {
+                        let size_of = |it: EventId| run.device.events.get(it.index()).size;
+                        if self.caught.is_none_or(|(it, _)| size_of(it) < event.size) {
+                            self.caught = Some((id, levels));
+                        }
                     }
                     continue;
                 }

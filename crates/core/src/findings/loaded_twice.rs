@@ -1,5 +1,5 @@
-//! Weights that are there twice: a larger form of them while the model is loaded, which makes the peak of the run, or a
-//! state dict that stays on the device beside the model that it went into.
+//! Weights that are there twice: a larger form of them while the model is loaded, which makes the peak of the run; a
+//! state dict that stays on the device beside the model that it went into; or a model in 16 bits beside the packed form that is trained.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,25 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::LoadedTwice, find };
 const LEAST: Bytes = Bytes::mib(32);
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    while_loading(case).or_else(|| beside(case)).into_iter().collect()
+    let found = while_loading(case).or_else(|| beside(case));
+    found.into_iter().chain(beside_packed(case)).collect()
+}
+
+/// Models that nobody calls, of which a packed form is trained.
+fn beside_packed(case: &Case<'_>) -> Option<Finding> {
+    let models = &case.run.recording.notes.weights;
+    let most = models.iter().max_by_key(|it| it.uncalled).filter(|_| case.is_first_device())?;
+    let bytes = most.uncalled;
+    if !case.matters(bytes, 5, LEAST) {
+        return None;
+    }
+    let title = format!(
+        "the weights are on the device twice: packed ({}), and as a model in more bits that no step calls: {bytes}",
+        most.packed
+    );
+    let mut res = RULE.finding(Weight::Problem, bytes, title);
+    res.remedy = "delete the model that was loaded first (`del model`) before the packed one is loaded, or load it on the device `meta` where only its shape is asked".to_owned();
+    Some(res)
 }
 
 /// The largest moment of loading against the largest of what comes after.

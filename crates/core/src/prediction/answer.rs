@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use crate::{
     cards::Card,
+    codes::RemarkCode,
     prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
     recording::{CodeLine, Exception, FirstStep, LoopStage, Phase, Reached},
     units::Bytes,
@@ -418,6 +419,13 @@ pub struct LineShare {
     pub blocks: u64,
     /// The category that most of it belongs to.
     pub category: Category,
+    /// Whether another category has a tenth of it or more.
+    pub is_mixed: bool,
+}
+
+/// What most of some memory is for, as reports name it.
+pub fn purpose(category: Category, is_mixed: bool) -> String {
+    if is_mixed { format!("mostly {}", category.name()) } else { category.name().to_owned() }
 }
 
 /// Where blocks were allocated from.
@@ -446,6 +454,8 @@ pub struct ModuleShare {
     pub blocks: u64,
     /// The category that most of it belongs to.
     pub category: Category,
+    /// Whether another category has a tenth of it or more.
+    pub is_mixed: bool,
 }
 
 /// Peaks of one step.
@@ -481,6 +491,14 @@ pub struct OomPlace {
     pub free: Option<Bytes>,
     /// The innermost line in the user's own code.
     pub at: Option<CodeLine>,
+}
+
+impl OomPlace {
+    /// What was asked for, and what there was.
+    pub fn sizes(&self) -> String {
+        let OomPlace { requested, allocated, reserved, .. } = self;
+        format!("requested {requested} while {allocated} were allocated and {reserved} reserved")
+    }
 }
 
 /// Whether a card of the catalogue carries the run.
@@ -556,8 +574,20 @@ impl Predicted {
             Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
             Outcome::Fits if self.awaited.is_some() || self.stage.is_some() => Verdict::FitsSoFar,
             Outcome::Fits if self.misses_ranks() => Verdict::FitsSoFar,
+            Outcome::Fits if self.served_nothing() || self.engine_starts() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
+    }
+
+    /// Whether a serving engine had begun, and was not ready when the run ended.
+    pub fn engine_starts(&self) -> bool {
+        self.serving.as_ref().is_some_and(|it| !it.engine.is_ready)
+    }
+
+    /// Whether the script serves a model of its own, and had no request.
+    pub fn served_nothing(&self) -> bool {
+        let is_it = |it: &Note| matches!(it, Note::Remark(remark) if remark.code == RemarkCode::ServerWithoutRequests);
+        self.notes.iter().any(is_it)
     }
 
     /// Whether ranks of the job differ from the one that ran, and did not run to an answer.

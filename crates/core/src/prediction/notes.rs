@@ -101,7 +101,8 @@ pub(super) fn notes(
     if bytes != Bytes::ZERO {
         res.push(Note::Together { bytes });
     }
-    if let Some(AskedSize { call, at }) = asked_size(recordings) {
+    // An engine always asks, and says itself what it makes of other cards.
+    if let Some(AskedSize { call, at }) = asked_size(recordings).filter(|_| !serves(recordings)) {
         res.push(Note::AskedSize { call, at });
     }
     for it in recordings.iter().filter_map(|it| it.phantom.as_ref()) {

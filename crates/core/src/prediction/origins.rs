@@ -103,6 +103,7 @@ pub(crate) fn by_line(
             bytes: sum.bytes,
             blocks: sum.blocks,
             category: sum.category(),
+            is_mixed: sum.is_mixed(),
         })
         .collect();
     shares.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.at.cmp(&b.at)));
@@ -156,6 +157,7 @@ pub(crate) fn by_module(
             bytes: sum.bytes,
             blocks: sum.blocks,
             category: sum.category(),
+            is_mixed: sum.is_mixed(),
         })
         .collect();
     shares.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
@@ -282,11 +284,37 @@ impl Sum {
             .max_by_key(|(category, bytes)| (**bytes, std::cmp::Reverse(**category)));
         most.map_or(Category::Unknown, |(category, _)| *category)
     }
+
+    /// Whether another category has a tenth of it or more.
+    fn is_mixed(&self) -> bool {
+        let most = self.category();
+        let others = self.by_category.iter().filter(|(it, _)| **it != most);
+        others
+            .map(|(_, bytes)| bytes.0)
+            .max()
+            .is_some_and(|it| self.bytes.0 <= it.saturating_mul(10))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenth_of_another_category_makes_a_line_mixed() {
+        let block = |mib, category| Live { block: BlockId(0), size: Bytes::mib(mib), category };
+        let is_mixed = |all: &[Live]| {
+            let mut sum = Sum::default();
+            all.iter().for_each(|it| sum.add(it));
+            (sum.category(), sum.is_mixed())
+        };
+        let state = block(90, Category::OptimizerState);
+        let one = (Category::OptimizerState, false);
+        assert_eq!(is_mixed(&[state]), one);
+        assert_eq!(is_mixed(&[state, block(9, Category::Temporaries)]), one);
+        let both = is_mixed(&[state, block(10, Category::Temporaries)]);
+        assert_eq!(both, (Category::OptimizerState, true));
+    }
 
     #[test]
     fn layers_are_one_module() {

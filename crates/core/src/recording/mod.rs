@@ -30,7 +30,7 @@ pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomRepor
 pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};
 pub use reached::{Destination, Reached, Transport};
 pub use sites::{Batch, Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
-pub use weights::{Unfrozen, WeightsNote, WideWeights};
+pub use weights::{Skip, Unfrozen, WeightsNote, WideWeights};
 
 use crate::trace::{Action, Trace};
 

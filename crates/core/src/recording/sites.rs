@@ -106,6 +106,10 @@ pub enum Framework {
     Generate,
     /// A pipeline of diffusers.
     Pipeline,
+    /// `from_pretrained` of a model of transformers.
+    Loading,
+    /// Low-rank adapters of PEFT.
+    Adapters,
 }
 
 /// What a switch came to.

@@ -15,6 +15,8 @@ pub struct WeightsNote {
     pub wide: Vec<WideWeights>,
     /// What the parameters of adapters take.
     pub adapters: Bytes,
+    /// What models in 16 or 32 bits take that were loaded from the same place as this packed one, and that no step called.
+    pub uncalled: Bytes,
     /// Weights of adapted layers that want a gradient themselves.
     pub unfrozen: Unfrozen,
 }
@@ -34,6 +36,19 @@ pub struct WideWeights {
     pub tensors: u64,
     /// What they take together.
     pub bytes: Bytes,
+    /// The list of modules to skip that has them, if one does.
+    pub skip: Option<Skip>,
+}
+
+/// A list of modules that are not to be quantized.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skip {
+    /// The setting: `llm_int8_skip_modules`.
+    pub list: String,
+    /// It came with a checkpoint that was quantized already; else the script gave it.
+    pub is_of_checkpoint: bool,
+    /// Its entries that name these weights, a few of them at most.
+    pub entries: Vec<String>,
 }
 
 /// Weights below adapters that are trained too.

@@ -20,6 +20,8 @@ use crate::{
     },
 };
 
+/// The program went on after it.
+const CAUGHT: &str = "OUT OF MEMORY, CAUGHT";
 /// Errors of one log that are told in full.
 const SHOWN_OOMS: usize = 3;
 /// What stands for a command that is not known.
@@ -237,6 +239,13 @@ impl Report {
                 self.wrapped(f, &finding.title, word(finding.code).len() + 1, 2)?;
                 writeln!(f, "{levels}{steps}")
             }
+            None if it.caught.is_some() => {
+                let start = format!("{CAUGHT}:");
+                write!(f, "{} ", styles.warn.of(&start))?;
+                let text = it.caught.as_ref().map(|it| sentence(&it.text())).unwrap_or_default();
+                self.wrapped(f, &text, start.len() + 1, 2)?;
+                self.said(f, "", &format!("{levels}{steps}{}", gains(&it.findings)), 2)
+            }
             None if !it.printed.is_empty() => Ok(()),
             None if it.is_empty() && it.kind == Kind::Text => {
                 writeln!(
@@ -292,6 +301,9 @@ impl Report {
         if let Some(at) = &oom.library_at {
             rest += &format!(", which called {}", place(at));
         }
+        if let Some(module) = &oom.module {
+            rest += &format!(", in module {module}");
+        }
         if !rest.is_empty() {
             self.said(f, "  ", &format!("It ran out{rest}"), 4)?;
         }
@@ -312,10 +324,7 @@ impl Report {
         }
         self.numbers(f, oom)?;
         if !oom.enough.is_empty() {
-            self.heading(
-                f,
-                "Without these blocks the request would have fitted (replayed; no smaller set was found)",
-            )?;
+            self.heading(f, "Freeing these blocks would have been enough (replayed)")?;
             for (at, bytes, blocks) in oom.enough.iter().take(5) {
                 let blocks =
                     if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
@@ -408,7 +417,10 @@ impl Report {
         add("  of that in private pools", oom.facts.private_pools);
         add("reserved, not in tensors", oom.facts.slack);
         add("reserved by PyTorch", oom.facts.reserved);
-        add("this process", oom.facts.own_process());
+        let own = oom.facts.own_process();
+        add("this process", own);
+        let outside = own.zip(oom.facts.reserved).filter(|(own, reserved)| reserved < own);
+        add("  of that outside of PyTorch", outside.map(|(own, reserved)| own - reserved));
         let is_inferred = oom.facts.others_are_inferred();
         add(if is_inferred { "other processes (inferred)" } else { "other processes" }, oom.others);
         add(of("the limit (RAM)", "the process's limit"), oom.facts.limit);
@@ -537,7 +549,7 @@ fn out_of_memory(oom: &Oom) -> &'static str {
     match oom.cause {
         _ if oom.facts.is_no_size => "NOT OUT OF MEMORY",
         failures::Cause::Host => "HOST OUT OF MEMORY",
-        _ if oom.facts.kind == failures::Kind::Caught => "OUT OF MEMORY, CAUGHT",
+        _ if oom.facts.kind == failures::Kind::Caught => CAUGHT,
         _ if oom.is_sure => "OUT OF MEMORY",
         _ => "PERHAPS OUT OF MEMORY",
     }
@@ -556,6 +568,9 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
     }
     if let Some(finding) = it.first_problem() {
         return (word_of(word(finding.code)), sentence(&finding.title));
+    }
+    if let Some(caught) = &it.caught {
+        return (CAUGHT.to_owned(), sentence(&caught.text()));
     }
     let levels = it.peak_allocated.zip(it.peak_reserved);
     let levels = levels.map(|(a, b)| format!("peak {a} allocated, {b} reserved"));

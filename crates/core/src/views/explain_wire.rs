@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     codes::ProblemCode,
-    explanation::{Comparison, Explanation, Kind, Next, Oom, RootCause},
+    explanation::{Caught, Comparison, Explanation, Kind, Next, Oom, RootCause},
     failures::{self, Failure},
     findings::{Finding, Window},
     printed::{Printed, Statement, limits},
@@ -70,6 +70,7 @@ pub(super) fn input(it: &Explanation) -> Value {
         "findings": it.findings.iter().map(finding).collect::<Vec<_>>(),
         "oom": it.ooms.first().map(oom),
         "ooms": it.ooms.iter().map(oom).collect::<Vec<_>>(),
+        "caught": it.caught.as_ref().map(caught),
         "not_oom": it.others.iter().map(other).collect::<Vec<_>>(),
         "printed": it.printed.iter().map(printed).collect::<Vec<_>>(),
         "says": it.says.iter().map(statement).collect::<Vec<_>>(),
@@ -213,6 +214,7 @@ fn oom(it: &Oom) -> Value {
         "progress": facts.progress,
         "at": line(it.at.as_ref()),
         "library_at": line(it.library_at.as_ref()),
+        "module": it.module,
         "numbers": numbers,
         "processes": processes,
         "enough": enough,
@@ -221,6 +223,15 @@ fn oom(it: &Oom) -> Value {
         "line": it.line(),
         "message": facts.text,
         "clipped": facts.clipped,
+    })
+}
+
+fn caught(it: &Caught) -> Value {
+    json!({
+        "errors": it.errors,
+        "largest_requested_bytes": it.requested.0,
+        "at": line(it.at.as_ref()),
+        "why": it.why,
     })
 }
 

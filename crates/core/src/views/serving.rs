@@ -32,6 +32,20 @@ impl Serving {
         }
     }
 
+    /// When an engine ran out of memory, and what to change.
+    pub(super) fn ran_out(&self) -> &'static str {
+        let it = &self.engine;
+        if it.weights.is_none() {
+            "the engine ran out of memory while it loaded the weights: use quantized weights, a larger card, or several cards (tensor_parallel_size)"
+        } else if it.blocks.is_none() {
+            "the engine ran out of memory in its first forward pass: a smaller max_num_batched_tokens makes that smaller"
+        } else if it.is_ready {
+            "the engine ran out of memory while it served: a smaller gpu_memory_utilization leaves more beside the keys and values"
+        } else {
+            "the engine ran out of memory after it had planned its cache, while it warmed up: a smaller gpu_memory_utilization leaves more for CUDA graphs and the sampler"
+        }
+    }
+
     /// What follows, a sentence each.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut res = Vec::new();

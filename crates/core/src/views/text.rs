@@ -13,7 +13,8 @@ use crate::{
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, StepGrowth, Verdict,
+        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, Serving, StepGrowth, Verdict,
+        purpose,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, grouped, percent},
@@ -96,7 +97,7 @@ impl Report<'_> {
         if p.peak.allocated != Bytes::ZERO && p.outcome != Outcome::ScriptFailed {
             self.peaks(f)?;
             by_rank::table(f, &p.ranks, self.styles)?;
-            let (title, rows) = self.categories(usize::MAX);
+            let (title, rows) = self.categories(usize::MAX, 0);
             self.table(f, &title, &rows)?;
             self.table(f, "By line of your code", &self.lines())?;
             self.modules(f)?;
@@ -164,7 +165,7 @@ impl Report<'_> {
         let left = |rows: usize, told: &str| {
             SCREEN.saturating_sub(lines(&first) + rows + lines(&cards) + lines(told) + 2)
         };
-        let (mut title, mut categories) = self.categories(usize::MAX);
+        let (mut title, mut categories) = self.categories(usize::MAX, 0);
         let mut by_line = by_line;
         if has_tables {
             let heads = if by_line.is_empty() { 2 } else { 4 };
@@ -174,7 +175,8 @@ impl Report<'_> {
                 by_line.pop();
             }
             let most = room.saturating_sub(by_line.len()).max(least_categories);
-            (title, categories) = self.categories(most);
+            (title, categories) = self.categories(most, by_line.len().saturating_sub(1));
+            by_line.truncate(by_line.len() - categories.len().saturating_sub(most));
         }
         f.write_str(&first)?;
         if has_tables {
@@ -254,6 +256,13 @@ impl Report<'_> {
                     self.wrapped(f, &line, 0, 2)?;
                 }
                 return Ok(());
+            }
+            Verdict::FitsSoFar if p.engine_starts() => {
+                let taken = p.serving.as_ref().map(Serving::taken).unwrap_or_default();
+                let colon = if taken.is_empty() { "" } else { ": " };
+                self.said(f, styles.warn, "FITS SO FAR", &format!("{card}{colon}{taken}"))?;
+                let text = "the serving engine was not ready when the run ended, and may still run out of memory";
+                return self.wrapped(f, text, 0, 2);
             }
             Verdict::Fits | Verdict::FitsSoFar => {
                 let all = p.at_other_values().filter(|it| needs < it.1);
@@ -367,6 +376,11 @@ impl Report<'_> {
                         self.wrapped(f, &line, 0, 2)?;
                     }
                     return Ok(());
+                }
+                if let (Some(serving), Some(oom)) = (&p.serving, &p.oom) {
+                    let text = format!("{card}: {}", serving.ran_out());
+                    self.said(f, styles.bad, "DOES NOT FIT", &text)?;
+                    return self.wrapped(f, &oom.sizes(), 0, 2);
                 }
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {
@@ -484,7 +498,7 @@ impl Report<'_> {
         let Some((card, peak)) = self.prediction.larger else { return Ok(()) };
         // Its own CUDA context stands for that of the larger one.
         let needs = peak.device.saturating_sub(card.context) + self.prediction.card.context;
-        writeln!(f, "with more memory the script needs {needs}, PyTorch's cache included")
+        writeln!(f, "on a larger card it would use {needs}, PyTorch's cache included")
     }
 
     /// What is wrong; and what could be had back: of a script that fits, only where that is much.
@@ -528,13 +542,9 @@ impl Report<'_> {
             }
             None => writeln!(f)?,
         }
-        let OomPlace { requested, allocated, reserved, .. } = oom;
-        writeln!(
-            f,
-            "requested {requested} while {allocated} were allocated and {reserved} reserved"
-        )?;
+        writeln!(f, "{}", oom.sizes())?;
         match oom.free {
-            Some(free) if *requested <= free => {
+            Some(free) if oom.requested <= free => {
                 let text = format!(
                     "{free} of the card were free: the script limits itself (set_per_process_memory_fraction)"
                 );
@@ -591,7 +601,8 @@ impl Report<'_> {
         }
         // Its finding says what to do.
         let twice = |it: &Finding| it.code == ProblemCode::LoadedTwice;
-        if it.phase == RunPhase::Loading && !self.findings.iter().any(twice) {
+        if it.phase == RunPhase::Loading && p.serving.is_none() && !self.findings.iter().any(twice)
+        {
             text += match p.oom {
                 Some(_) => {
                     ". A smaller batch does not help: fewer bytes a weight (dtype=torch.bfloat16, load_in_4bit), no second copy"
@@ -603,8 +614,9 @@ impl Report<'_> {
     }
 
     /// The moment that is broken down, and a row for each category.
-    /// The title and at most `most` rows: the largest, in the order of all, and the sum of the others.
-    fn categories(self, most: usize) -> (String, Vec<String>) {
+    /// The title and at most `most` rows: the largest, in the order of all, and the sum of the others. Up to `more` rows are added where
+    /// that makes the others no larger than the smallest row.
+    fn categories(self, most: usize, more: usize) -> (String, Vec<String>) {
         let p = self.prediction;
         let when = p.shown_moment.map(|it| When(it, self.counted()));
         let when = when.map(|when| when.to_string());
@@ -630,6 +642,9 @@ impl Report<'_> {
         let small: Bytes = by_size.iter().skip(n_shown).map(|(_, share)| share.bytes).sum();
         let n_rows = n_shown + usize::from(Bytes::ZERO < small && self.shows(small));
         let n = if n_free < n_rows { n_free.saturating_sub(1) } else { n_shown };
+        let sizes: Vec<Bytes> = by_size.iter().map(|(_, share)| share.bytes).collect();
+        let named = n_named(&sizes, n);
+        let n = if named < n_free.saturating_add(more) { named } else { n };
         let others: Bytes = by_size.drain(n..).map(|(_, share)| share.bytes).sum();
         by_size.sort_by_key(|&(place, _)| place);
         for (_, share) in by_size {
@@ -670,14 +685,14 @@ impl Report<'_> {
     }
 
     fn line(self, f: &mut Formatter<'_>, share: &LineShare) -> fmt::Result {
-        let LineShare { at, bytes, blocks, category } = share;
+        let LineShare { at, bytes, blocks, category, is_mixed } = share;
         let (place, text) = match at {
             Origin::Line(line) => (Line(line).to_string(), line.text.as_str()),
             Origin::BackwardOf(line) => (format!("{}, backward", Line(line)), line.text.as_str()),
             Origin::Backward => ("backward".to_owned(), ""),
             Origin::NoStack => ("no stack recorded".to_owned(), ""),
         };
-        self.share(f, *bytes, &place, *category, *blocks)?;
+        self.share(f, *bytes, &place, &purpose(*category, *is_mixed), *blocks)?;
         if text.is_empty() || !self.is_full() {
             return Ok(());
         }
@@ -691,12 +706,12 @@ impl Report<'_> {
             return Ok(());
         }
         self.heading(f, "By module")?;
-        for ModuleShare { path, modules, bytes, blocks, category } in &p.top_modules {
+        for ModuleShare { path, modules, bytes, blocks, category, is_mixed } in &p.top_modules {
             let path = match modules {
                 1 => path.clone(),
                 n => format!("{path} ({n} modules)"),
             };
-            self.share(f, *bytes, &path, *category, *blocks)?;
+            self.share(f, *bytes, &path, &purpose(*category, *is_mixed), *blocks)?;
         }
         Ok(())
     }
@@ -707,11 +722,18 @@ impl Report<'_> {
         f: &mut Formatter<'_>,
         bytes: Bytes,
         place: &str,
-        category: Category,
+        purpose: &str,
         blocks: u64,
     ) -> fmt::Result {
-        let what = format!("{:<15} {:>6}", category.name(), format!("{blocks}x"));
-        let room = self.width - PLACE_AT - 2 - 22;
+        let p = self.prediction;
+        let n_lines = if self.is_full() { p.top_lines.len() } else { SHOWN_LINES };
+        let lines = p.top_lines.iter().take(n_lines).map(|it| it.is_mixed);
+        let modules = p.top_modules.iter().filter(|_| self.is_full()).map(|it| it.is_mixed);
+        // Room for "mostly ", where a row has it.
+        let is_mixed = lines.chain(modules).any(|it| it);
+        let wide = if is_mixed { 22 } else { 15 };
+        let what = format!("{purpose:<wide$} {:>6}", format!("{blocks}x"));
+        let room = self.width - PLACE_AT - 2 - (wide + 7);
         writeln!(
             f,
             "  {bytes:>10} {:>6}  {:<room$}  {}",
@@ -841,8 +863,13 @@ fn stands_above(note: &Note) -> bool {
     match note {
         Note::SizesUnknown { .. } | Note::RanksUnseen { .. } => true,
         Note::Remark(remark) => {
-            use RemarkCode::{FailedLater, LargerSample, ServerReady, WorstBatches};
-            matches!(remark.code, LargerSample | FailedLater | ServerReady | WorstBatches)
+            use RemarkCode::{
+                FailedLater, LargerSample, ServerReady, ServerWithoutRequests, WorstBatches,
+            };
+            matches!(
+                remark.code,
+                LargerSample | FailedLater | ServerReady | ServerWithoutRequests | WorstBatches
+            )
         }
         _ => false,
     }
@@ -930,4 +957,30 @@ fn clipped_left(text: &str, room: usize) -> String {
     }
     let kept: String = text.chars().skip(len + 1 - room.max(1)).collect();
     format!("…{kept}")
+}
+
+/// How many of `sizes`, the largest first, have rows: at least `n`, and so many that the sum of the others is no larger than the smallest of them.
+fn n_named(sizes: &[Bytes], n: usize) -> usize {
+    let is_enough = |n: &usize| {
+        let others: Bytes = sizes[*n..].iter().copied().sum();
+        n.checked_sub(1).is_some_and(|last| others <= sizes[last])
+    };
+    (n.min(sizes.len())..sizes.len()).find(is_enough).unwrap_or(sizes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_are_no_larger_than_the_smallest_named_row() {
+        let named = |sizes: &[u64], n| {
+            n_named(&sizes.iter().map(|it| Bytes::mib(*it)).collect::<Vec<_>>(), n)
+        };
+        assert_eq!(named(&[40, 30, 20, 10], 2), 2);
+        assert_eq!(named(&[40, 28, 20, 10, 2], 2), 3);
+        assert_eq!(named(&[40, 20, 20, 20], 1), 3);
+        assert_eq!(named(&[5, 5], 0), 1);
+        assert_eq!(named(&[], 3), 0);
+    }
 }

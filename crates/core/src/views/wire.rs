@@ -288,6 +288,8 @@ pub struct LineWire<'a> {
     bytes: u64,
     blocks: u64,
     category: &'static str,
+    /// Whether another category has a tenth of it or more.
+    mixed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -306,6 +308,8 @@ struct ModuleWire<'a> {
     bytes: u64,
     blocks: u64,
     category: &'static str,
+    /// Whether another category has a tenth of it or more.
+    mixed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -608,14 +612,15 @@ impl From<Moment> for MomentWire {
 
 impl<'a> From<&'a LineShare> for LineWire<'a> {
     fn from(it: &'a LineShare) -> LineWire<'a> {
-        let LineShare { at, bytes, blocks, category: of } = it;
+        let LineShare { at, bytes, blocks, category: of, is_mixed } = it;
         let (origin, at) = match at {
             Origin::Line(line) => ("line", Some(CodeWire::from(line))),
             Origin::BackwardOf(line) => ("backward", Some(CodeWire::from(line))),
             Origin::Backward => ("backward", None),
             Origin::NoStack => ("no_stack", None),
         };
-        LineWire { origin, at, bytes: bytes.0, blocks: *blocks, category: category(*of) }
+        let (bytes, blocks, category) = (bytes.0, *blocks, category(*of));
+        LineWire { origin, at, bytes, blocks, category, mixed: *is_mixed }
     }
 }
 
@@ -628,9 +633,10 @@ impl<'a> From<&'a CodeLine> for CodeWire<'a> {
 
 impl<'a> From<&'a ModuleShare> for ModuleWire<'a> {
     fn from(it: &'a ModuleShare) -> ModuleWire<'a> {
-        let ModuleShare { path, modules, bytes, blocks, category: of } = it;
+        let ModuleShare { path, modules, bytes, blocks, category: of, is_mixed } = it;
         let (module, category) = (path, category(*of));
-        ModuleWire { module, modules: *modules, bytes: bytes.0, blocks: *blocks, category }
+        let (modules, bytes, blocks) = (*modules, bytes.0, *blocks);
+        ModuleWire { module, modules, bytes, blocks, category, mixed: *is_mixed }
     }
 }
 

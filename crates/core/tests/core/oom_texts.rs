@@ -9,6 +9,7 @@ use plimsoll_core::{
     printed::PrintedText,
     sources::oom_text,
     units::Bytes,
+    views::{explain_text, text::Styles},
 };
 use proptest::prelude::*;
 
@@ -168,6 +169,26 @@ fn what_was_caught_stands_behind_what_was_not() {
         told,
         [(Kind::OutOfMemory, Some(Bytes::mib(192))), (Kind::Caught, Some(Bytes::mib(64)))]
     );
+}
+
+/// What a text does not say is not said beside what it cannot say.
+#[test]
+fn a_text_is_told_without_contradictions() {
+    let explained = |id: &str| {
+        let (_, message) = messages().find(|(it, _)| it == id).unwrap();
+        let call = "Traceback (most recent call last):\n  File \"train.py\", line 9, in <module>\n    out = model(x)\n  File \"net.py\", line 4, in forward\n    return self.a(x)\n";
+        let failures = oom_text::read(&format!("{call}{message}"));
+        let found = [explanation::of_text("log", failures, PrintedText::default())];
+        explain_text::explanations(&found, None, Styles::default(), 300).to_string()
+    };
+    let much_reserved = explained("oom-016");
+    assert!(!much_reserved.contains("first forward pass"), "{much_reserved}");
+    assert!(!much_reserved.contains("wasted"), "{much_reserved}");
+    let even = "716.8 MiB too much, even with the 9.35 GiB that PyTorch has reserved";
+    assert!(much_reserved.contains(even), "{much_reserved}");
+    let outside = explained("oom-017");
+    let row = outside.lines().find(|it| it.contains("outside of PyTorch")).unwrap();
+    assert!(row.ends_with(" 3.88 GiB"), "{outside}");
 }
 
 #[test]

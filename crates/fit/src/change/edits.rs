@@ -223,9 +223,8 @@ fn micro_batches(
     averages: Averages,
     place: &Place<'_>,
 ) -> Option<Vec<Edit>> {
-    // These want the same lines; and processes that share a batch would exchange gradients after each part.
-    let others = [remedies::AUTOCAST, remedies::AUTOCAST_FP16, remedies::EMPTY_CACHE];
-    if plan.remedies.iter().any(|it| others.contains(&it.id))
+    // It wants the same lines; and processes that share a batch would exchange gradients after each part.
+    if plan.remedies.iter().any(|it| it.id == remedies::EMPTY_CACHE)
         || place.sites.has(SiteKind::Distributed)
     {
         return None;

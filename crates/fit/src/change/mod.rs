@@ -11,7 +11,10 @@ pub use switches::{Line, Recipe, Switch};
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::{plan::Plan, recording::Averages};
+use plimsoll_core::{
+    plan::{Plan, Remedy, remedies},
+    recording::Averages,
+};
 use similar::TextDiff;
 
 use self::{edit::Edit, sites::Place};
@@ -34,7 +37,10 @@ pub fn change(
 ) -> Change {
     let mut res = Change::default();
     let mut edits: Vec<Edit> = Vec::new();
-    for remedy in &plan.remedies {
+    // The loop over the parts of a batch goes around what other remedies put around the forward pass.
+    let (parts, rest): (Vec<&Remedy>, Vec<&Remedy>) =
+        plan.remedies.iter().partition(|it| it.id == remedies::MICRO_BATCHES);
+    for remedy in parts.into_iter().chain(rest) {
         let wanted = edits::edits(remedy, plan, averages, &Place { sites, sources });
         // All of a remedy or nothing, and never in the way of another.
         let together = wanted.map(|it| edits.iter().cloned().chain(it).collect::<Vec<_>>());
@@ -98,7 +104,7 @@ pub(crate) fn sites_of(line: &serde_json::Value) -> plimsoll_core::recording::Si
 mod tests {
     use expect_test::{Expect, expect};
     use plimsoll_core::{
-        plan::{Parameter, Remedy},
+        plan::{Parameter, Point},
         recording::{Batch, Span},
     };
     use serde_json::json;
@@ -351,11 +357,48 @@ for x in data:
             "{samples}"
         );
         // What a sum or something else weighs is the script's matter, and so are lines that another remedy wants.
-        for (plan, averages) in
-            [(plan(&[]), None), (plan(&[Remedy::plain("autocast")]), Some(Averages::Samples))]
-        {
+        let cache = Remedy::plain("empty-cache").with(Parameter::After(Point::Backward));
+        for (plan, averages) in [(plan(&[]), None), (plan(&[cache]), Some(Averages::Samples))] {
             assert_eq!(of(&plan, averages).by_hand, ["micro-batches"]);
         }
+        // Around the forward pass of each part.
+        let both = Plan::of([Remedy::plain("autocast-fp16"), plan(&[]).remedies[0].clone()].into());
+        let it = of(&both, Some(Averages::Samples));
+        expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -1,10 +1,25 @@
+             import torch
+             model = Net()
+             optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+            +scaler = torch.amp.GradScaler("cuda")
+             for batch in data:
+                 optimizer.zero_grad(set_to_none=False)
+            -    with autocast():
+            -        loss = model(**batch).loss
+            -    loss.backward()
+            +    # the batch in parts (gradient accumulation), each weighted by its samples
+            +    all_of_batch, n_rows_of_batch, loss_of_parts = len(next(iter(batch.values()))), len(next(iter(batch.values()))), 0
+            +    rows_of_part = -(-n_rows_of_batch // 4)
+            +    for start_of_part in range(0, n_rows_of_batch, rows_of_part):
+            +        part_of_batch = {key: it[start_of_part : start_of_part + rows_of_part] for key, it in batch.items()}
+            +        share_of_part = len(next(iter(part_of_batch.values()))) / all_of_batch
+            +        if share_of_part == 0:
+            +            continue
+            +        with torch.autocast("cuda", dtype=torch.float16):
+            +            with autocast():
+            +                loss = model(**part_of_batch).loss
+            +        loss = loss * share_of_part
+            +        scaler.scale(loss).backward()
+            +        loss_of_parts = loss_of_parts + loss.detach()
+            +        loss = loss_of_parts
+            +    scaler.unscale_(optimizer)
+                 clip_grad_norm_(model.parameters(), 1.0)
+            -    optimizer.step()
+            +    scaler.step(optimizer)
+            +    scaler.update()
+            by hand: []
+        "#]].assert_eq(&format!("{}by hand: {:?}\n", it.diff, it.by_hand));
     }
 
     #[test]

@@ -12,6 +12,11 @@ use super::{
     sites::{Place, Places},
 };
 
+/// The names that transformers has for an AdamW with a state in 32 bits.
+const ADAMS: [&str; 3] = ["adamw_torch", "adamw_torch_fused", "adamw_hf"];
+/// What `from_pretrained` is given for weights of 4 bits.
+const IN_4_BITS: &str = "quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=\"bfloat16\")";
+
 /// What can be asked of a framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -25,6 +30,12 @@ pub enum Switch {
     Adafactor,
     /// The optimizer is bitsandbytes' AdamW with a state of 8 bits.
     AdamIn8Bits,
+    /// The same, with its state in memory that the driver moves between host and device.
+    PagedAdamIn8Bits,
+    /// The frozen weights below adapters are loaded in 4 bits.
+    FourBits,
+    /// The rank of adapters is one part in so many of what it was.
+    Rank(u64),
     /// The key-value cache of `generate` is of this kind.
     Cache(&'static str),
     /// A pipeline of diffusers has this switched on.
@@ -65,7 +76,9 @@ impl Switch {
             Switch::Checkpointing => remedies::CHECKPOINT,
             Switch::HalfPrecision => remedies::AUTOCAST,
             Switch::Adafactor => remedies::ADAFACTOR,
-            Switch::AdamIn8Bits => remedies::OPTIMIZER_8BIT,
+            Switch::AdamIn8Bits | Switch::PagedAdamIn8Bits => remedies::OPTIMIZER_8BIT,
+            Switch::FourBits => remedies::QUANTIZATION,
+            Switch::Rank(_) => remedies::LORA,
             Switch::Cache(_) | Switch::Pipeline("enable_model_cpu_offload") => {
                 remedies::PARAMETER_OFFLOAD
             }
@@ -74,8 +87,10 @@ impl Switch {
     }
 
     /// What it does to the numbers.
-    fn numbers(self) -> Numbers {
+    pub fn numbers(self) -> Numbers {
         match self {
+            // It is less precise, and the same training.
+            Switch::FourBits => return Numbers::Precision,
             // Its seams are blended.
             Switch::Pipeline("vae.enable_tiling") => return Numbers::Precision,
             Switch::Pipeline(_) | Switch::Cache(_) => return Numbers::Same,
@@ -111,6 +126,12 @@ impl Recipe {
                 res.cache(sites.of(Framework::Generate)?, kind, &place)?;
             } else if let Switch::Pipeline(method) = switch {
                 res.pipeline(sites.of(Framework::Pipeline)?, method)?;
+            } else if *switch == Switch::FourBits {
+                res.four_bits(sites.of(Framework::Loading)?, &place)?;
+            } else if let Switch::Rank(n) = switch {
+                let it = sites.of(Framework::Adapters)?;
+                let rank = whole(divided(it.number("r")?, *n)?)?;
+                res.set(Framework::Adapters, it, &place, ("r", rank, Some(*n)))?;
             } else if let Some(it) = sites.of(Framework::Transformers) {
                 res.trainer(*switch, it, &place)?;
             } else if let Some(it) = sites.of(Framework::Lightning) {
@@ -147,9 +168,14 @@ impl Recipe {
     /// Whether the switches are as this wants them in a run whose places are `after`, and everything else is as it was.
     pub fn was_in_force(&self, before: &Sites, after: &Sites) -> bool {
         let set = |framework| self.wants.iter().find(|it| it.0 == framework);
-        before.switches.iter().all(|before| {
-            let Some(after) = after.of(before.framework) else { return false };
-            after.is(before, set(before.framework).map_or(&[], |it| &it.1))
+        let of = |sites: &Sites, framework| -> Vec<Switches> {
+            sites.switches.iter().filter(|it| it.framework == framework).cloned().collect()
+        };
+        before.switches.iter().map(|it| it.framework).all(|framework| {
+            let (before, after) = (of(before, framework), of(after, framework));
+            let wanted: &[_] = set(framework).map_or(&[], |it| &it.1);
+            before.len() == after.len()
+                && before.iter().zip(&after).all(|(before, after)| after.is(before, wanted))
         })
     }
 
@@ -174,10 +200,16 @@ impl Recipe {
             Switch::Adafactor => {
                 self.set(Framework::Transformers, it, place, ("optim", text("adafactor"), None))
             }
-            Switch::AdamIn8Bits => {
-                let is_adam = |it: &Setting| matches!(it, Setting::Text(it) if ["adamw_torch", "adamw_torch_fused", "adamw_hf"].contains(&it.as_str()));
-                it.values.get("optim").filter(|it| is_adam(it))?;
-                self.set(Framework::Transformers, it, place, ("optim", text("adamw_8bit"), None))
+            Switch::AdamIn8Bits | Switch::PagedAdamIn8Bits => {
+                let Setting::Text(before) = it.values.get("optim")? else { return None };
+                let (name, others): (_, &[&str]) = match switch {
+                    Switch::AdamIn8Bits => ("adamw_8bit", &[]),
+                    _ => ("paged_adamw_8bit", &["adamw_8bit", "adamw_bnb_8bit"]),
+                };
+                let may_become =
+                    ADAMS.contains(&before.as_str()) || others.contains(&before.as_str());
+                may_become.then_some(())?;
+                self.set(Framework::Transformers, it, place, ("optim", text(name), None))
             }
             _ => None,
         }
@@ -223,6 +255,21 @@ impl Recipe {
         is_free.then_some(())?;
         self.set(Framework::Generate, it, place, ("cache_implementation", text(kind), None))?;
         self.framework = "transformers";
+        Some(())
+    }
+
+    /// A model that transformers loads as it is, and that only adapters train.
+    fn four_bits(&mut self, it: &Switches, place: &Place<'_>) -> Option<()> {
+        place.sites.of(Framework::Adapters)?;
+        let is_off = |name: &str| it.values.get(name) == Some(&Setting::Flag(false));
+        let is_free = is_off("load_in_4bit") && is_off("quantized_otherwise");
+        let site = it.site.as_ref().filter(|_| is_free)?;
+        let call = site.call.as_ref().filter(|it| it.plain)?;
+        self.edits.push(added(site, call, place, IN_4_BITS)?);
+        self.edits.push(Edit::before(site, "from transformers import BitsAndBytesConfig"));
+        self.says(site, &it.name, IN_4_BITS);
+        self.framework = name_of(Framework::Loading);
+        self.wants(Framework::Loading, ("load_in_4bit".to_owned(), Setting::Flag(true)));
         Some(())
     }
 
@@ -370,7 +417,8 @@ fn text(it: &str) -> Setting {
 /// Whose it is, for people.
 fn name_of(framework: Framework) -> &'static str {
     match framework {
-        Framework::Transformers | Framework::Generate => "transformers",
+        Framework::Transformers | Framework::Generate | Framework::Loading => "transformers",
+        Framework::Adapters => "peft",
         Framework::Lightning => "lightning",
         Framework::Accelerate => "accelerate",
         Framework::Loader => "loader",
@@ -430,7 +478,7 @@ trainer = Trainer(
 
     #[test]
     fn a_trainer_gets_the_8_bit_form_of_the_adam_that_it_has() {
-        let recipe = |optim: &str| {
+        let recipe_of = |switch: Switch, optim: &str| {
             let arguments = site("TrainingArguments", [2, 10, 4, 1], [3, 16], None);
             let switches = json!([
                 { "what": "transformers", "name": "TrainingArguments", "values": { "optim": optim }, "rest": "", "from_words": false, "site": arguments },
@@ -439,13 +487,73 @@ trainer = Trainer(
                 &json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }),
             );
             let sources = Sources::from([("/me/train.py".to_owned(), LOOP.to_owned())]);
-            Recipe::of(&[Switch::AdamIn8Bits], &Places { sites, sources })
+            Recipe::of(&[switch], &Places { sites, sources })
         };
+        let recipe = |optim: &str| recipe_of(Switch::AdamIn8Bits, optim);
         let found = recipe("adamw_torch_fused").unwrap();
         assert_eq!(found.lines[0].has, "TrainingArguments(optim=\"adamw_8bit\")");
         assert_eq!(found.numbers, Numbers::Precision);
         assert!(recipe("paged_adamw_8bit").is_none(), "it has that already");
+        let paged = |optim: &str| recipe_of(Switch::PagedAdamIn8Bits, optim);
+        assert_eq!(
+            paged("adamw_8bit").unwrap().lines[0].has,
+            "TrainingArguments(optim=\"paged_adamw_8bit\")"
+        );
+        assert!(paged("paged_adamw_8bit").is_none(), "it has that already");
         assert!(recipe("sgd").is_none(), "it has no such state");
+    }
+
+    const ADAPTERS: &str = "\
+model = AutoModel.from_pretrained(
+    path,
+    device_map={\"\": 0},
+)
+config = LoraConfig(r=args.rank)
+";
+
+    /// A model that is loaded in the first line, with adapters of rank 64 if `rank` is one.
+    fn adapters(is_in_4_bits: bool, rank: Option<u64>) -> Places {
+        let mut load = site("from_pretrained", [1, 8, 4, 1], [3, 23], None);
+        load["call"]["keywords"] = json!({ "device_map": [3, 15, 3, 22] });
+        load["call"]["end"] = json!([3, 22]);
+        let mut lora = site("LoraConfig", [5, 9, 5, 32], [5, 31], None);
+        lora["call"]["keywords"] = json!({ "r": [5, 22, 5, 31] });
+        let loading = json!({ "what": "loading", "name": "from_pretrained", "values": { "load_in_4bit": is_in_4_bits, "quantized_otherwise": false },
+            "rest": "", "from_words": false, "site": load });
+        let rank = rank.map(|it| {
+            json!({ "what": "adapters", "name": "LoraConfig", "values": { "r": it }, "rest": "", "from_words": false, "site": lora })
+        });
+        let switches: Vec<Value> = std::iter::once(loading).chain(rank).collect();
+        let sites =
+            sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }));
+        let sources = Sources::from([("/me/train.py".to_owned(), ADAPTERS.to_owned())]);
+        Places { sites, sources }
+    }
+
+    #[test]
+    fn what_adapters_stand_on_is_loaded_in_4_bits_and_their_rank_is_a_part() {
+        let places = adapters(false, Some(64));
+        let recipe = Recipe::of(&[Switch::FourBits, Switch::Rank(4)], &places).unwrap();
+        expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -1,5 +1,7 @@
+            +from transformers import BitsAndBytesConfig
+             model = AutoModel.from_pretrained(
+                 path,
+                 device_map={"": 0},
+            +    quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype="bfloat16"),
+             )
+            -config = LoraConfig(r=args.rank)
+            +config = LoraConfig(r=args.rank // 4)
+        "#]].assert_eq(&recipe.diff(&places, "/me"));
+        assert_eq!(recipe.numbers, Numbers::Training);
+        assert!(recipe.was_in_force(&places.sites, &adapters(true, Some(16)).sites));
+        assert!(!recipe.was_in_force(&places.sites, &adapters(true, Some(64)).sites));
+        let four_bits = [Switch::FourBits];
+        assert!(Recipe::of(&four_bits, &adapters(true, Some(64))).is_none(), "it is already");
+        assert!(Recipe::of(&four_bits, &adapters(false, None)).is_none(), "all of it is trained");
+        assert!(Recipe::of(&[Switch::Rank(4)], &adapters(false, Some(2))).is_none());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Run {
     pub limit_reserved: Option<Bytes>,
     /// Who has allocated more than this can never fit: the run is ended there.
     pub give_up_above: Option<Bytes>,
+    /// But not before so many steps are over: they show what it takes.
+    pub give_up_after: u32,
     /// Of a batch in more parts few go through the model: each of the others takes the same again.
     pub few_parts: Option<FewParts>,
     /// The rank that runs, of a plan for several devices; none for the first.
@@ -94,6 +96,8 @@ pub enum Until {
     Validation,
     /// The same, and nobody waited for whether memory rises some steps later.
     OneValidation,
+    /// So many optimizer steps are over, and one validation went by, whether memory is steady or not.
+    ValidationAfter(u32),
     /// So many optimizer steps are over.
     Steps(u32),
     /// The script ends.
@@ -302,6 +306,7 @@ impl Run {
             end: None,
             limit_reserved: None,
             give_up_above: None,
+            give_up_after: 0,
             few_parts: None,
             rank: None,
             look: None,

@@ -46,7 +46,7 @@ pub(super) async fn too_large_after_all(program: &mut Program) -> Option<TooLarg
 }
 
 async fn run_with_one(program: &mut Program) -> Option<Ran> {
-    let run = program.roomy(&Plan::default(), Until::OneValidation);
+    let run = program.roomy(&Plan::default(), program.until_one_validation());
     Some(program.trial(run).await).filter(Ran::fits)
 }
 
@@ -91,7 +91,7 @@ async fn by_what_it_allocates(program: &mut Program, took: &Took) -> Option<TooL
     if plan.remedies.is_empty() {
         return Some(as_it_is);
     }
-    let run = program.roomy(&plan, Until::OneValidation);
+    let run = program.roomy(&plan, program.until_one_validation());
     let ran = program.trial(run).await;
     // What does not run so says nothing.
     let reached = ran.took.evaluation.clone().filter(|_| ran.fits())?;

@@ -109,7 +109,7 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
         let run = if numbers.len() == blocks.len() {
             Some(everything.clone()) // Which was run.
         } else {
-            program.run_through(&with_blocks(&everything.plan, numbers)).await
+            program.run_through_training(&with_blocks(&everything.plan, numbers)).await
         };
         let Some(it) = run else { break };
         let really = it.needs.saturating_sub(choice.peak);

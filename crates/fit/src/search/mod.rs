@@ -9,7 +9,7 @@
 //! candidate                  a plan that was run, and which of two is better
 //! program                    the script: runs plans of it once each, and remembers what they told
 //! evaluation                 what an evaluation takes by itself, which no remedy may reach
-//! free tuning slack weakest fewest_blocks proof recipes measure nearest left advice    one question about it each
+//! free tuning slack weakest fewest_blocks in_parts proof recipes measure nearest left advice    one question about it each
 //! plans largest_value by_remedies                                   the searches, put together from these
 //! found                      what came of the first of these
 //! ```
@@ -23,6 +23,7 @@ mod evaluation;
 mod fewest_blocks;
 mod found;
 mod free;
+mod in_parts;
 mod ladder;
 pub mod largest;
 mod largest_value;

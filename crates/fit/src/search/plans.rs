@@ -19,6 +19,7 @@ use super::{
     fewest_blocks::fewest_blocks,
     found::Found,
     free::{self, free},
+    in_parts::Line,
     ladder::{are_same, is_free, rungs, settled, without},
     measure, nearest,
     program::Program,
@@ -36,6 +37,8 @@ use crate::cost::{Factor, factor};
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
+/// What goes through the host in each pass takes longer than all else: a plan with it is not the first beside one without.
+const SLOWEST: [&str; 2] = [remedies::PARAMETER_OFFLOAD, remedies::OFFLOAD];
 /// So many plans of one rung that a second run refutes give way to the next stronger one.
 const MOST_REFUTED: usize = 3;
 
@@ -342,7 +345,7 @@ async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candida
         // Without what refused meanwhile.
         let stronger = without(rung, |it| program.suits(it));
         let with_room = || found.iter().filter(|it| !program.is_tight(it));
-        let is_last = ENOUGH <= found.len() || stronger.contains(&remedies::OFFLOAD);
+        let is_last = ENOUGH <= found.len() || stronger.iter().any(|it| SLOWEST.contains(it));
         let is_enough = with_room().next().is_some() && is_last
             || with_room().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
         if program.interrupted || is_enough {
@@ -420,31 +423,33 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         let it = program.run(&plan).await?;
         return tuned(program, it).await;
     }
-    let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
+    let mut parts = 2;
+    let mut before: Option<(u64, Bytes, Bytes)> = None;
     let mut left_out: Vec<Plan> = Vec::new();
-    while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
-        && !program.interrupted
-    {
-        let settled = settled(plan, parts, gpus);
-        if scouts::find_hopeless(program, &settled).await {
+    let most_parts =
+        |program: &Program| program.known.n_samples.unwrap_or(MOST_PARTS).min(MOST_PARTS);
+    while parts <= most_parts(program) && !program.interrupted {
+        let in_parts = settled(plan, parts, gpus);
+        if scouts::find_hopeless(program, &in_parts).await {
             // Twice as many save half as much again.
-            let likely = program.likely_least(&settled).unwrap_or_default();
+            let likely = program.likely_least(&in_parts).unwrap_or_default();
             let left = |before: Bytes| (likely + likely).saturating_sub(before);
             let before = left_out.last().and_then(|it| program.likely_least(it));
             if before.is_some_and(|it| program.is_far_too_much(left(it))) {
                 return None;
             }
-            left_out.push(settled);
+            left_out.push(in_parts);
             parts *= 2;
             continue;
         }
-        let run = if program.may_be_cut(&settled) {
-            program.run(&settled).await
+        let run = if program.may_be_cut(&in_parts) {
+            program.run(&in_parts).await
         } else {
-            program.run_through(&settled).await
+            program.run_through_training(&in_parts).await
         };
         let it = run?;
-        let (allocated, is_cut) = (it.took.peak.allocated, it.cut_after.is_some());
+        let needs = it.needs;
+        let (allocated, is_cut) = (it.took.peak.allocated, !program.pace.shows_training(&it));
         if let Some(mut it) = tuned(program, it).await {
             // By what this one takes it may be seen that fewer parts are enough.
             while let Some(fewer) = left_out.pop().filter(|it| !program.seems_hopeless(it)) {
@@ -459,11 +464,26 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         // saved so is not enough.
         let left = |before: Bytes| (allocated + allocated).saturating_sub(before);
         let is_vain = |it: Bytes| it.0 / 100 * 98 < allocated.0 || program.rules.most() < left(it);
-        if !is_cut && before.is_some_and(is_vain) {
+        if !is_cut && before.is_some_and(|it| is_vain(it.1)) {
             return None;
         }
-        before = Some(allocated).filter(|_| !is_cut);
+        let of_before = before.map(|(parts, _, needs)| (parts, needs)).filter(|_| !is_cut);
+        before = Some((parts, allocated, needs)).filter(|_| !is_cut);
+        let more = (parts, needs);
         parts *= 2;
+        if let Some(fewer) = of_before.filter(|_| !program.known.compiles) {
+            let line = Line { samples: program.known.n_samples, fewer, more };
+            let mut vain = None;
+            while parts <= most_parts(program)
+                && program.is_clearly_too_much(line.needs_at_least(parts))
+            {
+                vain = Some(parts);
+                parts *= 2;
+            }
+            if let Some(most) = vain.filter(|_| most_parts(program) < parts) {
+                program.is_not_run(settled(plan, most, gpus), line.needs_at_least(most));
+            }
+        }
     }
     None
 }

@@ -20,6 +20,9 @@ use crate::change::Places;
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
 const HOPELESS: u128 = 105;
 
+/// More than so many hundredths of what there is are too much, however sizes are rounded.
+const ROUNDING: u128 = 101;
+
 /// One part in so many of what is reserved is much to keep for later.
 const LARGE_SLACK: u64 = 4;
 
@@ -113,6 +116,17 @@ struct Scouted {
     work: Vec<Work>,
 }
 
+/// When a run of a candidate ends before it has shown all.
+#[derive(Clone, Copy)]
+enum GiveUp {
+    /// Never.
+    Never,
+    /// Where it has allocated more than can ever fit.
+    AtOnce(Bytes),
+    /// The same, once so many first steps have shown what it takes.
+    After(u32, Bytes),
+}
+
 /// How far a run goes.
 pub(super) struct Pace {
     /// When a run has shown enough: later once what comes later was seen to take more than the first steps.
@@ -122,6 +136,14 @@ pub(super) struct Pace {
     /// So many steps show what the script takes as it is: candidates are tried with as many, and the plans that are
     /// found run on. None once later steps were seen to take more.
     pub(super) first_steps: Option<u32>,
+}
+
+impl Pace {
+    /// Whether the run of a candidate went on long enough to show what training takes.
+    pub(super) fn shows_training(&self, it: &Candidate) -> bool {
+        let shows = |steps| self.first_steps.is_some_and(|first| first <= steps);
+        it.cut_after.is_none_or(|steps| self.validates && shows(steps))
+    }
 }
 
 impl Program {
@@ -229,6 +251,20 @@ impl Program {
         u128::from(self.rules.most().0) * HOPELESS < 100 * u128::from(likely.0)
     }
 
+    /// A plan that needs so much at least, and is only run if no other comes nearer.
+    pub(super) fn is_not_run(&mut self, plan: Plan, needs: Bytes) {
+        let numbers = self.known.numbers(plan.numbers());
+        if !self.tried.iter().any(|it| it.plan == plan) {
+            let it = Candidate::not_run(plan, numbers);
+            self.tried.push(Candidate { needs, fits: false, cut_after: Some(0), ..it });
+        }
+    }
+
+    /// Whether a plan that needs so much at least does not fit, rounding aside.
+    pub(super) fn is_clearly_too_much(&self, least: Bytes) -> bool {
+        u128::from(self.rules.most().0) * ROUNDING < 100 * u128::from(least.0)
+    }
+
     /// What a plan is likely to need at least compiled, if it was run with nothing compiled, to choose what is run: what compiling saves it is taken to save as
     /// of the script as it is, and of the smallest plan of which both is known.
     pub(super) fn likely_least(&self, plan: &Plan) -> Option<Bytes> {
@@ -254,7 +290,7 @@ impl Program {
 
     /// Runs `plan`; nothing if the script does not bear it.
     pub(super) async fn run(&mut self, plan: &Plan) -> Option<Candidate> {
-        self.run_up_to(plan, Some(self.most_allocated())).await
+        self.run_up_to(plan, GiveUp::AtOnce(self.most_allocated())).await
     }
 
     /// Who has allocated more than this can never fit.
@@ -266,7 +302,15 @@ impl Program {
     /// The same, and what it takes is seen even if that is far too much.
     pub(super) async fn run_through(&mut self, plan: &Plan) -> Option<Candidate> {
         self.tried.retain(|it| it.plan != *plan || it.cut_after.is_none());
-        self.run_up_to(plan, None).await
+        self.run_up_to(plan, GiveUp::Never).await
+    }
+
+    /// The same, but the evaluation of a plan whose training steps take too much is not waited for.
+    pub(super) async fn run_through_training(&mut self, plan: &Plan) -> Option<Candidate> {
+        let first_steps = self.pace.first_steps.filter(|_| self.pace.validates && !self.adapts());
+        let Some(steps) = first_steps else { return self.run_through(plan).await };
+        self.tried.retain(|it| it.plan != *plan || self.pace.shows_training(it));
+        self.run_up_to(plan, GiveUp::After(steps, self.most_allocated())).await
     }
 
     /// Whether a run of `plan` may end where it took too much. How much more parts save is seen only in a run that goes on.
@@ -274,17 +318,28 @@ impl Program {
         self.adapts() || !is_in_parts(plan)
     }
 
-    /// The run of a candidate that may allocate so much; and what it may reserve, where it makes do with less.
-    fn of_candidate(&self, plan: &Plan, most: Option<Bytes>) -> (Run, Option<Bytes>) {
+    /// The run of a candidate; and what it may reserve, where it makes do with less.
+    fn of_candidate(&self, plan: &Plan, give_up: GiveUp) -> (Run, Option<Bytes>) {
         let roomy = self.roomy(plan, self.until_of_candidates());
         let leaves_allocator = plan.alloc_conf().is_none();
         let for_sizes = self.known.limit_for_sizes.filter(|_| leaves_allocator);
-        let limit = most.and(self.known.adapts_to.or(self.known.shrinks_to).or(for_sizes));
-        let run = match limit {
-            Some(_) => Run { limit_reserved: limit, ..roomy },
-            None => Run { give_up_above: most, ..roomy },
+        let limit = self.known.adapts_to.or(self.known.shrinks_to).or(for_sizes);
+        let limit = limit.filter(|_| matches!(give_up, GiveUp::AtOnce(_)));
+        let run = match (give_up, limit) {
+            (GiveUp::AtOnce(_), Some(_)) => Run { limit_reserved: limit, ..roomy },
+            (GiveUp::AtOnce(most), None) => Run { give_up_above: Some(most), ..roomy },
+            (GiveUp::After(steps, most), _) => {
+                Run { give_up_above: Some(most), give_up_after: steps, ..roomy }
+            }
+            (GiveUp::Never, _) => roomy,
         };
         (Run { few_parts: few_parts(plan), ..run }, limit)
+    }
+
+    /// How far a run goes that shows an evaluation: where batches differ in size memory is never steady, and the worst ones come first.
+    pub(super) fn until_one_validation(&self) -> Until {
+        let first_steps = self.pace.first_steps.filter(|_| self.known.sizes_differ);
+        first_steps.map_or(Until::OneValidation, Until::ValidationAfter)
     }
 
     /// How far the run of a candidate goes.
@@ -292,7 +347,7 @@ impl Program {
         match (self.pace.until, self.pace.first_steps) {
             (Until::Steady, Some(n)) => Until::Steps(n),
             // The worst batches come first in any case; how others go with them is seen at the end.
-            (Until::Validation, _) if self.known.sizes_differ => Until::OneValidation,
+            (Until::Validation, _) if self.known.sizes_differ => self.until_one_validation(),
             (until, _) => until,
         }
     }
@@ -303,14 +358,14 @@ impl Program {
         if self.known.sizes_differ { self.until_of_candidates() } else { self.pace.until }
     }
 
-    async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {
+    async fn run_up_to(&mut self, plan: &Plan, give_up: GiveUp) -> Option<Candidate> {
         if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
             return Some(it.clone());
         }
         if self.interrupted {
             return None;
         }
-        let (run, limit) = self.of_candidate(plan, most);
+        let (run, limit) = self.of_candidate(plan, give_up);
         let mut ran = self.trial(run).await;
         if limit.is_some() && ran.n_ooms != 0 {
             (ran.was_cut, ran.n_ooms, ran.failure) = (true, 0, None);
@@ -326,6 +381,9 @@ impl Program {
                 format!("fits, {} to be safe; the card was full {}", it.needs, times(it.retries))
             }
             None if it.fits => format!("fits, {} to be safe", it.needs),
+            None if self.pace.shows_training(&it) && ran.was_cut => {
+                format!("at least {} to be safe, too much", it.needs)
+            }
             None if ran.was_cut => format!("needs more than {}", self.rules.most()),
             None => format!("{} to be safe, too much", it.needs),
         };

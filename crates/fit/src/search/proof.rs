@@ -118,7 +118,12 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
         return it.fits;
     }
     it.work = (counts && ran.fits()).then(|| std::mem::take(&mut ran.noted.work));
-    if counts && (!ran.fits() || !are_like(before, ran.took.peak)) {
+    // The run before it went through a few parts of each batch only: no two such runs reserve the same.
+    let is_like = match few_parts(&it.plan) {
+        Some(_) => program.needs(&ran.took) <= it.needs,
+        None => are_like(before, ran.took.peak),
+    };
+    if counts && (!ran.fits() || !is_like) {
         ran = program.trial(uncounted.clone()).await;
     }
     if program.interrupted || program.takes_in_again(it, ran) {

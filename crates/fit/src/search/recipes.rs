@@ -3,6 +3,7 @@
 
 use plimsoll_core::{
     plan::{Numbers, Plan},
+    recording::Framework,
     units::Bytes,
 };
 
@@ -13,8 +14,9 @@ use super::{
 };
 use crate::change::{Recipe, Switch};
 
-/// So many are run at most.
+/// So many are run at most; of a script with adapters there are more to choose from.
 const MOST_RUNS: usize = 6;
+const MOST_RUNS_OF_ADAPTERS: usize = 10;
 /// A program's environment holds no longer text.
 const LONGEST_TEXT: usize = 100_000;
 
@@ -29,7 +31,10 @@ pub struct Tried {
 
 /// What is tried: what the plans do, from the best on, then from the mildest on.
 fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
-    use Switch::{Adafactor, AdamIn8Bits, Cache, Checkpointing, HalfPrecision, Parts, Pipeline};
+    use Switch::{
+        Adafactor, AdamIn8Bits, Cache, Checkpointing, FourBits, HalfPrecision, PagedAdamIn8Bits,
+        Parts, Pipeline, Rank,
+    };
     let slices = Pipeline("vae.enable_slicing");
     let offloads = Pipeline("enable_model_cpu_offload");
     let mut res: Vec<Vec<Switch>> = plans.iter().map(|it| Switch::of(&it.plan)).collect();
@@ -43,11 +48,19 @@ fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
         vec![Cache("static")],
         vec![Parts(2)],
         vec![Checkpointing],
+        vec![FourBits],
         vec![Parts(4)],
         vec![HalfPrecision],
         vec![Parts(2), Checkpointing],
+        vec![FourBits, Checkpointing],
         vec![Parts(8), Checkpointing],
+        vec![FourBits, Parts(2)],
+        vec![FourBits, Parts(8), Checkpointing],
         vec![Parts(8), Checkpointing, HalfPrecision],
+        vec![PagedAdamIn8Bits],
+        vec![Rank(4)],
+        vec![FourBits, Parts(8), Checkpointing, PagedAdamIn8Bits],
+        vec![FourBits, Parts(8), Checkpointing, PagedAdamIn8Bits, Rank(4)],
         vec![Parts(8), Checkpointing, HalfPrecision, AdamIn8Bits],
         vec![Parts(8), Checkpointing, HalfPrecision, Adafactor],
     ]);
@@ -65,11 +78,13 @@ fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
 pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<Tried> {
     let mut res: Vec<Tried> = Vec::new();
     let mut n_runs = 0;
+    let has_adapters = program.known.places.sites.of(Framework::Adapters).is_some();
+    let most_runs = if has_adapters { MOST_RUNS_OF_ADAPTERS } else { MOST_RUNS };
     let mut ignored: Vec<Vec<String>> = Vec::new();
     for switches in wanted(plans) {
         // One that leaves the numbers as they are is enough.
         let is_enough = res.iter().any(|it| it.recipe.numbers < Numbers::Precision);
-        if program.interrupted || is_enough || MOST_RUNS <= n_runs {
+        if program.interrupted || is_enough || most_runs <= n_runs {
             break;
         }
         let Some(mut recipe) = of(program, &switches) else { continue };
@@ -99,7 +114,12 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
 /// The recipe that does this in the script, if there is one and it may be tried.
 fn of(program: &Program, switches: &[Switch]) -> Option<Recipe> {
     let may_edit = program.rules.may_edit && program.rules.gpus == 1 && !switches.is_empty();
-    let may = may_edit && switches.iter().all(|it| program.may(it.remedy()));
+    let may_be = |it: &Switch| match it {
+        // What the remedies of that name do is for a person to do.
+        Switch::FourBits | Switch::Rank(_) => program.rules.bears(it.remedy(), it.numbers()),
+        it => program.may(it.remedy()),
+    };
+    let may = may_edit && switches.iter().all(may_be);
     if may { Recipe::of(switches, &program.known.places) } else { None }
 }
 

@@ -61,6 +61,12 @@ impl Rules {
         is_offered && !self.forbids(id) && (keeps || !self.keep_numerics)
     }
 
+    /// Whether a change of the script that goes by the name of this remedy, and that no remedy makes, may be run.
+    pub(super) fn bears(&self, id: &str, numbers: Numbers) -> bool {
+        let is_offered = self.allow.is_empty() || self.allow.iter().any(|it| it == id);
+        is_offered && !self.forbids(id) && (numbers < Numbers::Precision || !self.keep_numerics)
+    }
+
     pub(super) fn forbids(&self, id: &str) -> bool {
         self.forbid.iter().any(|it| it == id)
     }

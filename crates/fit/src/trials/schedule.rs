@@ -39,9 +39,11 @@ pub enum Purpose {
 impl<W: Clone> Order<W> {
     /// The same for as few steps as two runs are compared by.
     fn first_steps(&self) -> Order<W> {
-        let is_long =
-            matches!(self.until, Until::Steady | Until::Validation | Until::OneValidation);
-        let until = if is_long { Until::Steps(EARLY) } else { self.until };
+        let until = match self.until {
+            Until::Steady | Until::Validation | Until::OneValidation => Until::Steps(EARLY),
+            Until::ValidationAfter(steps) => Until::Steps(steps.min(EARLY)),
+            until @ (Until::Steps(_) | Until::Exit) => until,
+        };
         Order { until, ..self.clone() }
     }
 }

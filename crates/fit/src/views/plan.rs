@@ -6,7 +6,7 @@ use plimsoll_core::{
     codes::FitCode,
     explanation::origin_words,
     plan::{Numbers, Remedy, find, remedies},
-    prediction::{Category, LineShare},
+    prediction::{Category, LineShare, purpose},
     recording::{Framework, Reached, SiteKind},
     units::{Bytes, grouped, times},
     views::{explain_wire, text::Extent, wire},
@@ -279,7 +279,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             let _ = writeln!(res, "\n{sentence}");
         }
         edits(&mut res, &it.found.plain.took.by_hand);
-        advice(&mut res, &it.found.advice);
+        advice(&mut res, &it.found.advice, true);
         return res;
     }
     if let Some(Grows { growth, runs_out_at }) = &it.found.grows {
@@ -337,7 +337,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
         }
         recipes(&mut res, "The change", (*limit, true), &it.recipes);
         edits(&mut res, &it.found.plain.took.by_hand);
-        advice(&mut res, &it.found.advice);
+        advice(&mut res, &it.found.advice, !it.recipes.is_empty());
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
         return res;
     };
@@ -431,7 +431,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
     }
     recipes(&mut res, "Or", (*limit, is_full), &it.recipes);
     edits(&mut res, &it.found.plain.took.by_hand);
-    advice(&mut res, &it.found.advice);
+    advice(&mut res, &it.found.advice, true);
     if it.found.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
@@ -499,7 +499,18 @@ fn written_by_hand(remedy: &Remedy, found: &Found) -> impl Iterator<Item = Strin
     let snippet = snippet(remedy, found);
     let parts = remedy.parts().filter(|_| snippet.contains("chunk(parts)"));
     let lines: Vec<String> = snippet.lines().map(str::to_owned).collect();
-    parts.map(|n| format!("parts = {n}")).into_iter().chain(lines)
+    let forward_and_backward = parts.and_then(|_| lines_to_replace(found));
+    forward_and_backward.into_iter().chain(parts.map(|n| format!("parts = {n}"))).chain(lines)
+}
+
+/// Where the parts of a batch go in the script, and what goes with them.
+fn lines_to_replace(found: &Found) -> Option<String> {
+    let site = found.places.sites.only(SiteKind::Backward)?;
+    let ((first, _), last) = (site.forward?, site.statement.end.0);
+    let name = site.file.rsplit('/').next()?;
+    Some(format!(
+        "# in place of lines {first} to {last} of {name}, in its own names; its `with` lines go around the call of the model; the other lines of the step stay"
+    ))
 }
 
 /// What a person would write for it in a script of this kind.
@@ -583,20 +594,28 @@ fn edits(res: &mut String, all: &[ByHand]) {
     }
 }
 
-fn advice(res: &mut String, all: &[Advice]) {
-    for (i, it) in all.iter().enumerate() {
-        if i == 0 {
-            let _ = writeln!(
-                res,
-                "\nChanges to the training itself, which only you can decide on (each was run without a GPU):"
-            );
-        }
-        let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
-        let what = what.collect::<Vec<_>>().join(", ");
-        let fits = if it.fits { ", fits" } else { "" };
+/// Changes that only a person can decide on, where they are enough. One that is not is no way out, and is named only where nothing is.
+fn advice(res: &mut String, all: &[Advice], is_way_out_known: bool) {
+    let enough: Vec<&Advice> = all.iter().filter(|it| it.fits).collect();
+    if !enough.is_empty() {
         let _ = writeln!(
             res,
-            "  {:>10}  {what}{fits} (docs/remedies/{}.md)",
+            "\nChanges to the training itself, which only you can decide on (each was run without a GPU and fits):"
+        );
+    } else if let Some(least) = all.iter().min_by_key(|it| it.needs).filter(|_| !is_way_out_known) {
+        let _ = writeln!(
+            res,
+            "\nChanges to the training itself were run, each without a plan. None fits; the smallest is {}: {} to be safe",
+            least.ids.join(" + "),
+            least.needs
+        );
+    }
+    for it in enough {
+        let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
+        let what = what.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(
+            res,
+            "  {:>10}  {what} (docs/remedies/{}.md)",
             it.needs.to_string(),
             it.ids[0]
         );
@@ -656,7 +675,7 @@ fn left_at(res: &mut String, left: &[Remaining], lines: &[LineShare]) {
     }
     let _ = writeln!(res, "By line of your code, in the closest plan:");
     for it in large {
-        let (bytes, of) = (it.bytes.to_string(), it.category.name());
+        let (bytes, of) = (it.bytes.to_string(), purpose(it.category, it.is_mixed));
         let _ = writeln!(res, "  {bytes:>10}  {} ({of})", origin_words(&it.at));
     }
 }
@@ -962,7 +981,7 @@ mod tests {
     }
 
     fn share(at: Origin, mib: u64, category: Category) -> LineShare {
-        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category }
+        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category, is_mixed: false }
     }
 
     #[test]
@@ -1042,6 +1061,33 @@ mod tests {
             without changes: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4)
             on a real card, the card was full 14 times, and the allocator gave its free memory back to the driver: the script runs, but slower
               "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
+    }
+
+    #[test]
+    fn a_change_to_the_training_that_is_not_enough_is_no_way_out() {
+        let advice = |ids: &[&'static str], gib: u64| Advice {
+            ids: ids.to_vec(),
+            needs: Bytes::gib(gib),
+            fits: gib <= 22,
+        };
+        let shown = |all: Vec<Advice>| {
+            let mut it = proposal(None, None);
+            it.found.plans.clear();
+            it.found.advice = all;
+            let text = text(&it, Extent::Full);
+            let lines = text.lines().skip_while(|it| !it.starts_with("Changes to the training"));
+            lines
+                .take_while(|it| !it.starts_with("plimsoll started"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        expect![[r#"
+            Changes to the training itself, which only you can decide on (each was run without a GPU and fits):
+                9.00 GiB  the model is frozen and low-rank adapters are trained, frozen linear layers are stored as 8-bit integers (docs/remedies/lora.md)"#]]
+            .assert_eq(&shown(vec![advice(&["lora"], 24), advice(&["lora", "quantization"], 9)]));
+        expect!["Changes to the training itself were run, each without a plan. None fits; the smallest is lora + quantization: 23.00 GiB to be safe"]
+            .assert_eq(&shown(vec![advice(&["lora"], 24), advice(&["lora", "quantization"], 23)]));
+        assert_eq!(shown(Vec::new()), "");
     }
 
     #[test]

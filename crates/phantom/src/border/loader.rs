@@ -1,10 +1,14 @@
 //! `dlopen`, for what cuDNN opens by name: cublasLt, on which it builds its matrix-product engines, and
 //! which has no answer without a device; and NVRTC, with which it compiles attention, at the better part
-//! of a second for each shape, though nothing will be launched. cuDNN gets ours; every other request, of
-//! whichever library, goes to the real `dlopen` as if we were not there.
+//! of a second for each shape, though nothing will be launched. cuDNN gets ours. So does Python, whose `ctypes` finds
+//! functions in the library that it opened, and not in ours before it: serving engines call NCCL and the runtime so, between
+//! the ranks of one model. Every other request, of whichever library, goes to the real `dlopen` as if we were not there.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where `ctypes` is: a module of its own, or within Python.
+const OF_PYTHON: &[&[u8]] = &[b"_ctypes", b"libpython", b"python"];
 
 /// The real `dlopen`, as an address; found at the first call.
 static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -48,14 +52,18 @@ extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) 
     let wanted = unsafe { CStr::from_ptr(name) }.to_bytes();
     let base = wanted.rsplit(|&it| it == b'/').next().unwrap_or(wanted);
     // This library is loaded, under its soname; the other lies beside it, where the loader looks.
-    let (ours, flags) = if base.starts_with(b"libcublasLt.so") {
-        (c"libcuda.so.1", libc::RTLD_NOW | libc::RTLD_NOLOAD)
+    let this = (c"libcuda.so.1", libc::RTLD_NOW | libc::RTLD_NOLOAD);
+    let of_dnn: &[&[u8]] = &[b"libcudnn"];
+    let ((ours, flags), callers) = if base.starts_with(b"libcublasLt.so") {
+        (this, of_dnn)
     } else if base.starts_with(b"libnvrtc.so") {
-        (c"libplimsoll_nvrtc.so", libc::RTLD_NOW)
+        ((c"libplimsoll_nvrtc.so", libc::RTLD_NOW), of_dnn)
+    } else if base.starts_with(b"libnccl.so") || base.starts_with(b"libcudart.so") {
+        (this, OF_PYTHON)
     } else {
         return std::ptr::null_mut();
     };
-    if !belongs_to(caller, b"libcudnn") {
+    if !callers.iter().any(|it| belongs_to(caller, it)) {
         return std::ptr::null_mut();
     }
     // SAFETY: the real `dlopen`.

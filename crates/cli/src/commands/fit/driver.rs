@@ -236,7 +236,10 @@ impl<'a> Driver<'a> {
         }));
         let bytes = |it: Bytes| OsString::from(it.0.to_string());
         res.extend(run.limit_reserved.map(|it| (contract::LIMIT_RESERVED, bytes(it))));
-        res.extend(run.give_up_above.map(|it| (contract::HOPELESS, bytes(it))));
+        res.extend(
+            run.give_up_above
+                .map(|it| (contract::HOPELESS, format!("{}:{}", it.0, run.give_up_after).into())),
+        );
         res.extend(
             run.few_parts
                 .map(|it| (contract::FEW_PARTS, format!("{}:{}", it.parts, it.after).into())),

@@ -416,6 +416,7 @@ fn stop(order: &Order<What>) -> Stop {
         Until::Steady => Stop::Steady,
         Until::Validation => Stop::Validation,
         Until::OneValidation => Stop::OneValidation,
+        Until::ValidationAfter(n) => Stop::ValidationAfter(n),
         Until::Steps(n) => Stop::Steps(n),
         Until::Exit => Stop::UntilExit,
     }

@@ -62,6 +62,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(300);
 /// How long the script may take to stop after Ctrl-C (which it has got itself), and after SIGTERM.
 const AFTER_INTERRUPT: Duration = Duration::from_secs(10);
 const AFTER_TERMINATE: Duration = Duration::from_secs(4);
+/// After Ctrl-C a server ends its engine's processes, each of which writes what it recorded: some 10 s on a free machine.
+const AFTER_INTERRUPT_OF_A_SERVER: Duration = Duration::from_secs(45);
 /// And after we have asked everything that it started.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
@@ -74,6 +76,8 @@ pub(crate) enum Stop {
     Validation,
     /// The same, and not after a look whether memory rises some steps later.
     OneValidation,
+    /// The same after so many optimizer steps, whether memory is steady or not.
+    ValidationAfter(u32),
     /// After so many optimizer steps.
     Steps(u32),
     /// Not at all: the script runs to its end.
@@ -87,6 +91,7 @@ impl fmt::Display for Stop {
             Stop::Steady => f.write_str("steady"),
             Stop::Validation => f.write_str("validation"),
             Stop::OneValidation => f.write_str("one-validation"),
+            Stop::ValidationAfter(n) => write!(f, "one-validation:{n}"),
             Stop::Steps(n) => write!(f, "steps:{n}"),
             Stop::UntilExit => f.write_str("until-exit"),
         }
@@ -436,7 +441,7 @@ fn wait(
             },
         }
         match &mut asked {
-            Some(asked) => pursue(asked, processes, device, spared(launch)),
+            Some(asked) => pursue(asked, processes, launch),
             None => tick(),
         }
         match given_up {
@@ -458,7 +463,8 @@ fn wait(
 }
 
 /// What a request to stop still needs.
-fn pursue(asked: &mut Asked, processes: &Processes, device: Device, spared: Spared) {
+fn pursue(asked: &mut Asked, processes: &Processes, launch: Launch<'_>) {
+    let (device, spared) = (launch.device, spared(launch));
     // `timeout` sends SIGINT to us and to our whole group: then the script has it, and a second one
     // would disturb its cleaning up. SIGTERM twice does no harm.
     let is_time = asked.signal != Signal::SIGINT || SAME_REQUEST <= asked.at.elapsed();
@@ -470,6 +476,7 @@ fn pursue(asked: &mut Asked, processes: &Processes, device: Device, spared: Spar
         return; // Saving a checkpoint takes as long as it takes.
     }
     let patience = match asked.signal {
+        Signal::SIGINT if launch.session.serves() => AFTER_INTERRUPT_OF_A_SERVER,
         Signal::SIGINT => AFTER_INTERRUPT,
         _ => AFTER_TERMINATE,
     };

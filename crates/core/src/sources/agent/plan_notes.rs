@@ -231,6 +231,8 @@ impl SwitchesKeys {
             "loader" => Framework::Loader,
             "generate" => Framework::Generate,
             "pipeline" => Framework::Pipeline,
+            "loading" => Framework::Loading,
+            "adapters" => Framework::Adapters,
             _ => return None,
         };
         Some(Switches {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::lines::{clipped, or_default};
 use crate::{
-    recording::{Unfrozen, WeightsNote, WideWeights},
+    recording::{Skip, Unfrozen, WeightsNote, WideWeights},
     sources::json_lines::one_line,
     units::Bytes,
 };
@@ -22,6 +22,8 @@ pub(super) struct WeightsLine {
     wide: Vec<WideLine>,
     #[serde(deserialize_with = "or_default")]
     adapters: u64,
+    #[serde(deserialize_with = "or_default")]
+    uncalled: u64,
     #[serde(deserialize_with = "or_default")]
     unfrozen: UnfrozenLine,
 }
@@ -41,6 +43,19 @@ struct WideLine {
     tensors: u64,
     #[serde(deserialize_with = "or_default")]
     bytes: u64,
+    #[serde(deserialize_with = "or_default")]
+    skip: Option<SkipLine>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SkipLine {
+    #[serde(deserialize_with = "or_default")]
+    list: String,
+    #[serde(deserialize_with = "or_default")]
+    by: String,
+    #[serde(deserialize_with = "or_default")]
+    entries: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -63,6 +78,11 @@ impl From<WeightsLine> for WeightsNote {
             is_table: wide.table,
             tensors: wide.tensors,
             bytes: Bytes(wide.bytes),
+            skip: wide.skip.map(|skip| Skip {
+                list: name(skip.list),
+                is_of_checkpoint: skip.by == "checkpoint",
+                entries: skip.entries.into_iter().map(name).collect(),
+            }),
         };
         WeightsNote {
             model: name(it.model),
@@ -70,6 +90,7 @@ impl From<WeightsLine> for WeightsNote {
             packed_modules: it.packed_modules,
             wide: it.wide.into_iter().map(wide).collect(),
             adapters: Bytes(it.adapters),
+            uncalled: Bytes(it.uncalled),
             unfrozen: Unfrozen {
                 tensors: it.unfrozen.tensors,
                 bytes: Bytes(it.unfrozen.bytes),

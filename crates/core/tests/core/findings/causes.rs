@@ -3,6 +3,7 @@
 use plimsoll_core::{
     recording::{Mark, MarkKind, Notes, Phase, Place},
     trace::{Action, StackId},
+    views::{explain_text, text::Styles},
 };
 
 use super::program::{MIB, Program};
@@ -114,6 +115,25 @@ fn a_caught_error_that_leaves_no_room_for_the_next_batch() {
         (cause.code.word(), cause.at.map(|it| it.line)),
         ("leak/traceback-kept", Some(TRAINING))
     );
+}
+
+#[test]
+fn errors_that_the_program_caught_lead_the_report() {
+    let line = |program: &mut Program, line| program.stack(&[("/home/u/train.py", "main", line)]);
+    let mut program = Program::default();
+    let held = line(&mut program, 5);
+    program.alloc(300 * MIB, held);
+    let (small, large) = (line(&mut program, 7), line(&mut program, 8));
+    program.event(Action::Oom, 10 * MIB, 40 * MIB, small);
+    program.event(Action::Oom, 10 * MIB, 90 * MIB, large);
+    program.event(Action::Oom, 10 * MIB, 50 * MIB, small);
+    program.alloc(8 * MIB, held);
+    let told = program.explain();
+    assert!(told.ooms.is_empty());
+    let shown = explain_text::explanations(&[told], None, Styles::default(), 200).to_string();
+    let first = "OUT OF MEMORY, CAUGHT: The program caught 3 out-of-memory errors and went on; the largest requested 90.0 MiB at train.py:8 when tensors used 300.0 MiB, and 0 B of PyTorch's cache and 10.0 MiB of the device were free.";
+    let shown_first: Vec<&str> = shown.lines().take(2).map(str::trim).collect();
+    assert!(shown_first.join(" ").starts_with(first), "{shown}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use plimsoll_core::{
     explanation::Explanation,
-    recording::{Notes, Unfrozen, WeightsNote, WideWeights},
+    findings::Weight,
+    recording::{Notes, Skip, Unfrozen, WeightsNote, WideWeights},
     units::Bytes,
 };
 
@@ -37,7 +38,13 @@ fn wide(mib: u64, bits: u32, is_table: bool) -> WideWeights {
         is_table,
         tensors: 4,
         bytes: Bytes::mib(mib),
+        skip: None,
     }
+}
+
+fn skip(is_of_checkpoint: bool) -> Option<Skip> {
+    let entries = vec!["up_proj".into(), "down_proj".into()];
+    Some(Skip { list: "llm_int8_skip_modules".into(), is_of_checkpoint, entries })
 }
 
 #[test]
@@ -56,6 +63,51 @@ fn large_weights_of_a_quantized_model_that_are_not_packed_are_found() {
     assert_eq!(bytes(&trained(quantized(wide(8, 16, false))), code), None, "too little");
     let one = WeightsNote { packed_modules: 1, ..quantized(wide(50, 16, false)) };
     assert_eq!(bytes(&trained(one), code), None, "a table of whole numbers is no quantization");
+}
+
+#[test]
+fn a_list_that_leaves_weights_out_is_named_with_who_wrote_it() {
+    let finding = |weights: WeightsNote| {
+        let mut all = trained(weights).findings.into_iter();
+        all.find(|it| it.code.word() == "weights/not-quantized").unwrap()
+    };
+    let listed = |mib| WideWeights { skip: skip(false), ..wide(mib, 16, false) };
+    let found = finding(quantized(listed(80)));
+    assert_eq!(
+        found.title,
+        "the model is quantized, but 80.0 MiB of its weights are not: `layers.*.experts.down_proj` (4 tensors in 16 bits); the script's list `llm_int8_skip_modules` leaves them out; 64.0 MiB are packed"
+    );
+    assert_eq!(
+        found.remedy,
+        "take `down_proj`, `up_proj` out of `llm_int8_skip_modules`, then these weights are packed too"
+    );
+    assert_eq!(found.weight, Weight::Problem, "most of the model");
+    assert_eq!(finding(quantized(listed(50))).weight, Weight::Chance, "a part of it");
+    let of_checkpoint = WideWeights { skip: skip(true), ..wide(80, 16, false) };
+    let found = finding(quantized(of_checkpoint));
+    assert!(found.title.contains("the checkpoint's list `llm_int8_skip_modules`"), "{found:?}");
+    let none = WeightsNote { wide: vec![listed(80)], ..WeightsNote::default() };
+    let found = finding(none);
+    assert!(found.title.ends_with("leaves them out; nothing is packed"), "{found:?}");
+    assert_eq!(found.weight, Weight::Problem);
+}
+
+#[test]
+fn a_model_that_no_step_calls_beside_its_packed_form_is_there_twice() {
+    let beside = |mib| {
+        let packed = quantized(wide(8, 16, false));
+        trained(WeightsNote { uncalled: Bytes::mib(mib), ..packed })
+    };
+    let code = "weights/loaded-twice";
+    assert_eq!(bytes(&beside(70), code), Some(Bytes::mib(70)));
+    assert_eq!(bytes(&beside(0), code), None);
+}
+
+#[test]
+fn tables_in_16_bits_are_named_where_they_are_a_large_part_of_the_peak() {
+    let found = trained(quantized(wide(300, 16, true)));
+    assert_eq!(bytes(&found, "weights/not-quantized"), Some(Bytes::mib(150)));
+    assert_eq!(bytes(&trained(quantized(wide(200, 16, true))), "weights/not-quantized"), None);
 }
 
 #[test]

@@ -376,7 +376,6 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-8bit, 2 steps -> cut
         optimizer-offload, 2 steps -> cut
-        parameter-offload + optimizer-offload, 2 steps -> cut
         optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the unchanged script, 2 steps, work -> 12.21 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB

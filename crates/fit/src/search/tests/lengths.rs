@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use plimsoll_core::{
+    plan::Remedy,
     prediction::{EvaluationPeak, StepPeaks},
     units::Bytes,
 };
@@ -29,7 +30,9 @@ fn differ(allocated: u64, run: &Run, retries: u64) -> Ran {
 
 /// The same with an evaluation of this size, where one goes by.
 fn with_evaluation(mib: u64, beside: u64, run: &Run, mut ran: Ran) -> Ran {
-    if matches!(run.until, Until::Validation | Until::OneValidation) {
+    let has_one =
+        |it| matches!(it, Until::Validation | Until::OneValidation | Until::ValidationAfter(_));
+    if has_one(run.until) {
         let (own, allocated) = (Bytes::mib(mib), Bytes::mib(mib + beside));
         ran.evaluates = true;
         ran.took.evaluation = Some(EvaluationPeak { allocated, own, at: None });
@@ -49,7 +52,7 @@ fn the_allocator_comes_first() {
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
         " without changes: at least 6.35 GiB to be safe
-        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, one validation after 3 steps -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         allocator (expandable_segments:True), 3 steps -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
@@ -71,7 +74,7 @@ fn what_is_given_back_on_the_card_is_not_needed() {
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
         " without changes: at least 6.35 GiB to be safe
-        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, one validation after 3 steps -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         the unchanged script, a validation, alone on the card -> 6.64 GiB
         as it is: fits, needs 6.64 GiB
@@ -89,7 +92,7 @@ fn what_every_card_would_keep_is_no_need() {
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 26.86 GiB
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
         allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
@@ -170,7 +173,7 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 26.86 GiB
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
         allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + autocast, 3 steps -> 7.23 GiB
         allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB -> 7.23 GiB
@@ -226,9 +229,9 @@ fn an_evaluation_that_nothing_reaches_ends_the_search() {
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 28.81 GiB
+        the unchanged script, one validation after 3 steps -> 28.81 GiB
         " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
-        no-grad-evaluation + chunked-loss + autocast, one validation -> 28.81 GiB
+        no-grad-evaluation + chunked-loss + autocast, one validation after 3 steps -> 28.81 GiB
         allocator (expandable_segments:True), one validation, on the card -> out of memory
         as it is: does not fit, needs 11.23 GiB
         its evaluation needs 9.28 GiB, 8.79 GiB its own, with the unchanged script
@@ -244,20 +247,48 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 26.86 GiB
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
         " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
-        allocator (expandable_segments:True), one validation -> cut
-        allocator (expandable_segments:True) + checkpoint, one validation -> cut
-        allocator (expandable_segments:True) + optimizer-offload + checkpoint, one validation -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-offload, one validation -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-offload, one validation, reserves up to 7.32 GiB -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-offload, one validation, reserves up to 7.32 GiB, work -> 5.47 GiB
+        allocator (expandable_segments:True), one validation after 3 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, one validation after 3 steps -> cut
+        allocator (expandable_segments:True) + optimizer-offload + checkpoint, one validation after 3 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + optimizer-offload, a validation, alone on the card -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True) + optimizer-offload, needs 5.47 GiB, same
         seen: 3 steps, an evaluation
     "#]].assert_eq(&made.allow(&["allocator", "optimizer-offload", "checkpoint"]).plans());
+}
+
+#[test]
+fn a_plan_whose_training_needs_too_much_does_not_wait_for_its_evaluation() {
+    let made = Made::new(8_000, |run| {
+        let parts = run.plan.remedies.iter().find_map(Remedy::parts).unwrap_or(1);
+        with_evaluation(2_000 + 2_000 / parts, 4_000, run, differ(2_000 + 20_000 / parts, run, 0))
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 64.94 GiB
+        " without changes: at least 21.97 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 64.94 GiB
+        " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
+        allocator (expandable_segments:True), one validation after 3 steps -> cut
+        " allocator (expandable_segments:True): needs more than 7.81 GiB (1.0 s)
+        allocator (expandable_segments:True) + micro-batches (2 parts), one validation after 3 steps, 3 steps at least -> cut
+        " allocator (expandable_segments:True) + micro-batches (2 parts): at least 12.21 GiB to be safe, too much (1.0 s)
+        allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, 3 steps at least -> 7.42 GiB
+        " allocator (expandable_segments:True) + micro-batches (4 parts): fits, 7.42 GiB to be safe (1.0 s)
+        allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
+        the unchanged script, 2 steps, work -> 64.94 GiB
+        allocator (expandable_segments:True) + micro-batches (4 parts), a validation, alone on the card -> 7.42 GiB
+        as it is: does not fit, needs 21.97 GiB
+        plan: allocator (expandable_segments:True) + micro-batches (4 parts), needs 7.42 GiB, dropout, batch-norm
+        seen: 3 steps, an evaluation
+    "#]]
+    .assert_eq(&made.allow(&["allocator", "micro-batches"]).with_all_said().plans());
 }
 
 #[test]
@@ -270,7 +301,7 @@ fn free_memory_in_pieces_is_said_to_be_so() {
         the unchanged script, steady, sites -> 18.07 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
         " without changes: at least 6.35 GiB to be safe
-        the unchanged script, one validation -> 18.07 GiB
+        the unchanged script, one validation after 3 steps -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         allocator (expandable_segments:True), 3 steps -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
@@ -299,7 +330,7 @@ fn what_a_second_run_refutes_gives_way_to_a_stronger_plan() {
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 26.86 GiB
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
         allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.67 GiB
@@ -330,7 +361,7 @@ fn a_plan_whose_runs_differ_by_more_than_what_is_to_spare_is_tight() {
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 26.86 GiB
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
         allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.42 GiB
@@ -360,7 +391,7 @@ fn an_evaluation_that_makes_do_with_less_on_the_card_does_not_end_the_search() {
         the unchanged script, steady, sites -> 9.28 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
         " without changes: at least 3.42 GiB to be safe
-        the unchanged script, one validation -> 14.65 GiB
+        the unchanged script, one validation after 3 steps -> 14.65 GiB
         " the evaluation needs 8.79 GiB with what training keeps meanwhile: from now on each run includes it
         allocator (expandable_segments:True), one validation, on the card -> 5.96 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.15 GiB
@@ -382,7 +413,7 @@ fn a_plan_that_is_only_too_large_by_what_is_kept_for_later_is_run_where_that_is_
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
-        the unchanged script, one validation -> 26.86 GiB
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
         allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + offload, 3 steps -> 8.20 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
@@ -411,13 +442,13 @@ fn after_an_evaluation_that_makes_do_with_less_so_do_the_candidates() {
         the unchanged script, steady, sites -> 15.14 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
         " without changes: at least 5.37 GiB to be safe
-        the unchanged script, one validation -> 20.02 GiB
+        the unchanged script, one validation after 3 steps -> 20.02 GiB
         " the evaluation needs 10.25 GiB with what training keeps meanwhile: from now on each run includes it
         allocator (expandable_segments:True), one validation, on the card -> 7.42 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
-        allocator (expandable_segments:True), one validation, reserves up to 7.32 GiB -> 7.42 GiB
-        allocator (expandable_segments:True), one validation, reserves up to 7.32 GiB -> 7.42 GiB
-        allocator (expandable_segments:True), one validation, reserves up to 7.32 GiB, work -> 7.42 GiB
+        allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
+        allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
         the unchanged script, 2 steps, work -> 15.14 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 7.42 GiB
         as it is: does not fit, needs 5.37 GiB

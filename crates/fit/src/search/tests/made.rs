@@ -257,6 +257,15 @@ impl Made {
             return Ran { took: Took::default(), outcome: Outcome::OutOfMemory, n_ooms: 1, ..ran };
         }
         if let Some(most) = run.give_up_above.filter(|it| *it < allocated) {
+            if 0 < run.give_up_after {
+                ran.took.steps_seen = run.give_up_after;
+                return Ran {
+                    was_cut: true,
+                    outcome: Outcome::ScriptFailed,
+                    evaluates: false,
+                    ..ran
+                };
+            }
             // After the first backward: the optimizer has no state yet.
             let until_then = Bytes(allocated.0 / 10 * 9).max(most + Bytes::mib(1));
             ran.took = Took { steps_seen: 0, ..took(until_then.0 >> 20) };
@@ -383,6 +392,7 @@ pub(crate) fn asked(run: &Run) -> String {
         Until::Steady => "steady".to_owned(),
         Until::Validation => "a validation".to_owned(),
         Until::OneValidation => "one validation".to_owned(),
+        Until::ValidationAfter(n) => format!("one validation after {n} steps"),
         Until::Steps(n) => format!("{n} steps"),
         Until::Exit => "the end".to_owned(),
     };
@@ -405,6 +415,9 @@ pub(crate) fn asked(run: &Run) -> String {
     }
     if let Some(limit) = limit_reserved {
         write!(res, ", reserves up to {limit}").unwrap();
+    }
+    if 0 < run.give_up_after {
+        write!(res, ", {} steps at least", run.give_up_after).unwrap();
     }
     if let Some(rank) = rank.filter(|it| *it != 0) {
         write!(res, ", rank {rank}").unwrap();

@@ -74,3 +74,45 @@ fn nothing_is_said_where_files_may_not_be_written() {
     let found = made.rules(|it| it.may_edit = false).plans();
     assert!(found.contains("plan: checkpoint") && !found.contains("instead of"), "{found}");
 }
+
+const ADAPTERS: &str = "model = AutoModel.from_pretrained(path)\nconfig = LoraConfig(r=64)\n";
+
+/// A model that is loaded in the first line, below adapters that the second line asks for.
+fn adapters(is_in_4_bits: bool) -> Noted {
+    let load = json!({ "span": [1, 8, 1, 39], "callee": [1, 8, 1, 33], "owner": [1, 8, 1, 17], "arguments": [[1, 34, 1, 38]],
+        "keywords": {}, "end": [1, 38], "plain": true });
+    let lora = json!({ "span": [2, 9, 2, 25], "callee": [2, 9, 2, 19], "owner": null, "arguments": [],
+        "keywords": { "r": [2, 22, 2, 24] }, "end": [2, 24], "plain": true });
+    let site = |line: u32, call: Value| json!({ "what": "call", "file": "/train.py", "statement": [line, 0, line, 25], "function": 0, "call": call });
+    let all: Value = json!([
+        { "what": "loading", "name": "from_pretrained", "values": { "load_in_4bit": is_in_4_bits, "quantized_otherwise": false },
+          "rest": "", "from_words": false, "site": site(1, load) },
+        { "what": "adapters", "name": "LoraConfig", "values": { "r": 64 }, "rest": "", "from_words": false, "site": site(2, lora) },
+    ]);
+    let sites = sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": all }));
+    let sources = [("/train.py".to_owned(), ADAPTERS.to_owned())].into();
+    Noted { places: Some(Places { sites, sources }), ..Noted::default() }
+}
+
+/// The script with adapters, which needs so many MiB in 4 bits.
+fn with_adapters(in_4_bits: u64) -> Made {
+    let ran = move |run: &Run| {
+        let is_in_4_bits = run.files.iter().any(|it| it.is.contains("load_in_4bit"));
+        let mib = if is_in_4_bits { in_4_bits } else { 12_000 };
+        Ran { noted: adapters(is_in_4_bits), ..takes(mib) }
+    };
+    Made::new(8_000, ran).allow(&["detach-losses", "quantization"])
+}
+
+#[test]
+fn what_adapters_stand_on_is_tried_in_4_bits_and_said_where_it_fits() {
+    let found = with_adapters(5_000).plans();
+    let said = "in transformers: 1: from_pretrained(quantization_config=BitsAndBytesConfig(load_in_4bit=True";
+    assert!(found.contains(said) && found.contains("needs 5.37 GiB"), "{found}");
+    let found = with_adapters(11_000).plans();
+    assert!(found.contains("load_in_4bit") && !found.contains("in transformers"), "{found}");
+    let found = with_adapters(5_000).rules(|it| it.keep_numerics = true).plans();
+    assert!(!found.contains("load_in_4bit"), "{found}");
+    let found = with_adapters(5_000).forbid(&["quantization"]).plans();
+    assert!(!found.contains("load_in_4bit"), "{found}");
+}
