@@ -116,13 +116,6 @@ fn at(look: &Look<'_>, moment: EventId) -> Vec<Growth> {
     res.extend(chains(look, moment, &groups, &known));
     res.retain(|it| !is_an_input(look, it, moment));
     groups.retain(|_, it| is_spread(it, iterations.at(moment)));
-    // A CUDA graph that is replayed makes no passes: what was captured once and for all looks as if it went on to the end.
-    let has_graphs = case.run.trace.pools.iter().any(|it| *it != (0, 0));
-    let goes_on = |group: &Group| {
-        let newest = group.kept.last().map(|(_, block)| case.life(*block).alloc.index());
-        newest.is_some_and(|it| moment.index() / 2 < it)
-    };
-    groups.retain(|_, it| !has_graphs || goes_on(it));
     // Where nothing counts as a step or a pass, only sizes can be compared.
     if groups.is_empty() || !iterations.is_known(case) {
         return res;
