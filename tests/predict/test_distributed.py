@@ -583,6 +583,7 @@ torch.cuda.set_device(rank)
 net = nn.Linear(2048, 2048).cuda(rank)
 if rank == 0:
     torch.save(net.state_dict(), "saved.pt")
+dist.barrier()
 {load}
 net = nn.parallel.DistributedDataParallel(net, device_ids=[rank])
 opt = torch.optim.SGD(net.parameters(), 0.1)

@@ -1,4 +1,4 @@
-"""Python objects, and a few whole numbers, that ranks send each other over NCCL.
+"""Python objects, and a few whole numbers, that ranks send each other over NCCL, and barriers where they wait for each other.
 
 On a phantom no bytes arrive at another rank, and an object that is half pickled cannot be read. Where
 the other ranks are processes, they go through the group's store, which is real; where some of them are
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 8192
 """Tensors with more of them are data."""
+PATIENCE = 30.0
+"""Seconds that a rank waits at a barrier for the others, which may have ended because enough was seen of them. After that it waits at none."""
 MOST_STAGES = 64
 """A group of more ranks is more than one machine runs at once."""
 
@@ -47,11 +49,13 @@ class _Letters:
         whole.write_bytes(value)
         whole.replace(path)
 
+    def check(self, keys: list[str]) -> bool:
+        return all(self._path(it).exists() for it in keys)
+
     def get(self, key: str) -> bytes:
-        path = self._path(key)
-        while not path.exists():
+        while not self.check([key]):
             time.sleep(0.01)
-        return path.read_bytes()
+        return self._path(key).read_bytes()
 
     def _path(self, key: str) -> Path:
         return self._folder / key.replace("/", "-")
@@ -66,7 +70,7 @@ class Objects:
         self._recording = recording
         self._note = recording.note
         self._letters = _Letters(recording.session)
-        self._has_told = False
+        self._has_told = self._is_alone = False
         self._counts: dict[Any, Any] = {}
         # What this process sent last, and so what an imagined rank is taken to send.
         self._sent: bytes | None = None
@@ -74,6 +78,7 @@ class Objects:
     def replacements(self) -> Named:
         """The functions, by name."""
         names = (
+            "barrier",
             "broadcast",
             "broadcast_object_list",
             "send_object_list",
@@ -112,6 +117,22 @@ class Objects:
         return "cuda" in str(self._c10d._get_object_coll_device(group))
 
     # Each has the arguments of the real function, after that function itself.
+
+    def _barrier(self, real: Function, group: Any = None, *args: Any) -> Any:
+        """What the first rank writes to a file before it, the others read after it."""
+        work = real(group, *args)
+        group, _ = self._with(group, None, 0)
+        others = [it for it in range(group.size()) if it != group.rank() and self._is_process(group, it)]
+        if not others or self._imagined() and not settings.together():
+            return work
+        key = self._key(group, "barrier")
+        store, end = self._store(group), time.monotonic() + PATIENCE
+        store.set("%s/%d" % (key, group.rank()), b"")
+        keys = ["%s/%d" % (key, it) for it in others]
+        while not self._is_alone and not store.check(keys):
+            time.sleep(0.01)
+            self._is_alone = end < time.monotonic()
+        return work
 
     def _broadcast(self, real: Function, tensor: Tensor, src: Any = None, group: Any = None, async_op: Any = False, group_src: Any = None) -> Any:
         """Lengths, seeds and settings, which ranks compare with their own."""
