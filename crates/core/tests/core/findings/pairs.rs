@@ -174,10 +174,11 @@ fn temporaries_of_the_optimizer_at_the_peak() {
 
 #[test]
 fn logits_are_told_from_layers_of_one_size() {
-    let train_of = |weight: u64, losses: usize, size: u64| {
+    let train_of = |weight: u64, norm: u64, losses: usize, size: u64| {
         let mut it = Training::new();
         let embedding = it.at(3, &[("nn/modules/sparse.py", "__init__")]);
         it.program.alloc(weight, embedding);
+        it.program.alloc(norm, embedding);
         for _ in 0..4 {
             let mut activations = it.forward(4 * MIB);
             let inside = it.at(11, &[("nn/functional.py", "cross_entropy")]);
@@ -188,7 +189,7 @@ fn logits_are_told_from_layers_of_one_size() {
         }
         it.program.explain()
     };
-    let train = |losses, size| train_of(50257 * 1024, losses, size);
+    let train = |losses, size| train_of(50257 * 1024, 1024, losses, size);
     // 2048 tokens of a vocabulary of 50257 words in four bytes.
     let logits = 2048 * 50257 * 4;
     let found = train(2, logits);
@@ -197,9 +198,13 @@ fn logits_are_told_from_layers_of_one_size() {
     assert_eq!((finding.bytes, finding.at.as_ref().unwrap().line), (Bytes(logits), 11));
     assert!(!has(&train(12, 32 * MIB), "size/one-allocation"), "a dozen alike are layers");
     // Four sequences of 896 tokens of 8000 words; 32000 words of 896 tokens are as many bytes.
-    let found = train_of(8000 * 1024, 2, 4 * 896 * 8000 * 4);
+    let found = train_of(8000 * 1024, 1024, 2, 4 * 896 * 8000 * 4);
     let finding = found.findings.iter().find(|it| it.code.word() == "size/one-allocation").unwrap();
     assert!(!finding.title.contains("32000"), "{}", finding.title);
+    // 200000 words of 2048 bytes.
+    let found = train_of(200_000 * 2048, 2048, 2, 256 * 200_000 * 4);
+    let finding = found.findings.iter().find(|it| it.code.word() == "size/one-allocation").unwrap();
+    assert!(!finding.title.contains("words"), "{}", finding.title);
 }
 
 #[test]
