@@ -126,7 +126,7 @@ for step in range(9):
 
 @pytest.mark.matrix(2)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name, memory", [("fit-with-a-plan", "2GiB"), ("fit-does-not-fit", "500MiB")])
+@pytest.mark.parametrize("name, memory", [("fit-with-a-plan", "2GiB"), pytest.param("fit-does-not-fit", "500MiB", marks=pytest.mark.soak)])
 def test_a_search_is_one_screen(plimsoll, cache, name, memory, size):
     plimsoll.script(TRAINS_A_BATCH)
     compare(name, size, on_a_terminal(["fit", "--force", "--gpu", "rtx3090", "--memory", memory, "--", "train.py"], plimsoll.folder, size, cache))
