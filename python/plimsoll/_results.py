@@ -137,7 +137,7 @@ class Prediction:
             if is_routed:
                 return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if routers spread tokens evenly, {most} if one expert gets all of them"
             return f"may not fit {self.gpu_name} ({self.total}): needs {self.peak} if boolean masks select nothing, {most} if they select everything"
-        verb = "fits" if self.fits else "fits so far (not all that decides was seen)" if self.report.get("verdict") == "fits_so_far" else "is over the limit on"
+        verb = "fits" if self.fits else "fits, as far as it was seen," if self.report.get("verdict") == "fits_so_far" else "is over the limit on"
         covers = (self.report.get("seen") or {}).get("covers")
         of_what = f" for {covers['words']}" if covers else ""
         safe = "" if self.safe is None else f", request {self.safe} to be safe"

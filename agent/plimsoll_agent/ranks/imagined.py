@@ -260,6 +260,7 @@ def _be_of_deepspeed(recording: Recording) -> None:
     world, local_world = sum(map(len, machines)), len(machines[given.node_rank])
     if os.environ.get(ALL) or world < 2:
         need_devices(max(local_world, _devices()))
+        del sys.modules[launch.__name__]  # It is about to run as the program, and Python warns where it is there before.
         return
     rank = _take_rank(world, local_world)
     start = [] if given.no_python else [sys.executable, "-u", *(["-m"] if given.module else [])]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 8192
 """Tensors with more of them are data."""
 PATIENCE = 30.0
-"""Seconds that a rank waits at a barrier for the others, which may have ended because enough was seen of them. After that it waits at none."""
+"""Seconds that a rank waits for others at a barrier, or for their numbers: they may have ended because enough was seen of them. After that it waits
+for none."""
 MOST_STAGES = 64
 """A group of more ranks is more than one machine runs at once."""
 
@@ -118,33 +119,42 @@ class Objects:
 
     # Each has the arguments of the real function, after that function itself.
 
-    def _barrier(self, real: Function, group: Any = None, *args: Any) -> Any:
+    def _barrier(self, real: Function, group: Any = None, async_op: Any = False, *args: Any) -> Any:
         """What the first rank writes to a file before it, the others read after it."""
-        work = real(group, *args)
+        work = real(group, async_op, *args)
         group, _ = self._with(group, None, 0)
         others = [it for it in range(group.size()) if it != group.rank() and self._is_process(group, it)]
-        if not others or self._imagined() and not settings.together():
-            return work
-        key = self._key(group, "barrier")
-        store, end = self._store(group), time.monotonic() + PATIENCE
-        store.set("%s/%d" % (key, group.rank()), b"")
-        keys = ["%s/%d" % (key, it) for it in others]
-        while not self._is_alone and not store.check(keys):
-            time.sleep(0.01)
-            self._is_alone = end < time.monotonic()
+        if others and not async_op and self._has_company():
+            key = self._key(group, "barrier")
+            self._store(group).set("%s/%d" % (key, group.rank()), b"")
+            self._come(group, ["%s/%d" % (key, it) for it in others])
         return work
+
+    def _has_company(self) -> bool:
+        """Whether other ranks of the job are processes."""
+        return not self._imagined() or bool(settings.together())
+
+    def _come(self, group: Any, keys: list[str]) -> bool:
+        """Waits until other ranks have set these; false if they do not."""
+        store, end = self._store(group), time.monotonic() + PATIENCE
+        while not store.check(keys):
+            self._is_alone = self._is_alone or end < time.monotonic()
+            if self._is_alone:
+                return False
+            time.sleep(0.01)
+        return True
 
     def _broadcast(self, real: Function, tensor: Tensor, src: Any = None, group: Any = None, async_op: Any = False, group_src: Any = None) -> Any:
         """Lengths, seeds and settings, which ranks compare with their own."""
         work = real(tensor, src=src, group=group, async_op=async_op, group_src=group_src)
         group, source = self._with(group, src, group_src)
         is_of_numbers = tensor.is_cuda and not tensor.is_floating_point() and not tensor.is_complex() and 0 < tensor.numel() <= MOST_NUMBERS
-        if not is_of_numbers or not self._is_process(group, source) or self._imagined() and not settings.together():
+        if not is_of_numbers or not self._is_process(group, source) or not self._has_company():
             return work
         key = self._key(group, "numbers", source)
         if group.rank() == source:
             self._put(group, key, bytes_of(tensor))
-        else:
+        elif self._come(group, [key]):
             numbers = self._take(group, key)
             if numbers is not None:
                 set_bytes(tensor, numbers)
@@ -158,7 +168,7 @@ class Objects:
             return self._unknown("broadcast_object_list")
         if self._imagined() and group.rank() == source:
             real(object_list, src=src, group=group, device=device, group_src=group_src)
-            if not settings.together():
+            if not self._has_company():
                 return None
         key = self._key(group, "broadcast", source)
         if group.rank() == source:

@@ -80,7 +80,7 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
     servers: list[Any] = []
-    ready = functools.partial(_becomes_ready, torch, recording, goal, servers)
+    ready = functools.partial(_becomes_ready, torch, recording, goal, program.steps, servers)
     after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
     after_import("sglang.srt.model_executor.model_runner", lambda module: _of_an_unknown_engine(recording, program.steps))
     after_import("sglang.srt.utils.common", lambda module: patch.replace(module, "kill_process_tree", _asking_first))
@@ -224,10 +224,11 @@ def _asking_first(real: Function) -> Function:
     return kill_process_tree
 
 
-def _becomes_ready(torch: Torch, recording: Recording, goal: str, servers: list[Any], real: Function) -> Function:
+def _becomes_ready(torch: Torch, recording: Recording, goal: str, steps: Steps, servers: list[Any], real: Function) -> Function:
     @guarded
     def stop(server: Any) -> None:
-        if server.should_exit:
+        # A training may have a server beside it that shows how it goes.
+        if server.should_exit or steps.has_optimizer:
             return
         if "sglang" in sys.modules and goal != "until-exit":
             servers.append(server)

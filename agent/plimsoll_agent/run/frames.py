@@ -31,7 +31,7 @@ _STANDARD_LIBRARY = tuple(
 _SCRIPTS = tuple({os.path.join(prefix, "bin") + os.sep for prefix in (sys.prefix, sys.base_prefix)})
 _PACKAGES_OF_OTHERS = {"torch", "torchvision", "transformers", "accelerate", "lightning", "pytorch_lightning"}
 
-_IS_COMMAND = "-c" in getattr(sys, "orig_argv", ["-c"]) and "--multiprocessing-fork" not in getattr(sys, "orig_argv", [])
+_IS_COMMAND = "-c" in sys.orig_argv and "--multiprocessing-fork" not in sys.orig_argv
 """Else `<string>` is text that a library executes, as `dataclasses` does, or the first line of a child that multiprocessing spawns."""
 
 _kinds: dict[str, bool] = {}

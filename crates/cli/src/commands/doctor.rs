@@ -29,6 +29,7 @@ use crate::{
     options::{
         cli::{DoctorArgs, WorldArgs},
         ghost_weights::GhostWeights,
+        shown_command::shown,
     },
     output::Output,
 };
@@ -171,11 +172,10 @@ fn describe_package(package: Option<&Package>, executable: &str, bundle: &Bundle
     };
     match wheel::wheel(bundle) {
         Ok(wheel) => {
-            let wheel = wheel.display();
-            Found::Note(format!(
-                "{wrong}. To install it: {executable} -m pip install {wheel}{}",
-                how_it_finds_us()
-            ))
+            let words =
+                [executable.into(), "-m".into(), "pip".into(), "install".into(), wheel.into()];
+            let command = shown(&words);
+            Found::Note(format!("{wrong}. To install it: {command}{}", how_it_finds_us()))
         }
         Err(error) => Found::Note(format!("{wrong}; {error:#}")),
     }
@@ -183,14 +183,16 @@ fn describe_package(package: Option<&Package>, executable: &str, bundle: &Bundle
 
 /// What else the package needs to start this program.
 fn how_it_finds_us() -> String {
-    let ours = env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
+    let Ok(ours) = env::current_exe().and_then(fs::canonicalize) else { return String::new() };
     let path = env::var_os("PATH").unwrap_or_default();
-    let is_ours =
-        |folder: PathBuf| fs::canonicalize(folder.join("plimsoll")).is_ok_and(|it| it == ours);
-    if env::split_paths(&path).any(is_ours) {
+    let first = env::split_paths(&path).map(|it| it.join("plimsoll")).find(|it| it.is_file());
+    if first.and_then(|it| fs::canonicalize(it).ok()).is_some_and(|it| it == ours) {
         return String::new();
     }
-    format!("; then, because this program is not in PATH: export PLIMSOLL_BIN={}", ours.display())
+    let ours = shown(&[ours.into()]);
+    format!(
+        "; then, because this program is not the first `plimsoll` in PATH: export PLIMSOLL_BIN={ours}"
+    )
 }
 
 fn describe_cache(cache: &Cache) -> Found {

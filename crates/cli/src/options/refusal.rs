@@ -97,7 +97,7 @@ pub(crate) fn behind_dashes(
         };
         let arg = subcommand.get_arguments().find(|arg| arg.get_long() == Some(long))?;
         ours.extend(rest.next().cloned());
-        if value.is_none() && arg.get_action().takes_values() {
+        if value.is_none() && arg.get_action().takes_values() && !arg.is_require_equals_set() {
             ours.extend(rest.next().cloned());
         }
     }
@@ -265,6 +265,9 @@ mod tests {
         );
         let joined = said("plimsoll fit -- --gpu=t4 python t.py").unwrap();
         assert!(joined.ends_with(": plimsoll fit --gpu=t4 -- python t.py"), "{joined}");
+        // One that takes no word behind it.
+        let alone = said("plimsoll predict -- --ghost-weights python t.py").unwrap();
+        assert!(alone.ends_with(": plimsoll predict --ghost-weights -- python t.py"), "{alone}");
         assert_eq!(said("plimsoll predict -- python t.py --gpu t4"), None);
         assert_eq!(said("plimsoll predict -- --batch 4 python t.py"), None);
     }

@@ -31,15 +31,11 @@ use crate::{
         root_cause::{LARGE_PART, RootCause, is_leak, told_as},
     },
     failures::Cause,
-    findings::{Case, Finding, Kind, Weight, category_name},
-    prediction::{
-        Category,
-        stacks::{Signs, is_of_a_layer},
-        timeline::Stage,
-    },
+    findings::{Case, Finding, Kind, Weight, are_apart, category_name},
+    prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
-    trace::{EventId, StackId},
+    trace::EventId,
     units::{Bytes, percent},
 };
 
@@ -378,21 +374,12 @@ impl<'a> Failed<'a> {
         })
     }
 
-    /// Results of one size that make most of all there is, each of another operation, as a kernel matrix of all pairs has them: layers of
-    /// one kind share a stack.
+    /// Results of one size that make most of all there is, each of another operation, as a kernel matrix of all pairs has them.
     fn several_of_one_size(&self) -> Option<RootCause> {
         let is_it = |it: &&Finding| it.code == ProblemCode::OneAllocation && it.at.is_some();
         let found = self.findings.iter().find(is_it)?;
-        let stack = |it: &BlockId| self.case.stack(*it);
-        // What autograd makes has no stack.
-        let known: Vec<StackId> =
-            found.blocks.iter().map(stack).filter(|it| *it != StackId::EMPTY).collect();
-        let stacks: BTreeSet<StackId> = known.iter().copied().collect();
-        // A layer's result is as large as the batch: fewer samples at a time make it smaller.
-        let of_a_layer = stacks.iter().any(|it| is_of_a_layer(self.case.run.trace, *it));
-        let are_apart = 2 <= stacks.len() && stacks.len() == known.len() && !of_a_layer;
         let is_most = self.all().0 / 2 <= (found.bytes + self.asked).0;
-        (are_apart && is_most).then(|| self.of(found, ""))
+        (is_most && are_apart(self.case, &found.blocks)).then(|| self.of(found, ""))
     }
 
     /// One block that is half of all there is, and what was asked for beside it is small: the line that made it, and its size.

@@ -21,9 +21,9 @@ pub(crate) const SMALLER: [&str; 2] = [
     "use bf16 autocast, activation checkpointing, or an optimizer with less state",
 ];
 
-/// Where `torch.load` itself ran out.
 /// The largest CUDA context of the catalogue's cards is smaller; a program of somebody else's has a context, too, and something beside it.
-const OF_A_CONTEXT: Bytes = Bytes(1 << 30);
+const OF_A_CONTEXT: Bytes = Bytes::gib(1);
+/// Where `torch.load` itself ran out.
 const MAP_LOCATION: &str = "load to the host first: `torch.load(path, map_location=\"cpu\")`. Without it, `torch.load` puts each tensor onto the GPU that it was saved from, mostly GPU 0, and every rank does so";
 
 impl Failure {

@@ -59,7 +59,7 @@ pub(crate) use growth::Kind;
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{blocks, category_name, place};
 pub(crate) use fragmentation::is_much as is_much_slack;
-pub(crate) use one_allocation::IN_CHUNKS;
+pub(crate) use one_allocation::{IN_CHUNKS, are_apart};
 
 use std::collections::BTreeSet;
 

@@ -57,15 +57,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // Layers have many blocks of one size; what dwarfs the rest is a few.
     // More may be matrices of one size that as many operations make, none twice.
     let few = by_size.iter().filter(|(size, blocks)| {
-        // What autograd makes has no stack.
-        let known: Vec<StackId> =
-            blocks.iter().map(|it| case.stack(*it)).filter(|it| *it != StackId::EMPTY).collect();
-        let stacks: BTreeSet<StackId> = known.iter().copied().collect();
-        let apart = 2 <= stacks.len()
-            && stacks.len() == known.len()
-            && case.matters(**size, 10, Bytes::mib(32))
-            && !stacks.iter().any(|it| is_of_a_layer(case.run.trace, *it));
-        blocks.len() <= 6 || blocks.len() <= 12 && apart
+        let is_large = case.matters(**size, 10, Bytes::mib(32));
+        blocks.len() <= 6 || blocks.len() <= 12 && is_large && are_apart(case, blocks)
     });
     let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);
     let Some((&size, blocks)) = largest else { return Vec::new() };
@@ -127,6 +120,17 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     .to_owned();
     vec![res]
+}
+
+/// Whether each block is of another operation, and none a layer's result: layers of one kind share a stack, and their results are as large as the
+/// batch.
+pub(crate) fn are_apart(case: &Case<'_>, blocks: &[BlockId]) -> bool {
+    // What autograd makes has no stack.
+    let known: Vec<StackId> =
+        blocks.iter().map(|it| case.stack(*it)).filter(|it| *it != StackId::EMPTY).collect();
+    let stacks: BTreeSet<StackId> = known.iter().copied().collect();
+    let of_a_layer = |it: &StackId| is_of_a_layer(case.run.trace, *it);
+    2 <= stacks.len() && stacks.len() == known.len() && !stacks.iter().any(of_a_layer)
 }
 
 fn is_loss(case: &Case<'_>, stack: StackId) -> bool {

@@ -572,11 +572,15 @@ impl Predicted {
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
             Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
-            Outcome::Fits if self.awaited.is_some() || self.stage.is_some() => Verdict::FitsSoFar,
-            Outcome::Fits if self.misses_ranks() => Verdict::FitsSoFar,
-            Outcome::Fits if self.served_nothing() || self.engine_starts() => Verdict::FitsSoFar,
+            Outcome::Fits if self.may_come_to_more() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
+    }
+
+    /// Whether the script comes to something that was not seen, and that may need more.
+    fn may_come_to_more(&self) -> bool {
+        let of_script = self.awaited.is_some() || self.stage.is_some();
+        of_script || self.misses_ranks() || self.served_nothing() || self.engine_starts()
     }
 
     /// Whether a serving engine had begun, and was not ready when the run ended.
@@ -585,7 +589,7 @@ impl Predicted {
     }
 
     /// Whether the script serves a model of its own, and had no request.
-    pub fn served_nothing(&self) -> bool {
+    fn served_nothing(&self) -> bool {
         let is_it = |it: &Note| matches!(it, Note::Remark(remark) if remark.code == RemarkCode::ServerWithoutRequests);
         self.notes.iter().any(is_it)
     }

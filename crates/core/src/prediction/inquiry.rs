@@ -8,7 +8,7 @@ use crate::{
     codes::{NoteCode, RemarkCode},
     prediction::{
         CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Rank,
-        RanksSeen, Writes, smallest::Search,
+        RanksSeen, Writes, other_end::is_of_masks, smallest::Search,
     },
     recording::Reached,
     units::Bytes,
@@ -18,8 +18,6 @@ use crate::{
 const FEWEST: u32 = 2;
 /// Two runs that differ by less than the hundredth part take the same.
 const ALIKE: u64 = 100;
-/// What selects by a mask, as the phantom calls it.
-const MASKS: &str = "nonzero()";
 /// Less of the host's memory is nobody's trouble.
 const MUCH_OF_HOST: Bytes = Bytes::gib(8);
 /// Half of what a container has of `/dev/shm`, unless it is told otherwise.
@@ -377,8 +375,8 @@ impl Predicted {
         let (this, there) = (self.peak.device, other.peak.device);
         if end == OtherEnd::Found && this.0.abs_diff(there.0) <= this.0 / ALIKE {
             // Whatever masks select, it takes the same.
-            let is_of_masks = |it: &Note| matches!(it, Note::SizesUnknown { lines, finders } if lines.is_empty() && finders.iter().all(|it| it == MASKS));
-            self.notes.retain(|it| !is_of_masks(it));
+            let is_only_masks = |it: &Note| matches!(it, Note::SizesUnknown { lines, finders } if lines.is_empty() && finders.iter().all(|it| is_of_masks(it)));
+            self.notes.retain(|it| !is_only_masks(it));
         }
         if this != there {
             self.notes.push(Note::OtherEnd { end, this, other: there });

@@ -25,6 +25,11 @@ pub enum OtherEnd {
     Routed,
 }
 
+/// Whether a `finder` of what nobody computed, as the phantom calls it, selects by a mask.
+pub(super) fn is_of_masks(finder: &str) -> bool {
+    FINDS_NOTHING.split_once(' ').is_some_and(|(masks, _)| masks == finder)
+}
+
 impl OtherEnd {
     /// Whether it is an end of what nobody computed: the truth lies between the two, and nobody knows where.
     pub fn is_of_values(self) -> bool {

@@ -13,7 +13,7 @@ use crate::{
         OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, ScriptExit, Serving,
         SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
     },
-    recording::{CodeLine, Destination, Exception, Phase, Reached, Transport},
+    recording::{CodeLine, Destination, Exception, LoopStage, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
     trace::{Frame, StackId, Trace},
     units::Bytes,
@@ -238,8 +238,26 @@ struct SeenWire<'a> {
     missing: Option<&'static str>,
     /// The line that decides about an evaluation that was not reached.
     awaited_at: Option<CodeWire<'a>>,
+    /// The loop around the steps of which later turns were not run.
+    stage: Option<StageWire<'a>>,
     /// What the numbers are about, if that is not all of the script.
     covers: Option<CoversWire>,
+}
+
+#[derive(Debug, Serialize)]
+struct StageWire<'a> {
+    at: CodeWire<'a>,
+    variable: &'a str,
+    /// From 1.
+    turn: u64,
+    turns: u64,
+}
+
+impl<'a> From<&'a LoopStage> for StageWire<'a> {
+    fn from(it: &'a LoopStage) -> StageWire<'a> {
+        let LoopStage { line, name, turn, turns } = it;
+        StageWire { at: line.into(), variable: name, turn: *turn, turns: *turns }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -526,6 +544,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 evaluation: it.seen.evaluation,
                 missing: it.seen.missing(),
                 awaited_at: it.awaited.as_ref().map(CodeWire::from),
+                stage: it.stage.as_ref().map(StageWire::from),
                 covers: it.seen.covers().map(CoversWire::from),
             },
             steady: it.steady,

@@ -23,7 +23,6 @@ mod evaluation;
 mod fewest_blocks;
 mod found;
 mod free;
-mod in_parts;
 mod ladder;
 pub mod largest;
 mod largest_value;

@@ -19,7 +19,6 @@ use super::{
     fewest_blocks::fewest_blocks,
     found::Found,
     free::{self, free},
-    in_parts::Line,
     ladder::{are_same, is_free, rungs, settled, without},
     measure, nearest,
     program::Program,
@@ -424,11 +423,12 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         return tuned(program, it).await;
     }
     let mut parts = 2;
-    let mut before: Option<(u64, Bytes, Bytes)> = None;
+    // What half as many parts allocated, and whether that is of training only.
+    let mut before: Option<(Bytes, bool)> = None;
     let mut left_out: Vec<Plan> = Vec::new();
-    let most_parts =
-        |program: &Program| program.known.n_samples.unwrap_or(MOST_PARTS).min(MOST_PARTS);
-    while parts <= most_parts(program) && !program.interrupted {
+    while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
+        && !program.interrupted
+    {
         let in_parts = settled(plan, parts, gpus);
         if scouts::find_hopeless(program, &in_parts).await {
             // Twice as many save half as much again.
@@ -448,8 +448,8 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
             program.run_through_training(&in_parts).await
         };
         let it = run?;
-        let needs = it.needs;
-        let (allocated, is_cut) = (it.took.peak.allocated, !program.pace.shows_training(&it));
+        let (allocated, of_training) = (it.took.peak.allocated, it.cut_after.is_some());
+        let is_cut = !program.pace.shows_training(&it);
         if let Some(mut it) = tuned(program, it).await {
             // By what this one takes it may be seen that fewer parts are enough.
             while let Some(fewer) = left_out.pop().filter(|it| !program.seems_hopeless(it)) {
@@ -464,26 +464,13 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         // saved so is not enough.
         let left = |before: Bytes| (allocated + allocated).saturating_sub(before);
         let is_vain = |it: Bytes| it.0 / 100 * 98 < allocated.0 || program.rules.most() < left(it);
-        if !is_cut && before.is_some_and(|it| is_vain(it.1)) {
+        // An evaluation may take more than the training of fewer parts.
+        let alike = before.filter(|it| !is_cut && it.1 == of_training);
+        if alike.is_some_and(|it| is_vain(it.0)) {
             return None;
         }
-        let of_before = before.map(|(parts, _, needs)| (parts, needs)).filter(|_| !is_cut);
-        before = Some((parts, allocated, needs)).filter(|_| !is_cut);
-        let more = (parts, needs);
+        before = Some((allocated, of_training)).filter(|_| !is_cut);
         parts *= 2;
-        if let Some(fewer) = of_before.filter(|_| !program.known.compiles) {
-            let line = Line { samples: program.known.n_samples, fewer, more };
-            let mut vain = None;
-            while parts <= most_parts(program)
-                && program.is_clearly_too_much(line.needs_at_least(parts))
-            {
-                vain = Some(parts);
-                parts *= 2;
-            }
-            if let Some(most) = vain.filter(|_| most_parts(program) < parts) {
-                program.is_not_run(settled(plan, most, gpus), line.needs_at_least(most));
-            }
-        }
     }
     None
 }

@@ -20,9 +20,6 @@ use crate::change::Places;
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
 const HOPELESS: u128 = 105;
 
-/// More than so many hundredths of what there is are too much, however sizes are rounded.
-const ROUNDING: u128 = 101;
-
 /// One part in so many of what is reserved is much to keep for later.
 const LARGE_SLACK: u64 = 4;
 
@@ -249,20 +246,6 @@ impl Program {
     /// Whether nothing that is likely to need so much is compiled.
     pub(super) fn is_far_too_much(&self, likely: Bytes) -> bool {
         u128::from(self.rules.most().0) * HOPELESS < 100 * u128::from(likely.0)
-    }
-
-    /// A plan that needs so much at least, and is only run if no other comes nearer.
-    pub(super) fn is_not_run(&mut self, plan: Plan, needs: Bytes) {
-        let numbers = self.known.numbers(plan.numbers());
-        if !self.tried.iter().any(|it| it.plan == plan) {
-            let it = Candidate::not_run(plan, numbers);
-            self.tried.push(Candidate { needs, fits: false, cut_after: Some(0), ..it });
-        }
-    }
-
-    /// Whether a plan that needs so much at least does not fit, rounding aside.
-    pub(super) fn is_clearly_too_much(&self, least: Bytes) -> bool {
-        u128::from(self.rules.most().0) * ROUNDING < 100 * u128::from(least.0)
     }
 
     /// What a plan is likely to need at least compiled, if it was run with nothing compiled, to choose what is run: what compiling saves it is taken to save as

@@ -52,16 +52,14 @@ impl Rules {
     pub(super) fn allow(&self, id: &str) -> bool {
         let Some(kind) = find(id) else { return false };
         let is_named = self.allow.iter().any(|it| it == id);
-        let is_offered = match kind.offer {
-            Offer::Usual => self.allow.is_empty() || is_named,
-            Offer::Asked => is_named,
+        match kind.offer {
+            Offer::Usual => self.bears(id, kind.numbers),
+            Offer::Asked => is_named && self.bears(id, kind.numbers),
             Offer::ByHand => false,
-        };
-        let keeps = kind.numbers < Numbers::Precision;
-        is_offered && !self.forbids(id) && (keeps || !self.keep_numerics)
+        }
     }
 
-    /// Whether a change of the script that goes by the name of this remedy, and that no remedy makes, may be run.
+    /// Whether a change that goes by the name of this remedy may be run, whoever makes it.
     pub(super) fn bears(&self, id: &str, numbers: Numbers) -> bool {
         let is_offered = self.allow.is_empty() || self.allow.iter().any(|it| it == id);
         is_offered && !self.forbids(id) && (numbers < Numbers::Precision || !self.keep_numerics)

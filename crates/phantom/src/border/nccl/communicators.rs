@@ -101,7 +101,7 @@ static ALL: Mutex<BTreeMap<u64, (Communicator, Holdings)>> = Mutex::new(BTreeMap
 static LOADED: Mutex<BTreeSet<(u32, Once)>> = Mutex::new(BTreeSet::new());
 /// Sizes of groups by the color that they split with.
 static COLORS: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
-/// What other ranks took at most where this one took less, by device, when it was asked for last.
+/// The most that other ranks took where this one took less, by device, at a moment when it was looked at.
 static MORE_ELSEWHERE: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 static HAS_RANKS: AtomicBool = AtomicBool::new(false);
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
@@ -287,6 +287,7 @@ fn take(device: u32, size: u64) -> Result<u64, Refused> {
 
 /// `ncclCommDestroy`: its memory goes with it.
 pub fn remove(handle: u64) {
+    // What it had to do with other ranks counts, although it goes.
     if let Some(it) = find(handle) {
         more_elsewhere(it.device);
     }
