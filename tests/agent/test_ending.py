@@ -1,9 +1,11 @@
 """However a run ends, it ends as without us, and says how."""
 
+import threading
 import time
 
 import pytest
 from harness import COLD, PYTHON
+from plimsoll_agent.run import stopping
 from test_steps import MODEL
 
 FAILING = {
@@ -244,3 +246,38 @@ train(2)
     r = run.command([COLD, path])
     assert (r.returncode, r.stdout) == (0, "handled\nrang\nTypeError\nTypeError\nOSError\n5\n")
     assert (r.process.end["steps"], r.process.end["signal"]) == (2, None)
+
+
+@pytest.mark.parametrize(
+    "turns, ends_after",
+    [
+        ("....", 4),
+        ("w.w.w.w.w....", 13),
+        ("rrrrrrrrrrrrrrrrrrrr....", 24),
+        ("wwwwwwwwwwwwwwww", 16),
+    ],
+    ids=["nobody works", "one that works now and then", "one that gets no processor", "one that works for too long"],
+)
+def test_the_patience_with_a_process_at_its_end(monkeypatch, turns, ends_after):
+    """Of each quarter of a second: it worked (w), it waited for a processor (r), or for anything else (.)."""
+    clock = {"turn": 0, "worked": 0.0}
+
+    def sleep(seconds):
+        clock["turn"] += 1
+        clock["worked"] += seconds if turns[clock["turn"] - 1] == "w" else 0.0
+
+    monkeypatch.setattr(stopping.time, "sleep", sleep)
+    monkeypatch.setattr(stopping, "_awaits_a_processor", lambda: turns[clock["turn"] - 1] == "r")
+    assert stopping._stood_still(1.0, lambda: clock["worked"], most=4.0)
+    assert clock["turn"] == ends_after
+
+
+def test_a_thread_that_spins_awaits_a_processor_and_one_that_sleeps_does_not():
+    assert not stopping._awaits_a_processor()
+    spins = threading.Event()
+    it = threading.Thread(target=lambda: [None for _ in iter(spins.is_set, True)])
+    it.start()
+    found = any(stopping._awaits_a_processor() for _ in range(200))
+    spins.set()
+    it.join()
+    assert found

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -86,8 +87,7 @@ class Stopping:
 
     def after_a_failure(self) -> None:
         """The program has failed, and is about to end: the agent does not wait long for other threads and processes."""
-        until = _in(FAREWELL_OF_A_FAILURE)
-        self._on_a_thread(lambda: _stood_still(WAITING_AFTER_A_FAILURE, time.process_time, until) or until())
+        self._on_a_thread(lambda: _stood_still(WAITING_AFTER_A_FAILURE, time.process_time, most=FAREWELL_OF_A_FAILURE))
 
     def after_a_threads_failure(self, goes_on: Callable[[], bool]) -> None:
         """The thread that trained has failed; `goes_on()`: the program trains all the same."""
@@ -142,7 +142,7 @@ class Stopping:
         if self._is_real:
             time.sleep(FAREWELL_OF_A_REAL_RUN)
         else:
-            _stood_still(WAITING, time.process_time, _in(FAREWELL))
+            _stood_still(WAITING, time.process_time, most=FAREWELL)
         self._insist()
 
     def _insist(self, code: int = 0) -> None:
@@ -157,24 +157,36 @@ class Stopping:
             os._exit(code)
 
 
-def _in(seconds: float) -> Callable[[], bool]:
-    """A question that is True from then on."""
-    until = time.monotonic() + seconds
-    return lambda: until <= time.monotonic()
-
-
-def _stood_still(waiting: float, work: Callable[[], float], is_over: Callable[[], bool]) -> bool:
-    """True when `work()`, in seconds, has hardly grown for `waiting` seconds; False once `is_over()`."""
-    before, worked = work(), time.monotonic()
+def _stood_still(waiting: float, work: Callable[[], float], is_over: Callable[[], bool] = lambda: False, most: float = math.inf) -> bool:
+    """True when `work()`, in seconds, has hardly grown for `waiting` seconds, and after `most` seconds of work and of waiting;
+    False once `is_over()`. A time in which a thread waited for a processor or a disk is neither: a busy machine says nothing
+    of the program."""
+    before, still, spent = work(), 0.0, 0.0
     while not is_over():
         time.sleep(PAUSE)
         now = work()
-        if LITTLE_WORK < now - before:
-            worked = time.monotonic()
+        goes_on = LITTLE_WORK < now - before or _awaits_a_processor()
+        still = 0.0 if goes_on else still + PAUSE
+        spent += now - before if goes_on else PAUSE
         before = now
-        if waiting <= time.monotonic() - worked:
+        if waiting <= still or most <= spent:
             return True
     return False
+
+
+def _awaits_a_processor() -> bool:
+    """Another thread of this process could go on at once, but for a processor or a disk."""
+    own = str(threading.get_native_id())
+    for name in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):  # It has ended.
+            if name != own and _state(name) in (b"R", b"D"):
+                return True
+    return False
+
+
+def _state(thread: str) -> bytes:
+    with open("/proc/self/task/%s/stat" % thread, "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0]
 
 
 def _give_semaphores_back() -> None:
