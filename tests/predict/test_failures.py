@@ -116,14 +116,14 @@ def test_a_script_that_lives_with_an_error_of_a_thread_goes_on(plimsoll):
 
 
 def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
-    def ran(first, *options):
+    def ran(first, *options, environment=None):
         script = plimsoll.script(first + "import torch\n" + RUNS_OUT)
-        return plimsoll.predict(script, options=["--gpu", "b200", *options], environment=plimsoll.cold())
+        return plimsoll.predict(script, options=["--gpu", "b200", *options], environment=environment)
 
-    folded = ran("")
+    folded = ran("", environment=plimsoll.cold())
     assert "OutOfMemoryError: CUDA out of memory" in folded.stderr and "Traceback" not in folded.stderr, folded
     assert " at train.py:2" in folded.stdout, folded
-    whole = ran("", "--traceback")
+    whole = ran("", "--traceback", environment=plimsoll.cold())
     assert "Traceback" in whole.stderr and 'train.py", line 2' in whole.stderr, whole
     hooked = ran("import sys\nsys.excepthook = lambda *_: print('my own words')\n")
     assert "my own words" in hooked.stdout, hooked

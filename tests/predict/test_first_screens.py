@@ -124,7 +124,7 @@ for step in range(9):
 """
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name, memory", [("fit-with-a-plan", "2GiB"), pytest.param("fit-does-not-fit", "500MiB", marks=pytest.mark.soak)])
 def test_a_search_is_one_screen(plimsoll, cache, name, memory, size):
