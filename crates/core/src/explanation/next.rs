@@ -4,7 +4,7 @@ use crate::{
     cards::{self, Card},
     codes::StatementCode,
     explanation::Oom,
-    failures::{Backend, Cause, HostMemory},
+    failures::{Backend, Cause, HostMemory, Program},
     printed::{Command, Kind, Printed, PrintedText, Statement},
     recording::OomNote,
     units::Bytes,
@@ -12,6 +12,8 @@ use crate::{
 
 /// What stands for a command that the text does not have.
 const UNKNOWN: &str = "python train.py ...";
+/// The same for an engine.
+const SERVER: &str = "vllm serve MODEL ...";
 /// What `explain` gets in the end.
 const RECORDING: &str = "run.zip";
 
@@ -39,12 +41,16 @@ pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> O
             let is_ram = matches!(oom.facts.host_memory(), HostMemory::Ram | HostMemory::Pinned);
             (is_ram && !oom.facts.is_windows()).then(|| host(oom, text))
         }
+        // A server and a workflow of nodes have no script that `fit` could change.
+        Some(oom) if oom.facts.program == Program::Vllm || oom.facts.backend == Backend::Vllm => {
+            Some(users(oom, text))
+        }
+        Some(oom) if matches!(oom.facts.program, Program::Sglang | Program::Pictures) => None,
         Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => {
             let (device, capacity) = (oom.facts.device, oom.facts.capacity);
             let card = card(text, device, capacity);
             Some(fit(oom, text, Device { card, capacity, has_own_size: false }))
         }
-        Some(oom) if oom.facts.backend == Backend::Vllm => None,
         Some(_) => None,
         None if text.printed.is_empty()
             || text
@@ -187,6 +193,29 @@ fn fit(oom: &Oom, text: &PrintedText, device: Device) -> Next {
             gap(command)
         ),
         is_complete: is_complete && is_known,
+    }
+}
+
+/// What vLLM holds on that card, with the command of the log or the one that people type most.
+fn users(oom: &Oom, text: &PrintedText) -> Next {
+    let card = card(text, oom.facts.device, oom.facts.capacity);
+    let command = command(text, oom.facts.at, oom.facts.writer.as_deref());
+    let command = command.filter(|it| !it.is_bare);
+    let gpu = card.map_or("CARD", |it| &it.id);
+    let typed = command.map_or(SERVER, |it| &it.text);
+    let gap = if command.is_some() {
+        ""
+    } else {
+        " The text does not show your command: put it after `--`."
+    };
+    Next {
+        command: format!("plimsoll fit --users 8 --gpu {gpu} -- {typed}"),
+        then: None,
+        fit: None,
+        why: format!(
+            "finds the longest context that 8 users at a time can have, and the flags for it, without a GPU.{gap}"
+        ),
+        is_complete: command.is_some() && card.is_some(),
     }
 }
 

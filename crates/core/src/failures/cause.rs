@@ -88,7 +88,7 @@ impl Failure {
 
     fn device(&self) -> Verdict {
         if self.is_no_size {
-            return no_size();
+            return if self.is_after_a_timeout { no_size_after_a_timeout() } else { no_size() };
         }
         let Some(requested) = self.requested else { return self.without_request() };
         if let Some(too_large) = self.more_than_any(requested) {
@@ -301,7 +301,7 @@ impl Failure {
         let taken = capacity.saturating_sub(free);
         let mut res = if taken <= OF_A_CONTEXT {
             let why = format!(
-                "gpu_memory_utilization asks for more than the {free} of {capacity} that are free when the engine starts; the other {taken} are about what its own CUDA context takes"
+                "the engine's `gpu_memory_utilization` asks for more than the {free} of {capacity} that are free when it starts; the other {taken} are about what its own CUDA context takes"
             );
             verdict(Cause::Limit, why, &[])
         } else {
@@ -344,7 +344,7 @@ impl Failure {
         let missing = requested.saturating_sub(free + slack);
         let capacity = self.capacity.map_or(String::new(), |it| format!(" of {it}"));
         let fits_together = missing == Bytes::ZERO && Bytes::ZERO < slack;
-        let mut remedies = vec![GROWS, SMALLER[0], SMALLER[1]];
+        let mut remedies = self.smaller();
         let expandable = format!(
             "set {}: this may be just enough for this request, but then hardly any memory is free for the next",
             self.backend.expandable_segments()
@@ -391,6 +391,26 @@ impl Failure {
             format!(
                 "the key-value cache of one full-length sequence needs {requested}, and {free} are free beside the weights and a forward pass"
             ),
+            &[
+                &shorter,
+                "set a higher `gpu_memory_utilization`, if no other process needs the card",
+                "set `kv_cache_dtype=\"fp8\"`, which halves the cache, or `tensor_parallel_size`, which spreads it over cards",
+            ],
+        )
+    }
+
+    /// Versions that count it in tokens.
+    fn longer_than_the_cache(&self) -> Verdict {
+        let lower = self.text.to_ascii_lowercase();
+        let (_, rest) = lower.split_once("stored in kv cache (").unwrap_or_default();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let shorter = match digits.as_str() {
+            "" => "a smaller `max_model_len`".to_owned(),
+            len => format!("set `max_model_len={len}` or less: that many tokens fit"),
+        };
+        verdict(
+            Cause::Size,
+            "a request of the model's full length has more tokens than the key-value cache holds beside the weights and a forward pass",
             &[
                 &shorter,
                 "set a higher `gpu_memory_utilization`, if no other process needs the card",
@@ -481,7 +501,31 @@ impl Failure {
             Backend::Nccl => {
                 "NCCL got no memory for its buffers: it takes memory outside PyTorch's allocator, and none was free"
             }
-            Backend::Vllm => "vLLM found less free memory on the card than its settings ask for",
+            Backend::CudaMallocAsync => {
+                let res = verdict(
+                    Cause::Size,
+                    "the card was full; PyTorch prints no numbers where cudaMallocAsync allocates",
+                    &self.smaller(),
+                );
+                let other = format!(
+                    "free the card of other programs first: `{}` shows them",
+                    self.monitor()
+                );
+                return Verdict { remedies: [res.remedies, vec![other]].concat(), ..res };
+            }
+            Backend::Vllm if self.text.to_ascii_lowercase().contains("cumem_allocator") => {
+                return asleep();
+            }
+            Backend::Vllm if self.text.to_ascii_lowercase().contains("warming up") => {
+                "the sampler's warm-up found too little memory beside the weights and the key-value cache"
+            }
+            Backend::Vllm if self.text.to_ascii_lowercase().contains("number of tokens") => {
+                return self.longer_than_the_cache();
+            }
+            Backend::Vllm => return no_cache("gpu_memory_utilization", "max_model_len"),
+            Backend::Sglang if self.text.to_ascii_lowercase().contains("mem-fraction-static") => {
+                return no_cache("--mem-fraction-static", "--context-length");
+            }
             _ => "the text has no numbers, so plimsoll can compute nothing from it",
         };
         let monitor = format!(
@@ -508,6 +552,48 @@ fn no_size() -> Verdict {
         &[
             "check the shapes at that line: a negative or overflowing dimension, a product of sizes in 32 bits, an uninitialized length",
             "if it is a convolution in torch 1.4 or older, install a newer torch: its cuDNN workspace size overflowed",
+        ],
+    )
+}
+
+/// What the ranks tell each other of sizes did not arrive.
+fn no_size_after_a_timeout() -> Verdict {
+    verdict(
+        Cause::Size,
+        "a collective between the ranks timed out before this, so a size that one rank was to receive never arrived, and what stood in its place was requested as memory. The card is not full: the timeout is the error to look for",
+        &[
+            "find the rank that did not come to the collective: the first error in time of all ranks' logs, or a rank that still computed, saved or loaded",
+            "if that rank only needed longer: `init_process_group(timeout=...)`",
+        ],
+    )
+}
+
+/// Weights and a pass leave nothing of an engine's `share` of the card for keys and values; `length` is its setting for the longest request.
+fn no_cache(share: &str, length: &str) -> Verdict {
+    verdict(
+        Cause::Size,
+        format!(
+            "the weights and a forward pass take all of the share of the card that `{share}` gives the engine: nothing is left for the key-value cache"
+        ),
+        &[
+            &format!("set a larger `{share}`, if no other process needs the card"),
+            "put fewer weights on this card: a quantized model, or several cards (tensor parallel)",
+            &format!(
+                "make a forward pass smaller: fewer tokens and requests at a time; a smaller `{length}` helps once there is a cache"
+            ),
+        ],
+    )
+}
+
+/// vLLM's sleep mode takes weights and cache from the driver again.
+fn asleep() -> Verdict {
+    verdict(
+        Cause::Unknown,
+        "vLLM's sleep mode got no memory from the driver: `wake_up` takes the weights and the key-value cache back, and the training beside it or another process held what `sleep` had given away",
+        &[
+            "before `wake_up`, give the training's memory back: delete what is not needed, move its optimizer and weights to the CPU, then torch.cuda.empty_cache()",
+            "set a smaller `gpu_memory_utilization` (in TRL `vllm_gpu_memory_utilization`), so that engine and training fit together",
+            "check with `nvidia-smi` whether another process holds memory of the card",
         ],
     )
 }
@@ -738,6 +824,82 @@ mod tests {
         ] {
             let found = verdict_of(text);
             assert!(found.why.contains(words), "{text}: {}", found.why);
+        }
+    }
+
+    #[test]
+    fn an_engine_that_has_no_cache_is_told_what_took_its_share() {
+        for (text, words, remedy) in [
+            (
+                "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+                "nothing is left for the key-value cache",
+                "set a larger `gpu_memory_utilization`",
+            ),
+            (
+                "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+                "nothing is left for the key-value cache",
+                "set a larger `--mem-fraction-static`",
+            ),
+            (
+                "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (60096).",
+                "more tokens than the key-value cache holds",
+                "set `max_model_len=60096`",
+            ),
+            (
+                "RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
+                "sleep mode",
+                "before `wake_up`",
+            ),
+        ] {
+            let found = verdict_of(text);
+            assert!(found.why.contains(words), "{text}: {}", found.why);
+            assert!(found.remedies[0].starts_with(remedy), "{text}: {:?}", found.remedies);
+        }
+    }
+
+    #[test]
+    fn advice_is_for_the_program_that_asked() {
+        let message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.14 GiB is free. Including non-PyTorch memory, this process has 77.90 GiB memory in use. Of the allocated memory 74.44 GiB is allocated by PyTorch, and 61.30 MiB is reserved by PyTorch but unallocated.";
+        let frame = |file: &str, function: &str| {
+            format!(
+                "Traceback (most recent call last):\n  File \"{file}\", line 5, in {function}\n{message}"
+            )
+        };
+        for (file, function, remedy) in [
+            (
+                "/lib/vllm/v1/worker/gpu_model_runner.py",
+                "capture_model",
+                "set a smaller `gpu_memory_utilization`",
+            ),
+            ("/lib/vllm/v1/worker/gpu_model_runner.py", "load_model", "if the weights do not fit"),
+            ("/lib/vllm/v1/worker/gpu_model_runner.py", "profile_run", "make a pass smaller"),
+            (
+                "/lib/sglang/srt/model_executor/model_runner.py",
+                "forward",
+                "leave more memory beside",
+            ),
+            ("/home/u/ComfyUI/nodes.py", "decode", "decode in tiles"),
+            ("/home/u/train.py", "main", "if earlier steps ran"),
+        ] {
+            let found = verdict_of(&frame(file, function));
+            assert!(
+                found.remedies[0].starts_with(remedy),
+                "{file} {function}: {:?}",
+                found.remedies
+            );
+        }
+        let report = "- **Node Type:** VAEDecodeTiled\n- **Exception Type:** torch.OutOfMemoryError\n- **Exception Message:** Allocation on device \n## Stack Trace\n\n  File \"C:\\ComfyUI\\execution.py\", line 327, in execute\n";
+        assert!(verdict_of(report).remedies[0].starts_with("decode in tiles"));
+        assert_eq!(oom_text::read(report).len(), 1);
+    }
+
+    #[test]
+    fn a_collective_that_timed_out_decides_where_a_size_is_none() {
+        let size = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.";
+        let timeout = "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1201, OpType=BROADCAST) ran for 1800531 milliseconds before timing out.";
+        assert!(verdict_of(&format!("{timeout}\n{size}")).why.contains("timed out before this"));
+        for text in [size.to_owned(), format!("{size}\n{timeout}")] {
+            assert!(oom_text::read(&text)[0].verdict().why.contains("computed wrongly"), "{text}");
         }
     }
 }

@@ -8,11 +8,13 @@ mod cause;
 mod host;
 mod instead;
 mod makers;
+mod program;
 mod verdict;
 
 pub(crate) use cause::{GROWS, SHAPES, SMALLER};
 pub use host::HostMemory;
 pub use instead::Instead;
+pub use program::Program;
 pub use verdict::{Cause, Verdict};
 
 use crate::{
@@ -163,6 +165,10 @@ pub struct Failure {
     pub user_frame: Option<CodeLine>,
     /// The innermost line of the traceback.
     pub innermost: Option<CodeLine>,
+    /// The program that asked, where the log shows it.
+    pub program: Program,
+    /// A collective between the ranks timed out before.
+    pub is_after_a_timeout: bool,
     /// It was a compiler that was ended, while something was built.
     pub is_build: bool,
     /// The size that was requested is below zero, or more than 64 bits can say.

@@ -185,7 +185,11 @@ impl Of<'_> {
         let parts =
             if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
         let line = self.it.line;
+        let has_numbers = !parts.is_empty() || cache.is_some() || longest.is_some();
         if *is_short {
+            if !has_numbers {
+                return; // The failure says the rest.
+            }
             let mut text = format!("too little memory is free for the key-value cache{parts}");
             if let Some(it) = cache {
                 text += &format!(", {it} is left");

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     codes::{Family, ProblemCode, StatementCode},
     explanation::{Comparison, Explanation, Kind, Next, Oom, Shape},
-    failures::{self, Backend, Failure, HostMemory},
+    failures::{self, Backend, Failure, HostMemory, Program},
     findings::{Finding, Weight},
     printed::{Printed, Statement, limits},
     recording::{CodeLine, Phase},
@@ -348,7 +348,7 @@ impl Report {
                 return self.host_unknown(f, oom, command);
             }
             self.heading(f, "What a text does not show")?;
-            if oom.facts.backend.may_be_torch_on_cuda() {
+            if oom.facts.backend.may_be_torch_on_cuda() && oom.facts.program == Program::Unknown {
                 // Where it grew, the text shows that.
                 let text = if oom.cause == failures::Cause::Leak {
                     "what the memory was used for. A recording shows it:"

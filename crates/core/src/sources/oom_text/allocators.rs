@@ -89,6 +89,8 @@ pub(super) const FORMS: &[Form] = &[
         &[],
     )
     .plain(),
+    // Its sleep mode.
+    device(Vllm, &["cumem_allocator.cpp"], &[]).also(&["out of memory"]),
     device(
         Vllm,
         &["larger than the available kv cache memory"],
@@ -154,6 +156,15 @@ pub(super) const FORMS: &[Form] = &[
     .read(readers::malloc_async),
     device(CudaMallocAsync, &["outofmemoryerror: allocation on device"], &[(Device, "on device")]),
     device(CudaMallocAsync, &["allocation on device"], &[]).also(&["got an oom"]).long(),
+    // A report of ComfyUI.
+    device(
+        CudaMallocAsync,
+        &[
+            "exception type:** torch.outofmemoryerror",
+            "exception type:** torch.cuda.outofmemoryerror",
+        ],
+        &[],
+    ),
     device(Cuda, &["tried to allocate more than 1eb"], &[]).read(readers::exabyte),
     device(Cuda, &["allocation was preemptively rejected"], &[(Requested, "requested size")]),
     form(

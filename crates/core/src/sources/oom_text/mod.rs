@@ -11,6 +11,7 @@ mod forms;
 mod hosts;
 mod libraries;
 mod merge;
+mod programs;
 mod readers;
 mod shapes;
 mod surroundings;
@@ -50,6 +51,16 @@ pub fn of_log(log: &Log) -> Vec<Failure> {
     if let Some(unranked) = streams.iter().find(|it| it.rank.is_none()) {
         for failure in res.iter_mut().filter(|it| it.rank.is_some() && it.progress.is_none()) {
             failure.progress = traceback::progress_before(&unranked.lines, failure.at);
+        }
+    }
+    // Each rank's watchdog says it in a line of its own.
+    let timeouts = streams
+        .iter()
+        .flat_map(|it| &it.lines)
+        .filter(|it| it.text.contains("collective operation timeout"));
+    if let Some(first) = timeouts.map(|it| it.number).min() {
+        for failure in res.iter_mut().filter(|it| it.is_no_size) {
+            failure.is_after_a_timeout = first < failure.at;
         }
     }
     res.sort_by_key(|it| it.at);
@@ -93,6 +104,7 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
             stream.lines[..at].iter().rev().map(|it| it.text.as_ref()),
         );
         surroundings::attach(&mut failure, &stream.lines, at);
+        programs::attach(&mut failure, &stream.lines, at);
         finish(&mut failure, form);
         res.push(failure);
         at += window.taken(form).max(1);

@@ -1,0 +1,103 @@
+//! Which program a failure is of, by the frames and the prefixes of lines near it.
+
+use crate::{
+    failures::{Failure, Program},
+    sources::lines::Line,
+};
+
+/// Lines before and behind that are looked at: a report may have its traceback behind the message.
+const NEAR: (usize, usize) = (80, 40);
+
+/// What a line of each has, as it is written: frames, and what the engines' loggers put before a line.
+const MARKS: &[(Program, &[&str])] = &[
+    (
+        Program::Vllm,
+        &[
+            "/vllm/v1/",
+            "/vllm/worker/",
+            "/vllm/engine/",
+            "/vllm/executor/",
+            "/vllm/model_executor/",
+            "(EngineCore",
+            "(Worker_TP",
+            "(VllmWorker",
+        ],
+    ),
+    (Program::Sglang, &["/sglang/srt/"]),
+    (Program::Pictures, &["ComfyUI", "/comfy/", "/diffusers/pipelines/"]),
+];
+
+/// Fills in the program whose mark is nearest to line `at`, those before it first.
+pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
+    let before = lines[at.saturating_sub(NEAR.0)..=at].iter().rev();
+    let behind = lines[at + 1..].iter().take(NEAR.1);
+    failure.program = before.chain(behind).find_map(|it| marked(&it.text)).unwrap_or_default();
+}
+
+fn marked(line: &str) -> Option<Program> {
+    if is_of_vllms_logger(line) {
+        return Some(Program::Vllm);
+    }
+    let line = line.replace('\\', "/");
+    MARKS.iter().find(|(_, marks)| marks.iter().any(|it| line.contains(it))).map(|it| it.0)
+}
+
+/// `ERROR 04-01 23:46:56 [engine.py:160] ...`: the level, a date without a year, and a file with a line.
+fn is_of_vllms_logger(line: &str) -> bool {
+    let is_like = |word: &str, like: &str| {
+        word.len() == like.len()
+            && word
+                .bytes()
+                .zip(like.bytes())
+                .all(|(it, like)| if like == b'0' { it.is_ascii_digit() } else { it == like })
+    };
+    let words: Vec<&str> = line.split_whitespace().take(8).collect();
+    words.windows(4).any(|it| {
+        let file =
+            it[3].strip_prefix('[').and_then(|it| it.trim_end_matches(':').strip_suffix(']'));
+        ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].contains(&it[0])
+            && is_like(it[1], "00-00")
+            && is_like(it[2], "00:00:00")
+            && file.is_some_and(|it| it.contains(".py:"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_and_loggers_tell_whose_failure_it_is() {
+        for (line, program) in [
+            (
+                "ERROR 04-01 23:46:56 [engine.py:160] torch.OutOfMemoryError: CUDA out of memory.",
+                Some(Program::Vllm),
+            ),
+            (
+                "(EngineCore_DP0 pid=17) ERROR 09-28 15:47:24 [core.py:718] ValueError",
+                Some(Program::Vllm),
+            ),
+            (
+                "  File \"/usr/lib/python3.12/dist-packages/vllm/v1/worker/gpu_worker.py\", line 588, in f",
+                Some(Program::Vllm),
+            ),
+            (
+                "  File \"/sgl/python/sglang/srt/model_executor/model_runner.py\", line 623, in g",
+                Some(Program::Sglang),
+            ),
+            (
+                "File \"D:\\packages\\ComfyUI\\nodes.py\", line 267, in decode",
+                Some(Program::Pictures),
+            ),
+            (
+                "  File \"/lib/diffusers/pipelines/flux/pipeline_flux.py\", line 9, in __call__",
+                Some(Program::Pictures),
+            ),
+            ("  File \"/lib/diffusers/models/unets/unet_2d.py\", line 9, in forward", None),
+            ("ERROR 2025-04-01 23:46:56 [train.py:160] CUDA out of memory", None),
+            ("I trained it with vLLM beside it", None),
+        ] {
+            assert_eq!(marked(line), program, "{line}");
+        }
+    }
+}
