@@ -36,7 +36,7 @@ pub struct Next {
 pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> Option<Next> {
     let oom = ooms.first();
     match oom {
-        Some(oom) if oom.facts.is_no_size => None,
+        Some(oom) if oom.facts.is_no_size || oom.facts.is_before_any_use() => None,
         Some(oom) if oom.cause == Cause::Host || oom.facts.backend == Backend::Host => {
             let is_ram = matches!(oom.facts.host_memory(), HostMemory::Ram | HostMemory::Pinned);
             (is_ram && !oom.facts.is_windows()).then(|| host(oom, text))
@@ -45,7 +45,7 @@ pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> O
         Some(oom) if oom.facts.program == Program::Vllm || oom.facts.backend == Backend::Vllm => {
             Some(users(oom, text))
         }
-        Some(oom) if matches!(oom.facts.program, Program::Sglang | Program::Pictures) => None,
+        Some(oom) if !is_of_a_script(oom, text) => None,
         Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => {
             let (device, capacity) = (oom.facts.device, oom.facts.capacity);
             let card = card(text, device, capacity);
@@ -61,6 +61,15 @@ pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> O
             None
         }
         None => Some(record(text, says)),
+    }
+}
+
+/// Whether `plimsoll` can run what the log is of: an engine that it does not search for, and a page of nodes, are no script.
+fn is_of_a_script(oom: &Oom, text: &PrintedText) -> bool {
+    match oom.facts.program {
+        Program::Unknown => true,
+        Program::Pictures => command(text, oom.facts.at, oom.facts.writer.as_deref()).is_some(),
+        Program::Vllm | Program::Sglang => false,
     }
 }
 

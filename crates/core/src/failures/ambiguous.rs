@@ -53,6 +53,14 @@ impl Failure {
                     "try a smaller batch; lengths that are a power of two need less",
                 ],
             ),
+            Backend::CudaRuntime => (
+                "CUDA could not start: the driver answered \"out of memory\" when it was asked for the devices, before the program had used one. Mostly another process has filled the card; under WSL, in containers and with a driver that does not match, the host has too little memory for CUDA's own",
+                &[
+                    "check with `nvidia-smi` whether another process fills the card, and whether `nvidia-smi` itself works",
+                    "under WSL: `wsl --shutdown`, a larger `memory=` in .wslconfig, and a current driver of Windows; none of NVIDIA's drivers inside of WSL",
+                    "in a container: check `ulimit -v`, `ulimit -l` and the memory limit",
+                ],
+            ),
             Backend::Host => return self.host_perhaps(),
             Backend::Xpu if self.text.contains("DEVICE_LOST") => (
                 "the driver lost the device. Intel's driver does so where memory runs out; a kernel that hangs or a fault of the driver gives the same error",

@@ -448,12 +448,14 @@ impl Failure {
     fn without_request(&self) -> Verdict {
         let innermost = self.innermost.as_ref();
         let pins = innermost.is_some_and(|frame| {
-            frame.file.ends_with("pin_memory.py") || frame.text.contains("pin_memory(")
+            frame.file.ends_with("pin_memory.py")
+                || frame.text.contains("pin_memory(")
+                || frame.text.contains("pin_memory=True")
         });
         if self.backend == Backend::CudaRuntime && pins {
             return verdict(
                 Cause::Unknown,
-                "PyTorch could not pin a batch. CUDA gives the same error in two cases: the host's pinned memory (RAM that cannot be swapped out) ran out, or the card is full, and the thread that pins needs a little of it",
+                "PyTorch could not pin memory of the host. CUDA gives the same error in two cases: the host's pinned memory (RAM that cannot be swapped out) ran out, or the card is full, and the thread that pins needs a little of it",
                 &[
                     &["run `nvidia-smi`: is the card full? If not, the host's memory is the cause"],
                     PINNED,
@@ -483,6 +485,9 @@ impl Failure {
             }
             Backend::Bitsandbytes => {
                 "bitsandbytes got no memory outside of PyTorch's allocator, so there are no numbers. A paged optimizer takes its state from the driver, and none was free on the card or in the host's memory"
+            }
+            Backend::Ggml => {
+                "the card is full: the program got no buffer for weights, cache or a pass, and its message has no size"
             }
             Backend::Unsloth => return no_logits(),
             Backend::Tgi => {

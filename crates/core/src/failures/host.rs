@@ -60,6 +60,13 @@ impl Failure {
             || frames.iter().any(|it| it.as_ref().is_some_and(|it| is_path(&it.file)))
     }
 
+    /// Whether it is Ray that says so.
+    fn is_of_ray(&self) -> bool {
+        ["ray.exceptions", "Ray killed", "RayOutOfMemory", "RayTask ID"]
+            .iter()
+            .any(|it| self.text.contains(it))
+    }
+
     pub(super) fn host(&self) -> Verdict {
         let (why, remedies): (&str, &[&str]) = match self.host_memory() {
             HostMemory::Build => (
@@ -108,9 +115,20 @@ impl Failure {
             (None, Some(limit)) => format!(": the limit is {limit}"),
             _ => String::new(),
         };
+        let why = format!("the host's memory (RAM) ran out{asked}{held}; the GPU is not involved");
+        if self.is_of_ray() {
+            return verdict(
+                Cause::Host,
+                why,
+                &[
+                    "see in Ray's list of the largest users who grew: Ray ends the task that began last, which may be another one",
+                    "run fewer tasks and workers at a time on a node, set a smaller `object_store_memory`, and delete results that were used",
+                ],
+            );
+        }
         verdict(
             Cause::Host,
-            format!("the host's memory (RAM) ran out{asked}{held}; the GPU is not involved"),
+            why,
             &[
                 "use fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
                 "load weights with `torch.load(..., mmap=True)` or from safetensors, directly onto the device (`map_location`)",
@@ -145,6 +163,13 @@ impl Failure {
                     SHM,
                     "to see how full it is while the program runs: `df -h /dev/shm`",
                     "use fewer DataLoader workers, or a smaller `prefetch_factor`",
+                ],
+            ),
+            HostMemory::Ram if self.is_of_ray() => (
+                "a worker of Ray ended without an error of its own. Mostly the kernel ended it, because the host's memory (RAM) ran out; a crash and `ray stop` look the same. A full GPU raises an error instead",
+                &[
+                    "to see who sent it: `dmesg -T | grep -i killed` on that node, and the dead worker's own log in /tmp/ray/session_latest/logs",
+                    "if memory was the cause: fewer workers on a node, weights that are loaded by one of them at a time, a smaller `object_store_memory`",
                 ],
             ),
             HostMemory::Ram | HostMemory::Commit | HostMemory::Pinned => (

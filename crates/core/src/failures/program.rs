@@ -2,7 +2,7 @@
 //! that makes pictures.
 
 use crate::failures::{
-    Failure,
+    Backend, Failure, Kind,
     cause::{GROWS, SMALLER},
 };
 
@@ -31,6 +31,11 @@ const GRAPHS: &str =
 const SHARE: &str = "set a smaller `gpu_memory_utilization`: the key-value cache takes the rest of that share, and what the engine needs later has to be free beside it";
 
 impl Failure {
+    /// Whether CUDA did not even start.
+    pub fn is_before_any_use(&self) -> bool {
+        self.kind == Kind::MaybeOutOfMemory && self.backend == Backend::CudaRuntime
+    }
+
     /// What makes a request of this program smaller, the likeliest first.
     pub(super) fn smaller(&self) -> Vec<&'static str> {
         match self.program {

@@ -343,12 +343,17 @@ impl Report {
         for it in &oom.in_vain {
             self.said(f, "  would not help: ", it, 5)?;
         }
-        if oom.line().is_some() && !oom.facts.is_no_size {
+        if oom.line().is_some() && !oom.facts.is_no_size && !oom.facts.is_before_any_use() {
             if oom.facts.backend == Backend::Host {
                 return self.host_unknown(f, oom, command);
             }
             self.heading(f, "What a text does not show")?;
-            if oom.facts.backend.may_be_torch_on_cuda() && oom.facts.program == Program::Unknown {
+            let is_of_a_script = match oom.facts.program {
+                Program::Unknown => true,
+                Program::Pictures => command != COMMAND,
+                Program::Vllm | Program::Sglang => false,
+            };
+            if oom.facts.backend.may_be_torch_on_cuda() && is_of_a_script {
                 // Where it grew, the text shows that.
                 let text = if oom.cause == failures::Cause::Leak {
                     "what the memory was used for. A recording shows it:"

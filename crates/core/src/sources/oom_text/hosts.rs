@@ -38,6 +38,8 @@ pub(super) const CLEAR: &[Form] = &[
     host(&["requires more system memory"], &[(Requested, "system memory"), (Free, "is available")]),
     host(&["low on memory"], &[]).also(&["was killed"]).long().read(readers::ray),
     host(&["rayoutofmemoryerror"], &[]),
+    form(MaybeOutOfMemory, Host, &["a worker died or was killed while executing a task"], &[])
+        .plain(),
     // Ray, systemd-oomd, the kubelet, earlyoom.
     host(&["due to memory pressure"], &[]).also(&["killed"]),
     host(

@@ -168,10 +168,17 @@ pub(super) const FORMS: &[Form] = &[
         &[(Device, "allocate cuda"), (Device, "allocate rocm"), (Device, "allocate vulkan")],
     )
     .also(&[" buffer"]),
+    device(Ggml, &["cuda error: out of memory"], &[(Device, "current device:")])
+        .also(&["ggml"])
+        .long(),
     device(Ggml, &["cuda error 2 at ggml-cuda"], &[(Device, "current device:")])
         .also(&["out of memory"])
         .long(),
     device(Bitsandbytes, &["error out of memory at line"], &[]),
+    // The first call of a program.
+    form(MaybeOutOfMemory, CudaRuntime, &["error from cudagetdevicecount"], &[])
+        .also(&["out of memory"])
+        .plain(),
     // Accelerate, transformers and PEFT, where a device map put a part of the weights elsewhere.
     device(
         Accelerate,
