@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
-const PLANTED: [&str; 10] = [
+const PLANTED: [&str; 11] = [
     "planted-1.txt",
     "planted-2.txt",
     "planted-3.txt",
@@ -16,6 +16,7 @@ const PLANTED: [&str; 10] = [
     "planted-8.txt",
     "planted-9.txt",
     "planted-10.txt",
+    "planted-11.txt",
 ];
 
 /// Scripts one after the other, each under a line `#: name`.

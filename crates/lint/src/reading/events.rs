@@ -100,6 +100,8 @@ pub(crate) enum What<'a> {
     /// A comprehension over batches makes a list or dictionary of such values.
     Gather {
         value: Value,
+        /// The function, where `map` makes it.
+        mapped: Option<TextRange>,
     },
     /// A list is emptied, or made anew.
     Clear {

@@ -240,7 +240,10 @@ impl<'a> Walker<'_, 'a> {
             // What `send()` gives.
             Expr::Yield(it) => {
                 if let Some(value) = &it.value {
+                    // It goes to whoever asked for it.
+                    let before = std::mem::replace(&mut self.is_yielded, true);
                     self.eval(value);
+                    self.is_yielded = before;
                 }
                 Value { from: Sources::of(SENT), ..Value::default() }
             }
@@ -342,13 +345,13 @@ impl<'a> Walker<'_, 'a> {
         kind: Kind,
     ) -> Value {
         let (res, output) = self.comprehension(generators, element, kind);
-        self.gathered(element.range(), output);
+        self.gathered(element.range(), output, None);
         res
     }
 
-    fn gathered(&mut self, at: TextRange, output: Option<Value>) {
-        if let Some(value) = output {
-            self.tell(at, What::Gather { value });
+    fn gathered(&mut self, at: TextRange, output: Option<Value>, mapped: Option<TextRange>) {
+        if let Some(value) = output.filter(|_| !self.is_yielded) {
+            self.tell(at, What::Gather { value, mapped });
         }
     }
 
@@ -360,24 +363,25 @@ impl<'a> Walker<'_, 'a> {
             iter.is(&Kind::Loader) || guess::is_batches(self.file.text_at(over.range()));
         let one = self.one_of(&iter);
         self.names.begin();
-        let (value, at) = match function {
+        let (value, at, called) = match function {
             Expr::Lambda(it) => {
                 let parameters = it.parameters.iter().flat_map(|it| it.iter_non_variadic_params());
                 if let Some(first) = parameters.take(1).next() {
                     self.names.set(first.parameter.name.as_str(), one);
                 }
-                (self.eval(&it.body), it.body.range())
+                (self.eval(&it.body), it.body.range(), None)
             }
             function => {
                 let value = self.eval(function);
                 let name = dotted(function).unwrap_or_default();
-                (self.call_value(value, &name, call, &[one]), call.range())
+                let made = self.call_value(value, &name, call, &[one]);
+                (made, call.range(), Some(function.range()))
             }
         };
         self.names.take_back();
         let is_moved = matches!(function, Expr::Lambda(it) if moves_an_item(&it.body, &[]));
         if keeps && (over_batches || is_moved) && value.is_output && !value.on_host {
-            self.gathered(at, Some(value.clone()));
+            self.gathered(at, Some(value.clone()), called);
         }
         let res = Value { tick: self.tick, ..Value::of(Kind::List) };
         Some(Value { on_host: value.on_host, is_scalar: false, ..res.with(&value) })
@@ -511,6 +515,12 @@ impl<'a> Walker<'_, 'a> {
     /// Whether it calls a function of Python's by this name.
     fn is_builtin(&self, call: &ExprCall, name: &str) -> bool {
         matches!(&*call.func, Expr::Name(it) if it.id.as_str() == name) && !self.names.has(name)
+    }
+
+    /// Where the argument of this number stands, or the call.
+    fn argument(&self, call: &ExprCall, n: usize) -> TextRange {
+        let named = call.arguments.keywords.iter().map(|it| &it.value);
+        call.arguments.args.iter().chain(named).nth(n).map_or(call.range(), Ranged::range)
     }
 
     fn arguments(&mut self, call: &'a ExprCall) -> Vec<Value> {
@@ -658,7 +668,9 @@ impl<'a> Walker<'_, 'a> {
             self.known.keepers.contains(&(class, self.file.functions[index].name.to_owned()))
         });
         if keeps && let Some(n) = values.iter().position(|it| it.attached) {
-            let target = dotted(&call.func).unwrap_or_default();
+            // `map(meter, losses)`: all of them.
+            let mapped = call.arguments.args.first().filter(|_| self.is_builtin(call, "map"));
+            let target = dotted(mapped.unwrap_or(&call.func)).unwrap_or_default();
             // An object that is called keeps it itself.
             let target = match target.rsplit_once('.') {
                 Some((object, _)) if self.file.functions[index].name != "__call__" => object,
@@ -666,10 +678,12 @@ impl<'a> Walker<'_, 'a> {
             };
             let target = target.to_owned();
             let before = self.look_up(&target);
-            let named = call.arguments.keywords.iter().map(|it| &it.value);
-            let arg = call.arguments.args.iter().chain(named).nth(n);
-            let arg = arg.map_or(call.range(), Ranged::range);
-            self.kept(&target, How::Meter, &before, &values[n].clone(), arg);
+            let mut value = values[n].clone();
+            if mapped.is_some() {
+                value.kind = Kind::List;
+            }
+            let arg = self.argument(call, n + usize::from(mapped.is_some()));
+            self.kept(&target, How::Meter, &before, &value, arg);
         }
         if self.known.receivers.contains(&index) {
             return Value { tick: self.tick, ..Value::of(Kind::Receiver) };
@@ -797,6 +811,7 @@ impl<'a> Walker<'_, 'a> {
             "sample" if receiver.attached => {
                 return Value { attached: false, graph: Sources::default(), ..receiver };
             }
+            "detach_" => self.detached(on),
             "send" if receiver.is(&Kind::Receiver) => {
                 let arg = call.arguments.args.first().map_or(at, Ranged::range);
                 self.kept(&on_name, How::Meter, &receiver, &first, arg);
@@ -980,7 +995,7 @@ impl<'a> Walker<'_, 'a> {
             "cpu" => return Value { on_host: true, tick: self.tick, ..receiver },
             "to" | "cuda" => {
                 let target = call.arguments.args.first();
-                let to_cpu = target.is_some_and(|it| names_cpu(self.file.text_at(it.range())));
+                let to_cpu = target.is_some_and(|it| guess::is_host(self.file.text_at(it.range())));
                 let on_host = to_cpu && name == "to";
                 let at = Some(at);
                 return Value {
@@ -1010,17 +1025,21 @@ impl<'a> Walker<'_, 'a> {
             res.attached &= self.grad != Grad::Off;
             return Value { kind: Kind::Tensor, tick: self.tick, at: Some(at), ..res };
         }
-        // One of several callbacks: an object of a class of this file, whichever has such a method.
+        // One of several, `for it in callbacks` or `meters[name]`: an object of a class of this file, whichever has such a method.
         let attached = values.iter().position(|it| it.attached);
+        let is_one = || match on {
+            Expr::Subscript(_) => true,
+            Expr::Name(it) => self.is_target(it.id.as_str()),
+            _ => false,
+        };
         let keeps = || {
             let has = |(class, method): &(usize, String)| {
                 method == name && self.file.classes[*class].methods.contains_key(name)
             };
-            receiver.is(&Kind::Unknown) && self.known.keepers.iter().any(has)
+            receiver.is(&Kind::Unknown) && self.known.keepers.iter().any(has) && is_one()
         };
         if let Some(n) = attached.filter(|_| keeps()) {
-            let named = call.arguments.keywords.iter().map(|it| &it.value);
-            let arg = call.arguments.args.iter().chain(named).nth(n).map_or(at, Ranged::range);
+            let arg = self.argument(call, n);
             self.kept(&on_name, How::Meter, &Value::default(), &values[n].clone(), arg);
         }
         // `self.loss_function(output, y)`
@@ -1093,12 +1112,4 @@ fn graphs(values: &[Value]) -> Sources {
         res.extend(&it.graph);
     }
     res
-}
-
-fn names_cpu(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    text.contains("\"cpu\"")
-        || text.contains("'cpu'")
-        || text == "cpu"
-        || text.ends_with("cpu_device")
 }

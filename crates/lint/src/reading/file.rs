@@ -90,8 +90,6 @@ pub(crate) struct File<'a> {
     pub(crate) uses: BTreeMap<String, BTreeSet<&'a str>>,
     /// By function: names on which a backward pass is made.
     pub(crate) losses: BTreeSet<(usize, String)>,
-    /// By function: what a backward pass is made on, by its own name.
-    pub(crate) walked: BTreeSet<(usize, String)>,
     /// Whether it is a file of tests: what they do with a tiny model is no training, and no evaluation.
     pub(crate) is_of_tests: bool,
     /// What reading it has taken.
@@ -157,10 +155,8 @@ impl<'a> File<'a> {
             body,
             def: None,
         });
-        let mut parts = Parts { file: &mut res, function: 0, class: None, trains: false };
-        parts.visit_body(body);
-        let trains = parts.trains;
-        res.is_of_tests = res.imports_tests() || !trains && 1 < res.tests();
+        Parts { file: &mut res, function: 0, class: None }.visit_body(body);
+        res.is_of_tests = res.imports_tests() || 1 < res.tests();
         res.inherit();
         res
     }
@@ -267,24 +263,11 @@ struct Parts<'f, 'a> {
     file: &'f mut File<'a>,
     function: usize,
     class: Option<usize>,
-    /// Whether anything calls `backward`, or a trainer.
-    trains: bool,
 }
 
 impl<'a> Parts<'_, 'a> {
     fn used(&mut self, call: &'a ExprCall) {
-        self.trains |= match &*call.func {
-            Expr::Attribute(func) => {
-                func.attr.as_str() == "backward" || func.attr.ends_with("Trainer")
-            }
-            Expr::Name(func) => func.id.ends_with("Trainer"),
-            _ => false,
-        };
         let Expr::Attribute(func) = &*call.func else { return };
-        if matches!(func.attr.as_str(), "backward" | "manual_backward") {
-            let own = call.arguments.args.first().unwrap_or(&func.value);
-            self.file.walked.extend(dotted(own).map(|it| (self.function, it)));
-        }
         if let Some(name) = dotted(&func.value) {
             self.file.uses.entry(name).or_default().insert(func.attr.as_str());
         }
@@ -395,6 +378,12 @@ impl<'a> Visitor<'a> for Names {
             visitor::walk_expr(self, expr);
         }
     }
+}
+
+/// `x.data = y`, `x.grad = y`: the tensor goes in without the graph that made it.
+pub(crate) fn takes_no_graph(name: &str) -> bool {
+    let name = name.trim_end_matches("[]");
+    name.ends_with(".data") || name.ends_with(".grad")
 }
 
 /// All names in an expression.

@@ -4,7 +4,7 @@
 use crate::reading::{file::File, value::Kind};
 
 /// Names of models, whole or as the last word of a name.
-const MODELS: [&str; 41] = [
+const MODELS: [&str; 39] = [
     "model",
     "net",
     "network",
@@ -33,7 +33,6 @@ const MODELS: [&str; 41] = [
     "lstm",
     "rnn",
     "gru",
-    "cell",
     "trunk",
     "tower",
     "mlp",
@@ -44,7 +43,6 @@ const MODELS: [&str; 41] = [
     "embedder",
     "detector",
     "segmenter",
-    "gen",
     "disc",
 ];
 const CRITERIA: [&str; 9] = [
@@ -160,7 +158,49 @@ pub(crate) fn is_model(last: &str) -> bool {
         "optimizer",
         "info",
     ];
-    has_word(last, &MODELS) && !has_word(last, &words) || last == "g" || last == "d"
+    // Words of many other things, unless they stand alone: `gen_kwargs`, `cell_state`.
+    has_word(last, &MODELS) && !has_word(last, &words) || matches!(last, "g" | "d" | "gen" | "cell")
+}
+
+/// Whether a thing of this name is one of a few that come again and again: a window, a size, a device.
+pub(crate) fn comes_again(name: &str) -> bool {
+    let words = [
+        "window",
+        "shape",
+        "size",
+        "sizes",
+        "len",
+        "length",
+        "lengths",
+        "height",
+        "width",
+        "resolution",
+        "bucket",
+        "device",
+        "dtype",
+    ];
+    has_word(&last(name), &words)
+}
+
+/// Whether what is put into a thing of this name leaves memory: a file, or what writes one.
+pub(crate) fn writes_out(name: &str) -> bool {
+    let name = last(name);
+    name == "file"
+        || has_word(&name, &["writer", "saver", "dumper", "sink", "memmap", "lmdb", "zarr"])
+}
+
+/// Whether a place of this name is the host.
+pub(crate) fn is_host(place: &str) -> bool {
+    place
+        .to_ascii_lowercase()
+        .split(|it: char| !it.is_ascii_alphanumeric())
+        .any(|word| matches!(word, "cpu" | "host" | "offload" | "storage"))
+}
+
+/// Whether a model's method of this name runs it, or a part of it.
+pub(crate) fn runs(method: &str) -> bool {
+    let words = ["generate", "encode", "decode", "embed", "predict", "infer", "sample", "forward"];
+    has_word(method, &words)
 }
 
 /// Whether a function of this name computes a loss.

@@ -5,7 +5,8 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::reading::{
     events::{Grad, How, Loop, What},
-    file::{dotted, names_in},
+    file::{dotted, names_in, takes_no_graph},
+    guess,
     value::{Kind, SENT, Value},
     walker::{Inside, Walker},
 };
@@ -27,6 +28,7 @@ impl<'a> Walker<'_, 'a> {
             Expr::Starred(it) => self.assign_to(&it.value, value),
             _ => {
                 let Some(name) = dotted(target) else { return };
+                let value = if takes_no_graph(&name) { value.without_graph() } else { value };
                 if let Some(whole) = name.strip_suffix("[]") {
                     // One of many: the thing itself stays.
                     let mut held = self.look_up(whole);
@@ -43,8 +45,7 @@ impl<'a> Walker<'_, 'a> {
                 }
                 let mut value = value;
                 let key = (self.function, name.clone());
-                let is_loss = self.file.losses.contains(&key) && value.is(&Kind::Unknown)
-                    || self.file.walked.contains(&key) && value.is(&Kind::Tensor);
+                let is_loss = self.file.losses.contains(&key) && value.is(&Kind::Unknown);
                 if is_loss && self.grad != Grad::Off {
                     // Somebody makes a backward pass on it.
                     value = Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..value };
@@ -74,10 +75,14 @@ impl<'a> Walker<'_, 'a> {
         }
     }
 
-    /// Whether each batch, or each sample of one, brings a key of its own: the key is what a loop over batches gives.
+    /// Whether each batch, or each sample of one, brings a key of its own: the key is what a loop over batches gives. Windows,
+    /// sizes and devices are few, and come again.
     fn is_new_key(&self, key: &Expr) -> bool {
-        let names = names_in(key);
-        let targets = |it: &Loop<'_>| it.target.map(names_in).unwrap_or_default();
+        let names = names_of_key(key);
+        let targets = |it: &Loop<'_>| -> Vec<String> {
+            let all = it.target.map(names_in).unwrap_or_default();
+            all.into_iter().filter(|it| !guess::comes_again(it)).collect()
+        };
         let meets = |some: &[String], other: &[String]| some.iter().any(|it| other.contains(it));
         let mut of_batches: Vec<String> = Vec::new();
         for inside in &self.inside {
@@ -105,13 +110,11 @@ impl<'a> Walker<'_, 'a> {
         let function = &self.file.functions[self.function];
         if let (Some(class), true) = (function.class, target.starts_with("self."))
             && !before.bounded
-            && function.parameters().into_iter().chain(function.variadic()).any(|it| {
-                // `if torch.is_tensor(value): value = value.item()`
-                let cuts = [format!("{it} = {it}."), format!("{it} = float({it}")];
-                it != "self"
-                    && value.graph.has(it)
-                    && !self.file.says(function.at, &cuts.each_ref().map(String::as_str))
-            })
+            && function
+                .parameters()
+                .into_iter()
+                .chain(function.variadic())
+                .any(|it| it != "self" && value.graph.has(it) && !self.is_cut(function.at, it))
         {
             self.next.keepers.insert((class, function.name.to_owned()));
         }
@@ -136,8 +139,51 @@ impl<'a> Walker<'_, 'a> {
             let whole = std::mem::replace(&mut self.inside, within);
             self.tell(arg, what);
             self.inside = whole;
-        } else if self.inside.is_empty() {
+        } else if self.inside.is_empty() && before.tick < self.began {
+            // What this call made it hands out, or lets go of.
             self.tell(arg, what);
         }
+    }
+
+    /// Whether a line gives a name a value without its graph: `if torch.is_tensor(value): value = value.item()`
+    fn is_cut(&self, at: TextRange, name: &str) -> bool {
+        let begin = format!("{name} =");
+        self.file.text_at(at).lines().any(|line| {
+            line.match_indices(&begin).any(|(it, _)| {
+                let is_whole = !line[..it].ends_with(|it: char| it.is_alphanumeric() || it == '_');
+                is_whole && CUTS.iter().any(|cut| line[it + begin.len()..].contains(cut))
+            })
+        })
+    }
+
+    /// `x.detach_()`: neither it nor what it is one of has a graph from here on.
+    pub(crate) fn detached(&mut self, on: &Expr) {
+        let Some(name) = dotted(on) else { return };
+        let name = name.split("[]").next().unwrap_or_default().to_owned();
+        let of = self.inside.iter().filter_map(|it| {
+            let it = &self.loops[it.index];
+            let is_one = it.target.is_some_and(|it| names_in(it).contains(&name));
+            it.iter.and_then(dotted).filter(|_| is_one)
+        });
+        let all: Vec<String> = of.chain([name.clone()]).collect();
+        for name in all {
+            let held = self.look_up(&name);
+            if held.attached {
+                self.bind(&name, held.without_graph());
+            }
+        }
+    }
+}
+
+/// What gives a value without its graph, as text.
+const CUTS: [&str; 7] = [".item(", ".detach(", ".data", ".tolist(", ".numpy(", " float(", " int("];
+
+/// The names that a key is made of, and none of those that it only measures: `len(x)`, `shape_of(x)`.
+fn names_of_key(key: &Expr) -> Vec<String> {
+    match key {
+        Expr::Call(it) if dotted(&it.func).is_some_and(|it| guess::comes_again(&it)) => Vec::new(),
+        Expr::Call(it) => it.arguments.args.iter().flat_map(names_of_key).collect(),
+        Expr::Tuple(it) => it.elts.iter().flat_map(names_of_key).collect(),
+        other => names_in(other),
     }
 }

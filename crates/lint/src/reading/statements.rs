@@ -10,7 +10,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::reading::{
     events::{Grad, How, Loop, What},
-    file::{dotted, names_in},
+    file::{dotted, names_in, takes_no_graph},
     guess,
     names::{Held, Joined, Names},
     value::{Kind, Sources, Value},
@@ -48,6 +48,7 @@ impl<'a> Walker<'_, 'a> {
             self.names.set(name, value);
         }
         self.tick += 1;
+        self.began = self.tick;
         self.body(it.body);
         let seen_from_within = |it: Value| Value {
             tick: 0,
@@ -324,6 +325,7 @@ impl<'a> Walker<'_, 'a> {
     fn add(&mut self, it: &'a StmtAugAssign) {
         let value = self.eval(&it.value);
         let Some(name) = dotted(&it.target) else { return };
+        let value = if takes_no_graph(&name) { value.without_graph() } else { value };
         let before = self.look_up(&name);
         let before = match name.strip_suffix("[]") {
             Some(whole) if before.is(&Kind::Unknown) => {

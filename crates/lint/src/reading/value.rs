@@ -175,6 +175,11 @@ impl Value {
         }
     }
 
+    /// The same without what autograd knows of it.
+    pub(crate) fn without_graph(self) -> Value {
+        Value { attached: false, graph: Sources::default(), ..self }
+    }
+
     /// What an operation on both gives.
     pub(crate) fn with(mut self, other: &Value) -> Value {
         self.from.extend(&other.from);

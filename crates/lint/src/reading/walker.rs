@@ -10,7 +10,7 @@ use ruff_text_size::{TextRange, TextSize};
 
 use crate::reading::{
     events::{Branch, Event, Grad, Loop, What},
-    file::File,
+    file::{File, names_in},
     guess,
     names::{Held, Names},
     value::{Kind, Sources, Value},
@@ -83,6 +83,8 @@ pub(crate) struct Walker<'f, 'a> {
     pub(crate) handlers: Vec<Handler<'a>>,
     pub(crate) handlers_by_place: BTreeSet<TextSize>,
     pub(crate) tick: u32,
+    /// When the function began.
+    pub(crate) began: u32,
     pub(crate) function: usize,
     pub(crate) statement: TextRange,
     pub(crate) inside: Vec<Inside>,
@@ -92,6 +94,8 @@ pub(crate) struct Walker<'f, 'a> {
     pub(crate) grad: Grad,
     pub(crate) autocast: bool,
     pub(crate) in_handler: bool,
+    /// In a `yield`.
+    pub(crate) is_yielded: bool,
 }
 
 impl<'f, 'a> Walker<'f, 'a> {
@@ -107,6 +111,7 @@ impl<'f, 'a> Walker<'f, 'a> {
             handlers: Vec::new(),
             handlers_by_place: BTreeSet::new(),
             tick: 1,
+            began: 1,
             function: 0,
             statement: TextRange::default(),
             inside: Vec::new(),
@@ -115,6 +120,7 @@ impl<'f, 'a> Walker<'f, 'a> {
             grad: Grad::On,
             autocast: false,
             in_handler: false,
+            is_yielded: false,
         }
     }
 
@@ -160,8 +166,9 @@ impl<'f, 'a> Walker<'f, 'a> {
         if known.attached || known.is_output {
             return known;
         }
-        // A backward pass is made on it here.
-        if self.grad != Grad::Off && self.file.walked.contains(&(self.function, name.to_owned())) {
+        // One of several, on which a backward pass is made here: `losses["mask"].backward()`.
+        let is_loss = || self.file.losses.contains(&(self.function, name.to_owned()));
+        if name.ends_with("[]") && self.grad != Grad::Off && is_loss() {
             return Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..known };
         }
         Value { kind: guess::kind(self.file, name), ..known }
@@ -214,6 +221,12 @@ impl<'f, 'a> Walker<'f, 'a> {
         self.inside
             .last()
             .is_some_and(|it| it.first <= tick && it.second.is_some_and(|second| tick < second))
+    }
+
+    /// Whether a loop that is being read gives each of something this name.
+    pub(crate) fn is_target(&self, name: &str) -> bool {
+        let is_it = |it: &Expr| names_in(it).iter().any(|it| it == name);
+        self.inside.iter().any(|it| self.loops[it.index].target.is_some_and(is_it))
     }
 
     /// A branch that has to be taken for what follows.

@@ -261,6 +261,7 @@ fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let again =
             story.in_function(handler.function).filter(inside).find(|event| match &event.what {
                 What::Forward { .. } | What::Backward { .. } => true,
+                What::Method { value, name, .. } => value.is_module() && guess::runs(name),
                 What::Call { function } => {
                     *function == handler.function
                         || story.in_function(*function).chain(story.within_function(*function)).any(

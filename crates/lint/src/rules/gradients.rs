@@ -137,75 +137,7 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
         own.iter().filter(|it| matches!(it.what, What::Step { .. })).collect();
     let zeros: Vec<&&Event<'_>> =
         own.iter().filter(|it| matches!(it.what, What::ZeroGrad { .. })).collect();
-    let function = &story.file.functions[the_loop.function];
-
-    // Nothing empties the gradients.
-    let zeroes = [
-        "zero_grad",
-        ".grad = None",
-        ".grad=None",
-        "grad.zero_",
-        "grad.data.zero_",
-        "set_grad_to_none",
-        "clear_grad",
-        "grad.fill_",
-    ];
-    let has_zero = all.iter().any(|it| matches!(it.what, What::ZeroGrad { .. }))
-        || !steps.is_empty() && story.file.says(function.at, &zeroes);
-    if let (Some(pass), Some(step)) = (passes.first(), steps.first())
-        && !has_zero
-        && let What::Backward { by_engine: false, .. } = pass.what
-        && let What::Step { optimizer, known: true, .. } = &step.what
-        && !(optimizer.contains('.') && story.file.says_anywhere(&["zero_grad"]))
-        && !has_unknown_calls_with(story, index, optimizer)
-        && repeats(story, index)
-    {
-        acc.push(Found {
-            code: "PLM301",
-            at: step.at,
-            statement: step.statement,
-            message: format!(
-                "gradients add up over all steps: call `{optimizer}.zero_grad()` right after this"
-            ),
-            mend: vec![Mend::After(step.statement, format!("{optimizer}.zero_grad()"))],
-        });
-    }
-
-    // Of several optimizers one is never emptied; a model that is emptied may have the weights of any.
-    let owner = |event: &Event<'_>, call: &str| {
-        let text = story.file.piece(event.at)?;
-        text.split_once(call).map(|it| it.0.to_owned())
-    };
-    let stepped: BTreeSet<String> = steps
-        .iter()
-        .filter(|it| matches!(it.what, What::Step { known: true, by_scaler: false, .. }))
-        .filter_map(|it| owner(it, ".step("))
-        .collect();
-    let emptied: Option<BTreeSet<String>> = all
-        .iter()
-        .filter(|it| matches!(it.what, What::ZeroGrad { .. }))
-        .map(|it| owner(it, ".zero_grad("))
-        .collect();
-    let of_optimizers = emptied.filter(|it| !it.is_empty() && it.is_subset(&stepped));
-    if let Some(emptied) = of_optimizers
-        && !story.file.says(function.at, &[".grad = None", ".grad=None", "set_grad_to_none"])
-        && let Some((step, name)) = steps.iter().find_map(|it| {
-            let name = owner(it, ".step(").filter(|it| stepped.contains(it))?;
-            (!emptied.contains(&name) && !has_unknown_calls_with(story, index, &name))
-                .then_some((it, name))
-        })
-        && repeats(story, index)
-    {
-        acc.push(Found {
-            code: "PLM301",
-            at: step.at,
-            statement: step.statement,
-            message: format!(
-                "gradients add up over all steps: call `{name}.zero_grad()` right after this"
-            ),
-            mend: vec![Mend::After(step.statement, format!("{name}.zero_grad()"))],
-        });
-    }
+    never_emptied(story, index, (&passes, &steps), &all, acc);
 
     // Accumulation: a pass in each iteration, a step in some.
     let conditional = |it: &&&&Event<'_>| it.tests_in(at).any(|it| every(it).is_some());
@@ -323,6 +255,103 @@ fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
                 Mend::After(step.statement, call),
             ],
         });
+    }
+}
+
+/// Text that empties gradients where no event says so: a function of another file, or a closure that only `step` gets.
+const EMPTYING: [&str; 7] = [
+    ".grad = None",
+    ".grad=None",
+    "grad.zero_",
+    "grad.data.zero_",
+    "set_grad_to_none",
+    "clear_grad",
+    "grad.fill_",
+];
+
+/// A loop steps, and nothing in it empties the gradients of what it steps.
+fn never_emptied(
+    story: &Story<'_, '_>,
+    index: usize,
+    (passes, steps): (&[&&Event<'_>], &[&&Event<'_>]),
+    all: &[&Event<'_>],
+    acc: &mut Vec<Found>,
+) {
+    let function = &story.file.functions[story.loops[index].function];
+    // An engine's pass, and a step of another kind, empty them by themselves.
+    let is_plain = !passes.is_empty()
+        && passes.iter().all(|it| matches!(it.what, What::Backward { by_engine: false, .. }))
+        && steps.iter().all(|it| matches!(it.what, What::Step { known: true, .. }));
+    if steps.is_empty() || all.iter().any(|it| empties_by_hand(it)) || !repeats(story, index) {
+        return;
+    }
+    let by_hand = || story.file.says(function.at, &EMPTYING);
+    let mut add = |step: &Event<'_>, name: &str| {
+        acc.push(Found {
+            code: "PLM301",
+            at: step.at,
+            statement: step.statement,
+            message: format!(
+                "gradients add up over all steps: call `{name}.zero_grad()` right after this"
+            ),
+            mend: vec![Mend::After(step.statement, format!("{name}.zero_grad()"))],
+        });
+    };
+    let zeros: Vec<&&Event<'_>> =
+        all.iter().filter(|it| matches!(it.what, What::ZeroGrad { .. })).collect();
+    if zeros.is_empty() {
+        let may_be_emptied = steps.iter().any(|it| {
+            let What::Step { optimizer, .. } = &it.what else { return false };
+            optimizer.contains('.') && story.file.says_anywhere(&["zero_grad"])
+                || has_unknown_calls_with(story, index, optimizer)
+        });
+        if let Some(step) = steps.first()
+            && let What::Step { optimizer, .. } = &step.what
+            && is_plain
+            && !may_be_emptied
+            && !by_hand()
+            && !story.file.says(function.at, &["zero_grad"])
+        {
+            add(step, optimizer);
+        }
+        return;
+    }
+    // Of several optimizers one is never emptied; a model that is emptied may have the weights of any.
+    let owner = |event: &Event<'_>, call: &str| {
+        let text = story.file.piece(event.at)?;
+        text.split_once(call).map(|it| it.0.to_owned())
+    };
+    let stepped: BTreeSet<String> = steps
+        .iter()
+        .filter(|it| matches!(it.what, What::Step { known: true, by_scaler: false, .. }))
+        .filter_map(|it| owner(it, ".step("))
+        .collect();
+    let emptied: Option<BTreeSet<String>> =
+        zeros.iter().map(|it| owner(it, ".zero_grad(")).collect();
+    let Some(emptied) = emptied.filter(|it| it.is_subset(&stepped)) else { return };
+    let forgotten = steps.iter().find_map(|it| {
+        let name =
+            owner(it, ".step(").filter(|it| stepped.contains(it) && !emptied.contains(it))?;
+        (!has_unknown_calls_with(story, index, &name)).then_some((it, name))
+    });
+    if let Some((step, name)) = forgotten.filter(|_| !by_hand()) {
+        add(step, &name);
+    }
+}
+
+/// Whether gradients are emptied, in whole or in part, without an optimizer: `p.grad = None`, `w.grad[:n].zero_()`.
+fn empties_by_hand(event: &Event<'_>) -> bool {
+    let is_gradient = |name: &str| {
+        let name = name.trim_end_matches("[]").trim_end_matches(".data");
+        name.trim_end_matches("[]").rsplit('.').next().is_some_and(|it| it.contains("grad"))
+    };
+    match &event.what {
+        What::Clear { target } => is_gradient(target),
+        What::Method { receiver, name, .. } => {
+            matches!(name.as_str(), "zero_" | "fill_") && is_gradient(receiver)
+        }
+        What::Library { path, .. } => path.ends_with("_foreach_zero_"),
+        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::{
-    Expr, Stmt,
+    Expr, Operator, Stmt,
     visitor::{self, Visitor},
 };
 use ruff_text_size::{Ranged, TextRange};
@@ -12,7 +12,7 @@ use crate::{
     reading::{
         events::{Event, Grad, How, What},
         expressions::owner,
-        file::dotted,
+        file::{dotted, names_in, takes_no_graph},
         guess,
         story::Story,
         value::{Kind, Value},
@@ -25,7 +25,7 @@ pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
     for event in &story.events {
         match &event.what {
             What::Keep { .. } => kept(story, &step_loops, event, acc),
-            What::Gather { value } => gathered(story, event, value, acc),
+            What::Gather { value, mapped } => gathered(story, event, value, *mapped, acc),
             What::Backward { .. } => passes(story, event, acc),
             What::Forward { .. } => carried(story, &step_loops, event, acc),
             _ => {}
@@ -99,7 +99,8 @@ fn kept(
             story.file.functions[event.function].at,
             &[&format!("{}.clear(", target.trim_end_matches("[]"))],
         )
-        && story.in_loop(innermost).any(moves);
+        && story.in_loop(innermost).any(moves)
+        && !shows(story, event.function);
     if !(is_step || in_evaluation || over_samples || over_items) {
         return;
     }
@@ -112,8 +113,8 @@ fn kept(
         })
     };
     let bare = target.trim_end_matches("[]");
-    // What goes into a queue, somebody else takes out.
-    if bare.to_ascii_lowercase().contains("queue") {
+    // What goes into a queue, somebody else takes out; what goes into a file, is there.
+    if bare.to_ascii_lowercase().contains("queue") || guess::writes_out(bare) {
         return;
     }
     if *bounded || is_cleared() || is_bounded(story, innermost, bare) {
@@ -175,10 +176,7 @@ fn kept(
                 ),
             ),
         };
-        let mend = match value.kind {
-            Kind::List | Kind::Dict => Vec::new(),
-            _ => wrapped(story, *arg, "(", ").detach().cpu()"),
-        };
+        let mend = detached(story, *arg, value);
         acc.push(Found { code, at: *arg, statement: event.statement, message, mend });
         return;
     }
@@ -207,24 +205,46 @@ fn kept(
 }
 
 /// `[model(x) for x in loader]`, with gradients off: with them on it is an evaluation that keeps its graphs.
-fn gathered(story: &Story<'_, '_>, event: &Event<'_>, value: &Value, acc: &mut Vec<Found>) {
+fn gathered(
+    story: &Story<'_, '_>,
+    event: &Event<'_>,
+    value: &Value,
+    mapped: Option<TextRange>,
+    acc: &mut Vec<Found>,
+) {
     if value.attached || value.is_scalar || event.grad != Grad::Off || !story.uses_gpu() {
         return;
     }
-    let mends = !is_many(value);
+    let mend = match mapped {
+        _ if is_many(value) => Vec::new(),
+        Some(function) => wrapped(story, function, "lambda _it: (", ")(_it).cpu()"),
+        None => wrapped(story, event.at, "(", ").cpu()"),
+    };
+    let place = if mapped.is_some() { "what `map` calls" } else { "the comprehension" };
     acc.push(Found {
         code: "PLM103",
         at: event.at,
         statement: event.statement,
-        message: "this keeps the outputs of all batches on the device: move each with `.cpu()` in the comprehension".to_owned(),
-        mend: if mends { wrapped(story, event.at, "(", ").cpu()") } else { Vec::new() },
+        message: format!("this keeps the outputs of all batches on the device: move each with `.cpu()` in {place}"),
+        mend,
     });
+}
+
+/// The same expression without its graph, on the host; a list or a dictionary has no such methods.
+fn detached(story: &Story<'_, '_>, at: TextRange, value: &Value) -> Vec<Mend> {
+    if is_many(value) { Vec::new() } else { wrapped(story, at, "(", ").detach().cpu()") }
 }
 
 /// Whether the loop shortens it: `if len(x) > n: x.pop(0)`, `x = x[-100:]`.
 fn is_bounded(story: &Story<'_, '_>, innermost: usize, target: &str) -> bool {
     let words = [format!("{target} = {target}["), format!("{target}.pop"), format!("del {target}")];
     story.file.says(story.loops[innermost].at, &words.each_ref().map(String::as_str))
+}
+
+/// Whether a function makes one picture of several, to be looked at: they are few.
+fn shows(story: &Story<'_, '_>, function: usize) -> bool {
+    let words = ["grid(", "imshow(", "save_image(", "subplots("];
+    story.file.says(story.file.functions[function].at, &words)
 }
 
 /// A list or a dictionary: it has no methods of a tensor.
@@ -617,9 +637,22 @@ fn is_emptied(story: &Story<'_, '_>, target: &str) -> bool {
         line.starts_with("del ") && line.contains(name)
     });
     let is_emptied = emptied.iter().any(|it| story.file.text.contains(it.as_str()));
+    let assigned = format!("{name} = ");
     let n_made =
-        [" = [", " = {"].iter().map(|it| story.file.text.matches(&format!("{name}{it}")).count());
-    deleted || is_emptied || 1 < n_made.sum::<usize>()
+        story.file.text.split(assigned.as_str()).skip(1).filter(|it| makes_one(it)).count();
+    deleted || is_emptied || 1 < n_made
+}
+
+/// Whether a text begins with a new list or dictionary: `[]`, `{}`, `list()`, `deque(maxlen=9)`, or `self.empty()`, which may be one.
+fn makes_one(text: &str) -> bool {
+    let line = text.lines().next().unwrap_or_default();
+    let (called, rest) = line.split_once('(').unwrap_or_default();
+    let is_type = matches!(
+        called.rsplit('.').next().unwrap_or_default(),
+        "list" | "dict" | "deque" | "defaultdict" | "OrderedDict"
+    );
+    let is_own = called.starts_with("self.") && rest.starts_with(')');
+    line.starts_with(['[', '{']) || is_type || is_own
 }
 
 /// What `list.append(output)` puts where.
@@ -773,10 +806,7 @@ fn in_functions(story: &Story<'_, '_>, step_loops: &BTreeSet<usize>, acc: &mut V
                 function.name,
                 number_of(story.file.text_at(*arg), value)
             ),
-            mend: match value.kind {
-                Kind::List | Kind::Dict => Vec::new(),
-                _ => wrapped(story, *arg, "(", ").detach().cpu()"),
-            },
+            mend: detached(story, *arg, value),
         });
     }
 }
@@ -855,7 +885,12 @@ fn in_methods(story: &Story<'_, '_>, class: usize, acc: &mut Vec<Found>) {
                     made.is_some_and(|it| it.trim_start().starts_with('='))
                         && ["cuda", "device"].iter().any(|it| line.contains(it))
                 });
-                let is_cut = text.contains(&format!("{bare}[")) || is_made_again(text, bare, 2);
+                let is_part = |rest: &str| {
+                    let index = rest.split(']').next().unwrap_or_default();
+                    index.contains(':') || !guess::comes_again(index)
+                };
+                let is_cut = text.split(&format!("{bare}[")).skip(1).any(is_part)
+                    || is_made_again(text, bare, 2);
                 if on_device && !is_cut && joins_rows(story, *arg) && !value.on_host {
                     acc.push(Found {
                         code: "PLM104",
@@ -883,10 +918,7 @@ fn in_methods(story: &Story<'_, '_>, class: usize, acc: &mut Vec<Found>) {
                     "each call of `{name}` adds to `{bare}` with its autograd graph, and the script never empties it: keep {} instead",
                     number_of(story.file.text_at(*arg), value)
                 ),
-                mend: match value.kind {
-                    Kind::List | Kind::Dict => Vec::new(),
-                    _ => wrapped(story, *arg, "(", ").detach().cpu()"),
-                },
+                mend: detached(story, *arg, value),
             });
         }
     }
@@ -927,7 +959,12 @@ fn state_of_a_method(
     let file = story.file;
     let mut seen = States { found: Vec::new() };
     seen.visit_body(file.functions[forward].body);
-    for (at, statement, name) in seen.found {
+    // A method of its own, which gives no graph: `self.seen = self.trimmed(self.seen)`.
+    seen.found.retain(|it| {
+        let method = file.classes[class].methods.get(it.method);
+        method.is_none_or(|it| story.known.returns.get(it).is_some_and(|it| it.attached))
+    });
+    for State { at, statement, name, .. } in seen.found {
         file.steps.take_text(2 * file.text.len());
         let last = name.strip_prefix("self.").unwrap_or(&name);
         // Somebody cuts it, or begins anew: here, or by another name of the object.
@@ -957,15 +994,24 @@ fn state_of_a_method(
     }
 }
 
-struct States {
-    found: Vec<(TextRange, TextRange, String)>,
+struct States<'a> {
+    found: Vec<State<'a>>,
 }
 
-impl<'a> Visitor<'a> for States {
+/// `self.name = self.method(x, self.name)`
+struct State<'a> {
+    at: TextRange,
+    statement: TextRange,
+    name: String,
+    method: &'a str,
+}
+
+impl<'a> Visitor<'a> for States<'a> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if let Stmt::Assign(it) = stmt
             && let Expr::Call(call) = &*it.value
             && dotted(&call.func).is_some_and(|it| it.starts_with("self."))
+            && let Expr::Attribute(func) = &*call.func
         {
             let targets = it.targets.iter().flat_map(|it| match it {
                 Expr::Tuple(it) => it.elts.iter().collect(),
@@ -973,7 +1019,8 @@ impl<'a> Visitor<'a> for States {
             });
             for name in targets.filter_map(dotted).filter(|it| it.starts_with("self.")) {
                 if call.arguments.args.iter().any(|it| dotted(it).as_deref() == Some(&name)) {
-                    self.found.push((call.range(), it.range, name));
+                    let (at, statement, method) = (call.range(), it.range, func.attr.as_str());
+                    self.found.push(State { at, statement, name, method });
                 }
             }
         }
@@ -1013,7 +1060,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         let mut seen = Averages { found: Vec::new(), in_place: Vec::new() };
         seen.visit_body(function.body);
         for (statement, value) in seen.in_place {
-            let names = crate::reading::file::names_in(value);
+            let names = names_in(value);
             let text = story.file.text_at(statement);
             let cut = text.contains(".data") || text.contains("detach");
             let off = story.known.grad_off || is_off(story, index, statement);
@@ -1036,7 +1083,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
         for (statement, target, value) in seen.found {
             // Weights, under gradients: what the walk knows of the names in it.
             let off = story.known.grad_off || is_off(story, index, statement);
-            let names = crate::reading::file::names_in(value);
+            let names = names_in(value);
             let text = story.file.text_at(value.range());
             let is_weight = |name: &String| {
                 let held = story.known.name(story.file, index, name);
@@ -1080,6 +1127,26 @@ fn mixes(expr: &Expr) -> bool {
     }
 }
 
+/// Whether a name is multiplied somewhere in it: an average takes a share of what was there, and a plain sum all of it.
+fn weighs(expr: &Expr, name: &str) -> bool {
+    let has = |it: &Expr| names_in(it).iter().any(|it| it == name);
+    match expr {
+        Expr::BinOp(it) if matches!(it.op, Operator::Mult | Operator::Div) => has(expr),
+        Expr::BinOp(it) => weighs(&it.left, name) || weighs(&it.right, name),
+        Expr::Call(call) => {
+            let Expr::Attribute(func) = &*call.func else { return false };
+            match func.attr.as_str() {
+                "mul" | "div" | "lerp" => has(expr),
+                _ => {
+                    weighs(&func.value, name)
+                        || call.arguments.args.iter().any(|it| weighs(it, name))
+                }
+            }
+        }
+        _ => false,
+    }
+}
+
 struct Averages<'a> {
     found: Vec<(TextRange, String, &'a Expr)>,
     /// Statements like `average.mul_(a).add_(weight, alpha=b)`, each with the weight.
@@ -1098,7 +1165,7 @@ impl<'a> Visitor<'a> for Averages<'a> {
                 _ => None,
             }
             && mixes(sum)
-            && crate::reading::file::names_in(sum).contains(&target)
+            && weighs(sum, &target)
         {
             self.found.push((it.range, target, &it.value));
         }
@@ -1107,6 +1174,7 @@ impl<'a> Visitor<'a> for Averages<'a> {
             && let Expr::Attribute(func) = &*call.func
             && matches!(func.attr.as_str(), "add_" | "lerp_")
             && let Some(weight) = call.arguments.args.first()
+            && !dotted(&func.value).is_some_and(|it| takes_no_graph(&it))
         {
             self.in_place.push((it.range, weight));
         }

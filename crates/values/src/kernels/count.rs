@@ -253,7 +253,7 @@ impl Kernel {
                         contents.write_chosen(indices, &places);
                     }
                     guesses.remarks.assume(
-                        "plimsoll drew the places that kthvalue() and median() find in unknown numbers at random",
+                        "plimsoll drew at random the places that kthvalue() and median() find among numbers that are unknown or NaN",
                     );
                 }
                 Launched::Nothing
@@ -272,7 +272,7 @@ struct Slices {
 }
 
 impl Slices {
-    /// The number that is the `which`-th smallest of each slice, and its place, if all of them are known.
+    /// The number that is the `which`-th smallest of each slice, and its place, if all of them are known, and all are numbers.
     fn one_of_each(
         &self,
         key: ScalarType,
@@ -288,6 +288,10 @@ impl Slices {
         }
         let all = memory.at(self.from)?.known(self.from, bytes)?;
         let (mut found, mut places) = (Vec::new(), Vec::new());
+        let is_nan = |it: &[u8]| !key.is_whole() && as_f64(key.read(it)).is_nan();
+        if all.chunks_exact(width).any(is_nan) {
+            return None;
+        }
         for slice in all.chunks_exact(size * width) {
             let mut order: Vec<usize> = (0..size).collect();
             order.sort_by_key(|i| key.ordered(&slice[i * width..]));
@@ -355,7 +359,7 @@ impl Slices {
             let at = self.from + slice * width;
             let found = known_among(at, (size, key.width()), &known, &knows_any);
             let is_out = |bytes: &[u8]| choices::is_out(as_f64(key.read(bytes)), largest);
-            let out = found.into_iter().filter(|(_, it)| is_out(it));
+            let out = found.filter(|(_, it)| is_out(it));
             out.filter_map(|(i, _)| u64::try_from(i).ok()).collect()
         };
         Some((0..slices).map(places).collect())
@@ -585,6 +589,21 @@ mod tests {
         assert_eq!(count.answer(&mut Contents::default(), &mut guesses, &mut thread), 16);
         thread.kept = OfThread::NEW.kept;
         assert_eq!(count.answer(&mut Contents::default(), &mut guesses, &mut thread), 0);
+    }
+
+    #[test]
+    fn one_of_each_row_is_unknown_where_a_row_has_what_is_no_number() {
+        let from = Slices { from: 4096, size: 3, chosen: 1, slices: 2 };
+        let mut contents = Contents::default();
+        let mut smallest = |rows: [f32; 6]| {
+            let bytes: Vec<u8> = rows.iter().flat_map(|it| it.to_le_bytes()).collect();
+            contents.write(4096, &bytes);
+            from.one_of_each(ScalarType::Float, 1, &mut contents).map(|it| it.1)
+        };
+        let places: Vec<u8> = [1_i64, 2].map(i64::to_le_bytes).concat();
+        assert_eq!(smallest([3.0, 1.0, 2.0, 3.0, 2.0, f32::NEG_INFINITY]), Some(places));
+        assert_eq!(smallest([3.0, 1.0, 2.0, 3.0, f32::NAN, 1.0]), None);
+        assert_eq!(smallest([3.0, -f32::NAN, 2.0, 3.0, 2.0, 1.0]), None);
     }
 
     #[test]

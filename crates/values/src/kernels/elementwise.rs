@@ -195,10 +195,10 @@ impl Kernel {
         let (from, to) = (types[1], types[0]);
         let found = known_among(places.addresses[1], (count, from.width()), known, knows_any);
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        for (i, _) in found.iter().filter(|(_, it)| as_f64(from.read(it)) == 0.0) {
+        for (i, _) in found.filter(|(_, it)| as_f64(from.read(it)) == 0.0) {
             match runs.last_mut() {
-                Some((_, end)) if *end == *i => *end = i + 1,
-                _ => runs.push((*i, i + 1)),
+                Some((_, end)) if *end == i => *end = i + 1,
+                _ => runs.push((i, i + 1)),
             }
         }
         runs.truncate(MOST_RUNS);

@@ -43,15 +43,10 @@ pub(crate) fn known_among(
     (count, width): (usize, usize),
     known: Known<'_>,
     knows_any: KnowsAny<'_>,
-) -> Vec<(usize, Vec<u8>)> {
+) -> impl Iterator<Item = (usize, Vec<u8>)> {
     const IN_A_LOOK: usize = 1 << 10;
-    let place = |i: usize| at + u64::try_from(i * width).unwrap_or(0);
-    let mut res = Vec::new();
-    for begin in (0..count).step_by(IN_A_LOOK) {
-        let end = count.min(begin + IN_A_LOOK);
-        if knows_any(place(begin), place(end) - place(begin)) {
-            res.extend((begin..end).filter_map(|i| Some((i, known(place(i), width)?))));
-        }
-    }
-    res
+    let place = move |i: usize| at + u64::try_from(i * width).unwrap_or(0);
+    let looks = (0..count).step_by(IN_A_LOOK).map(move |it| it..count.min(it + IN_A_LOOK));
+    let some = looks.filter(move |it| knows_any(place(it.start), place(it.end) - place(it.start)));
+    some.flatten().filter_map(move |i| Some((i, known(place(i), width)?)))
 }
