@@ -182,3 +182,51 @@ def test_a_budget_goes_on_slowly_while_others_have_the_processor(monkeypatch):
     for wall, own, seconds in ((10.0, 9.0, 9.0), (10.0, 30.0, 10.0), (18.0, 10.0, 10.0), (100.0, 10.0, 50.0)):
         clock.update(wall=wall, own=own)
         assert it.seconds() == seconds
+
+
+STORES = {
+    "a list": ("if step % 50 == 0: kept.append(out)", 50),
+    "an attribute in a condition with more": ("if step and step % 20 == 0 and step < 900: self.bank = out * 2", 20),
+    "a function of the file": ("if step % 30 == 0: log_metrics(logs, out)", 30),
+    "numbers": ("if step % 50 == 0: kept.append(out.item())", None),
+    "what goes to the host": ("if step % 50 == 0: kept.append(out.cpu())", None),
+    "what is printed": ("if step % 50 == 0: print(step, float(out))", None),
+    "an evaluation": ("if step % 50 == 0: evaluate(kept)", None),
+}
+
+
+@pytest.mark.parametrize("what", sorted(STORES))
+def test_a_branch_that_stores_something_every_so_many_steps_is_found(intervals, tmp_path, what):
+    branch, every = STORES[what]
+    functions = "def log_metrics(logs, out): logs['z'].append(out)\ndef evaluate(kept):\n    it = 1\n    kept.append(it)\n"
+    text = functions + "for step in range(4):\n    out = seen()\n    " + branch
+    found = []
+
+    class Out(float):
+        item = cpu = lambda self: 0
+
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    names = {"kept": [], "logs": {"z": []}, "self": type("It", (), {}), "seen": lambda: found.append(intervals.longest_that_stores()) or Out(1)}
+    exec(compile(text, str(script), "exec"), names)
+    assert {it and it[0] for it in found} == {every}, found
+    assert every is None or found[0][1]["text"] == branch
+
+
+LOADS = {
+    "the best checkpoint": ("for step in range(4): seen()\nif False: state = torch.load(path)", 2),
+    "a function that is called later": ("for step in range(4): seen()\ndef other():\n    return torch.load(path)", None),
+    "into host memory": ("for step in range(4): seen()\nif False: state = torch.load(path, map_location='cpu')", None),
+    "before the loop": ("if False: state = torch.load(path)\nfor step in range(4): seen()", None),
+    "after a function that trains": ("def train():\n    for step in range(4): seen()\ntrain()\nif False: model = AutoModel.from_pretrained(path)", 4),
+}
+
+
+@pytest.mark.parametrize("what", sorted(LOADS))
+def test_weights_that_are_loaded_after_the_loops_are_found(intervals, tmp_path, what):
+    text, line = LOADS[what]
+    found = []
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    exec(compile(text, str(script), "exec"), {"seen": lambda: found.append(intervals.loads_after_the_loops())})
+    assert {it and it["line"] for it in found} == {line}, found

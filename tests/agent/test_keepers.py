@@ -107,3 +107,34 @@ def test_models_are_held_by_lists_closures_and_caches(run, text, where, what, li
     found = keepers(run, MODEL + FOLDS + text + "\ndel it" * ("it =" in text), stop="until-exit")
     kind, tensors, at = held(found, where)
     assert (kind, at) == (what, line) and tensors >= 4 * 2, found
+
+
+def test_what_an_iterator_keeps_is_held_where_the_iterator_is_made(run):
+    of_cycle = "import itertools\nbatches = itertools.cycle(batch() for _ in range(40))\n"
+    found = keepers(run, MODEL + STEPS.replace("x, y = batch()", "x, y = next(batches)").replace("for i", of_cycle + "for i"), stop="until-exit")
+    # Two tensors a batch; variables hold those of the newest.
+    assert held(found, "batches[...]") == ("cycle", 22, "batches = itertools.cycle(batch() for _ in range(40))")
+
+    generator = "def numbered():\n    seen = []\n    while True:\n        seen.append(batch())\n        yield seen[-1]\nbatches = enumerate(numbered())\n"
+    found = keepers(run, MODEL + STEPS.replace("x, y = batch()", "_, (x, y) = next(batches)").replace("for i", generator + "for i"), stop="until-exit")
+    (name,) = [it for it in found if it.endswith("> seen[...]")]
+    assert held(found, name) == ("generator", 22, "seen.append(batch())")
+
+
+def test_the_output_of_a_function_that_its_context_holds_is_held_there(run):
+    function = """
+class Squash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.tanh()
+        ctx.kept = y
+        return y
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (1 - ctx.kept * ctx.kept)
+import gc
+gc.disable()
+"""
+    found = keepers(run, MODEL + function + STEPS.replace("out = net(x)", "out = Squash.apply(net(x))"), stop="until-exit")
+    what, tensors, line = held(found, "Squash.forward > ctx.kept")
+    assert (what, line) == ("context", "ctx.kept = y") and tensors >= 11

@@ -85,6 +85,21 @@ for i in range(1000):
     assert r.process.notes == ["not-steady"]
 
 
+def test_what_the_script_stores_every_so_many_steps_is_waited_for(run):
+    loop = MODEL + """
+opt, kept = torch.optim.SGD(net.parameters(), 0.1), []
+for i in range(6000):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+    if i % 40 == 0: kept.append(torch.zeros(1 << 20, device="cuda"))
+"""
+    assert run(loop, stop="validation").process.end["steps"] > 400
+    seldom = run(loop.replace("i % 40", "i % 400"), stop="validation").process
+    assert seldom.end["steps"] < 60 and "stores-later" in seldom.notes
+    numbers = run(loop.replace('torch.zeros(1 << 20, device="cuda")', "x.sum().item()"), stop="validation").process
+    assert numbers.end["steps"] < 60 and "stores-later" not in numbers.notes
+
+
 def test_memory_that_changes_and_does_not_rise_ends_after_thirty_steps(run):
     r = run(
         MODEL
@@ -247,6 +262,32 @@ with torch.no_grad():
     # Late: a program may evaluate for a while before it trains.
     assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 200, ["steps-by-forward"])
     assert set(r.process.phases) == {"evaluation"}
+
+
+def test_a_graph_that_is_replayed_is_a_forward_pass(run):
+    loop = MODEL + """
+graphs = {}
+@torch.no_grad()
+def answer(x):
+    if len(x) not in graphs:
+        given, graph = torch.zeros_like(x), torch.cuda.CUDAGraph()
+        net(given)
+        with torch.cuda.graph(graph):
+            made = net(given)
+        graphs[len(x)] = graph, given, made
+    graph, given, made = graphs[len(x)]
+    given.copy_(x); graph.replay()
+    return made.sum(1)
+for i in range(40):
+    answer(batch(32 + 32 * (i % 2))[0])
+"""
+    p = run(loop, stop="until-exit").process
+    # Two for each length, and one in each turn.
+    assert p.phases == ["evaluation"] * (4 + 40)
+    # One that allocates nothing is no step: it comes right after its capture.
+    assert p.end["steps"] == 42
+    trained = run(loop.replace("@torch.no_grad()", "").replace("made = net(given)", "made = net(given).detach()"), stop="until-exit").process
+    assert trained.phases == ["forward"] * 4
 
 
 def test_what_prepares_pictures_on_the_host_is_no_step(run):

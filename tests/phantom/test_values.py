@@ -860,6 +860,32 @@ def test_multinomial_draws_nothing_that_the_script_set_to_zero(phantom):
         assert min(drawn) >= 500 and len(set(drawn)) > 1, drawn
 
 
+def test_multinomial_with_replacement_draws_by_what_is_known_of_the_chances(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        def draw(chances, n):
+            return torch.multinomial(chances, n, replacement=True).flatten().tolist()
+        unknown = torch.nn.Linear(8, 1000).cuda()(torch.randn(4, 8, device="cuda")).softmax(-1)
+        unknown[:, :500] = 0
+        few = torch.nn.Linear(8, 6).cuda()(torch.randn(1, 8, device="cuda")).softmax(-1)[0]
+        halves = few.half()
+        few[0] = halves[0] = 0
+        out = [draw(unknown, 300), draw(few, 200), draw(halves, 200), draw(torch.tensor([0.0, 1.0, 0.0, 9.0]).cuda(), 500)]
+        # Negatives that a set of positives must not have.
+        seen, found = {0}, set()
+        for _ in range(50):
+            found |= set(draw(few, 2)) - seen
+        print(json.dumps(out + [sorted(found)]))
+        """
+    )
+    many, few, halves, weighted, found = ran.values
+    assert min(many) >= 500 and len(set(many)) > 200, many
+    assert set(few) == set(halves) == {1, 2, 3, 4, 5}
+    assert set(weighted) == {1, 3} and 20 < weighted.count(1) < 90, weighted.count(1)
+    assert found == [1, 2, 3, 4, 5]
+
+
 def test_a_loop_that_ends_by_a_limit_reaches_it(phantom):
     """A generation asks at each token whether all have ended, a training whether its loss is still finite."""
     ran = phantom(

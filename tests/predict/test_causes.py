@@ -12,6 +12,7 @@ CAUSES = [
     # script, code, MiB, words of the title, words of the remedy
     ("attention", "attention/written-out", 3231, "12 matrices of 2304 x 2304", "scaled_dot_product_attention"),
     ("casts", "casts/repeated", 360, "45 copies of 2 weights", "torch.autocast"),
+    ("copies", "weights/cast-copies", 384, "768.3 MiB of weights", "dtype=torch.bfloat16"),
     ("frozen", "gradients/no-optimizer", 78, "is not frozen", "requires_grad_(False)"),
     ("teacher", "gradients/no-optimizer", 272, "`Teacher.layers` is not frozen", "no_grad"),
     ("table", "gradients/dense-table", 562, "2000000 rows of `items.weight`", "sparse=True"),

@@ -31,6 +31,11 @@ _AROUND = (ast.For, ast.AsyncFor, ast.While, ast.If)
 MOST_LINES = 200
 """Of a branch that are read."""
 
+PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "push", "setdefault", "record", "log", "store", "collect", "forward"}
+"""Methods that put what they are given into what they are called on."""
+
+_TO_THE_HOST = {"item", "tolist", "cpu", "numpy", "float", "int", "str", "len", "round"}
+
 MOST_LOOPS = 1_000_000
 """A setting above that is no interval."""
 
@@ -101,6 +106,46 @@ def of_this_step(has_loader: bool = False) -> list[Interval]:
     return found
 
 
+@guarded
+def longest_that_stores() -> tuple[int, Line] | None:
+    """The branch beside the step that stores something every so many turns of a loop around both, and how many: the longest interval."""
+    longest: tuple[int, Line] | None = None
+    for frame in _users():
+        variables = extent.Variables(frame)
+        try:
+            for branch in _branches_that_store(frame.f_code.co_filename):
+                for it in branch.remainders if branch.is_beside(frame.f_lineno) else ():
+                    length, counter = variables.value(it.right), variables.value(it.left)
+                    if type(length) is int and type(counter) is int and max(2, longest[0] + 1 if longest else 0) <= length <= MOST_LOOPS:
+                        line: Line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.line, "function": frame.f_code.co_name})
+                        longest = length, line
+        finally:
+            variables.forget()
+    return longest
+
+
+@guarded
+def loads_after_the_loops() -> Line | None:
+    """The line behind the loops around the step that loads weights again, and not into host memory: the best checkpoint, a model for a test."""
+    for frame in _users():
+        file, here = frame.f_code.co_filename, frame.f_lineno
+        tree, function = source.tree(file), frame.f_code.co_name
+        end = max((it.end_lineno or 0 for it in extent.loops_in(file) if _is_in(here, it)), default=here)
+        functions = [it for it in ast.walk(tree) if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        own = next((it for it in functions if it.name == function and _is_in(here, it)), tree)
+        others = [it for it in functions if it is not own and not _is_in(here, it)]
+        for node in ast.walk(own):
+            if isinstance(node, ast.Call) and node.lineno > end and _loads(node) and not any(_is_in(node.lineno, it) for it in others):
+                return frames.with_text({"file": file, "line": node.lineno, "function": function})
+    return None
+
+
+def _loads(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    is_load = name.endswith(("torch.load", "load_file", ".from_pretrained"))
+    return is_load and not any(it.arg in ("map_location", "device") and "cpu" in ast.unparse(it.value) for it in call.keywords)
+
+
 def _users() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     for _ in range(extent.MOST_FRAMES):
@@ -141,16 +186,46 @@ def _of(frame: FrameType, has_inner_loop: bool, has_loader: bool) -> list[Interv
 def _branches(file: str) -> list[_Branch]:
     """Branches with a remainder in their condition and an evaluation in their body."""
     tree = source.tree(file)
+    return [_Branch(tree, it, _remainders(it.test)) for it, evaluates in _with_remainder(file) if evaluates]
+
+
+@functools.lru_cache(maxsize=16)
+def _with_remainder(file: str) -> list[tuple[ast.If, bool]]:
+    """Branches with a remainder in their condition, and whether an evaluation is in their body."""
     lines = [it.partition("#")[0] for it in linecache.getlines(file)]
     res = []
-    for it in ast.walk(tree):
-        if not isinstance(it, ast.If):
-            continue
-        body = lines[it.body[0].lineno - 1 : min(it.body[-1].end_lineno or 0, it.body[0].lineno + MOST_LINES)]
-        found = _remainders(it.test)
-        if found and any(map(EVALUATION.search, body)):
-            res.append(_Branch(tree, it, found))
+    for it in ast.walk(source.tree(file)):
+        if isinstance(it, ast.If) and _remainders(it.test):
+            body = lines[it.body[0].lineno - 1 : min(it.body[-1].end_lineno or 0, it.body[0].lineno + MOST_LINES)]
+            res.append((it, any(map(EVALUATION.search, body))))
     return res
+
+
+@functools.lru_cache(maxsize=16)
+def _branches_that_store(file: str) -> list[_Branch]:
+    """Branches with a remainder in their condition that put something into a list, a dict or an attribute, by themselves or in a function of the
+    file, and have no evaluation; numbers, and what goes to the host, are nothing to store."""
+    tree = source.tree(file)
+    res = []
+    for it in [it for it, evaluates in _with_remainder(file) if not evaluates]:
+        functions = [found for found in _called(tree, it) if getattr(found, "name", "") != "forward"]
+        if any(_stores(node) for part in (*it.body, *functions) for node in ast.walk(part)):
+            res.append(_Branch(tree, it, _remainders(it.test)))
+    return res
+
+
+def _stores(node: ast.AST) -> bool:
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        values: list[ast.expr] = [node.value] if any(isinstance(it, (ast.Attribute, ast.Subscript)) for it in targets) else []
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
+        values = node.args
+    else:
+        return False
+    parts = [part for value in values for part in ast.walk(value)]
+    calls = [it.func for it in parts if isinstance(it, ast.Call)]
+    names = {it.attr if isinstance(it, ast.Attribute) else getattr(it, "id", "") for it in calls}
+    return not names & _TO_THE_HOST and any(isinstance(it, ast.Name) for it in parts)
 
 
 class _Branch:

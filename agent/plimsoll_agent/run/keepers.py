@@ -1,8 +1,9 @@
-"""Who holds the tensors that stay allocated: a list, a dict, an attribute, a closure, a cache of functools, a hook, an error's traceback.
+"""Who holds the tensors that stay allocated: a list, a dict, an attribute, a closure, a cache of functools, a hook, an iterator, an error's traceback.
 
 Looked for once, when the run is about to end: from the variables of the functions that run (or of the error that ended the program) and of the
 user's modules, through what they refer to, to tensors on a device. Only references are read: no property runs, no value is copied, and
-nothing is kept. The look has a limit of processor time, so that a busy machine sees as much, and of objects. What only autograd holds is found by the tensors whose graph it is.
+nothing is kept. The look has a limit of processor time, so that a busy machine sees as much, and of objects. What only autograd holds is found by the tensors whose graph it is, or by the
+context of a function of the user's own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import collections
 import functools
 import gc
+import itertools
 import os
 import sys
 import time
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from plimsoll_agent import source
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.run.intervals import PUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +43,8 @@ _NEAR = 4
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 _MEMBERS = (list, tuple, set, frozenset, collections.deque)
-_PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "push", "setdefault", "record", "log", "store", "collect", "forward"}
+_TEE: type = type(itertools.tee(())[0])
+_ITERATORS = (enumerate, filter, map, zip, itertools.chain, itertools.cycle, itertools.islice, itertools.zip_longest, _TEE, itertools._tee_dataobject)  # type: ignore[attr-defined]
 
 
 class _Path:
@@ -72,7 +76,7 @@ class _Path:
         for it in self.steps():
             if it.again:
                 continue
-            text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "cache": "[...]", "closure": " > " + it.name}.get(it.kind, it.name)
+            text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "cache": "[...]", "cycle": "[...]", "closure": " > " + it.name, "generator": " > " + it.name}.get(it.kind, it.name)
         while "[...][...]" in text:
             text = text.replace("[...][...]", "[...]")
         return text
@@ -114,7 +118,8 @@ class Keepers:
         self._has_looked = True
         until = time.thread_time() + MOST_SECONDS
         groups: dict[tuple[int, str], _Group] = {}
-        for path, root, tensor in self._tensors_from(_roots(running, self._script), until):
+        roots = itertools.chain(_roots(running, self._script), _contexts(self._torch))
+        for path, root, tensor in self._tensors_from(roots, until):
             where = self._tensors.storage_of(tensor)
             if where is not None:
                 key = (where[0], path.shown())
@@ -234,6 +239,19 @@ def _roots(running: list[types.FrameType], script: str | None) -> Iterator[tuple
                 yield _Path(None, "variable", name), _Root(file, None, 1, 0), value
 
 
+def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
+    """What functions of autograd that the user wrote keep as attributes of `ctx`. One that keeps its output there is held by the graph of that
+    output alone, and so by itself."""
+    for it in gc.get_objects():
+        if issubclass(type(it), torch._C._FunctionBase):
+            function = getattr(type(it), "_forward_cls", None)
+            file = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None)
+            if function is not None and file is not None and frames.is_users(file):
+                path = _Path(None, "context", function.__name__ + ".forward > ctx")
+                for name, value in list(vars(it).items()):
+                    yield _Path(path, "attribute", name, function), _Root(file, "forward", 1, 0), value
+
+
 def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
     """What an object refers to."""
     kind = type(value)
@@ -265,6 +283,13 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
             found.append((_Path(path, "cache", "", value), it))
     elif isinstance(value, functools.partial):
         found += [(_Path(path, "member", ""), it) for it in (value.func, value.args, value.keywords)]
+    elif isinstance(value, _ITERATORS):
+        # What it goes through, and what `itertools.cycle` keeps to give it again.
+        is_cycle = isinstance(value, itertools.cycle)
+        found += [(_Path(path, "cycle" if is_cycle and isinstance(it, list) else "member", ""), it) for it in gc.get_referents(value)]
+    elif isinstance(value, types.GeneratorType):
+        if value.gi_frame is not None:
+            found += [(_Path(path, "generator", name, value), it) for name, it in list(value.gi_frame.f_locals.items())]
     elif isinstance(value, BaseException):
         traceback = value.__traceback__
         while traceback is not None:
@@ -300,8 +325,11 @@ def _what(path: _Path) -> str:
         return "gradient"
     if any(it.kind == "attribute" and it.name.endswith("_hooks") for it in steps):
         return "hook"
-    if "cache" in kinds:
-        return "cache"
+    if "context" in kinds:
+        return "context"
+    for kind in ("cache", "cycle", "generator"):
+        if kind in kinds:
+            return kind
     if "closure" in kinds:
         return "closure"
     if kinds[-1] == "member":
@@ -352,6 +380,8 @@ class _Finder:
                 if found is None:
                     continue
                 inner = _line(file, found)
+                if self._steps[0].kind == "context":
+                    return inner, None
                 method = _function_around(tree, found)
                 if method == "__init__":
                     return inner, None
@@ -361,9 +391,9 @@ class _Finder:
                 code = getattr(getattr(it.owner, "__wrapped__", None), "__code__", None)
                 if code is not None and frames.is_users(code.co_filename):
                     return _line(code.co_filename, code.co_firstlineno), None
-            if it.kind == "closure":
-                file = it.owner.__code__.co_filename
-                found = _put(source.tree(file), it.name, False)
+            if it.kind in ("closure", "generator"):
+                file = (it.owner.__code__ if it.kind == "closure" else it.owner.gi_code).co_filename
+                found = _put(source.tree(file), it.name, False) if frames.is_users(file) else None
                 if found is not None:
                     return _line(file, found), None
             if it.kind == "variable":
@@ -379,7 +409,7 @@ class _Finder:
             return None
         tree = source.tree(self._root.file)
         calls = [it for it in ast.walk(tree) if isinstance(it, ast.Call) and _is(_of_call(it), holder.name, holder.kind == "attribute")]
-        puts = [it for it in calls if isinstance(it.func, ast.Attribute) and it.func.attr in _PUTS or not isinstance(it.func, ast.Attribute)]
+        puts = [it for it in calls if isinstance(it.func, ast.Attribute) and it.func.attr in PUTS or not isinstance(it.func, ast.Attribute)]
         in_loop = [it for it in puts if _is_in_loop(tree, it)]
         return _line(self._root.file, _first(it.lineno for it in in_loop or puts))
 
@@ -397,7 +427,7 @@ def _first(lines: Iterable[int]) -> int | None:
 
 
 def _of_call(call: ast.Call) -> ast.AST:
-    return call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS else call.func
+    return call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS else call.func
 
 
 def _is(node: ast.AST, name: str, is_attribute: bool) -> bool:
@@ -421,7 +451,7 @@ def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None)
     puts: list[int] = []
     sets: list[int] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTS:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
             if _is(node.func.value, name, is_attribute):
                 puts.append(node.lineno)
         elif isinstance(node, ast.AugAssign) and _is(node.target, name, is_attribute):

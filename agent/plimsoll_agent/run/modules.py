@@ -110,6 +110,32 @@ class Modules:
         self._ours = patch.put(self._torch.nn.Module, "__call__", __call__)
         if not self._watching:
             self._ours.undo()
+        self._watch_replays()
+
+    def _watch_replays(self) -> None:
+        """A CUDA graph that is replayed without gradients is a forward pass: no module is called for it."""
+        original, is_live = self._torch.cuda.CUDAGraph.replay, self._is_live
+
+        def replay(self_: Any) -> Any:
+            if not is_live() or not self.is_watching or self._thread.depth != 0:
+                return original(self_)
+            self._stop()
+            phase = self._replay_begins()
+            result = original(self_)
+            self._replay_ended(phase)
+            return result
+
+        patch.put(self._torch.cuda.CUDAGraph, "replay", replay)
+
+    @guarded
+    def _replay_begins(self) -> str | None:
+        return EVALUATION if not self._torch.is_grad_enabled() and self._phases.begin(EVALUATION) else None
+
+    @guarded
+    def _replay_ended(self, phase: str | None) -> None:
+        if phase is not None:
+            self._phases.end(phase)
+            self._steps.forward_ended()
 
     @guarded
     def backward_begins(self) -> None:

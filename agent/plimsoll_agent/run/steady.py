@@ -34,6 +34,9 @@ QUIET = 8
 A_LOOK, ALLOCATIONS_OF_A_LOOK, SECONDS_OF_A_LOOK = 16, 50_000, 12.0
 """Steps without a rise that show that nothing rises every few steps, how many allocations they may make, and how long they may take."""
 
+LONGEST_LOOK = 128
+"""Steps that are looked at where the script itself says that it stores something every so many: twice as many, and no more than these."""
+
 
 class Steadiness:
     """Judges a run step by step."""
@@ -45,6 +48,8 @@ class Steadiness:
         self.steady = False
         self.rises = False
         """Whether more and more lived when the run was given up."""
+        self.stores_every = 0
+        """After so many steps the script stores something again, as its text has it."""
         self._since_third_step: Effort | None = None
         self._allocations_then = 0
         self._rising: Effort | None
@@ -87,6 +92,8 @@ class Steadiness:
             return False
         if self.steps < MOST_STEPS and self.seconds_since_third_step() < MOST_SECONDS:
             return False
+        if self._waits_for_what_is_stored():
+            return False
         if self.steps >= self._next_judged:
             self.rises, self._next_judged = self._rises_on(), self.steps + 16
         return not (self.rises and self._may_go_on())
@@ -97,7 +104,14 @@ class Steadiness:
         quiet = self.steps - self._rises[-1]
         if self._rises[-1] > FEWEST_STEPS:
             return quiet >= max(QUIET, 2 * (self._rises[-1] - self._rises[0])) or not self._may_go_on()
-        return not after_a_look or quiet >= A_LOOK or self._looked_for_long()
+        return not after_a_look or (quiet >= A_LOOK or self._looked_for_long()) and not self._waits_for_what_is_stored()
+
+    def _waits_for_what_is_stored(self) -> bool:
+        """Whether the script stores something again soon, or has just done so."""
+        twice = 2 * self.stores_every + 2
+        has_risen = self._rises[-1] > FEWEST_STEPS
+        has_time = self._may_go_on() if has_risen else not self._looked_for_long()
+        return 0 < self.stores_every and twice <= LONGEST_LOOK and self.steps - self._rises[-1] < twice and has_time
 
     def _looked_for_long(self) -> bool:
         made = sum(self._previous.allocs) - self._allocations_then if self._previous is not None else 0

@@ -12,19 +12,20 @@ may still come.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from plimsoll_agent.run import extent, host
+from plimsoll_agent.run import extent, host, intervals
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plimsoll_agent.kinds import Named, Note, Optimizer
+    from plimsoll_agent.kinds import Line, Named, Note, Optimizer
     from plimsoll_agent.run.later import Later
     from plimsoll_agent.run.memory import Memory, Place
     from plimsoll_agent.run.phases import Phases
@@ -110,6 +111,8 @@ class Steps:
         self.ahead: Named = {"epochs": None, "steps": None, "turns": None, "stage": None}
         """What the script's own loops come to; see `extent`."""
         self._turns_before: tuple[int, int] | None = None
+        self._stores_at: tuple[int, Line] | None = None
+        self._loads_at: Line | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
 
     def forked(self) -> None:
@@ -354,6 +357,8 @@ class Steps:
         self.ahead, done = extent.of_this_step(steps, None if is_first else self._turns_before)
         if is_first:
             self._turns_before = (steps, done) if done is not None else None
+            self._stores_at, self._loads_at = intervals.longest_that_stores(), intervals.loads_after_the_loops()
+            counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
 
@@ -400,6 +405,21 @@ class Steps:
                 "memory was still changing after %d steps (%.0f s after the third); plimsoll ended the run there"
                 % (counted.steps, counted.seconds_since_third_step()),
             )
+        self._note_what_comes_later(counted.steps)
         if self.before_stop is not None:
             self.before_stop()
         self._stopping.request()
+
+    def _note_what_comes_later(self, steps: int) -> None:
+        """What the text of the script says that the run does not come to."""
+        if self._stores_at is not None and steps <= self._stores_at[0]:
+            every, line = self._stores_at
+            text = "the script stores something every %d steps (%s), and plimsoll ended the run after %d: what that keeps was not seen"
+            self._recording.note("stores-later", text % (every, _shown(line), steps))
+        if self._loads_at is not None:
+            text = "after its loops the script loads weights (%s), and plimsoll ended the run before: what that needs was not seen"
+            self._recording.note("loads-later", text % _shown(self._loads_at))
+
+
+def _shown(line: Line) -> str:
+    return "%s:%d" % (os.path.basename(line["file"]), line["line"])

@@ -121,6 +121,7 @@ problems! {
     Other IdleCheckpointing = "checkpointing/no-effect", "activation checkpointing is on and saves nothing", "idle_checkpointing.md";
     Other WrittenOutAttention = "attention/written-out", "attention stores its score matrices", "written_out_attention.md";
     Other RepeatedCasts = "casts/repeated", "the same weights are cast to another type again and again", "repeated_casts.md";
+    Other CastCopies = "weights/cast-copies", "autocast stores copies of weights in 32 bits that are not trained", "cast_copies.md";
     Other NoOptimizer = "gradients/no-optimizer", "parameters that no optimizer has get gradients", "no_optimizer.md";
     Other DenseTable = "gradients/dense-table", "an embedding table has a dense gradient", "dense_table.md";
     Other LargeEvaluation = "evaluation/large-batch", "an evaluation's batch is much larger than a training batch", "large_evaluation.md";
@@ -162,6 +163,7 @@ impl ProblemCode {
             self,
             ProblemCode::WrittenOutAttention
                 | ProblemCode::RepeatedCasts
+                | ProblemCode::CastCopies
                 | ProblemCode::NoOptimizer
                 | ProblemCode::DenseTable
                 | ProblemCode::LargeEvaluation

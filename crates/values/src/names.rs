@@ -132,6 +132,8 @@ fragments! {
     INDEX_FILL = b"22index_fill_kernel_impl";
     FLIP = b"16flip_kernel_impl";
     INDEX_SELECT_SMALL = b"21indexSelectSmallIndexI";
+    // Of `kernels/multinomial`.
+    SAMPLE_WITH_REPLACEMENT = b"32sampleMultinomialWithReplacementI";
     // Of `kernels/nonzero`.
     COUNTING_ITERATOR_LONG = b"17counting_iteratorIl";
     COUNTING_INPUT_ITERATOR_LONG = b"21CountingInputIteratorIl"; // Before CUDA 13.

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
     codes::RemarkCode,
-    findings,
+    explanation,
     prediction::{self, Inquiry, Job, Note, Observed, OtherEnd, Prediction, Runs, Verdict, Wanted},
     recording::{Reached, Recording},
     units::Bytes,
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     };
     let inquiry = Inquiry::new(prediction, observed);
     let prediction = script.complete(inquiry, &told, &mut recordings)?;
-    let mut findings = findings::of_runs(&Runs::of(&recordings, &script.card));
+    let mut findings = explanation::findings_of(&Runs::of(&recordings, &script.card));
     beside::tell(&mut findings, SystemTime::now());
     let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));

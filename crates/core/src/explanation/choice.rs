@@ -45,9 +45,10 @@ const IN_A_LINE: usize = 2;
 const LEAST_SHARE: u64 = 10;
 
 /// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 8] = [
+const CAUSES: [ProblemCode; 9] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
+    ProblemCode::CastCopies,
     ProblemCode::NoOptimizer,
     ProblemCode::LargeEvaluation,
     ProblemCode::WrittenOutAttention,
@@ -469,7 +470,8 @@ impl<'a> Failed<'a> {
     fn states(&self, bytes: Bytes) -> RootCause {
         let of = self.by_category();
         let parts = [
-            ("parameters", of(&[Category::Parameters, Category::Buffers])),
+            ("parameters", of(&[Category::Parameters])),
+            ("buffers", of(&[Category::Buffers])),
             ("gradients", of(&[Category::Gradients])),
             ("optimizer state", of(&[Category::OptimizerState])),
         ];

@@ -32,7 +32,7 @@ use crate::{
     codes::{ProblemCode, RemarkCode, StatementCode},
     failures::{self, Failure},
     findings::{self, Finding, Weight, Window},
-    prediction::device_run::DeviceRun,
+    prediction::{Runs, device_run::DeviceRun},
     printed::{self, Printed, PrintedText, Statement},
     recording::{OomNote, Recording},
     replay::{Ahead, Replay, TorchVersion},
@@ -266,6 +266,24 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         next::of_recording(it, argv, recording.notes.ooms.iter().rfind(is_its))
     });
     res.unsure = unsure(recording);
+    res
+}
+
+/// What is wrong with the runs of a prediction, or could be had back, what decides first: where memory ran out, its cause, as in the explanation of the
+/// recording. What is only good to know is left out.
+pub fn findings_of(runs: &Runs<'_>) -> Vec<Finding> {
+    let (mut res, mut root) = (Vec::new(), None);
+    for run in &runs.runs {
+        let evidence = run.evidence();
+        let case = findings::case(run, &evidence);
+        let found = findings::find(&case);
+        root = root.or_else(|| verdict::of_case(&case, &found, &[]).map(|it| it.root));
+        res.extend(found.into_iter().filter(|it| it.weight != Weight::Fact));
+    }
+    findings::sort(&mut res);
+    if let Some(root) = root {
+        res.sort_by_key(|it| !root.is_of(it));
+    }
     res
 }
 

@@ -27,6 +27,9 @@ const LESS_STATE: [&str; 2] = [
 /// What helps where L-BFGS keeps a history.
 const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its history has two vectors as large as all weights";
 
+/// What helps where most of a model's states are buffers.
+const SMALLER_BUFFERS: &str = "make buffers that each layer has alike (masks, tables of positions) once for all layers, as long as the inputs are, or where they are used";
+
 /// What helps where nothing is trained.
 const FEWER: [&str; 2] =
     ["use fewer or shorter inputs at a time", "use half precision: `.half()`, or autocast to bf16"];
@@ -135,9 +138,12 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let is_full = GENERAL.contains(&res.root.code)
         && allocated.zip(slack).is_some_and(|(all, slack)| slack.0 < all.0 / 32);
     let (first, last) = if is_full { (None, with_segments) } else { (with_segments, None) };
-    let of_history = res.root.code == ProblemCode::ModelStates && keeps_history(case, event);
-    let first: Vec<String> =
-        of_history.then(|| LESS_HISTORY.to_owned()).into_iter().chain(first).collect();
+    let are_states = res.root.code == ProblemCode::ModelStates;
+    let own = [
+        (are_states && keeps_history(case, event)).then(|| LESS_HISTORY.to_owned()),
+        (are_states && are_mostly_buffers(case, event)).then(|| SMALLER_BUFFERS.to_owned()),
+    ];
+    let first: Vec<String> = own.into_iter().flatten().chain(first).collect();
     let n_first = first.len();
     remedies.splice(0..0, first);
     // What mends the cause comes first.
@@ -177,6 +183,16 @@ fn keeps_history(case: &Case<'_>, event: EventId) -> bool {
     let (history, others): (Vec<&Live>, Vec<&Live>) = states.partition(is_history);
     let sum = |it: Vec<&Live>| it.iter().map(|it| it.size).sum::<Bytes>();
     sum(others) < sum(history)
+}
+
+/// Whether buffers are more than all weights and what trains them.
+fn are_mostly_buffers(case: &Case<'_>, event: EventId) -> bool {
+    use Category::{Buffers, Gradients, OptimizerState, Parameters};
+    let live = case.live_after(event);
+    let of = |categories: &[Category]| -> Bytes {
+        live.iter().filter(|it| categories.contains(&it.category)).map(|it| it.size).sum()
+    };
+    of(&[Parameters, Gradients, OptimizerState]) < of(&[Buffers])
 }
 
 /// What helps against the cause whatever the line. The numbers of a message, which `said` something, say less than the recording

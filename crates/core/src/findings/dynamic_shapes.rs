@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
-    prediction::{stacks::Signs, timeline::Stage},
+    prediction::{StepPeaks, stacks::Signs, timeline::Stage},
     trace::{EventId, StackId},
     units::Bytes,
 };
@@ -24,16 +24,17 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let before = case.window.bytes_before;
-    // The first step has no optimizer state yet, the last may have run out.
-    let mut peaks: Vec<Bytes> = curve.steps[1..].iter().map(|it| it.allocated).collect();
-    peaks.sort_unstable();
-    let usual = peaks[peaks.len() / 2] + before;
-    let Some(largest) = curve.steps.iter().max_by_key(|it| it.allocated) else { return Vec::new() };
-    let most = largest.allocated + before;
-    let more = most.saturating_sub(usual);
+    let Some((largest, own)) = own_of_steps(&curve.steps).max_by_key(|(it, _)| it.allocated) else {
+        return Vec::new();
+    };
+    let mut sizes: Vec<Bytes> = own_of_steps(&curve.steps).map(|(_, own)| own).collect();
+    sizes.sort_unstable();
+    let more = own.saturating_sub(sizes[sizes.len() / 2]);
     if !case.matters(more, 8, Bytes::mib(16)) {
         return Vec::new();
     }
+    let most = largest.allocated + before;
+    let usual = most.saturating_sub(more);
     let (stacks, varied) = varying_stacks(case);
     if stacks < 4 || varied * 2 < stacks {
         return Vec::new();
@@ -50,6 +51,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     ));
     res.remedy = REMEDY.to_owned();
     vec![res]
+}
+
+/// Each step but the first, which has no optimizer state yet, with what it took beside what was there when it began: results and caches that stay
+/// make later steps larger, and no input.
+fn own_of_steps(steps: &[StepPeaks]) -> impl Iterator<Item = (&StepPeaks, Bytes)> {
+    steps.windows(2).map(|it| (&it[1], it[1].allocated.saturating_sub(it[0].allocated_after)))
 }
 
 const REMEDY: &str = "sort batches by length or bound tokens per batch instead of sequences; truncate or bucket the longest; run the largest batch first, so that it fails at once";

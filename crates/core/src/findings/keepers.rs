@@ -143,6 +143,9 @@ fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
         "hook" => "filled by a hook",
         "closure" => "a variable of a closure",
         "cache" => "the cache of functools.lru_cache",
+        "cycle" => "what itertools.cycle stores, to repeat it",
+        "generator" => "a variable of a generator",
+        "context" => "an attribute of the context of an autograd function",
         "traceback" => "a variable in an error's traceback",
         "attribute" => "an attribute",
         "variable" => "a variable",
@@ -205,6 +208,20 @@ fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
         finding.remedy = format!(
             "`{name}` is cached, and its cache keeps what it returned for each argument: give `lru_cache` a small `maxsize`, call `{name}.cache_clear()` now and then, or pad to a few sizes"
         );
+    }
+    match keeper.what.as_str() {
+        "cycle" => {
+            finding.remedy = format!(
+                "`{name}` is an `itertools.cycle`, which stores all that the first round gave: iterate anew instead, by a generator (`while True: yield from loader`), or move batches to the device in the loop, and not before it"
+            );
+        }
+        "context" => {
+            let attribute = name.rsplit('.').next().unwrap_or(name);
+            finding.remedy = format!(
+                "`ctx.{attribute}` stores an output, and its graph stores `ctx`: only Python's garbage collector frees that, late. Call `ctx.save_for_backward(...)` in `forward`, and read `ctx.saved_tensors` in `backward`"
+            );
+        }
+        _ => {}
     }
     if let Some(link) = keeper.link.as_ref().filter(|_| is_leak) {
         finding.remedy = format!(

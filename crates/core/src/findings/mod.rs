@@ -9,6 +9,7 @@ mod all_on_device;
 mod all_trainable;
 mod began_late;
 mod case;
+mod cast_copies;
 mod dense_table;
 mod double_buffer;
 mod dynamic_shapes;
@@ -65,7 +66,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     codes::ProblemCode,
-    prediction::{Runs, categories::Evidence, device_run::DeviceRun},
+    prediction::{categories::Evidence, device_run::DeviceRun},
     recording::{EndReason, Later},
     replay::BlockId,
 };
@@ -86,6 +87,7 @@ pub const RULES: &[Rule] = &[
     idle_checkpointing::RULE,
     written_out_attention::RULE,
     repeated_casts::RULE,
+    cast_copies::RULE,
     no_optimizer::RULE,
     dense_table::RULE,
     large_evaluation::RULE,
@@ -151,18 +153,6 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
         !is_general || told * 2 <= finding.shown.len()
     });
     keepers::name(case, &mut res);
-    sort(&mut res);
-    res
-}
-
-/// What is wrong with a run, or could be had back: what is only good to know is left out.
-pub fn of_runs(runs: &Runs<'_>) -> Vec<Finding> {
-    let mut res = Vec::new();
-    for run in &runs.runs {
-        let evidence = run.evidence();
-        let found = find(&case(run, &evidence)).into_iter();
-        res.extend(found.filter(|it| it.weight != Weight::Fact));
-    }
     sort(&mut res);
     res
 }

@@ -63,9 +63,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);
     let Some((&size, blocks)) = largest else { return Vec::new() };
     let together = Bytes(size.0 * blocks.len() as u64);
-    let dwarfs =
-        case.matters(together, 15, Bytes::mib(64)) && case.matters(size, 6, Bytes::mib(32));
-    if !dwarfs {
+    // Beside a request of many gigabytes that failed it is small.
+    let all = case.peak.bytes + asked.map_or(Bytes::ZERO, |it| it.size);
+    let dwarfs = |bytes: Bytes, percent: u64, least: Bytes| {
+        least <= bytes && all.0 / 100 * percent <= bytes.0
+    };
+    if !dwarfs(together, 15, Bytes::mib(64)) || !dwarfs(size, 6, Bytes::mib(32)) {
         return Vec::new();
     }
     // A few more than one: all but the one that is needed.

@@ -20,7 +20,7 @@ use crate::{
     },
     recording::{CodeLine, EndReason, Recording},
     replay::{BlockId, BlockLife},
-    trace::{Action, EventId, StackId},
+    trace::{Action, EventId, PoolId, StackId},
     units::Bytes,
 };
 
@@ -213,12 +213,16 @@ fn needs(run: &DeviceRun<'_>, steps: &[StepPeaks]) -> Bytes {
             *holds = true;
         }
     }
-    let held: Bytes = segments.values().filter(|it| it.1).map(|it| it.0).sum();
-    most.max(held)
+    // What is free in the pool of a CUDA graph, the allocator gives back when the graph goes.
+    let of_graphs = run.device.segments.iter().filter(|it| it.pool != PoolId(0));
+    let of_graphs: BTreeSet<u64> = of_graphs.map(|it| it.address).collect();
+    let holds = |address: &u64, holds: bool| holds || of_graphs.contains(address);
+    let held = segments.iter().filter(|(at, it)| holds(at, it.1)).map(|(_, it)| it.0);
+    most.max(held.sum())
 }
 
 /// Whether the least of each part is more than that of the part before, at about one pace.
-fn rises_in_each_part(after: &[u64]) -> bool {
+pub(crate) fn rises_in_each_part(after: &[u64]) -> bool {
     let border = |part: usize| part * after.len() / PARTS;
     let floors: Vec<u64> = (0..PARTS)
         .filter_map(|it| after[border(it)..border(it + 1)].iter().copied().min())

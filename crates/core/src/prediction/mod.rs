@@ -33,6 +33,7 @@ pub use answer::{
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
+pub(crate) use growth::rises_in_each_part;
 pub use inquiry::{Inquiry, Interrupted, Job, Observed, Wanted};
 pub use note::{Note, RanksSeen};
 pub use other_end::{OtherEnd, found_nothing};

@@ -77,7 +77,10 @@ impl Report {
             if 0 < n {
                 writeln!(f)?;
             }
-            self.oom(f, oom, it.command.as_deref().unwrap_or(COMMAND))?;
+            let told = [StatementCode::LevelsGrow, StatementCode::LevelsSteady];
+            let shows_growth = oom.cause == failures::Cause::Leak
+                || it.says.iter().any(|it| told.contains(&it.code));
+            self.oom(f, oom, it.command.as_deref().unwrap_or(COMMAND), shows_growth)?;
         }
         if SHOWN_OOMS < it.ooms.len() {
             writeln!(f, "\n... and {} more failures", it.ooms.len() - SHOWN_OOMS)?;
@@ -264,7 +267,14 @@ impl Report {
         }
     }
 
-    fn oom(self, f: &mut Formatter<'_>, oom: &Oom, command: &str) -> fmt::Result {
+    /// `shows_growth`: the text says whether memory grew.
+    fn oom(
+        self,
+        f: &mut Formatter<'_>,
+        oom: &Oom,
+        command: &str,
+        shows_growth: bool,
+    ) -> fmt::Result {
         let styles = self.styles;
         let what = out_of_memory(oom);
         let root = &oom.root;
@@ -354,8 +364,7 @@ impl Report {
                 Program::Vllm | Program::Sglang => false,
             };
             if oom.facts.backend.may_be_torch_on_cuda() && is_of_a_script {
-                // Where it grew, the text shows that.
-                let text = if oom.cause == failures::Cause::Leak {
+                let text = if shows_growth {
                     "what the memory was used for. A recording shows it:"
                 } else {
                     "what the memory was used for, and whether it grew. A recording shows both:"

@@ -15,6 +15,32 @@ pub(crate) const FEW: u64 = 256;
 /// The most bytes of indices that are made.
 const MOST: u64 = 1 << 20;
 
+/// Likewise, of those that may come again.
+const MOST_DRAWN: u64 = 1 << 21;
+
+/// What is known of the chances that places of one row have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    /// Places without a chance.
+    pub(crate) never: BTreeSet<u64>,
+    /// The chances, if each is known.
+    pub(crate) weights: Option<Vec<f64>>,
+}
+
+impl Row {
+    /// The weights, each with all before it; none if they are not known, or there are none.
+    fn sums(&self) -> Option<Vec<f64>> {
+        let mut sum = 0.0;
+        let sums: Vec<f64> = (self.weights.as_ref()?.iter())
+            .map(|it| {
+                sum += it.max(0.0);
+                sum
+            })
+            .collect();
+        (sum.is_finite() && 0.0 < sum).then_some(sums)
+    }
+}
+
 /// What was chosen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
@@ -100,6 +126,41 @@ impl Choices {
         Some(values)
     }
 
+    /// Places of `size`, so many of each row, by what is known of their chances; any of them may come again. Indices of 64 bits; none if
+    /// there is nothing to draw from, or too much.
+    pub(crate) fn draw(&mut self, size: u64, draws: u64, rows: &[Row]) -> Option<Vec<u8>> {
+        let all = draws.checked_mul(u64::try_from(rows.len()).ok()?)?;
+        if size == 0 || MOST_DRAWN < all {
+            return None;
+        }
+        let mut random = self.another();
+        let vocabularies = if FEW < size { vocabularies(size) } else { Vec::new() };
+        let mut values = Vec::with_capacity(usize::try_from(8 * all).unwrap_or(0));
+        for (first, row) in (0..).zip(rows) {
+            let sums = row.sums();
+            let open: Vec<u64> = match FEW < size {
+                true => Vec::new(),
+                false => (0..size).filter(|it| !row.never.contains(it)).collect(),
+            };
+            for i in first..first + draws {
+                let place = match (&sums, open.len()) {
+                    (Some(sums), _) => by_weight(sums, draw(&mut random)),
+                    (None, 0) if FEW < size && has_room(&row.never, size, 1) => {
+                        word(&mut random, size, &vocabularies, &row.never)
+                    }
+                    (None, 0) => draw(&mut random) % size,
+                    (None, n) => {
+                        let n = u64::try_from(n).unwrap_or(1);
+                        let at = if self.has_ranks { i } else { draw(&mut random) };
+                        open[usize::try_from(at % n).unwrap_or(0)]
+                    }
+                };
+                values.extend(place.to_le_bytes());
+            }
+        }
+        Some(values)
+    }
+
     /// Where the next series begins.
     fn another(&mut self) -> u64 {
         self.drawn += 1;
@@ -148,6 +209,14 @@ fn word(random: &mut u64, size: u64, vocabularies: &[u64], taken: &BTreeSet<u64>
         it = (it + 1) % size;
     }
     it
+}
+
+/// The place that a random number of 64 bits stands for, by these sums.
+fn by_weight(sums: &[f64], random: u64) -> u64 {
+    const STEPS: f64 = (1_u64 << 32) as f64;
+    let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / STEPS;
+    let wanted = share * sums.last().copied().unwrap_or(0.0);
+    u64::try_from(sums.partition_point(|it| *it <= wanted)).unwrap_or(0)
 }
 
 /// The next of a series that looks random and is always the same: `SplitMix64` (Steele, Lea and Flood, 2014).

@@ -3,8 +3,8 @@
 use crate::arguments::Arguments;
 use crate::guesses::Guesses;
 use crate::kernels::{
-    cat, elementwise, foreach, histogram, index, nonzero, pooling, random, range, reduce, scan,
-    scatter, search, sort, step_count, triangle, unique,
+    cat, elementwise, foreach, histogram, index, multinomial, nonzero, pooling, random, range,
+    reduce, scan, scatter, search, sort, step_count, triangle, unique,
 };
 use crate::memory::writes::Write;
 use crate::memory::{Known, KnowsAny};
@@ -18,6 +18,7 @@ pub(crate) enum Family {
     Foreach(foreach::Kernel),
     Histogram(histogram::Kernel),
     Index(index::Kernel),
+    Multinomial(multinomial::Kernel),
     NonZero(nonzero::Kernel),
     Pooling(pooling::Kernel),
     Random(random::Kernel),
@@ -48,6 +49,7 @@ impl Family {
             .or_else(|| nonzero::Kernel::of(name).map(Family::NonZero))
             .or_else(|| index::Kernel::of(name).map(Family::Index))
             .or_else(|| search::Kernel::of(name).map(Family::Search))
+            .or_else(|| multinomial::Kernel::of(name).map(Family::Multinomial))
             .or_else(|| sort::Kernel::of(name).map(Family::Sort))
             .or_else(|| scatter::Kernel::of(name).map(Family::Scatter))
             .or_else(|| scan::Kernel::of(name).map(Family::Scan))
@@ -77,6 +79,7 @@ impl Family {
             Family::Foreach(it) => it.writes(blocks, arguments, settings.long_lists),
             Family::Histogram(it) => it.writes(arguments, known, remarks),
             Family::Index(it) => it.writes(arguments, known),
+            Family::Multinomial(it) => it.writes(arguments, (known, knows_any), choices),
             Family::NonZero(it) => it.writes(arguments, known),
             Family::Pooling(it) => it.writes(blocks, arguments, known),
             Family::Random(it) => it.writes(arguments, known, settings),

@@ -10,6 +10,7 @@ pub(crate) mod functors;
 pub(crate) mod histogram;
 pub(crate) mod index;
 pub(crate) mod matmul;
+pub(crate) mod multinomial;
 pub(crate) mod nonzero;
 pub(crate) mod pooling;
 pub(crate) mod random;

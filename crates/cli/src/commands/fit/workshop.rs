@@ -9,7 +9,7 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
-    findings,
+    explanation,
     prediction::{OtherEnd, Outcome, Prediction, Runs},
     recording::{PlanNotes, Reached, Recording},
 };
@@ -234,7 +234,7 @@ fn by_hand(recordings: &[Recording], runs: &Runs<'_>) -> Vec<ByHand> {
     if !recordings.iter().any(has_sign) {
         return Vec::new();
     }
-    let found = findings::of_runs(runs).into_iter().filter(|it| it.code.names_its_blocks());
+    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.names_its_blocks());
     found
         .map(|it| ByHand { what: it.title, bytes: it.bytes, at: it.at, change: it.remedy })
         .collect()

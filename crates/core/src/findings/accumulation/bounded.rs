@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     findings::accumulation::look::{Group, Groups, Key, Look},
+    prediction::rises_in_each_part,
     replay::BlockId,
     trace::EventId,
     units::Bytes,
@@ -16,6 +17,9 @@ use crate::{
 
 /// In a run of so many steps two may be left out.
 const MANY_STEPS: u32 = 12;
+
+/// Half of a run that shows whether something rises to the end, however slowly.
+const LONG_HALF: usize = 40;
 
 /// Takes out what there was as much of half way.
 pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
@@ -48,7 +52,29 @@ pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap
         let blocks = group.kept.iter().filter(|(step, _)| *step + young < now);
         blocks.map(|(_, it)| case.life(*it).size).sum()
     };
-    groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < old(group).0);
+    let is_level = |key: &Key, group: &Group| old(group).0 <= half_way[key].1.0 / 3 * 4;
+    let mut level: BTreeMap<Key, Curve> = groups
+        .iter()
+        .filter(|(key, group)| is_level(key, group))
+        .map(|(key, _)| (*key, Curve::default()))
+        .collect();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if life.alloc <= moment
+            && let Some(curve) = level.get_mut(&look.key(block))
+            && !look.is_expected(block)
+        {
+            let until = life.free.map_or(now, |free| iterations.at(free).min(now));
+            curve.add(iterations.at(life.alloc) + 1 + young, until, life.size);
+        }
+    }
+    // A cache with a place for each size that may come fills up ever more slowly.
+    groups.retain(|key, group| {
+        level.get(key).is_none_or(|curve| {
+            let first = group.kept.first().map_or(0, |(step, _)| *step);
+            let after = curve.levels(first + (now - first).div_ceil(2), now);
+            LONG_HALF <= after.len() && rises_in_each_part(&after)
+        })
+    });
     // A buffer fills before it is full: if it is as large at the end of a longer run, it was full, and so it was if it
     // went on at less than a quarter of its pace. What is few is not compared by its size alone: three are much more than two.
     let last = case.last();
@@ -161,6 +187,20 @@ impl Curve {
             self.changes.entry(first).or_default().0 += size;
             self.changes.entry(last + 1).or_default().1 += size;
         }
+    }
+
+    /// What there is in each of these steps.
+    fn levels(&self, first: u32, last: u32) -> Vec<u64> {
+        let before = self
+            .changes
+            .range(..first)
+            .fold(Bytes::ZERO, |level, (_, (more, less))| (level + *more).saturating_sub(*less));
+        let steps = (first..=last).scan(before, |level, step| {
+            let (more, less) = self.changes.get(&step).copied().unwrap_or_default();
+            *level = (*level + more).saturating_sub(less);
+            Some(level.0)
+        });
+        steps.collect()
     }
 
     fn most(&self) -> Bytes {
