@@ -50,6 +50,8 @@ impl<'a> Walker<'_, 'a> {
                     // Somebody makes a backward pass on it.
                     value = Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..value };
                 }
+                // A backward pass begins at one number.
+                value.is_scalar |= value.attached && self.file.is_used(&name, "backward");
                 // What is assigned anew begins anew, unless it is another name for the same thing.
                 if value.tick == 0 && !matches!(value.kind, Kind::List | Kind::Dict | Kind::Module)
                     || value.tick > self.tick
