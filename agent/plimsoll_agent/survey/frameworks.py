@@ -223,7 +223,7 @@ class Frameworks:
             device = getattr(getattr(zero, name), "device", None)
             values[name] = getattr(device, "value", device) or "none"
         rest = [given, sorted((name, repr(value)) for name, value in given.pop("zero_optimization", {}).items() if name not in values)]
-        values["world"] = int(os.environ.get("WORLD_SIZE", 1))
+        values["world"] = int(it.world_size)
         name = os.path.basename(self._config or "config")
         self._seen.append(self._saw("deepspeed", name, values, rest, config=self._config))
 
