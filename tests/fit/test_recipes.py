@@ -1,5 +1,6 @@
 """What a plan does, said in settings of the script's own framework: the patched script takes what was said."""
 
+import importlib.util
 import json
 import subprocess
 from pathlib import Path
@@ -83,7 +84,7 @@ def needs(plimsoll, *words):
 def fitted(plimsoll, limit, *words):
     """The recipes of a script, in parts of its batch."""
     options = ["--limit-reserved", f"{limit}B", "--allow", "micro-batches", "--json", "it.json", "-q"]
-    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, *words)
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
     assert ran.code == 0, ran
     return json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
 
@@ -172,3 +173,84 @@ words = sys.argv[1:] or ["--output_dir", "out", "--per_device_train_batch_size",
     assert ran.code == 0, ran
     assert json.loads((plimsoll.folder / "it.json").read_text())["recipes"] == []
     assert not any("did not do what" in it for it in ran.sentences), "nor is one tried"
+
+
+@pytest.mark.soak
+def test_what_needs_a_library_that_is_not_there_is_not_run_and_the_report_says_so(plimsoll):
+    pytest.importorskip("transformers")
+    if importlib.util.find_spec("bitsandbytes") is not None:
+        pytest.skip("bitsandbytes is there")
+    plimsoll.script(TRAINER)
+    limit = int(needs(plimsoll, "train.py") * 0.75)
+    options = ["--limit-reserved", f"{limit}B", "--allow", "optimizer-8bit", "--json", "it.json"]
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
+    said = "paged AdamW in 8 bits, AdamW in 8 bits: not tried, because bitsandbytes is not installed here (pip install bitsandbytes, then run fit again)"
+    assert ran.code == 1 and said in ran.stdout, ran
+    assert not any("paged_adamw" in it for it in ran.sentences), "it is not run"
+    found = json.loads((plimsoll.folder / "it.json").read_text())
+    assert found["recipes_not_tried"] == [{"settings": ["paged AdamW in 8 bits", "AdamW in 8 bits"], "missing": "bitsandbytes", "failure": None}]
+
+
+ZERO = """
+import os
+os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+import deepspeed, torch
+model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4)))
+deepspeed.init_distributed("nccl")
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=CONFIG)
+for _ in range(4):
+    x = torch.randn(8, 1024, device=engine.device, dtype=torch.bfloat16)
+    engine.backward(engine(x).float().square().mean())
+    engine.step()
+"""
+CONFIG = """{
+    "train_micro_batch_size_per_gpu": 8,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}},
+    "bf16": {"enabled": true},
+    "zero_optimization": {
+        "stage": 2,
+        "reduce_bucket_size": 5e8
+    }
+}
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_a_configuration_of_deepspeed_with_smaller_buckets_is_run_and_said(plimsoll, is_in_file):
+    pytest.importorskip("deepspeed")
+    (plimsoll.folder / "zero.json").write_text(CONFIG)
+    config = '"zero.json"' if is_in_file else CONFIG.replace("true", "True")
+    plimsoll.script(ZERO.replace("CONFIG", config))
+    limit = needs(plimsoll, "train.py") // 2
+    options = ["--limit-reserved", f"{limit}B", "--allow", "bucket-view", "--json", "it.json", "-q"]
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
+    assert ran.code == 0, ran
+    (it,) = json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
+    assert it["framework"] == "deepspeed" and any('"reduce_bucket_size": 50000000' in line for line in it["lines"]), it
+    assert (plimsoll.folder / "zero.json").read_text() == CONFIG
+    subprocess.run(["patch", "-p0"], input=it["diff"], text=True, cwd=plimsoll.folder, check=True, capture_output=True)
+    assert needs(plimsoll, "train.py") <= it["needs_bytes"] <= limit
+
+
+ADAPTERS = """
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, LlamaForCausalLM
+config = LlamaConfig(vocab_size=1000, hidden_size=256, intermediate_size=2048, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=4)
+MODEL = get_peft_model(LlamaForCausalLM(config), LoraConfig(r=8, lora_dropout=0.1, target_modules="all-linear", task_type="CAUSAL_LM"))
+"""
+
+
+@pytest.mark.soak
+def test_adapters_of_attention_only_are_run_and_said(plimsoll):
+    pytest.importorskip("peft")
+    plimsoll.script(ADAPTERS + TRAINER.replace("GPT2LMHeadModel(GPT2Config(n_layer=2))", "MODEL").replace("256,", "512,"))
+    limit = int(needs(plimsoll, "train.py") * 0.9)
+    options = ["--limit-reserved", f"{limit}B", "--allow", "lora", "--json", "it.json", "-q"]
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
+    assert ran.code == 0, ran
+    recipes = json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
+    (it,) = (it for it in recipes if "target_modules" in it["diff"])
+    assert it["lines"] == ['train.py:5: LoraConfig(target_modules=["k_proj", "o_proj", "q_proj", "v_proj"])'], it
+    subprocess.run(["patch", "-p0"], input=it["diff"], text=True, cwd=plimsoll.folder, check=True, capture_output=True)
+    assert needs(plimsoll, "train.py") <= it["needs_bytes"] <= limit

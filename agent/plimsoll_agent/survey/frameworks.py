@@ -1,20 +1,24 @@
 """Which switches of its framework a program has: the arguments of a Trainer of transformers and of Lightning, of accelerate's
-Accelerator, the loader that training takes its batches from, calls of `generate` and of pipelines of diffusers, how a model of transformers is loaded, the settings of
-PEFT's low-rank adapters. `plimsoll fit` says in them what would help, and runs that: so they are looked at again in a run with other switches, where nothing else may have changed.
+Accelerator, the loader that training takes its batches from, collators of transformers, calls of `generate` and of pipelines of diffusers, how a model of transformers is loaded, the settings of
+PEFT's low-rank adapters, the configuration of DeepSpeed. `plimsoll fit` says in them what would help, and runs that: so they are looked at again in a run with other switches, where nothing else may have changed.
 
 Values are those that the framework ended up with, wherever they came from. The rest of a framework's settings is one digest.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
+import importlib.util
 import itertools
+import json
+import os
 import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent import patch
+from plimsoll_agent import patch, source
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
@@ -22,11 +26,34 @@ from plimsoll_agent.run.guard import guarded
 if TYPE_CHECKING:
     from types import FrameType
 
-    from plimsoll_agent.kinds import Function, Library, Torch
+    from plimsoll_agent.kinds import Function, Library, Named, Torch
 
-OF_TRAINER = ("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim")
+OF_TRAINER = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "bf16",
+    "fp16",
+    "optim",
+    "torch_empty_cache_steps",
+    "train_sampling_strategy",
+    "group_by_length",
+    "pad_to_multiple_of",
+)
+"""Those that a version or a subclass of its arguments has."""
+OF_ZERO = {
+    "reduce_bucket_size": "reduce_bucket_size",
+    "allgather_bucket_size": "allgather_bucket_size",
+    "stage3_prefetch_bucket_size": "prefetch_bucket_size",
+    "stage3_param_persistence_threshold": "param_persistence_threshold",
+    "stage3_max_live_parameters": "max_live_parameters",
+    "sub_group_size": "sub_group_size",
+}
+"""Numbers of DeepSpeed's ZeRO, as its configuration and as its objects call them."""
 _OF_ONE_RUN = {"output_dir", "logging_dir", "run_name"}
 """What may differ between two runs of the same script: a time or a number of the day is in their names."""
+LIBRARIES = ("bitsandbytes",)
+"""What switches need that transformers does not install."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -38,6 +65,7 @@ class Frameworks:
         self._loaders: list[Any] = []
         self._dataset: int | None = None
         self._accumulates = False
+        self._config: str | None = None
 
     def install(self, torch: Torch) -> None:
         """Looks at what is made; nothing else becomes of it."""
@@ -50,6 +78,11 @@ class Frameworks:
         after_import("transformers.generation.utils", lambda it: _after(it.GenerationMixin, "generate", self._generates))
         after_import("diffusers.pipelines.pipeline_utils", self._diffusers)
         after_import("transformers.modeling_utils", self._loading)
+        _after(json, "load", self._read)
+        after_import("hjson", lambda it: _after(it, "load", self._read))
+        after_import("deepspeed.runtime.config", lambda it: _after(it.DeepSpeedConfig, "__init__", self._deepspeed))
+        after_import("transformers.data.data_collator", self._collators)
+        after_import("peft.tuners.lora.model", lambda it: _after(it.LoraModel, "__init__", self._adapted))
         after_import("peft.tuners.lora.config", lambda it: _after(it.LoraConfig, "__post_init__", self._adapters))
         _after(DataLoader, "__init__", self._loader)
         _after(dataloader._BaseDataLoaderIter, "__next__", self._next)
@@ -64,7 +97,11 @@ class Frameworks:
         """All of it; `place(file, line, name, span)` describes the call, if it is certain which that is."""
         found, accumulates = [], self._accumulates
         for it in self._seen + [it for it in self._loaders if it["trains"]]:
-            described: Any = place(it["file"], it["line"], it["name"], it["span"]) if it["file"] is not None else None
+            described: Any = None
+            if it["what"] == "deepspeed":
+                described = _configuration(it)
+            elif it["file"] is not None:
+                described = place(it["file"], it["line"], it["name"], it["span"])
             if described is None and not it["from_words"]:
                 continue
             values = dict(it["values"], accumulates=accumulates) if it["what"] == "accelerate" else it["values"]
@@ -75,6 +112,10 @@ class Frameworks:
             known = {"what": it["what"], "name": it["name"] or "", "rest": it["rest"], "from_words": bool(it["from_words"])}
             found.append(dict(known, values=values, site=described))
         return found
+
+    def missing(self) -> list[str]:
+        """The libraries that this environment does not have."""
+        return [it for it in LIBRARIES if it not in sys.modules and importlib.util.find_spec(it) is None]
 
     def _saw(self, what: str, name: str | None, values: Any, rest: Any, **more: Any) -> Any:
         frame: FrameType | None = sys._getframe(2)
@@ -89,10 +130,20 @@ class Frameworks:
 
     def _arguments(self, it: Any) -> None:
         fields = {field.name: getattr(it, field.name, None) for field in dataclasses.fields(it)}
-        values = {name: fields.pop(name, None) for name in OF_TRAINER}
-        values["optim"] = getattr(values["optim"], "value", values["optim"])
+        values = {name: fields.pop(name) for name in OF_TRAINER if name in fields}
+        values["optim"] = getattr(values.get("optim"), "value", values.get("optim"))
         rest = sorted((name, value) for name, value in fields.items() if name not in _OF_ONE_RUN and isinstance(value, _PLAIN))
         self._seen.append(self._saw("transformers", type(it).__name__, values, rest))
+
+    def _collators(self, module: Library) -> None:
+        """Those that pad, with a constructor of their own."""
+
+        def made(it: Any, *_: Any, **__: Any) -> None:
+            self._seen.append(self._saw("collator", type(it).__name__, {"pad_to_multiple_of": it.pad_to_multiple_of}, ()))
+
+        for kind in list(vars(module).values()):
+            if isinstance(kind, type) and "__init__" in vars(kind) and "pad_to_multiple_of" in getattr(kind, "__dataclass_fields__", ()):
+                _after(kind, "__init__", made)
 
     def _lightning(self, it: Any, *_: Any, **given: Any) -> None:
         values = {"accumulate_grad_batches": it.accumulate_grad_batches, "precision": str(it.precision)}
@@ -139,8 +190,42 @@ class Frameworks:
 
     def _adapters(self, it: Any) -> None:
         fields = ((field.name, getattr(it, field.name, None)) for field in dataclasses.fields(it))
-        rest = sorted((name, value) for name, value in fields if name != "r" and isinstance(value, _PLAIN))
-        self._seen.append(self._saw("adapters", "LoraConfig", {"r": it.r}, rest))
+        rest = sorted((name, value) for name, value in fields if name not in ("r", "target_modules") and isinstance(value, _PLAIN))
+        self._seen.append(self._saw("adapters", "LoraConfig", {"r": it.r, "targets": None, "attention": None}, rest))
+
+    def _adapted(self, it: Any, *_: Any, **__: Any) -> None:
+        """Which modules got adapters, by the last part of their names; and which of these are those of attention, where a name tells that."""
+        names: dict[bool, set[str]] = {True: set(), False: set()}
+        for full in it.targeted_module_names:
+            owner, _dot, name = full.rpartition(".")
+            names["attention" in type(it.model.get_submodule(owner)).__name__.lower()].add(name)
+        of_attention = names[True] - names[False]
+        configs = [known for known in self._seen if known["what"] == "adapters"]
+        for known in configs[-1:]:
+            known["values"].update(targets=", ".join(sorted(names[True] | names[False])), attention=", ".join(sorted(of_attention)))
+
+    def _read(self, file: Any, *_: Any, **__: Any) -> None:
+        """DeepSpeed, what is around it and scripts read its configuration with this."""
+        name = getattr(file, "name", None)
+        if not isinstance(name, str) or not name.endswith(".json") or source.MOST_BYTES < os.path.getsize(name):
+            return
+        with open(name, encoding="utf-8") as text:
+            if '"zero_optimization"' in text.read():
+                self._config = os.path.abspath(name)
+
+    def _deepspeed(self, it: Any, *_: Any, **__: Any) -> None:
+        if any(known["what"] == "deepspeed" for known in self._seen):
+            return
+        zero, given = it.zero_config, dict(it._param_dict)
+        values: Named = {name: int(getattr(zero, attribute)) for name, attribute in OF_ZERO.items()}
+        values["stage"] = int(zero.stage)
+        for name in ("offload_optimizer", "offload_param"):
+            device = getattr(getattr(zero, name), "device", None)
+            values[name] = getattr(device, "value", device) or "none"
+        rest = [given, sorted((name, repr(value)) for name, value in given.pop("zero_optimization", {}).items() if name not in values)]
+        values["world"] = int(it.world_size)
+        name = os.path.basename(self._config or "config")
+        self._seen.append(self._saw("deepspeed", name, values, rest, config=self._config))
 
     def _diffusers(self, module: Library) -> None:
         placed = {}
@@ -181,6 +266,24 @@ def _reads_the_command(frame: FrameType) -> bool:
         return False
     words, given = sys.argv[1:], frame.f_locals.get("args")
     return given is None or list(given)[-len(words) :] == words if words else not given
+
+
+def _configuration(it: Any) -> Any:
+    """Where DeepSpeed's configuration is written down: the file that it was read from, else the one dictionary with its key in the script."""
+    site = {"what": "config", "file": it["config"] or it["file"], "statement": [1, 0, 1, 0], "function": 0}
+    if it["config"] is not None:
+        return site
+    if it["file"] is None:
+        return None
+    has_key = [
+        node
+        for node in ast.walk(source.tree(it["file"]))
+        if isinstance(node, ast.Dict) and any(isinstance(key, ast.Constant) and key.value == "zero_optimization" for key in node.keys)
+    ]
+    if len(has_key) != 1:
+        return None
+    node = has_key[0]
+    return dict(site, statement=[node.lineno, node.col_offset, node.end_lineno, node.end_col_offset])
 
 
 def span_of(frame: FrameType) -> list[Any] | None:

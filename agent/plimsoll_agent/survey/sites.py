@@ -182,9 +182,9 @@ class Sites:
         try:
             found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
             found += self._clips()
-            switches = self.frameworks.found(self._place)
+            switches, missing = self.frameworks.found(self._place), self.frameworks.missing()
             idle = self.idle.found(self._root)
-            self._recording.write("sites", sites=found, files=self._described(), idle=idle, switches=switches)
+            self._recording.write("sites", sites=found, files=self._described(), idle=idle, switches=switches, missing=missing)
         except Exception as error:  # Without it there is no diff, and nothing else is lost.
             self._recording.note("sites", "plimsoll could not find the lines for a change: %r" % (error,))
         self.idle.leave()

@@ -20,18 +20,23 @@ pub(crate) fn wheel(bundle: &Bundle) -> anyhow::Result<PathBuf> {
     bundle.put(&name, &bytes()?).with_context(|| format!("cannot write {name}"))
 }
 
+/// What `pyproject.toml` says of the package, for pip.
+const METADATA: &str = concat!(
+    "Metadata-Version: 2.4\nName: plimsoll-gpu\nVersion: ",
+    env!("CARGO_PKG_VERSION"),
+    "\nSummary: ",
+    env!("CARGO_PKG_DESCRIPTION"),
+    "\nRequires-Python: >=3.10\nLicense-Expression: ",
+    env!("CARGO_PKG_LICENSE"),
+    "\n"
+);
+const ENTRY_POINTS: &str = "[pytest11]\nplimsoll = plimsoll.pytest_plugin\n";
+
 /// The same each time: no time of day is in it.
 fn bytes() -> anyhow::Result<Vec<u8>> {
     let about = format!("plimsoll_gpu-{VERSION}.dist-info");
-    let metadata = format!(
-        "Metadata-Version: 2.4\nName: plimsoll-gpu\nVersion: {VERSION}\n\
-         Summary: {}\nRequires-Python: >=3.10\nLicense-Expression: {}\n",
-        env!("CARGO_PKG_DESCRIPTION"),
-        env!("CARGO_PKG_LICENSE"),
-    );
     let kind =
         "Wheel-Version: 1.0\nGenerator: plimsoll\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
-    let entries = "[pytest11]\nplimsoll = plimsoll.pytest_plugin\n";
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
     let mut record = String::new();
@@ -45,12 +50,51 @@ fn bytes() -> anyhow::Result<Vec<u8>> {
     for File { path, bytes } in PACKAGE {
         add(path, bytes)?;
     }
-    add(&format!("{about}/METADATA"), metadata.as_bytes())?;
+    add(&format!("{about}/METADATA"), METADATA.as_bytes())?;
     add(&format!("{about}/WHEEL"), kind.as_bytes())?;
-    add(&format!("{about}/entry_points.txt"), entries.as_bytes())?;
+    add(&format!("{about}/entry_points.txt"), ENTRY_POINTS.as_bytes())?;
     let list = format!("{about}/RECORD");
     record += &format!("{list},,\n");
     zip.start_file(list, options)?;
     zip.write_all(record.as_bytes())?;
     Ok(zip.finish()?.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_wheel_says_of_the_package_what_its_build_says() {
+        let text = include_str!("../../../../pyproject.toml");
+        let all: toml::Table = text.parse().unwrap();
+        let project = all["project"].as_table().unwrap();
+        // The build takes it from the manifest of this crate.
+        assert_eq!(project["dynamic"].as_array().unwrap(), &["version".into()]);
+        assert_eq!(all["tool"]["maturin"]["manifest-path"].as_str(), Some("crates/cli/Cargo.toml"));
+        assert!(project["dependencies"].as_array().unwrap().is_empty(), "the wheel has none");
+        let said = |name: &str| {
+            let mut lines = METADATA.lines().filter_map(|it| it.split_once(": "));
+            lines.find(|it| it.0 == name).map(|it| it.1)
+        };
+        assert_eq!(said("Version"), Some(VERSION));
+        for (ours, theirs) in [
+            ("Name", "name"),
+            ("Summary", "description"),
+            ("Requires-Python", "requires-python"),
+            ("License-Expression", "license"),
+        ] {
+            assert_eq!(said(ours), project[theirs].as_str(), "{theirs}");
+        }
+        let mut entries = String::new();
+        for (group, all) in project["entry-points"].as_table().unwrap() {
+            writeln!(entries, "[{group}]").unwrap();
+            for (name, it) in all.as_table().unwrap() {
+                writeln!(entries, "{name} = {}", it.as_str().unwrap()).unwrap();
+            }
+        }
+        assert_eq!(ENTRY_POINTS, entries);
+    }
 }

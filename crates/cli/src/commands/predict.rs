@@ -30,7 +30,6 @@ use crate::{
         },
         phantom_run::{self, Choice, Home, How, Run, RunOutput, Runner},
         plan_settings, record,
-        server::is_server,
     },
     exit::Exit,
     files::requested_file::RequestedFile,
@@ -220,11 +219,8 @@ impl Script<'_> {
         let is_share =
             |it: &Assumption| matches!(it, Assumption::Share { operation: "nonzero", .. });
         let is_said = self.args.assume.iter().any(is_share);
-        let found_nothing =
-            || phantom_run::read(&left.folders).0.iter().any(prediction::found_nothing);
-        // A server fails before its first request, when nobody has looked at values.
-        let serves = is_server(&self.args.command);
-        !is_said && !serves && failed(&left.ended) && found_nothing()
+        let missed = || diagnosis::may_miss_what_masks_find(&phantom_run::read(&left.folders).0);
+        !is_said && failed(&left.ended) && missed()
     }
 
     /// Makes the runs that complete what the first one says. `recordings` become those of the run that the answer shows.

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
     codes::RemarkCode,
+    prediction::found_nothing,
     printable::printable,
     recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
 };
@@ -543,16 +544,26 @@ struct Reached {
 
 impl Reached {
     fn of(recordings: &[Recording]) -> Reached {
-        let engines = || recordings.iter().filter_map(|it| it.notes.engine.as_ref());
+        let mut engines = recordings.iter().filter_map(|it| it.notes.engine.as_ref());
         Reached {
             steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
             cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
-            engine: engines().any(|it| it.blocks.is_some()),
-            serves: engines().next().is_some()
-                || (recordings.iter().filter_map(|it| it.notes.begin.as_ref()))
-                    .any(|it| is_server(&it.argv)),
+            engine: engines.any(|it| it.blocks.is_some()),
+            serves: serves(recordings),
         }
     }
+}
+
+/// Whether the command of a run starts a server, or a serving engine had begun in it.
+fn serves(recordings: &[Recording]) -> bool {
+    let mut begun = recordings.iter().filter_map(|it| it.notes.begin.as_ref());
+    recordings.iter().any(|it| it.notes.engine.is_some()) || begun.any(|it| is_server(&it.argv))
+}
+
+/// Whether a run that failed may have missed what its masks would have found. A server fails before its first request, when nobody has
+/// looked at values.
+pub(crate) fn may_miss_what_masks_find(recordings: &[Recording]) -> bool {
+    recordings.iter().any(found_nothing) && !serves(recordings)
 }
 
 fn after(reached: &Reached) -> String {
@@ -614,7 +625,7 @@ fn killed_by(end: End) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::{
-        recording::{Approximated, Notes, PhantomDevice, PhantomReport},
+        recording::{Approximated, EngineNote, Notes, PhantomDevice, PhantomReport},
         trace::Trace,
         units::Bytes,
     };
@@ -782,6 +793,24 @@ mod tests {
         }
         let of_a_field = "1 validation error for CacheConfig\ncache_dtype\n  Input should be 'auto' or 'fp8' [type=literal_error, input_value='x', input_type=str]";
         assert_eq!(said("ValidationError", of_a_field), "Input should be 'auto' or 'fp8'");
+    }
+
+    #[test]
+    fn masks_that_find_nothing_are_no_matter_of_a_server_whatever_starts_it() {
+        let phantom = Some(PhantomReport { assumed_sizes: 3, ..Default::default() });
+        let begin = |argv: &str| {
+            let argv = argv.split(' ').map(str::to_owned).collect();
+            Some(recording::Begin { argv, ..begun().unwrap() })
+        };
+        let ran = |argv: &str, engine: Option<EngineNote>| {
+            let notes = Notes { begin: begin(argv), engine, ..Default::default() };
+            let it = Recording { phantom: phantom.clone(), notes, ..Recording::default() };
+            may_miss_what_masks_find(&[it])
+        };
+        let engine = Some(EngineNote { name: "vllm".to_owned(), ..EngineNote::default() });
+        assert!(ran("train.py", None));
+        assert!(!ran("/env/bin/vllm serve m", None));
+        assert!(!ran("my_server.py --model m", engine), "the engine's note tells it");
     }
 
     fn begun() -> Option<recording::Begin> {

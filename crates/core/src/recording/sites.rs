@@ -110,6 +110,10 @@ pub enum Framework {
     Loading,
     /// Low-rank adapters of PEFT.
     Adapters,
+    /// What makes batches of samples for the `Trainer` of transformers.
+    Collator,
+    /// The configuration of DeepSpeed.
+    DeepSpeed,
 }
 
 /// What a switch came to.
@@ -153,6 +157,8 @@ pub struct Sites {
     pub switches: Vec<Switches>,
     /// After which line `torch` is a name in a file.
     pub torch: BTreeMap<String, u32>,
+    /// Libraries that switches of frameworks need, and this environment does not have.
+    pub missing: Vec<String>,
 }
 
 impl Sites {
@@ -182,6 +188,11 @@ impl Sites {
     pub fn only(&self, kind: SiteKind) -> Option<&Site> {
         let mut all = self.all(kind);
         all.next().filter(|_| all.next().is_none())
+    }
+
+    /// Whether the environment is known not to have this library.
+    pub fn is_missing(&self, library: &str) -> bool {
+        self.missing.iter().any(|it| it == library)
     }
 
     /// The line after which `torch` is a name in this file.

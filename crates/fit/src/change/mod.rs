@@ -1,6 +1,7 @@
 //! The change that a person would make to their script instead of letting a plan be applied: a unified diff, where the
 //! places are known with certainty. What no edit is known for stays to be done by hand.
 
+mod dictionary;
 mod edit;
 mod edits;
 mod sites;

@@ -30,6 +30,13 @@ impl Place<'_> {
         line.get(..line.len() - line.trim_start().len())
     }
 
+    /// How many bytes of the file come before this line and byte.
+    pub(crate) fn byte(&self, file: &str, (line, byte): (u32, u32)) -> Option<usize> {
+        let n_before = usize::try_from(line).ok()?.checked_sub(1)?;
+        let before = self.sources.get(file)?.split_inclusive('\n').take(n_before);
+        Some(before.map(str::len).sum::<usize>() + usize::try_from(byte).ok()?)
+    }
+
     /// The source of a span within one line.
     pub(crate) fn text(&self, file: &str, span: Span) -> Option<&str> {
         let index = |it: u32| usize::try_from(it).ok();

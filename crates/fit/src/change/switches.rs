@@ -8,12 +8,25 @@ use plimsoll_core::{
 };
 
 use super::{
+    dictionary::{Dialect, Dictionary},
     edit::Edit,
     sites::{Place, Places},
 };
 
 /// The names that transformers has for an AdamW with a state in 32 bits.
 const ADAMS: [&str; 3] = ["adamw_torch", "adamw_torch_fused", "adamw_hf"];
+/// Numbers of DeepSpeed's ZeRO that are elements which the device holds beside the model at once, and how few of them still move as fast as many
+/// small ones do not.
+const BUCKETS: [(&str, u64); 5] = [
+    ("reduce_bucket_size", 50_000_000),
+    ("allgather_bucket_size", 50_000_000),
+    ("stage3_prefetch_bucket_size", 10_000_000),
+    ("stage3_max_live_parameters", 100_000_000),
+    ("sub_group_size", 100_000_000),
+];
+/// Those that only stage 3 reads.
+const OF_STAGE_3: [&str; 3] =
+    ["stage3_prefetch_bucket_size", "stage3_max_live_parameters", "sub_group_size"];
 /// What `from_pretrained` is given for weights of 4 bits.
 const IN_4_BITS: &str = "quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=\"bfloat16\")";
 
@@ -36,10 +49,26 @@ pub enum Switch {
     FourBits,
     /// The rank of adapters is one part in so many of what it was.
     Rank(u64),
+    /// Only modules of attention have adapters.
+    AttentionOnly,
+    /// Batches are padded to a multiple of so many tokens.
+    PaddedTo(u64),
+    /// The samples of a batch have nearly the same length, the longest first.
+    GroupedLengths,
+    /// PyTorch gives back what it keeps for later after each step.
+    EmptyCache,
     /// The key-value cache of `generate` is of this kind.
     Cache(&'static str),
     /// A pipeline of diffusers has this switched on.
     Pipeline(&'static str),
+    /// DeepSpeed's buckets and groups are small.
+    ZeroBuckets,
+    /// DeepSpeed spreads what this stage of ZeRO spreads.
+    ZeroStage(u64),
+    /// DeepSpeed has the optimizer's state in host memory, and steps there.
+    ZeroOptimizerOnHost,
+    /// DeepSpeed has weights in host memory until they are needed, which is stage 3 of ZeRO.
+    ZeroWeightsOnHost,
 }
 
 /// A line of the script, as it would be.
@@ -64,26 +93,34 @@ pub struct Recipe {
     pub words: Vec<String>,
     /// What it does to the numbers.
     pub numbers: Numbers,
+    /// The switches that it sets.
+    pub switches: Vec<Switch>,
     edits: Vec<Edit>,
     wants: Vec<(Framework, Vec<(String, Setting)>)>,
 }
 
 impl Switch {
-    /// The remedy that does the same.
-    pub fn remedy(self) -> &'static str {
-        match self {
+    /// The remedy that does the same; none if only a framework can.
+    pub fn remedy(self) -> Option<&'static str> {
+        Some(match self {
+            Switch::PaddedTo(_) | Switch::GroupedLengths => return None,
+            Switch::EmptyCache => remedies::EMPTY_CACHE,
             Switch::Parts(_) => remedies::MICRO_BATCHES,
             Switch::Checkpointing => remedies::CHECKPOINT,
             Switch::HalfPrecision => remedies::AUTOCAST,
             Switch::Adafactor => remedies::ADAFACTOR,
             Switch::AdamIn8Bits | Switch::PagedAdamIn8Bits => remedies::OPTIMIZER_8BIT,
             Switch::FourBits => remedies::QUANTIZATION,
-            Switch::Rank(_) => remedies::LORA,
+            Switch::Rank(_) | Switch::AttentionOnly => remedies::LORA,
             Switch::Cache(_) | Switch::Pipeline("enable_model_cpu_offload") => {
                 remedies::PARAMETER_OFFLOAD
             }
             Switch::Pipeline(_) => remedies::MICRO_BATCHES,
-        }
+            Switch::ZeroBuckets => remedies::BUCKET_VIEW,
+            Switch::ZeroStage(_) => remedies::ZERO1,
+            Switch::ZeroOptimizerOnHost => remedies::OPTIMIZER_OFFLOAD,
+            Switch::ZeroWeightsOnHost => remedies::PARAMETER_OFFLOAD,
+        })
     }
 
     /// What it does to the numbers.
@@ -94,9 +131,44 @@ impl Switch {
             // Its seams are blended.
             Switch::Pipeline("vae.enable_tiling") => return Numbers::Precision,
             Switch::Pipeline(_) | Switch::Cache(_) => return Numbers::Same,
+            // The batch of each device stays what it is.
+            Switch::ZeroStage(_) => return Numbers::Same,
+            // Dropout draws for what is padded, too.
+            Switch::PaddedTo(_) => return Numbers::Statistics,
+            Switch::GroupedLengths => return Numbers::Training,
             _ => (),
         }
-        remedies::find(self.remedy()).map_or(Numbers::Same, |it| it.numbers)
+        self.remedy().and_then(remedies::find).map_or(Numbers::Same, |it| it.numbers)
+    }
+
+    /// The library that it needs, if it needs one that a script may be without.
+    pub fn library(self) -> Option<&'static str> {
+        use Switch::{AdamIn8Bits, FourBits, PagedAdamIn8Bits};
+        matches!(self, FourBits | AdamIn8Bits | PagedAdamIn8Bits).then_some("bitsandbytes")
+    }
+
+    /// For people, in a few words.
+    pub fn shown(self) -> String {
+        match self {
+            Switch::Parts(n) => format!("{n} parts of the batch"),
+            Switch::Checkpointing => "gradient checkpointing".to_owned(),
+            Switch::HalfPrecision => "bfloat16".to_owned(),
+            Switch::Adafactor => "Adafactor".to_owned(),
+            Switch::AdamIn8Bits => "AdamW in 8 bits".to_owned(),
+            Switch::PagedAdamIn8Bits => "paged AdamW in 8 bits".to_owned(),
+            Switch::FourBits => "frozen weights in 4 bits".to_owned(),
+            Switch::Rank(n) => format!("a rank {n} times smaller"),
+            Switch::PaddedTo(n) => format!("batches padded to multiples of {n}"),
+            Switch::GroupedLengths => "batches of nearly one length".to_owned(),
+            Switch::EmptyCache => "empty_cache after each step".to_owned(),
+            Switch::AttentionOnly => "adapters in attention only".to_owned(),
+            Switch::Cache(kind) => format!("{kind} cache"),
+            Switch::Pipeline(method) => method.to_owned(),
+            Switch::ZeroBuckets => "smaller buckets of ZeRO".to_owned(),
+            Switch::ZeroStage(n) => format!("stage {n} of ZeRO"),
+            Switch::ZeroOptimizerOnHost => "ZeRO's optimizer in host memory".to_owned(),
+            Switch::ZeroWeightsOnHost => "ZeRO's weights in host memory".to_owned(),
+        }
     }
 
     /// What does what `plan` does, as far as frameworks have it.
@@ -114,35 +186,59 @@ impl Switch {
 }
 
 impl Recipe {
-    /// Every switch that is asked for, in the framework that the program has; none if that has not all of them, or the
-    /// places are not certain.
+    /// Of `wanted` all that is not so already; none if that is nothing, the program's framework has not all of them, or the places are not certain.
     pub fn of(wanted: &[Switch], places: &Places) -> Option<Recipe> {
-        let sites = &places.sites;
-        let place = Place { sites, sources: &places.sources };
+        let place = Place { sites: &places.sites, sources: &places.sources };
         let mut res = Recipe::default();
         for switch in wanted {
-            res.numbers = res.numbers.max(switch.numbers());
-            if let Switch::Cache(kind) = switch {
-                res.cache(sites.of(Framework::Generate)?, kind, &place)?;
-            } else if let Switch::Pipeline(method) = switch {
-                res.pipeline(sites.of(Framework::Pipeline)?, method)?;
-            } else if *switch == Switch::FourBits {
-                res.four_bits(sites.of(Framework::Loading)?, &place)?;
-            } else if let Switch::Rank(n) = switch {
-                let it = sites.of(Framework::Adapters)?;
-                let rank = whole(divided(it.number("r")?, *n)?)?;
-                res.set(Framework::Adapters, it, &place, ("r", rank, Some(*n)))?;
-            } else if let Some(it) = sites.of(Framework::Transformers) {
-                res.trainer(*switch, it, &place)?;
-            } else if let Some(it) = sites.of(Framework::Lightning) {
-                res.lightning(*switch, it, &place)?;
-            } else if let Some(it) = sites.of(Framework::Accelerate) {
-                res.accelerate(*switch, it, &place)?;
-            } else {
-                res.checkpointing(*switch, &place)?;
+            if let Some(it) = res.add(*switch, &place)? {
+                res.numbers = res.numbers.max(it.numbers());
+                res.switches.push(it);
             }
         }
-        Some(res).filter(|it| !it.lines.is_empty() || !it.words.is_empty())
+        Some(res).filter(|it| !it.switches.is_empty())
+    }
+
+    /// One switch more: which one it came to, and nothing if that is so already. None if there is no place for it.
+    fn add(&mut self, switch: Switch, place: &Place<'_>) -> Option<Option<Switch>> {
+        let sites = place.sites;
+        let is_new = match switch {
+            Switch::Parts(n) => {
+                let n = self.parts(n, place)?;
+                return Some((1 < n).then_some(Switch::Parts(n)));
+            }
+            Switch::Cache(kind) => self.cache(sites.of(Framework::Generate)?, kind, place)?,
+            Switch::Pipeline(method) => self.pipeline(sites.of(Framework::Pipeline)?, method)?,
+            Switch::FourBits => self.four_bits(sites.of(Framework::Loading)?, place)?,
+            Switch::Rank(n) => self.rank(n, sites.of(Framework::Adapters)?, place)?,
+            Switch::PaddedTo(n) => self.padded_to(n, place)?,
+            Switch::GroupedLengths | Switch::EmptyCache => {
+                self.trainer(switch, sites.of(Framework::Transformers)?, place)?
+            }
+            Switch::AttentionOnly => self.attention_only(sites.of(Framework::Adapters)?, place)?,
+            Switch::ZeroBuckets
+            | Switch::ZeroStage(_)
+            | Switch::ZeroOptimizerOnHost
+            | Switch::ZeroWeightsOnHost => {
+                self.zero(switch, sites.of(Framework::DeepSpeed)?, place)?
+            }
+            Switch::Checkpointing
+            | Switch::HalfPrecision
+            | Switch::Adafactor
+            | Switch::AdamIn8Bits
+            | Switch::PagedAdamIn8Bits => {
+                if let Some(it) = sites.of(Framework::Transformers) {
+                    self.trainer(switch, it, place)?
+                } else if let Some(it) = sites.of(Framework::Lightning) {
+                    self.lightning(switch, it, place)?
+                } else if let Some(it) = sites.of(Framework::Accelerate) {
+                    self.accelerate(switch, it, place)?
+                } else {
+                    self.checkpointing(switch, place)?
+                }
+            }
+        };
+        Some(is_new.then_some(switch))
     }
 
     /// The files that change, each with the text that it then has; none if two edits are in each other's way.
@@ -179,104 +275,221 @@ impl Recipe {
         })
     }
 
-    fn trainer(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<()> {
-        let (batch, parts) = ("per_device_train_batch_size", "gradient_accumulation_steps");
-        match switch {
-            Switch::Parts(n) => {
-                let (size, before) = (it.number(batch)?, it.number(parts)?);
-                let size = divided(size, n)?;
-                self.set(Framework::Transformers, it, place, (batch, whole(size)?, Some(n)))?;
-                self.set(Framework::Transformers, it, place, (parts, whole(before * n)?, None))
-            }
-            Switch::Checkpointing if !it.is_on("gradient_checkpointing") => self.set(
-                Framework::Transformers,
-                it,
-                place,
-                ("gradient_checkpointing", Setting::Flag(true), None),
-            ),
-            Switch::HalfPrecision if !it.is_on("bf16") && !it.is_on("fp16") => {
-                self.set(Framework::Transformers, it, place, ("bf16", Setting::Flag(true), None))
-            }
-            Switch::Adafactor => {
-                self.set(Framework::Transformers, it, place, ("optim", text("adafactor"), None))
-            }
+    /// The batch in so many equal parts, or in fewer where it has no so many; in how many.
+    fn parts(&mut self, n: u64, place: &Place<'_>) -> Option<u64> {
+        let sites = place.sites;
+        let (framework, batch, parts) = if sites.of(Framework::Transformers).is_some() {
+            let batch = (Framework::Transformers, "per_device_train_batch_size");
+            (Framework::Transformers, batch, "gradient_accumulation_steps")
+        } else if sites.of(Framework::Lightning).is_some() {
+            (Framework::Lightning, (Framework::Loader, "batch_size"), "accumulate_grad_batches")
+        } else {
+            // Without `accumulate` each part would be a step of its own.
+            sites.of(Framework::Accelerate).filter(|it| it.is_on("accumulates"))?;
+            (
+                Framework::Accelerate,
+                (Framework::Loader, "batch_size"),
+                "gradient_accumulation_steps",
+            )
+        };
+        let (it, of_batch) = (sites.of(framework)?, sites.of(batch.0)?);
+        let (before, size) = (it.number(parts)?, of_batch.number(batch.1)?);
+        let n = (1..=n.min(size)).rev().find(|it| size.is_multiple_of(*it))?;
+        if 1 < n {
+            self.set(batch.0, of_batch, place, (batch.1, whole(size / n)?, Some(n)))?;
+            self.set(framework, it, place, (parts, whole(before * n)?, None))?;
+        }
+        Some(n)
+    }
+
+    // Each of these says whether there was something to do.
+
+    fn rank(&mut self, n: u64, it: &Switches, place: &Place<'_>) -> Option<bool> {
+        let Some(rank) = divided(it.number("r")?, n) else { return Some(false) };
+        self.set(Framework::Adapters, it, place, ("r", whole(rank)?, Some(n)))
+    }
+
+    /// By the collator that the script makes, else by the arguments of a Trainer that makes its own.
+    fn padded_to(&mut self, n: u64, place: &Place<'_>) -> Option<bool> {
+        let name = "pad_to_multiple_of";
+        let framework = match place.sites.of(Framework::Collator) {
+            Some(_) => Framework::Collator,
+            None => Framework::Transformers,
+        };
+        let it = place.sites.of(framework)?;
+        if *it.values.get(name)? != Setting::Nothing {
+            return Some(false);
+        }
+        self.set(framework, it, place, (name, whole(n)?, None))
+    }
+
+    fn attention_only(&mut self, it: &Switches, place: &Place<'_>) -> Option<bool> {
+        let of = |name: &str| match it.values.get(name)? {
+            Setting::Text(names) => Some(names).filter(|it| !it.is_empty()),
+            _ => None,
+        };
+        let (all, attention) = (of("targets")?, of("attention")?);
+        if all == attention {
+            return Some(false);
+        }
+        let names: Vec<String> = attention.split(", ").map(|it| format!("\"{it}\"")).collect();
+        let names = format!("[{}]", names.join(", "));
+        self.wants(Framework::Adapters, ("targets".to_owned(), text(attention)));
+        self.framework = name_of(Framework::Adapters);
+        self.write(it, it.site.as_ref()?, place, ("target_modules", &names, None))
+    }
+
+    fn trainer(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<bool> {
+        let (name, value) = match switch {
+            Switch::Checkpointing => ("gradient_checkpointing", Setting::Flag(true)),
+            Switch::HalfPrecision if it.is_on("fp16") => return Some(false),
+            Switch::HalfPrecision => ("bf16", Setting::Flag(true)),
+            Switch::Adafactor => ("optim", text("adafactor")),
+            Switch::EmptyCache => match it.values.get("torch_empty_cache_steps")? {
+                Setting::Nothing => ("torch_empty_cache_steps", Setting::Whole(1)),
+                _ => return Some(false),
+            },
+            // As a version calls it.
+            Switch::GroupedLengths => match it.values.get("train_sampling_strategy") {
+                Some(it) if *it != text("random") => return Some(false),
+                Some(_) => ("train_sampling_strategy", text("group_by_length")),
+                None => {
+                    it.values.get("group_by_length")?;
+                    ("group_by_length", Setting::Flag(true))
+                }
+            },
             Switch::AdamIn8Bits | Switch::PagedAdamIn8Bits => {
                 let Setting::Text(before) = it.values.get("optim")? else { return None };
-                let (name, others): (_, &[&str]) = match switch {
-                    Switch::AdamIn8Bits => ("adamw_8bit", &[]),
-                    _ => ("paged_adamw_8bit", &["adamw_8bit", "adamw_bnb_8bit"]),
+                let (name, of_8_bits) = ("paged_adamw_8bit", ["adamw_8bit", "adamw_bnb_8bit"]);
+                let is_small = of_8_bits.contains(&before.as_str());
+                let is_paged = switch == Switch::PagedAdamIn8Bits;
+                if before == name || is_small && !is_paged {
+                    return Some(false);
+                }
+                (is_small || ADAMS.contains(&before.as_str())).then_some(())?;
+                ("optim", text(if is_paged { name } else { of_8_bits[0] }))
+            }
+            _ => return None,
+        };
+        if it.values.get(name) == Some(&value) {
+            return Some(false);
+        }
+        self.set(Framework::Transformers, it, place, (name, value, None))
+    }
+
+    fn lightning(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<bool> {
+        let is_new = match switch {
+            Switch::HalfPrecision if it.values.get("precision")? != &text("32-true") => false,
+            Switch::HalfPrecision => {
+                let precision = ("precision", text("bf16-mixed"), None);
+                self.set(Framework::Lightning, it, place, precision)?
+            }
+            it => self.checkpointing(it, place)?,
+        };
+        self.framework = "lightning";
+        Some(is_new)
+    }
+
+    fn accelerate(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<bool> {
+        let is_new = match switch {
+            Switch::HalfPrecision if it.values.get("mixed_precision")? != &text("no") => false,
+            Switch::HalfPrecision => {
+                let precision = ("mixed_precision", text("bf16"), None);
+                self.set(Framework::Accelerate, it, place, precision)?
+            }
+            it => self.checkpointing(it, place)?,
+        };
+        self.framework = "accelerate";
+        Some(is_new)
+    }
+
+    /// Values of the configuration's `zero_optimization`.
+    fn zero(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<bool> {
+        let stage = it.number("stage")?;
+        let is_third =
+            stage == 3 || self.wanted(Framework::DeepSpeed, "stage") == Some(&Setting::Whole(3));
+        let wanted: Vec<(&str, Setting)> = match switch {
+            Switch::ZeroBuckets => {
+                let is_read = |name: &str| is_third || !OF_STAGE_3.contains(&name);
+                let is_large = |(name, most): &&(&str, u64)| {
+                    is_read(name) && it.number(name).is_some_and(|n| *most < n)
                 };
-                let may_become =
-                    ADAMS.contains(&before.as_str()) || others.contains(&before.as_str());
-                may_become.then_some(())?;
-                self.set(Framework::Transformers, it, place, ("optim", text(name), None))
+                let large = BUCKETS.iter().filter(is_large);
+                large.filter_map(|(name, most)| Some((*name, whole(*most)?))).collect()
             }
-            _ => None,
+            // Among one process there is nothing to spread.
+            Switch::ZeroStage(n) if stage < n && 1 < it.number("world")? => {
+                vec![("stage", whole(n)?)]
+            }
+            Switch::ZeroOptimizerOnHost if it.values.get("offload_optimizer")? == &text("none") => {
+                (0 < stage).then(|| vec![("offload_optimizer", text("cpu"))])?
+            }
+            Switch::ZeroWeightsOnHost if it.values.get("offload_param")? == &text("none") => {
+                let third = (!is_third).then_some(("stage", Setting::Whole(3)));
+                third.into_iter().chain([("offload_param", text("cpu"))]).collect()
+            }
+            _ => Vec::new(),
+        };
+        let site = it.site.as_ref()?;
+        let source = place.sources.get(&site.file)?;
+        let (dialect, begin) = match site.file.ends_with(".py") {
+            true => (Dialect::Python, place.byte(&site.file, site.statement.first)?),
+            false => (Dialect::Json, 0),
+        };
+        let all = Dictionary::read(source, begin, dialect)?;
+        let zero = all.inner("zero_optimization")?;
+        let is_new = !wanted.is_empty();
+        for (name, value) in wanted {
+            let written = match &value {
+                Setting::Text(device) => {
+                    format!("{{\"device\": \"{device}\", \"pin_memory\": {}}}", dialect.yes())
+                }
+                value => python(value),
+            };
+            self.edits.push(zero.set(&site.file, name, &written));
+            let (file, line) = (site.file.clone(), zero.line_of(name));
+            self.lines.push(Line { file, line, has: format!("\"{name}\": {written}") });
+            self.wants(Framework::DeepSpeed, (name.to_owned(), value));
         }
+        self.framework = name_of(Framework::DeepSpeed);
+        Some(is_new)
     }
 
-    fn lightning(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<()> {
-        let name = "accumulate_grad_batches";
-        match switch {
-            Switch::Parts(n) => {
-                let value = it.number(name)? * n;
-                self.smaller_batches(n, place)?;
-                self.set(Framework::Lightning, it, place, (name, whole(value)?, None))
-            }
-            Switch::HalfPrecision if it.values.get("precision")? == &text("32-true") => {
-                self.set(Framework::Lightning, it, place, ("precision", text("bf16-mixed"), None))
-            }
-            it => self.checkpointing(it, place),
-        }
-        .inspect(|()| self.framework = "lightning")
+    /// What a switch is to come to, if that was said.
+    fn wanted(&self, framework: Framework, name: &str) -> Option<&Setting> {
+        let mut all = self.wants.iter().filter(|it| it.0 == framework).flat_map(|it| &it.1);
+        all.find(|it| it.0 == name).map(|it| &it.1)
     }
 
-    fn accelerate(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<()> {
-        let name = "gradient_accumulation_steps";
-        match switch {
-            // Without `accumulate` each part would be a step of its own.
-            Switch::Parts(n) if it.is_on("accumulates") => {
-                let value = it.number(name)? * n;
-                self.smaller_batches(n, place)?;
-                self.set(Framework::Accelerate, it, place, (name, whole(value)?, None))
-            }
-            Switch::HalfPrecision if it.values.get("mixed_precision")? == &text("no") => {
-                self.set(Framework::Accelerate, it, place, ("mixed_precision", text("bf16"), None))
-            }
-            Switch::Checkpointing => self.checkpointing(switch, place),
-            _ => None,
+    fn cache(&mut self, it: &Switches, kind: &'static str, place: &Place<'_>) -> Option<bool> {
+        if !it.is_on("use_cache") || *it.values.get("cache_implementation")? != Setting::Nothing {
+            return Some(false);
         }
-        .inspect(|()| self.framework = "accelerate")
-    }
-
-    fn cache(&mut self, it: &Switches, kind: &'static str, place: &Place<'_>) -> Option<()> {
-        let is_free =
-            it.is_on("use_cache") && *it.values.get("cache_implementation")? == Setting::Nothing;
-        is_free.then_some(())?;
-        self.set(Framework::Generate, it, place, ("cache_implementation", text(kind), None))?;
-        self.framework = "transformers";
-        Some(())
+        self.set(Framework::Generate, it, place, ("cache_implementation", text(kind), None))
     }
 
     /// A model that transformers loads as it is, and that only adapters train.
-    fn four_bits(&mut self, it: &Switches, place: &Place<'_>) -> Option<()> {
+    fn four_bits(&mut self, it: &Switches, place: &Place<'_>) -> Option<bool> {
         place.sites.of(Framework::Adapters)?;
-        let is_off = |name: &str| it.values.get(name) == Some(&Setting::Flag(false));
-        let is_free = is_off("load_in_4bit") && is_off("quantized_otherwise");
-        let site = it.site.as_ref().filter(|_| is_free)?;
+        if it.is_on("load_in_4bit") || it.is_on("quantized_otherwise") {
+            return Some(false);
+        }
+        let site = it.site.as_ref()?;
         let call = site.call.as_ref().filter(|it| it.plain)?;
         self.edits.push(added(site, call, place, IN_4_BITS)?);
         self.edits.push(Edit::before(site, "from transformers import BitsAndBytesConfig"));
         self.says(site, &it.name, IN_4_BITS);
         self.framework = name_of(Framework::Loading);
         self.wants(Framework::Loading, ("load_in_4bit".to_owned(), Setting::Flag(true)));
-        Some(())
+        Some(true)
     }
 
     /// A line behind the one that brings the pipeline to the device, else before the one that calls it.
-    fn pipeline(&mut self, it: &Switches, method: &'static str) -> Option<()> {
-        let site =
-            it.site.as_ref().filter(|_| it.values.get(method) == Some(&Setting::Flag(false)))?;
+    fn pipeline(&mut self, it: &Switches, method: &'static str) -> Option<bool> {
+        if it.is_on(method) {
+            return Some(false);
+        }
+        let site = it.site.as_ref()?;
         let has = format!("{}.{method}()", site.model.as_ref()?);
         let (before, after) = (Edit::before(site, &has), Edit::after(site, &has));
         self.edits.push(if site.kind == SiteKind::To { after } else { before });
@@ -284,7 +497,7 @@ impl Recipe {
         self.lines.push(Line { file, line, has });
         self.framework = "diffusers";
         self.wants(Framework::Pipeline, (method.to_owned(), Setting::Flag(true)));
-        Some(())
+        Some(true)
     }
 
     fn wants(&mut self, framework: Framework, wanted: (String, Setting)) {
@@ -295,23 +508,19 @@ impl Recipe {
     }
 
     /// A line behind the one that makes the optimizer: the method that the model's own library has for it.
-    fn checkpointing(&mut self, switch: Switch, place: &Place<'_>) -> Option<()> {
+    fn checkpointing(&mut self, switch: Switch, place: &Place<'_>) -> Option<bool> {
         let site =
             place.sites.only(SiteKind::Optimizer).filter(|_| switch == Switch::Checkpointing)?;
-        let (model, method) = (site.model.as_ref()?, site.switch.as_ref()?);
+        // It does already, or cannot.
+        let Some((model, method)) = site.model.as_ref().zip(site.switch.as_ref()) else {
+            return Some(false);
+        };
         let has = format!("{model}.{method}()");
         self.edits.push(Edit::after(site, &has));
         let (file, line) = (site.file.clone(), site.statement.end.0 + 1);
         self.lines.push(Line { file, line, has });
         self.framework = "transformers";
-        Some(())
-    }
-
-    /// The loader that training takes its batches from gives smaller ones.
-    fn smaller_batches(&mut self, n: u64, place: &Place<'_>) -> Option<()> {
-        let it = place.sites.of(Framework::Loader)?;
-        let size = divided(it.number("batch_size")?, n)?;
-        self.set(Framework::Loader, it, place, ("batch_size", whole(size)?, Some(n)))
+        Some(true)
     }
 
     /// One switch more. A value that the script computes is divided there, if it is to be a part of what it was.
@@ -321,28 +530,39 @@ impl Recipe {
         it: &Switches,
         place: &Place<'_>,
         (name, value, divisor): (&str, Setting, Option<u64>),
-    ) -> Option<()> {
+    ) -> Option<bool> {
         self.framework = name_of(framework);
         self.wants(framework, (name.to_owned(), value.clone()));
         let Some(site) = &it.site else {
             it.from_words.then_some(())?;
             self.words.extend(as_words(name, &value));
-            return Some(());
+            return Some(true);
         };
+        self.write(it, site, place, (name, &python(&value), divisor))
+    }
+
+    /// The call gets this option, or another value of it.
+    fn write(
+        &mut self,
+        it: &Switches,
+        site: &Site,
+        place: &Place<'_>,
+        (name, value, divisor): (&str, &str, Option<u64>),
+    ) -> Option<bool> {
         let call = site.call.as_ref()?;
         let said = said(call, &it.name, name);
         let text = said.and_then(|it| place.text(&site.file, it));
         let is_number = text.is_none_or(|it| it.chars().all(|it| it.is_ascii_digit() || it == '_'));
         let written = match (divisor, text) {
             (Some(n), Some(text)) if !is_number => format!("{} // {n}", as_operand(text)),
-            _ => python(&value),
+            _ => value.to_owned(),
         };
         self.edits.push(match said {
             Some(span) => Edit::instead(&site.file, span, &written),
             None => added(site, call, place, &format!("{name}={written}"))?,
         });
         self.says(site, &it.name, &format!("{name}={written}"));
-        Some(())
+        Some(true)
     }
 
     /// For people: what a line has then.
@@ -417,12 +637,16 @@ fn text(it: &str) -> Setting {
 /// Whose it is, for people.
 fn name_of(framework: Framework) -> &'static str {
     match framework {
-        Framework::Transformers | Framework::Generate | Framework::Loading => "transformers",
+        Framework::Transformers
+        | Framework::Generate
+        | Framework::Loading
+        | Framework::Collator => "transformers",
         Framework::Adapters => "peft",
         Framework::Lightning => "lightning",
         Framework::Accelerate => "accelerate",
         Framework::Loader => "loader",
         Framework::Pipeline => "diffusers",
+        Framework::DeepSpeed => "deepspeed",
     }
 }
 
@@ -557,6 +781,32 @@ config = LoraConfig(r=args.rank)
     }
 
     #[test]
+    fn adapters_stay_where_attention_is() {
+        let with = |targets: &str, attention: &str| {
+            let mut places = adapters(false, Some(64));
+            let lora =
+                places.sites.switches.iter_mut().find(|it| it.framework == Framework::Adapters);
+            let values = &mut lora.unwrap().values;
+            values.insert("targets".to_owned(), text(targets));
+            values.insert("attention".to_owned(), text(attention));
+            places
+        };
+        let of = |places: &Places| Recipe::of(&[Switch::AttentionOnly], places);
+        let places = with("down_proj, q_proj, v_proj", "q_proj, v_proj");
+        let recipe = of(&places).unwrap();
+        let line = "LoraConfig(target_modules=[\"q_proj\", \"v_proj\"])";
+        assert_eq!(recipe.lines[0].has, line);
+        assert_eq!((recipe.framework, recipe.numbers), ("peft", Numbers::Training));
+        let after = with("q_proj, v_proj", "q_proj, v_proj");
+        assert!(recipe.was_in_force(
+            &with("down_proj, q_proj, v_proj", "q_proj, v_proj").sites,
+            &after.sites
+        ));
+        assert!(of(&after).is_none(), "they are there already");
+        assert!(of(&with("down_proj", "")).is_none());
+    }
+
+    #[test]
     fn a_number_that_is_computed_is_divided_where_it_stands() {
         check(
             &[Switch::Parts(4), Switch::HalfPrecision],
@@ -577,9 +827,45 @@ config = LoraConfig(r=args.rank)
 
     #[test]
     fn parts_are_equal_and_what_a_framework_does_not_have_is_not_said() {
-        check(&[Switch::Parts(3)], &expect!["none"]);
+        let parts = |n| Recipe::of(&[Switch::Parts(n)], &places("32-true")).map(|it| it.switches);
+        assert_eq!(parts(8), Some(vec![Switch::Parts(8)]));
+        assert_eq!(parts(7), Some(vec![Switch::Parts(4)]));
+        assert_eq!(parts(64), Some(vec![Switch::Parts(32)]), "a sample each");
         check(&[Switch::Checkpointing], &expect!["none"]);
         check(&[Switch::Adafactor], &expect!["none"]);
+    }
+
+    /// The arguments of a Trainer, beside a model that is loaded and its adapters.
+    fn fine_tuning(batch: u64, checkpointing: bool, optim: &str) -> Places {
+        let mut res = adapters(false, Some(64));
+        let arguments = site("TrainingArguments", [5, 9, 5, 32], [5, 31], None);
+        let values = json!({ "per_device_train_batch_size": batch, "gradient_accumulation_steps": 1,
+            "gradient_checkpointing": checkpointing, "bf16": true, "fp16": false, "optim": optim });
+        let switches = json!([{ "what": "transformers", "name": "TrainingArguments", "values": values, "rest": "", "from_words": false, "site": arguments }]);
+        let more =
+            sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }));
+        res.sites.switches.extend(more.switches);
+        res
+    }
+
+    #[test]
+    fn what_a_script_has_already_takes_nothing_else_out_of_a_combination() {
+        use Switch::{Checkpointing, FourBits, PagedAdamIn8Bits, Parts};
+        let wanted = [FourBits, Parts(8), Checkpointing, PagedAdamIn8Bits];
+        let of = |places: &Places| Recipe::of(&wanted, places).unwrap().switches;
+        let none = fine_tuning(8, false, "adamw_torch");
+        assert_eq!(of(&none), wanted);
+        let checkpoints = fine_tuning(8, true, "adamw_torch");
+        assert_eq!(of(&checkpoints), [FourBits, Parts(8), PagedAdamIn8Bits]);
+        for batch in [2, 4] {
+            let it = of(&fine_tuning(batch, false, "adamw_torch"));
+            assert_eq!(it, [FourBits, Parts(batch), Checkpointing, PagedAdamIn8Bits]);
+        }
+        let one_sample = fine_tuning(1, true, "paged_adamw_8bit");
+        assert_eq!(of(&one_sample), [FourBits]);
+        let recipe = Recipe::of(&wanted, &one_sample).unwrap();
+        assert_eq!(recipe.lines.len(), 1, "{:?}", recipe.lines);
+        assert!(Recipe::of(&wanted[1..], &one_sample).is_none(), "nothing is left to do");
     }
 
     #[test]
@@ -589,6 +875,122 @@ config = LoraConfig(r=args.rank)
         assert!(!recipe.was_in_force(&places.sites, &places.sites));
         assert!(recipe.was_in_force(&places.sites, &self::places("bf16-mixed").sites));
         assert!(!recipe.was_in_force(&places.sites, &self::places("16-mixed").sites));
+    }
+
+    #[test]
+    fn lengths_are_padded_or_grouped_as_the_version_calls_it() {
+        let of = |what: &str, values: Value, switch: Switch| {
+            let site = site("Called", [2, 10, 4, 1], [3, 16], None);
+            let switches = json!([{ "what": what, "name": "Called", "values": values, "rest": "", "from_words": false, "site": site }]);
+            let sites = sites_of(
+                &json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }),
+            );
+            let sources = Sources::from([("/me/train.py".to_owned(), LOOP.to_owned())]);
+            let recipe = Recipe::of(&[switch], &Places { sites, sources })?;
+            assert_eq!(recipe.framework, "transformers");
+            Some(recipe.lines[0].has.clone())
+        };
+        let said = |it: &str| Some(format!("Called({it})"));
+        let trainer = |values, switch| of("transformers", values, switch);
+        let strategy = |it: &str| json!({ "train_sampling_strategy": it });
+        let grouped = Switch::GroupedLengths;
+        let now = "train_sampling_strategy=\"group_by_length\"";
+        assert_eq!(trainer(strategy("random"), grouped), said(now));
+        assert_eq!(trainer(strategy("sequential"), grouped), None, "an order that is meant");
+        let before = trainer(json!({ "group_by_length": false }), grouped);
+        assert_eq!(before, said("group_by_length=True"));
+        assert_eq!(trainer(json!({ "group_by_length": true }), grouped), None);
+        let padded = Switch::PaddedTo(64);
+        let none = json!({ "pad_to_multiple_of": null });
+        for what in ["collator", "transformers"] {
+            assert_eq!(of(what, none.clone(), padded), said("pad_to_multiple_of=64"));
+        }
+        assert_eq!(of("collator", json!({ "pad_to_multiple_of": 8 }), padded), None);
+        assert_eq!(trainer(json!({}), padded), None);
+        let emptied = trainer(json!({ "torch_empty_cache_steps": null }), Switch::EmptyCache);
+        assert_eq!(emptied, said("torch_empty_cache_steps=1"));
+    }
+
+    const ZERO: &str = "\
+{
+  \"train_batch_size\": \"auto\",
+  \"zero_optimization\": {
+    \"stage\": 2,
+    \"reduce_bucket_size\": 5e8,
+    \"offload_optimizer\": {\"device\": \"none\"}
+  }
+}
+";
+
+    /// A configuration of DeepSpeed, in a file or in the script.
+    fn deepspeed(file: &str, text: &str, world: u64, changed: &[(&str, Value)]) -> Places {
+        let begin = text.find('{').unwrap();
+        let mut values = json!({ "stage": 2, "reduce_bucket_size": 500_000_000, "allgather_bucket_size": 1_000_000,
+            "stage3_prefetch_bucket_size": 50_000_000, "stage3_max_live_parameters": 1_000_000_000,
+            "sub_group_size": 1_000_000_000, "offload_optimizer": "none", "offload_param": "none", "world": world });
+        for (name, value) in changed {
+            values[*name] = value.clone();
+        }
+        let site = json!({ "what": "config", "file": file, "statement": [1, begin, 1, begin], "function": 0 });
+        let switches = json!([{ "what": "deepspeed", "name": "ds.json", "values": values, "rest": "", "from_words": false, "site": site }]);
+        let sites =
+            sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": switches }));
+        Places { sites, sources: Sources::from([(file.to_owned(), text.to_owned())]) }
+    }
+
+    #[test]
+    fn a_configuration_of_deepspeed_gets_other_values() {
+        let places = deepspeed("/me/ds.json", ZERO, 1, &[]);
+        let recipe = Recipe::of(&[Switch::ZeroBuckets, Switch::ZeroOptimizerOnHost], &places);
+        let recipe = recipe.unwrap();
+        expect![[r#"
+            --- ds.json
+            +++ ds.json
+            @@ -2,7 +2,7 @@
+               "train_batch_size": "auto",
+               "zero_optimization": {
+                 "stage": 2,
+            -    "reduce_bucket_size": 5e8,
+            -    "offload_optimizer": {"device": "none"}
+            +    "reduce_bucket_size": 50000000,
+            +    "offload_optimizer": {"device": "cpu", "pin_memory": true}
+               }
+             }
+        "#]]
+        .assert_eq(&recipe.diff(&places, "/me"));
+        assert_eq!((recipe.framework, recipe.numbers), ("deepspeed", Numbers::Same));
+        let small = ("reduce_bucket_size", json!(50_000_000));
+        let both = [small.clone(), ("offload_optimizer", json!("cpu"))];
+        assert!(
+            recipe.was_in_force(&places.sites, &deepspeed("/me/ds.json", ZERO, 1, &both).sites)
+        );
+        assert!(
+            !recipe.was_in_force(&places.sites, &deepspeed("/me/ds.json", ZERO, 1, &[small]).sites)
+        );
+    }
+
+    #[test]
+    fn weights_in_host_memory_are_stage_3_which_has_buckets_of_its_own() {
+        let script = "config = {'zero_optimization': {'stage': 2, 'overlap_comm': False}}\n";
+        let places = deepspeed("/me/train.py", script, 1, &[]);
+        let wanted = [Switch::ZeroWeightsOnHost, Switch::ZeroBuckets];
+        let lines: Vec<String> =
+            Recipe::of(&wanted, &places).unwrap().lines.into_iter().map(|it| it.has).collect();
+        expect![[r#"
+            "stage": 3
+            "offload_param": {"device": "cpu", "pin_memory": True}
+            "reduce_bucket_size": 50000000
+            "stage3_prefetch_bucket_size": 10000000
+            "stage3_max_live_parameters": 100000000
+            "sub_group_size": 100000000"#]]
+        .assert_eq(&lines.join("\n"));
+        // Among one process there is nothing to spread.
+        assert!(Recipe::of(&[Switch::ZeroStage(3)], &places).is_none());
+        let of_two = deepspeed("/me/train.py", script, 2, &[]);
+        assert!(Recipe::of(&[Switch::ZeroStage(3)], &of_two).is_some());
+        assert!(Recipe::of(&[Switch::ZeroStage(2)], &of_two).is_none(), "it is that already");
+        let without = deepspeed("/me/train.py", "config = {'zero_optimization': zero()}\n", 2, &[]);
+        assert!(Recipe::of(&[Switch::ZeroStage(3)], &without).is_none());
     }
 
     const PICTURES: &str = "\

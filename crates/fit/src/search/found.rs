@@ -7,7 +7,7 @@ use super::{
     ask::{Grows, TooLarge},
     candidate::{Candidate, IfFound},
     proof::Seen,
-    recipes::Tried,
+    recipes::{NotTried, Tried},
     remaining::Remaining,
 };
 use crate::change::Places;
@@ -32,6 +32,8 @@ pub struct Found {
     pub advice: Vec<Advice>,
     /// The same in the switches of the script's own framework, as they ran.
     pub recipes: Vec<Tried>,
+    /// Switches of it that could not be tried.
+    pub not_tried: Vec<NotTried>,
     /// Where a person would change something.
     pub places: Places,
     /// What was done to the batches of all runs, in sentences.
@@ -64,6 +66,7 @@ impl Found {
             left: Vec::new(),
             advice: Vec::new(),
             recipes: Vec::new(),
+            not_tried: Vec::new(),
             places: Places::default(),
             batches: Vec::new(),
             has_unseen_sizes: false,

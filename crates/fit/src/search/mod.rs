@@ -56,7 +56,7 @@ pub use self::{
     largest_value::{FoundValue, IfAllFound, largest_value},
     plans::plans,
     proof::Seen,
-    recipes::Tried,
+    recipes::{NotTried, Tried, WhyNot},
     remaining::{Fate, Remaining},
     rules::Rules,
     values::{Range, ValueRun, WithLess},

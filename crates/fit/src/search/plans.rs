@@ -23,7 +23,7 @@ use super::{
     measure, nearest,
     program::Program,
     proof::{self, Seen},
-    recipes::{self, Tried},
+    recipes::{self, Tries},
     remaining,
     rules::Rules,
     scouts, slack,
@@ -122,6 +122,7 @@ async fn mend(program: &mut Program, found: &mut Found) {
         left,
         advice,
         recipes,
+        not_tried,
         places,
         seen,
         too_large,
@@ -148,7 +149,9 @@ async fn mend(program: &mut Program, found: &mut Found) {
             plain.fits = proof::proves(program, plain).await.is_some();
         }
         if !plain.fits {
-            (*plans, *recipes, proven) = proven_plans(program).await;
+            let tries;
+            (*plans, tries, proven) = proven_plans(program).await;
+            (*recipes, *not_tried) = (tries.fit, tries.not_tried);
             *seen = proven.unwrap_or_else(|| mem::take(seen));
             through = match later {
                 Some(_) => gets_through(program, later).await,
@@ -197,7 +200,7 @@ async fn gets_through(program: &mut Program, run: Option<Run>) -> Option<(u64, R
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
 /// to stop. And what does the same in the script's own framework.
-async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
+async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Tries, Option<Seen>) {
     loop {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
@@ -259,7 +262,7 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         if program.pace.validates {
             program.known.too_large = evaluation::too_large_after_all(program).await;
             if program.known.too_large.is_some() {
-                return (Vec::new(), Vec::new(), None);
+                return (Vec::new(), Tries::default(), None);
             }
         }
     }

@@ -62,7 +62,17 @@ impl Rules {
     /// Whether a change that goes by the name of this remedy may be run, whoever makes it.
     pub(super) fn bears(&self, id: &str, numbers: Numbers) -> bool {
         let is_offered = self.allow.is_empty() || self.allow.iter().any(|it| it == id);
-        is_offered && !self.forbids(id) && (numbers < Numbers::Precision || !self.keep_numerics)
+        is_offered && !self.forbids(id) && self.bears_numbers(numbers)
+    }
+
+    /// Whether this may be done to the numbers.
+    fn bears_numbers(&self, numbers: Numbers) -> bool {
+        numbers < Numbers::Precision || !self.keep_numerics
+    }
+
+    /// Whether a change may be run that no remedy makes.
+    pub(super) fn bears_other(&self, numbers: Numbers) -> bool {
+        self.allow.is_empty() && self.bears_numbers(numbers)
     }
 
     pub(super) fn forbids(&self, id: &str) -> bool {

@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::{
     change::{Change, Places, change, patch_line},
     search::{
-        Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, Remaining, Seen,
-        TooLarge, Tried,
+        Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, NotTried,
+        Remaining, Seen, TooLarge, Tried, WhyNot,
     },
 };
 
@@ -135,15 +135,12 @@ pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("plimsoll started your script {}, in {seconds:.1} s", times(runs))
 }
 
-/// Of a plan that gets through because the allocator gave back what it kept; nothing for others.
-fn full(row: &Candidate) -> String {
-    if row.retries == 0 {
+/// Of what gets through because the allocator gave back what it kept so many times; nothing for others.
+fn full(retries: u64) -> String {
+    if retries == 0 {
         return String::new();
     }
-    format!(
-        "  FULL {}: PyTorch gives memory back and goes on, which takes time",
-        times(row.retries)
-    )
+    format!("  FULL {}: PyTorch gives memory back and goes on, which takes time", times(retries))
 }
 
 /// A run that got through because the allocator gave back what it kept, so many times.
@@ -336,6 +333,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             left_at(&mut res, &it.found.left, left_lines(&it.found));
         }
         recipes(&mut res, "The change", (*limit, true), &it.recipes);
+        not_tried(&mut res, &it.found.not_tried);
         edits(&mut res, &it.found.plain.took.by_hand);
         advice(&mut res, &it.found.advice, !it.recipes.is_empty());
         let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
@@ -369,7 +367,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             res,
             "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}{}",
             row.plan.shown(),
-            full(row)
+            full(row.retries)
         );
     }
     let _ = writeln!(
@@ -430,6 +428,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
         }
     }
     recipes(&mut res, "Or", (*limit, is_full), &it.recipes);
+    not_tried(&mut res, &it.found.not_tried);
     edits(&mut res, &it.found.plain.took.by_hand);
     advice(&mut res, &it.found.advice, true);
     if it.found.interrupted {
@@ -572,12 +571,27 @@ fn recipes(res: &mut String, also: &str, (limit, is_full): (Bytes, bool), all: &
         let spare = limit.saturating_sub(it.tried.needs).to_string();
         let _ = writeln!(
             res,
-            "  {needs:>10}  {spare:>10}  {numbers:<20} {}",
-            lines.join(&format!("\n{:46}", ""))
+            "  {needs:>10}  {spare:>10}  {numbers:<20} {}{}",
+            lines.join(&format!("\n{:46}", "")),
+            full(it.tried.retries)
         );
     }
     for line in first.diff.lines().filter(|_| is_full) {
         let _ = writeln!(res, "    {line}");
+    }
+}
+
+/// Settings that may be enough and could not be tried, for people.
+fn not_tried(res: &mut String, all: &[NotTried]) {
+    for NotTried { switches, why } in all {
+        let what = switches.iter().map(|it| it.shown()).collect::<Vec<_>>().join(", ");
+        let why = match why {
+            WhyNot::Missing(name) => format!(
+                "not tried, because {name} is not installed here (pip install {name}, then run fit again)"
+            ),
+            WhyNot::Fails(why) => format!("not tried with other settings: {why}"),
+        };
+        let _ = writeln!(res, "{what}: {why}");
     }
 }
 
@@ -791,7 +805,16 @@ pub fn json(it: &Proposal) -> String {
             "diff": recipe.diff,
             "needs_bytes": recipe.tried.needs.0,
             "numbers": recipe.tried.recipe.numbers.shown(),
+            "retries": recipe.tried.retries,
         })).collect::<Vec<_>>(),
+        "recipes_not_tried": it.found.not_tried.iter().map(|it| {
+            let (missing, failure) = match &it.why {
+                WhyNot::Missing(name) => (Some(*name), None),
+                WhyNot::Fails(why) => (None, Some(why.as_str())),
+            };
+            let settings: Vec<String> = it.switches.iter().map(|it| it.shown()).collect();
+            json!({ "settings": settings, "missing": missing, "failure": failure })
+        }).collect::<Vec<_>>(),
         "growth_bytes_per_step": it.found.grows.as_ref().map(|it| it.growth.per_step.0),
         "growth_at": it.found.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
         "runs_out_at_step": it.found.grows.as_ref().map(|it| it.runs_out_at),
@@ -1099,7 +1122,7 @@ mod tests {
         };
         let mut recipe = Recipe::default();
         (recipe.framework, recipe.lines) = ("transformers", vec![line]);
-        let tried = Tried { recipe, needs: Bytes::gib(9) };
+        let tried = Tried { recipe, needs: Bytes::gib(9), retries: 0 };
         let shown = Shown::of(&tried, &Places::default(), "/me");
         let mut it = proposal(None, None);
         it.found.plans.clear();

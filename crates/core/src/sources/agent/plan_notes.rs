@@ -54,6 +54,8 @@ pub(super) struct SitesLine {
     trains: Option<bool>,
     #[serde(default)]
     switches: Vec<SwitchesKeys>,
+    #[serde(default)]
+    missing: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,6 +164,7 @@ impl From<SitesLine> for Survey {
             all: it.sites.into_iter().map(Site::from).collect(),
             switches: it.switches.into_iter().filter_map(SwitchesKeys::into_switches).collect(),
             torch: torch.collect(),
+            missing: it.missing.into_iter().map(one_line).collect(),
         };
         Survey { sites, idle: it.idle, trains_nothing: it.trains == Some(false) }
     }
@@ -233,6 +236,8 @@ impl SwitchesKeys {
             "pipeline" => Framework::Pipeline,
             "loading" => Framework::Loading,
             "adapters" => Framework::Adapters,
+            "collator" => Framework::Collator,
+            "deepspeed" => Framework::DeepSpeed,
             _ => return None,
         };
         Some(Switches {

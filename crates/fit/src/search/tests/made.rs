@@ -11,7 +11,7 @@ use plimsoll_core::{
 
 use crate::search::{
     Failed, FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said, Search,
-    Seen, Steps, Took, Until, largest_value, plans,
+    Seen, Steps, Took, Until, WhyNot, largest_value, plans,
 };
 
 /// What is on the device beside what is reserved: 500 MiB.
@@ -165,6 +165,14 @@ impl Made {
                     all.extend(it.recipe.words.iter().cloned());
                     let (shown, of) = (all.join(" "), it.recipe.framework);
                     writeln!(res, "in {of}: {shown}, needs {}", it.needs).unwrap();
+                }
+                for it in &found.not_tried {
+                    let all: Vec<String> = it.switches.iter().map(|it| it.shown()).collect();
+                    let why = match &it.why {
+                        WhyNot::Missing(name) => name,
+                        WhyNot::Fails(why) => why.as_str(),
+                    };
+                    writeln!(res, "not tried: {}, {why}", all.join(", ")).unwrap();
                 }
                 if !found.plans.is_empty() || plain.fits {
                     let Seen { steps, evaluation, until_exit, failed, .. } = found.seen;

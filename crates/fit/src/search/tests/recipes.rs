@@ -1,9 +1,10 @@
 //! What is said in the switches of the script's own framework, once it ran so.
 
 use expect_test::expect;
+use plimsoll_core::recording::{Framework, Setting};
 use serde_json::{Value, json};
 
-use super::made::{Made, takes};
+use super::made::{Made, fails, reserves, takes};
 use crate::{
     change::{Places, sites_of},
     search::{Noted, Ran, Run},
@@ -78,7 +79,7 @@ fn nothing_is_said_where_files_may_not_be_written() {
 const ADAPTERS: &str = "model = AutoModel.from_pretrained(path)\nconfig = LoraConfig(r=64)\n";
 
 /// A model that is loaded in the first line, below adapters that the second line asks for.
-fn adapters(is_in_4_bits: bool) -> Noted {
+fn adapters(is_in_4_bits: bool, missing: &[&str]) -> Noted {
     let load = json!({ "span": [1, 8, 1, 39], "callee": [1, 8, 1, 33], "owner": [1, 8, 1, 17], "arguments": [[1, 34, 1, 38]],
         "keywords": {}, "end": [1, 38], "plain": true });
     let lora = json!({ "span": [2, 9, 2, 25], "callee": [2, 9, 2, 19], "owner": null, "arguments": [],
@@ -89,7 +90,9 @@ fn adapters(is_in_4_bits: bool) -> Noted {
           "rest": "", "from_words": false, "site": site(1, load) },
         { "what": "adapters", "name": "LoraConfig", "values": { "r": 64 }, "rest": "", "from_words": false, "site": site(2, lora) },
     ]);
-    let sites = sites_of(&json!({ "kind": "sites", "sites": [], "files": {}, "switches": all }));
+    let sites = sites_of(
+        &json!({ "kind": "sites", "sites": [], "files": {}, "switches": all, "missing": missing }),
+    );
     let sources = [("/train.py".to_owned(), ADAPTERS.to_owned())].into();
     Noted { places: Some(Places { sites, sources }), ..Noted::default() }
 }
@@ -99,7 +102,7 @@ fn with_adapters(in_4_bits: u64) -> Made {
     let ran = move |run: &Run| {
         let is_in_4_bits = run.files.iter().any(|it| it.is.contains("load_in_4bit"));
         let mib = if is_in_4_bits { in_4_bits } else { 12_000 };
-        Ran { noted: adapters(is_in_4_bits), ..takes(mib) }
+        Ran { noted: adapters(is_in_4_bits, &[]), ..takes(mib) }
     };
     Made::new(8_000, ran).allow(&["detach-losses", "quantization"])
 }
@@ -115,4 +118,60 @@ fn what_adapters_stand_on_is_tried_in_4_bits_and_said_where_it_fits() {
     assert!(!found.contains("load_in_4bit"), "{found}");
     let found = with_adapters(5_000).forbid(&["quantization"]).plans();
     assert!(!found.contains("load_in_4bit"), "{found}");
+}
+
+#[test]
+fn what_needs_a_library_that_is_not_there_is_not_run() {
+    let ran = |run: &Run| {
+        assert!(run.files.iter().all(|it| !it.is.contains("load_in_4bit")));
+        Ran { noted: adapters(false, &["bitsandbytes"]), ..takes(12_000) }
+    };
+    let found = Made::new(8_000, ran).allow(&["detach-losses", "quantization", "lora"]).plans();
+    assert!(found.contains("\"16\" instead of \"64\""), "{found}");
+    assert!(found.contains("not tried: frozen weights in 4 bits, bitsandbytes\n"), "{found}");
+}
+
+#[test]
+fn what_the_script_does_not_bear_alone_is_not_run_beside_others() {
+    let ran = |run: &Run| {
+        if run.files.iter().any(|it| it.is.contains("load_in_4bit")) {
+            return fails("it has fused experts");
+        }
+        Ran { noted: adapters(false, &[]), ..takes(12_000) }
+    };
+    let made = Made::new(8_000, ran).allow(&["detach-losses", "quantization", "lora"]);
+    let found = made.plans();
+    // In a run that ends an epoch early, and in one that does not.
+    assert_eq!(found.matches("load_in_4bit").count(), 2, "{found}");
+    assert!(found.contains("\"16\" instead of \"64\""), "{found}");
+    assert!(
+        found.contains("not tried: frozen weights in 4 bits, it has fused experts\n"),
+        "{found}"
+    );
+}
+
+/// The same where batches differ in size, and the script makes a collator in that line.
+fn collator(padded: bool) -> Noted {
+    let mut noted = trainer(1, false, "");
+    noted.sizes_differ = true;
+    for it in noted.places.iter_mut().flat_map(|it| &mut it.sites.switches) {
+        it.framework = Framework::Collator;
+        let to = if padded { Setting::Whole(64) } else { Setting::Nothing };
+        it.values = [("pad_to_multiple_of".to_owned(), to)].into();
+    }
+    noted
+}
+
+#[test]
+fn batches_are_padded_where_they_differ_and_the_allocator_may_not_change() {
+    let ran = |run: &Run| {
+        let padded = run.files.iter().any(|it| it.is.contains("pad_to_multiple_of=64"));
+        let took = if padded { reserves(7_000, 7_200) } else { reserves(7_100, 12_000) };
+        Ran { took, noted: collator(padded), ..takes(0) }
+    };
+    let found = Made::new(8_000, ran).forbid(&["allocator", "empty-cache"]).plans();
+    let run = "a validation, on the card, sites, \", pad_to_multiple_of=64\" instead of";
+    assert!(found.contains(run) && found.contains("in transformers: 1: "), "{found}");
+    let found = Made::new(8_000, ran).plans();
+    assert!(!found.contains("pad_to"), "{found}");
 }
