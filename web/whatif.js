@@ -84,6 +84,8 @@ export class WhatIfView {
     const bySize = [...cards].sort((a, b) => a.capacity - b.capacity);
     const smallest = (bytes) => bySize.find((it) => bytes <= it.capacity);
     const enough = bySize.filter((it) => it.verdict.startsWith("enough"));
+    const [least] = enough;
+    const roomy = enough.find((it) => it.verdict === "enough");
     const saved = recorded.answer.peak_reserved - best.answer.peak_reserved;
     const early = endsEarly(scene);
     const choose = (changes) => () => {
@@ -93,14 +95,14 @@ export class WhatIfView {
     refill(this.table,
       el("h2", {}, "Settings of the allocator"),
       el("p", { class: "lead" }, saved > 0 ? [el("b", {}, best.label), ` reserves ${size(saved)} less than the recorded settings: ${size(best.answer.peak_reserved)} instead of ${size(recorded.answer.peak_reserved)}.`] : "None of these settings reserves less than the recorded ones.", early ? ` ${early}` : ""),
-      el("div", { class: "scroll" }, stacks(el("table", { class: "list sweep" }, el("thead", {}, el("tr", {}, ["PYTORCH_CUDA_ALLOC_CONF", "reserved at most", "difference", early ? "smallest card for what was recorded" : "smallest card"].map((it) => el("th", { scope: "col" }, it)))),
+      el("div", { class: "scroll" }, stacks(el("table", { class: "list sweep" }, el("thead", {}, el("tr", {}, ["PYTORCH_CUDA_ALLOC_CONF", "reserved at most", "difference", "smallest card without pauses"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, [...rows].sort((a, b) => a.answer.peak_reserved - b.answer.peak_reserved).map(({ value, label, answer }) => el("tr", {},
           el("td", {}, el("button", { type: "button", class: "link", title: "Replay it below", onclick: choose({ conf: value }) }, label)),
           el("td", { title: exactly(answer.peak_reserved) }, size(answer.peak_reserved)),
           el("td", {}, differenceOf(answer.peak_reserved - recorded.answer.peak_reserved)),
           el("td", {}, answer.ran_out ? "none" : smallest(answer.peak_reserved)?.id ?? "none listed"))))))),
       el("h2", {}, early ? "Cards, for what was recorded" : "Cards, under the recorded settings"),
-      el("p", { class: "lead" }, enough.length ? [el("b", {}, enough[0].id), ` (${size(enough[0].total)}) is the smallest of ${many(cards.length, "card")} that ${early ? "serves every recorded request" : "is enough"}.`] : "No card of the list is large enough."),
+      el("p", { class: "lead" }, least ? [el("b", {}, least.id), ` (${size(least.total)}) is the smallest of ${many(cards.length, "card")} that ${early ? "serves every recorded request" : "is enough"}`, least === roomy ? "." : [", with pauses to free its cache; without pauses ", roomy ? [el("b", {}, roomy.id), ` (${size(roomy.total)}) is.`] : "none is."]] : "No card of the list is large enough."),
       el("details", {}, el("summary", {}, `All ${many(cards.length, "card")}`), stacks(el("table", { class: "list sweep" }, el("thead", {}, el("tr", {}, ["card", "memory", "for PyTorch", early ? "for what was recorded" : "verdict"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, bySize.map((it) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "Replay it", onclick: choose({ card: it.id }) }, it.id)), el("td", {}, size(it.total)), el("td", {}, size(it.capacity)), el("td", { class: it.verdict.startsWith("enough") ? "fits" : it.verdict === "too small" ? "small" : "" }, it.verdict))))))));
   }

@@ -24,7 +24,7 @@ def needed(earlier: Sequence[Cell], cell: Cell) -> list[tuple[str, str, list[int
         SyntaxError: `cell` is no Python.
     """
     own = ast.parse(cell[1])
-    wanted = _used(own)
+    wanted = _wanted(own.body)
     kept: dict[int, list[int]] = {}
     statements: list[tuple[int, int, ast.stmt]] = []
     for number, (_, text) in enumerate(earlier):
@@ -40,14 +40,44 @@ def needed(earlier: Sequence[Cell], cell: Cell) -> list[tuple[str, str, list[int
         if bound & wanted or "*" in bound:
             if not _keeps(it):
                 wanted -= bound
-            wanted |= _used(it)
+            wanted |= _wanted_by(it)
         elif _changed(it) & wanted and not _trains(it):
-            wanted |= _used(it)
+            wanted |= _wanted_by(it)
         else:
             continue
         kept.setdefault(number, []).insert(0, index)
     found = [(earlier[number][0], earlier[number][1], kept[number]) for number in sorted(kept)]
     return [*found, (cell[0], cell[1], list(range(len(own.body))))]
+
+
+def _wanted(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that statements read before they bind them."""
+    wanted: set[str] = set()
+    for it in reversed(body):
+        if not _keeps(it):
+            wanted -= _bound(it)
+        wanted |= _wanted_by(it)
+    return wanted
+
+
+def _wanted_by(it: ast.stmt) -> set[str]:
+    """Names that one statement reads before it binds them."""
+    if isinstance(it, (ast.For, ast.AsyncFor)):
+        return _used(it.iter) | (_wanted(it.body) - _stored([it.target])) | _wanted(it.orelse)
+    if isinstance(it, (ast.While, ast.If)):
+        return _used(it.test) | _wanted(it.body) | _wanted(it.orelse)
+    if isinstance(it, (ast.With, ast.AsyncWith)):
+        return {name for each in it.items for name in _used(each)} | (_wanted(it.body) - _stored(it.items))
+    if isinstance(it, ast.Try):
+        handled = {name for each in it.handlers for name in _wanted(each.body) - {each.name} | (_used(each.type) if each.type else set())}
+        return _wanted(it.body) | handled | _wanted(it.orelse) | _wanted(it.finalbody)
+    if isinstance(it, ast.AugAssign):
+        return _used(it) | _stored([it.target])
+    return _used(it)
+
+
+def _stored(found: Sequence[ast.AST]) -> set[str]:
+    return {node.id for each in found for node in ast.walk(each) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _bound(it: ast.stmt) -> set[str]:
@@ -78,7 +108,7 @@ def _used(it: ast.AST) -> set[str]:
 def _read(it: ast.AST) -> set[str]:
     found: set[str] = set()
     for node in _outside_functions(it, itself=True):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
             found.add(node.id)
         if node is not it and isinstance(node, _FUNCTIONS):
             found |= _read(node)

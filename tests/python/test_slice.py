@@ -52,6 +52,39 @@ def test_each_way_to_bind(binds):
     assert kept(binds, "n") == [ast.unparse(ast.parse(binds))]
 
 
+@pytest.mark.parametrize("own", [
+    "n = 2\nprint(n)",
+    "import a as n\nn.f()",
+    "for n in (1, 2):\n    print(n)",
+    "for k in (1, 2):\n    n = k\n    print(n)",
+    "with open('x') as n:\n    n.read()",
+    "if True:\n    n = 2\n    print(n)",
+    "while True:\n    n = 2\n    n += 1",
+    "try:\n    n = 2\n    print(n)\nexcept OSError:\n    pass",
+    "def n(): ...\nn()",
+])
+def test_what_the_cell_binds_before_it_reads_it_is_not_needed(own):
+    assert kept("n = 1", own) == []
+
+
+@pytest.mark.parametrize("own", [
+    "print(n)\nn = 2",
+    "n = n + 1",
+    "n += 1",
+    "del n",
+    "for n in n:\n    pass",
+    "for k in (1, 2):\n    print(n)\n    n = k",
+    "if k:\n    n = 2\nprint(n)",
+    "with open(n) as n:\n    pass",
+    "for n in (): pass\nprint(n)",
+    "try:\n    n = 2\nexcept OSError:\n    pass\nprint(n)",
+    "n = [each for each in n]",
+    "def f(): return n\nf()\nn = 2",
+])
+def test_what_the_cell_reads_before_it_binds_it_is_needed(own):
+    assert kept("n = 1", own) == ["n = 1"]
+
+
 def test_what_is_a_functions_own_is_not_needed():
     assert kept("loss = 1\nx = 2\nrate = 3", "def f(x, y=rate):\n    loss = x + y + [k for k in (1,)][0]\n    return lambda z: z * loss", "f(1)") == [
         "rate = 3", "def f(x, y=rate):\n    loss = x + y + [k for k in (1,)][0]\n    return lambda z: z * loss"

@@ -126,6 +126,10 @@ def test_what_if_opens_on_an_answer_and_never_promises_what_is_not_recorded(page
         said = page.inner_text(".whatif")
         assert said.index("Settings of the allocator") < said.index("One card or setting")
         assert re.search(r"is the smallest of \d+ cards|No card of the list is large enough", said)
+        as_recorded = page.locator(".sweep >> nth=0").locator("tr", has_text="as recorded").first
+        without = re.search(r"([\w-]+) \([^)]*\) is(?: the smallest of \d+ cards that (?:is enough|serves every recorded request))?\.", said)
+        if without:  # The table of settings and the list of cards name one card.
+            assert as_recorded.locator("td").last.inner_text() == without[1], scene["name"]
         if scene["ends_failing"]:
             assert "is not in the file" in said
             assert not re.search(r"requests fit|would have run|is enough\b", said), scene["name"]

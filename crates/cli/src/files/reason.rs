@@ -12,6 +12,8 @@ pub(crate) fn reason(error: &io::Error) -> String {
 
 /// What to add where `path` does not exist and is written as on Windows.
 pub(crate) fn of_windows(path: &Path) -> &'static str {
-    let is_windows = path.as_os_str().as_encoded_bytes().contains(&b'\\') && !path.exists();
-    if is_windows { " (WSL has the drive C: as /mnt/c)" } else { "" }
+    let text = path.as_os_str().as_encoded_bytes();
+    let has_drive = matches!(text, [drive, b':', b'/', ..] if drive.is_ascii_alphabetic());
+    let is_windows = has_drive || text.contains(&b'\\');
+    if is_windows && !path.exists() { " (WSL has the drive C: as /mnt/c)" } else { "" }
 }

@@ -34,7 +34,8 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
             }
         }
         ErrorKind::MissingRequiredArgument => no_script(error, grammar, words),
-        ErrorKind::ValueValidation => out_of_range(error),
+        ErrorKind::ValueValidation => refused(error),
+        ErrorKind::InvalidValue => without_value(error, words),
         _ => None,
     }
 }
@@ -55,18 +56,38 @@ fn negative(given: &str, grammar: &Command, words: &[OsString]) -> Option<String
     let value = ours[at].to_str()?;
     let joined = [&words[..at - 1], &[format!("{option}={value}").into()], &words[at + 1..]];
     let error = grammar.clone().try_get_matches_from(joined.concat()).err()?;
-    let said = std::error::Error::source(&error).map(ToString::to_string);
-    (error.kind() == ErrorKind::ValueValidation)
-        .then(|| out_of_range(&error).or_else(|| Some(format!("{option}: {}", said?))))?
+    (error.kind() == ErrorKind::ValueValidation).then(|| refused(&error))?
 }
 
-/// `--steps 0`: which numbers there are.
-fn out_of_range(error: &clap::Error) -> Option<String> {
-    let given = text(error, ContextKind::InvalidValue)?;
+/// `plimsoll check --add -- python train.py`: an option lacks its value.
+fn without_value(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    if !text(error, ContextKind::InvalidValue)?.is_empty() {
+        return None;
+    }
+    // `--add <NAME>`, `--gpu <CARD|FILE.toml>`
+    let whole = text(error, ContextKind::InvalidArg)?;
+    let (option, value) = whole.split_once(" <")?;
+    let value = value.split(['|', '>']).next()?;
+    let at = words.iter().position(|word| word == option)?;
+    let with: [&[OsString]; 3] = [&words[..=at], &[value.into()], &words[at + 1..]];
+    let mut line = with.concat();
+    line[0] = "plimsoll".into();
+    Some(format!("{option} needs a value, {value}: {}", shown(&line)))
+}
+
+/// `--steps 0`, `--memory 12`: why the option does not take the value.
+fn refused(error: &clap::Error) -> Option<String> {
     // `--steps <N>`
     let option = text(error, ContextKind::InvalidArg)?;
     let option = option.split_whitespace().next()?;
     let said = std::error::Error::source(error)?.to_string();
+    let given = text(error, ContextKind::InvalidValue)?;
+    let of = if said.contains(&given) { String::new() } else { format!(" {given}") };
+    out_of_range(option, &given, &said).or_else(|| Some(format!("{option}{of}: {said}")))
+}
+
+/// Which numbers there are.
+fn out_of_range(option: &str, given: &str, said: &str) -> Option<String> {
     // As clap says what its ranges are: `0 is not in 1..=4294967295`.
     let (from, to) = said.split_once(" is not in ")?.1.split_once("..")?;
     let to = to.trim_start_matches('=');
@@ -246,9 +267,34 @@ mod tests {
         assert_eq!(zero, "--steps expects a number from 1 on, got 0");
         let size = hint_of("plimsoll predict --max -5GiB -- python t.py").unwrap();
         assert!(size.starts_with("--max: cannot read \"-5GiB\" as a size: expected"), "{size}");
+        for (option, line) in [
+            ("--max", "predict --max 12 -- python t.py"),
+            ("--capacity", "replay a.pickle --capacity 12"),
+            ("--budget", "fit --budget=12 -- python t.py"),
+        ] {
+            assert_eq!(
+                hint_of(&format!("plimsoll {line}")).unwrap(),
+                format!("{option}: 12 has no unit; did you mean 12GiB? (bytes have the unit `B`)")
+            );
+        }
+        let word = hint_of("plimsoll predict --steps ten -- python t.py").unwrap();
+        assert!(word.starts_with("--steps ten: "), "{word}");
         // The script's, and not after an option.
         let own = hint_of("plimsoll predict -3 -- python t.py").unwrap();
         assert!(own.contains("has no option -3"), "{own}");
+    }
+
+    #[test]
+    fn an_option_without_its_value() {
+        assert_eq!(
+            hint_of("plimsoll check --add -- python t.py").unwrap(),
+            "--add needs a value, NAME: plimsoll check --add NAME -- python t.py"
+        );
+        assert_eq!(
+            hint_of("plimsoll predict --gpu -- python t.py").unwrap(),
+            "--gpu needs a value, CARD: plimsoll predict --gpu CARD -- python t.py"
+        );
+        assert_eq!(hint_of("plimsoll predict --color pink -- python t.py"), None);
     }
 
     #[test]

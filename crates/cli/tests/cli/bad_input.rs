@@ -322,6 +322,7 @@ fn a_path_of_windows() {
     let place = Place::new();
     let hint = "(WSL has the drive C: as /mnt/c)";
     place.predict(&["C:\\me\\train.py"]).assert_sentence(hint);
+    place.predict(&["C:/me/train.py"]).assert_sentence(hint);
     place.run(&["explain", "C:\\me\\run.zip"]).assert_sentence(hint);
     place.run(&["view", "--no-open", "C:\\me\\run.zip"]).assert_sentence(hint);
 }

@@ -464,19 +464,19 @@ impl Report {
             place_of += &format!(", step {step}");
         }
         let place_of = place_of.trim_start_matches([',', ' ']);
-        let room = self.width.saturating_sub(2 + 11 + 2 + it.code.word().len() + 2);
-        writeln!(
-            f,
-            "  {:>11}  {}  {}",
-            it.bytes.to_string(),
-            style.of(it.code.word()),
-            clipped(place_of, room)
-        )?;
+        let room = self.width.saturating_sub(2 + it.code.word().len() + 2);
+        let gap = if place_of.is_empty() { "" } else { "  " };
+        writeln!(f, "  {}{gap}{}", style.of(it.code.word()), clipped(place_of, room))?;
         self.said(f, "    ", &sentence(&it.title), 4)?;
         for line in &it.evidence {
             self.said(f, "    - ", line, 6)?;
         }
-        self.said(f, "    change: ", &it.remedy, 6)
+        let change = if it.bytes.0 == 0 || it.is_of_host() {
+            "    change: ".to_owned()
+        } else {
+            format!("    change (saves up to {}): ", it.bytes)
+        };
+        self.said(f, &change, &it.remedy, 6)
     }
 
     fn not_oom(self, f: &mut Formatter<'_>, it: &Failure) -> fmt::Result {
