@@ -23,7 +23,8 @@ ZERO_GRAD, EVALUATION = "zero_grad", "evaluation"
 SAVING, MERGING = "saving", "merging"
 
 MOST_MARKS = 20_000
-"""After so many only the ends of steps are written: a loop over time steps calls a model often."""
+"""After so many only the ends of steps are written, and as many passes that no step before had: a loop over time steps calls a model often, and
+an evaluation may come after a long epoch."""
 
 
 class Phases:
@@ -38,10 +39,13 @@ class Phases:
         self.marking = self.keeps_steps = True
         self._thread: int | None = None
         self._written = 0
+        self._has_said_so = False
         self._trained = False
         # How often models were called since the last step without gradients, and in evaluation mode; and how many calls with
         # gradients waited for a backward pass, now and at most.
         self._evaluations = self._in_evaluation_mode = self._waiting = self._most_waiting = 0
+        # The most of them in any step before this one, of evaluations and of calls that waited.
+        self._most_evaluations = self._most_waiting_before = 0
         self.is_set_aside = False
         """Whether what runs prepares something for a library, and is no part of training or of an evaluation."""
         self.n_backwards = 0
@@ -89,6 +93,8 @@ class Phases:
             self._trained = True
             self._mark("training_begin", None)
         place = self._mark("phase_begin", phase, mode)
+        if place is None and self._is_full:
+            self._marked[-1] = False
         if place is None and phase == EVALUATION:
             place = self._memory.place()
         self._allocs_at_begin = sum(place.allocs) if place is not None else None
@@ -109,6 +115,8 @@ class Phases:
 
     def forget_calls(self) -> None:
         """The next step begins."""
+        self._most_evaluations = max(self._most_evaluations, self._evaluations)
+        self._most_waiting_before = max(self._most_waiting_before, self._most_waiting)
         self._evaluations = self._in_evaluation_mode = self._waiting = self._most_waiting = 0
 
     @guarded
@@ -133,14 +141,25 @@ class Phases:
             of_host = place.host or host.at_step(step)
             self._write("step_end", None, step, place, seconds, **of_host)
 
+    @property
+    def _is_full(self) -> bool:
+        return self._written >= MOST_MARKS
+
+    def _is_new(self) -> bool:
+        """Whether more passes came in this step than in any before: it is another thing than training."""
+        is_more = self._evaluations > self._most_evaluations or self._waiting > self._most_waiting_before
+        return 0 < self._most_waiting_before and is_more
+
     def _mark(self, what: str, phase: str | None, mode: str | None = None) -> Place | None:
-        self._written += 1
-        if self._written > MOST_MARKS:
-            if self._written == MOST_MARKS + 1:
+        is_begin = what == "phase_begin"
+        if self._is_full and is_begin and (not self._is_new() or self._written >= 2 * MOST_MARKS):
+            if not self._has_said_so:
+                self._has_said_so = True
                 self._recording.note(
                     "many-phases", "after %d phase marks plimsoll recorded only the ends of steps" % MOST_MARKS
                 )
             return None
+        self._written += 1
         if not self._memory.started:
             return None
         place, seconds = self._memory.place(), self._recording.seconds()

@@ -54,7 +54,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let title = format!(
         "autocast stores a copy in 16 bits of each weight in 32 bits: {bytes} of copies beside {all} of weights"
     );
-    let mut res = RULE.finding(Weight::Problem, bytes, title);
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.at = case.line_of_most(&copies);
     res.step = case.step(case.moment());
     res.evidence.push(format!("{} of half the size of a weight", super::blocks(copies.len())));

@@ -55,7 +55,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // A cache that is emptied again and again, though nothing ran out, is slow, and the next larger request fails.
     let stats = case.run.recording.notes.stats.iter().find(|it| it.device == case.run.index);
     let emptied = stats.map_or(0, |it| it.retries.saturating_sub(it.ooms));
-    let is_emptied = EMPTIED <= emptied && levels.reserved.0 / 4 <= bytes.0;
+    // What is made anew, larger each time, leaves pieces that it does not fit into any more: the growth is to be mended.
+    let is_joined = case.growth.iter().any(|it| it.larger_each_time);
+    let is_emptied = EMPTIED <= emptied && levels.reserved.0 / 4 <= bytes.0 && !is_joined;
     // Every run has some; a fifth is more than most have.
     let weight = match best {
         _ if serves || is_emptied => Weight::Problem,

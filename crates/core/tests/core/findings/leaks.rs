@@ -232,6 +232,38 @@ fn a_little_in_each_step_is_told_once_it_cannot_be_chance() {
     assert_eq!(growths(&tiny.explain()), [], "a long run would not notice");
 }
 
+/// A mask for each of 600 lengths, made when the length first comes.
+fn keeps_a_mask_for_each_of(lengths: u64, steps: u64) -> Program {
+    let mut program = Program::default();
+    let (mut seen, mut random) = (std::collections::BTreeSet::new(), 1_u64);
+    for _ in 0..steps {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let is_new = seen.insert((random >> 33) % lengths);
+        program.step_that_keeps(if is_new { &[20] } else { &[] }, 2 * MIB);
+    }
+    program
+}
+
+#[test]
+fn a_cache_with_a_place_for_each_length_grows_until_it_is_full() {
+    let codes = |lengths: u64, steps: u64| -> Vec<&'static str> {
+        let told = keeps_a_mask_for_each_of(lengths, steps).explain();
+        told.findings
+            .iter()
+            .map(|it| it.code.word())
+            .filter(|it| *it != "peak/composition")
+            .collect()
+    };
+    assert!(codes(600, 300).contains(&"growth/per-step"));
+    assert!(codes(600, 1300).contains(&"growth/per-step"), "it is nearly full");
+    // What a full one holds makes later steps larger, and no input does.
+    let full = codes(40, 400);
+    assert!(
+        !full.contains(&"growth/per-step") && !full.contains(&"inputs/dynamic-shapes"),
+        "{full:?}"
+    );
+}
+
 #[test]
 fn what_stays_is_found_beside_what_is_replaced() {
     // One line makes a state that is kept, and an output that lives until the next one is there.
