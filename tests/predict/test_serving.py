@@ -313,7 +313,7 @@ def test_an_engine_that_wants_the_whole_card_is_told_what_is_free(plimsoll):
     (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(WORKER.replace('self.device = torch.device("cuda")', refused))
     ran = plimsoll.predict("serve.py", "4096", options=("--gpu", "l4"))
     said = " ".join(ran.stdout.split())
-    assert ran.code == 1 and "gpu_memory_utilization asks for more than the 21.51 GiB of 22.05 GiB that are free when the engine starts" in said, ran
+    assert ran.code == 1 and "the engine's `gpu_memory_utilization` asks for more than the 21.51 GiB of 22.05 GiB that are free when it starts" in said, ran
     assert "set `gpu_memory_utilization=0.97` or less" in said and "other processes" not in said and "plimsoll fit" not in said, said
 
 

@@ -244,14 +244,12 @@ fn json_path_is_checked_before_the_run() {
 fn bad_arguments() {
     let place = Place::new();
     place.run(&["predict"]).assert_sentence("predict needs the command that starts your script");
-    for arguments in [
-        &["predict", "--max", "much", "true"][..],
-        &["predict", "--steps", "3", "--until-exit", "true"],
-    ] {
-        let ran = place.run(arguments);
-        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
-        assert!(ran.stderr.starts_with("error: "), "{arguments:?}: {ran:?}");
-    }
+    place
+        .run(&["predict", "--max", "much", "true"])
+        .assert_sentence("--max: cannot read \"much\" as a size: expected a number and a unit");
+    let ran = place.run(&["predict", "--steps", "3", "--until-exit", "true"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: "), "{ran:?}");
     place
         .run(&["predict", "--gpus", "0", "true"])
         .assert_sentence("--gpus expects a number from 1 to 64, got 0");
