@@ -578,7 +578,7 @@ fn no_cache(share: &str, length: &str) -> Verdict {
     verdict(
         Cause::Size,
         format!(
-            "the weights and a forward pass take all of the share of the card that `{share}` gives the engine: nothing is left for the key-value cache"
+            "the weights and a forward pass take all of the share of the card that `{share}` gives the engine: no memory remains for the key-value cache"
         ),
         &[
             &format!("set a larger `{share}`, if no other process needs the card"),
@@ -837,12 +837,12 @@ mod tests {
         for (text, words, remedy) in [
             (
                 "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
-                "nothing is left for the key-value cache",
+                "no memory remains for the key-value cache",
                 "set a larger `gpu_memory_utilization`",
             ),
             (
                 "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
-                "nothing is left for the key-value cache",
+                "no memory remains for the key-value cache",
                 "set a larger `--mem-fraction-static`",
             ),
             (
