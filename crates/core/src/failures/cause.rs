@@ -5,6 +5,7 @@ use crate::{
     failures::{
         Backend, Failure, Kind,
         host::PINNED,
+        program::SMALLER,
         verdict::{Cause, Verdict, verdict},
     },
     replay::{Config, TorchVersion, rounding},
@@ -13,14 +14,6 @@ use crate::{
 
 /// What to look at where one request is too large.
 pub(crate) const SHAPES: &str = "check the shapes at that line: a squared sequence length, a vocabulary times a batch, a size in the wrong unit, a wrong broadcast axis";
-/// What a message cannot show.
-pub(crate) const GROWS: &str = "if earlier steps ran, check what grows: a list of losses or outputs, evaluation without no_grad, longer inputs";
-/// What helps a program that needs more than there is.
-pub(crate) const SMALLER: [&str; 2] = [
-    "use a smaller micro-batch with gradient accumulation",
-    "use bf16 autocast, activation checkpointing, or an optimizer with less state",
-];
-
 /// The largest CUDA context of the catalogue's cards is smaller; a program of somebody else's has a context, too, and something beside it.
 const OF_A_CONTEXT: Bytes = Bytes::gib(1);
 /// Where `torch.load` itself ran out.

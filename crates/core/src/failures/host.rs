@@ -168,7 +168,7 @@ impl Failure {
             HostMemory::Ram if self.is_of_ray() => (
                 "a worker of Ray ended without an error of its own. Mostly the kernel ended it, because the host's memory (RAM) ran out; a crash and `ray stop` look the same. A full GPU raises an error instead",
                 &[
-                    "to see who sent it: `dmesg -T | grep -i killed` on that node, and the dead worker's own log in /tmp/ray/session_latest/logs",
+                    "to see who sent it: `dmesg -T | grep -i killed` on that node, and the dead worker's own log (`ray logs`)",
                     "if memory was the cause: fewer workers on a node, weights that are loaded by one of them at a time, a smaller `object_store_memory`",
                 ],
             ),

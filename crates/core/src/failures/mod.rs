@@ -11,10 +11,10 @@ mod makers;
 mod program;
 mod verdict;
 
-pub(crate) use cause::{GROWS, SHAPES, SMALLER};
+pub(crate) use cause::SHAPES;
 pub use host::HostMemory;
 pub use instead::Instead;
-pub use program::Program;
+pub(crate) use program::{GROWS, SMALLER};
 pub use verdict::{Cause, Verdict};
 
 use crate::{
@@ -110,6 +110,20 @@ pub enum Kind {
     Warning,
     /// It was not memory.
     NotMemory(Instead),
+}
+
+/// A kind of program that is known by its frames or its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Program {
+    /// The log does not show it.
+    #[default]
+    Unknown,
+    /// vLLM's engine.
+    Vllm,
+    /// `SGLang`'s engine.
+    Sglang,
+    /// `ComfyUI`, or a pipeline of diffusers.
+    Pictures,
 }
 
 /// One failure, as a text tells it. A number that does not stand there is none.

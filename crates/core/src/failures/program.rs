@@ -1,24 +1,15 @@
 //! Which program asked for the memory, where its log shows that: what helps a training does not help an engine or a workflow
 //! that makes pictures.
 
-use crate::failures::{
-    Backend, Failure, Kind,
-    cause::{GROWS, SMALLER},
-};
+use crate::failures::{Backend, Failure, Kind, Program};
 
-/// A kind of program that is known by its frames or its log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Program {
-    /// The log does not show it.
-    #[default]
-    Unknown,
-    /// vLLM's engine.
-    Vllm,
-    /// `SGLang`'s engine.
-    Sglang,
-    /// `ComfyUI`, or a pipeline of diffusers.
-    Pictures,
-}
+/// What a message cannot show.
+pub(crate) const GROWS: &str = "if earlier steps ran, check what grows: a list of losses or outputs, evaluation without no_grad, longer inputs";
+/// What helps a program that needs more than there is.
+pub(crate) const SMALLER: [&str; 2] = [
+    "use a smaller micro-batch with gradient accumulation",
+    "use bf16 autocast, activation checkpointing, or an optimizer with less state",
+];
 
 /// Weights that are too large for the card.
 const WEIGHTS: &str = "if the weights do not fit: a quantized model, more cards (`tensor_parallel_size`), or `cpu_offload_gb`";
