@@ -23,8 +23,8 @@ ZERO_GRAD, EVALUATION = "zero_grad", "evaluation"
 SAVING, MERGING = "saving", "merging"
 
 MOST_MARKS = 20_000
-"""After so many only the ends of steps are written, and as many passes that no step before had: a loop over time steps calls a model often, and
-an evaluation may come after a long epoch."""
+"""So many are written; a loop over time steps calls a model often. Then come the ends of steps, and up to as many marks again of a step that has
+more passes than any before it: an evaluation after a long epoch."""
 
 
 class Phases:

@@ -111,9 +111,11 @@ class Steps:
         self.ahead: Named = {"epochs": None, "steps": None, "turns": None, "stage": None}
         """What the script's own loops come to; see `extent`."""
         self._turns_before: tuple[int, int] | None = None
-        self._stores_at: tuple[int, Line] | None = None
-        self._loads_at: Line | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
+        self._stores_at: tuple[int, Line] | None = None
+        """After how many steps the script stores something again, and where; see `intervals.longest_that_stores`."""
+        self._loads_at: Line | None = None
+        """Where it loads weights behind its loops; see `intervals.loads_after_the_loops`."""
 
     def forked(self) -> None:
         """In a forked child: its steps are its own."""

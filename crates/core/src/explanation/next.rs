@@ -45,7 +45,7 @@ pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> O
         Some(oom) if oom.facts.program == Program::Vllm || oom.facts.backend == Backend::Vllm => {
             Some(users(oom, text))
         }
-        Some(oom) if !is_of_a_script(oom, text) => None,
+        Some(oom) if !oom.facts.is_of_a_script(command_of(ooms, text).is_some()) => None,
         Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => {
             let (device, capacity) = (oom.facts.device, oom.facts.capacity);
             let card = card(text, device, capacity);
@@ -61,15 +61,6 @@ pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> O
             None
         }
         None => Some(record(text, says)),
-    }
-}
-
-/// Whether `plimsoll` can run what the log is of: an engine that it does not search for, and a page of nodes, are no script.
-fn is_of_a_script(oom: &Oom, text: &PrintedText) -> bool {
-    match oom.facts.program {
-        Program::Unknown => true,
-        Program::Pictures => command(text, oom.facts.at, oom.facts.writer.as_deref()).is_some(),
-        Program::Vllm | Program::Sglang => false,
     }
 }
 

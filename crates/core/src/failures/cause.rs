@@ -3,7 +3,7 @@
 
 use crate::{
     failures::{
-        Backend, Failure, Kind,
+        Backend, Failure, Kind, Program,
         host::PINNED,
         program::SMALLER,
         verdict::{Cause, Verdict, verdict},
@@ -311,6 +311,14 @@ impl Failure {
     }
 
     fn fragmented(&self, requested: Bytes, slack: Bytes) -> Verdict {
+        let segments = format!("set {} before Python starts", self.backend.expandable_segments());
+        let others = match self.program {
+            Program::Unknown => vec![
+                "use the same shapes in every step: pad to a few lengths; run the largest batch first",
+                "call torch.cuda.empty_cache() between training and evaluation, not in every step",
+            ],
+            Program::Vllm | Program::Sglang | Program::Pictures => self.smaller(),
+        };
         verdict(
             Cause::Fragmentation,
             if requested <= slack {
@@ -323,11 +331,7 @@ impl Failure {
                     self.free.unwrap_or_default()
                 )
             },
-            &[
-                &format!("set {} before Python starts", self.backend.expandable_segments()),
-                "use the same shapes in every step: pad to a few lengths; run the largest batch first",
-                "call torch.cuda.empty_cache() between training and evaluation, not in every step",
-            ],
+            &[&[segments.as_str()], others.as_slice()].concat(),
         )
     }
 
@@ -587,7 +591,7 @@ fn no_cache(share: &str, length: &str) -> Verdict {
 fn asleep() -> Verdict {
     verdict(
         Cause::Unknown,
-        "vLLM's sleep mode got no memory from the driver: `wake_up` takes the weights and the key-value cache back, and the training beside it or another process held what `sleep` had given away",
+        "vLLM's sleep mode asked the driver for memory and got none. Mostly that is `wake_up`, which takes back the weights and the key-value cache: the training beside it, or another process, holds what `sleep` had given away",
         &[
             "before `wake_up`, give the training's memory back: delete what is not needed, move its optimizer and weights to the CPU, then torch.cuda.empty_cache()",
             "set a smaller `gpu_memory_utilization` (in TRL `vllm_gpu_memory_utilization`), so that engine and training fit together",
@@ -889,6 +893,23 @@ mod tests {
         let report = "- **Node Type:** VAEDecodeTiled\n- **Exception Type:** torch.OutOfMemoryError\n- **Exception Message:** Allocation on device \n## Stack Trace\n\n  File \"C:\\ComfyUI\\execution.py\", line 327, in execute\n";
         assert!(verdict_of(report).remedies[0].starts_with("decode in tiles"));
         assert_eq!(oom_text::read(report).len(), 1);
+    }
+
+    #[test]
+    fn a_training_beside_an_engine_is_a_training() {
+        let message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.14 GiB is free. Including non-PyTorch memory, this process has 77.90 GiB memory in use. Of the allocated memory 74.44 GiB is allocated by PyTorch, and 61.30 MiB is reserved by PyTorch but unallocated.";
+        let log = |file: &str| {
+            format!(
+                "INFO 05-07 02:13:52 [gpu_worker.py:298] Sleep mode freed 35.43 GiB memory.\nTraceback (most recent call last):\n  File \"{file}\", line 5, in step\n{message}\nINFO 05-07 02:13:53 [core.py:1] Shutting down."
+            )
+        };
+        let first = |file: &str| verdict_of(&log(file)).remedies[0].clone();
+        assert!(first("/home/u/grpo.py").starts_with("if earlier steps ran"));
+        assert!(first("/lib/vllm/v1/worker/gpu_worker.py").contains("gpu_memory_utilization"));
+        let piece = message.replace("61.30 MiB", "11.30 GiB").replace("74.44", "63.20");
+        let found = verdict_of(&log("/lib/vllm/v1/worker/gpu_worker.py").replace(message, &piece));
+        assert_eq!(found.cause, Cause::Fragmentation);
+        assert!(found.remedies.iter().all(|it| !it.contains("training")), "{:?}", found.remedies);
     }
 
     #[test]

@@ -27,6 +27,16 @@ impl Failure {
         self.kind == Kind::MaybeOutOfMemory && self.backend == Backend::CudaRuntime
     }
 
+    /// Whether `plimsoll` could run what failed, where its command is known: engines have a command of their own for that, and of a page of nodes
+    /// there is none.
+    pub fn is_of_a_script(&self, has_command: bool) -> bool {
+        match self.program {
+            Program::Unknown => true,
+            Program::Pictures => has_command,
+            Program::Vllm | Program::Sglang => false,
+        }
+    }
+
     /// What makes a request of this program smaller, the likeliest first.
     pub(super) fn smaller(&self) -> Vec<&'static str> {
         match self.program {

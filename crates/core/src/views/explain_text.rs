@@ -8,7 +8,7 @@ use std::{
 use crate::{
     codes::{Family, ProblemCode, StatementCode},
     explanation::{Comparison, Explanation, Kind, Next, Oom, Shape},
-    failures::{self, Backend, Failure, HostMemory, Program},
+    failures::{self, Backend, Failure, HostMemory},
     findings::{Finding, Weight},
     printed::{Printed, Statement, limits},
     recording::{CodeLine, Phase},
@@ -80,7 +80,7 @@ impl Report {
             let told = [StatementCode::LevelsGrow, StatementCode::LevelsSteady];
             let shows_growth = oom.cause == failures::Cause::Leak
                 || it.says.iter().any(|it| told.contains(&it.code));
-            self.oom(f, oom, it.command.as_deref().unwrap_or(COMMAND), shows_growth)?;
+            self.oom(f, oom, it.command.as_deref(), shows_growth)?;
         }
         if SHOWN_OOMS < it.ooms.len() {
             writeln!(f, "\n... and {} more failures", it.ooms.len() - SHOWN_OOMS)?;
@@ -272,7 +272,7 @@ impl Report {
         self,
         f: &mut Formatter<'_>,
         oom: &Oom,
-        command: &str,
+        command: Option<&str>,
         shows_growth: bool,
     ) -> fmt::Result {
         let styles = self.styles;
@@ -355,14 +355,10 @@ impl Report {
         }
         if oom.line().is_some() && !oom.facts.is_no_size && !oom.facts.is_before_any_use() {
             if oom.facts.backend == Backend::Host {
-                return self.host_unknown(f, oom, command);
+                return self.host_unknown(f, oom, command.unwrap_or(COMMAND));
             }
             self.heading(f, "What a text does not show")?;
-            let is_of_a_script = match oom.facts.program {
-                Program::Unknown => true,
-                Program::Pictures => command != COMMAND,
-                Program::Vllm | Program::Sglang => false,
-            };
+            let is_of_a_script = oom.facts.is_of_a_script(command.is_some());
             if oom.facts.backend.may_be_torch_on_cuda() && is_of_a_script {
                 let text = if shows_growth {
                     "what the memory was used for. A recording shows it:"
@@ -371,7 +367,11 @@ impl Report {
                 };
                 self.said(f, "  ", text, 2)?;
                 // Whole, so that it can be copied.
-                writeln!(f, "    plimsoll predict --record run.zip --until-exit -- {command}")?;
+                writeln!(
+                    f,
+                    "    plimsoll predict --record run.zip --until-exit -- {}",
+                    command.unwrap_or(COMMAND)
+                )?;
                 writeln!(f, "    plimsoll explain run.zip     (neither command needs a GPU)")?;
             } else {
                 let text = "what the memory was used for, and whether it grew.";

@@ -1,4 +1,4 @@
-//! Which program a failure is of, by the frames and the prefixes of lines near it.
+//! Which program a failure is of: its own line and the frames of its traceback say it, else lines near it.
 
 use crate::{
     failures::{Failure, Program},
@@ -24,13 +24,28 @@ const MARKS: &[(Program, &[&str])] = &[
         ],
     ),
     (Program::Sglang, &["/sglang/srt/"]),
-    (Program::Pictures, &["ComfyUI", "/comfy/", "/diffusers/pipelines/"]),
+    (
+        Program::Pictures,
+        &[
+            "/ComfyUI",
+            "/comfy/",
+            "ComfyUI Error",
+            "unloading all loaded models",
+            "/diffusers/pipelines/",
+        ],
+    ),
 ];
 
-/// Fills in the program whose mark is nearest to line `at`, those before it first.
+/// Fills in the program whose mark is nearest to line `at`, those before it first. A traceback that names none is of none of them: a training
+/// may have an engine beside it, which writes into the same log.
 pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
-    let before = lines[at.saturating_sub(NEAR.0)..=at].iter().rev();
-    let behind = lines[at + 1..].iter().take(NEAR.1);
+    let has_traceback = failure.innermost.is_some();
+    let first = match has_traceback {
+        true => lines[..at].partition_point(|it| it.number < failure.began),
+        false => at.saturating_sub(NEAR.0),
+    };
+    let before = lines[first..=at].iter().rev();
+    let behind = lines[at + 1..].iter().take(if has_traceback { 0 } else { NEAR.1 });
     failure.program = before.chain(behind).find_map(|it| marked(&it.text)).unwrap_or_default();
 }
 
