@@ -243,3 +243,24 @@ print([w() for w in watched], torch.cuda.memory_allocated() == 0)
 """
     )
     assert r.stdout == "[None, None, None, None, None] True\n"
+
+
+def test_a_process_that_compiles_nothing_does_not_import_the_compiler_at_its_end(run):
+    """The snapshot asks torch whether there is one, and torch would import it to answer: two seconds of each run."""
+    ran = run(
+        """
+        import os, sys, torch
+        for name in [it for it in sys.modules if it.startswith("torch._inductor")]:
+            del sys.modules[name]
+        vars(torch).pop("_inductor", None)
+        class Told:
+            @staticmethod
+            def find_spec(name, path=None, target=None):
+                if name == "torch._inductor":
+                    os.write(1, b"imported")
+        sys.meta_path.insert(0, Told)
+        kept = torch.ones(3, device="cuda")
+        """
+    )
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+    assert len(ran.process.trace()) > 0

@@ -18,6 +18,7 @@ import math
 import os
 import pickle
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
@@ -231,6 +232,7 @@ class Memory:
             return
         collecting = gc.isenabled()
         gc.disable()
+        not_imported = patch.replace(self._torch, "__getattr__", _without_inductor)
         try:
             try:
                 snapshot = self._c._cuda_memorySnapshot(None)  # Of all pools.
@@ -242,8 +244,23 @@ class Memory:
                 pickle.Pickler(file, protocol=4).dump(snapshot)
             os.replace(part, path)
         finally:
+            if not_imported is not None:
+                not_imported.undo()
             if collecting:
                 gc.enable()
+
+
+def _without_inductor(attribute: Function) -> Function:
+    """`torch.__getattr__` without the import of the compiler in this thread: PyTorch asks whether there is a `torch._inductor` that knows
+    lines of compiled code, and the question alone imports it, for two seconds. Where something is compiled it is imported already."""
+    here = threading.get_ident()
+
+    def of_torch(name: str) -> Any:
+        if name == "_inductor" and threading.get_ident() == here:
+            raise AttributeError(name)
+        return attribute(name)
+
+    return of_torch
 
 
 def _n_arguments(function: Function, most: int) -> int:
