@@ -255,6 +255,23 @@ def test_large_tables_of_indices_are_known_and_large_floats_are_not(phantom):
     assert ran.values == [True, 0]
 
 
+def test_a_gradient_that_is_one_number_everywhere_is_known(phantom):
+    """What `mean()` gives back: one element that is spread and divided, in whichever order its dimensions lie."""
+    ran = phantom(
+        """
+        import json, torch
+        one = torch.tensor(3.0).cuda()
+        x = torch.zeros(300, 200, 100, device="cuda", requires_grad=True)
+        x.transpose(0, 2).mean().backward()
+        spread = one.expand(100, 200, 300).transpose(0, 1) / 4
+        part = torch.zeros(100, 400, device="cuda")
+        torch.div(one.expand(100, 200), 4, out=part[:, :200])
+        print(json.dumps([x.grad[0, 5, 99].item() * x.numel(), spread[199, 99, 299].item(), spread[0, 0, 0].item(), part[99, 199].item(), part[99, 200].item()]))
+        """
+    )
+    assert ran.values == [pytest.approx(1.0), 0.75, 0.75, 0.75, 0.0]
+
+
 def test_the_report_names_what_was_guessed(plimsoll):
     script = plimsoll.script(
         """

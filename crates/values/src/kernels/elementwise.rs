@@ -275,7 +275,24 @@ impl Kernel {
             let mut element = Vec::new();
             let mut buffers = Buffers::of(1, 1);
             formula.row([true; MOST_TENSORS], &mut buffers, 1, &mut element)?;
-            return Some(vec![Write::Same(places.addresses[0], Element::of(&element)?, size)]);
+            let element = Element::of(&element)?;
+            return Some(vec![Write::Same {
+                at: places.addresses[0],
+                element,
+                size,
+                is_pattern: false,
+            }]);
+        }
+        let is_needed = |i: usize| match self.form {
+            Form::Tensors => !decides(self.action, self.kind),
+            // What is not chosen need not be known.
+            Form::Chosen => i == 1,
+            _ => true,
+        };
+        // Most often one of them is not known at all: then the others are not read.
+        let begins = |i: usize| known(places.addresses[i], types[i].width()).is_some();
+        if !(1..types.len()).all(|i| begins(i) || !is_needed(i)) {
+            return None;
         }
         // What is known between the first element and the last one of each operand.
         let mut found = [const { None }; MOST_TENSORS];
@@ -286,13 +303,7 @@ impl Kernel {
             } else {
                 known(places.addresses[i], size).map(Operand::Whole)
             };
-            let is_needed = match self.form {
-                Form::Tensors => !decides(self.action, self.kind),
-                // What is not chosen need not be known.
-                Form::Chosen => i == 1,
-                _ => true,
-            };
-            if operand.is_none() && is_needed {
+            if operand.is_none() && is_needed(i) {
                 return None;
             }
         }
@@ -300,11 +311,13 @@ impl Kernel {
             return None;
         }
         let are_known = found.each_ref().map(Option::is_some);
-        if !self.strided
+        // As many elements as there is space for have no gaps between them, in whichever order they lie.
+        if last[0] + wide(types[0].width()) == size
             && SAME <= size
             && let Some(element) = Self::everywhere(&formula, &found, are_known)
         {
-            return Some(vec![Write::Same(places.addresses[0], element, size)]);
+            let (at, is_pattern) = (places.addresses[0], self.strided);
+            return Some(vec![Write::Same { at, element, size, is_pattern }]);
         }
         // A slice is written in as many runs as it has rows.
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -698,7 +711,10 @@ mod tests {
     fn a_fill_is_known_and_one_of_too_many_floats_is_not() {
         assert_eq!(fill(ScalarType::Int, 2), [Write::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
         let seven = Element::of(&[7, 0, 0, 0]).unwrap();
-        assert_eq!(fill(ScalarType::Int, 5000), [Write::Same(4096, seven, 20_000)]);
+        assert_eq!(
+            fill(ScalarType::Int, 5000),
+            [Write::Same { at: 4096, element: seven, size: 20_000, is_pattern: false }]
+        );
         assert_eq!(fill(ScalarType::Float, 20_000_000), [Write::Unknown(4096, 160_000_000)]);
     }
 
@@ -716,9 +732,25 @@ mod tests {
             add.writes(launch.arguments(), &known, &|_, _| true).unwrap()
         };
         let sum = Element::of(&3.5_f32.to_le_bytes()).unwrap();
-        assert_eq!(run(2.0), [Write::Same(4096, sum, 8000)]);
+        assert_eq!(
+            run(2.0),
+            [Write::Same { at: 4096, element: sum, size: 8000, is_pattern: false }]
+        );
         let [Write::Known(4096, bytes)] = &run(4.0)[..] else { panic!("{:?}", run(4.0)) };
         assert_eq!(bytes[7992..], [3.5_f32.to_le_bytes(), 5.5_f32.to_le_bytes()].concat());
+    }
+
+    #[test]
+    fn what_is_known_is_not_read_beside_what_is_not() {
+        let multiply = kernel(Action::Multiply, Form::Tensors, ScalarType::Float);
+        let launch = launch(multiply, 2000, &[], &[4096, 1 << 20, 2 << 20]);
+        let most = std::cell::Cell::new(0);
+        let known = |at: u64, size: usize| {
+            most.set(most.get().max(size));
+            (at < 2 << 20).then(|| vec![0; size])
+        };
+        let writes = multiply.writes(launch.arguments(), &known, &|_, _| true).unwrap();
+        assert_eq!((writes, most.get()), (vec![Write::Unknown(4096, 16_000)], 4));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) enum Write {
     /// These bytes are at this address now.
     Known(u64, Vec<u8>),
     /// This element is at this address now, and again and again up to so many bytes.
-    Same(u64, Element, u64),
+    Same { at: u64, element: Element, size: u64, is_pattern: bool },
     /// These bytes are at this address now, and they come of where elements stand, or of chance.
     Pattern(u64, Vec<u8>),
     /// The same, and they were chosen for the program, where it asks for the best of numbers that nobody knows.
@@ -38,7 +38,10 @@ pub(crate) fn take(contents: &mut Contents, writes: Vec<Write>, origin: Option<O
                 Some(origin) => contents.write_pattern(at, &bytes, origin),
                 None => contents.write_computed(at, &bytes),
             },
-            Write::Same(at, element, size) => contents.write_same(at, element, size, origin),
+            Write::Same { at, element, size, is_pattern } => {
+                let pattern = is_pattern.then_some(Origin::Pattern);
+                contents.write_same(at, element, size, origin.or(pattern));
+            }
             Write::Pattern(at, bytes) => {
                 contents.write_pattern(at, &bytes, origin.unwrap_or(Origin::Pattern));
             }
