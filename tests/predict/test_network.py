@@ -20,7 +20,7 @@ TELLS = """
 import os, socket, urllib.request
 def tell():
     request = urllib.request.Request("http://localhost:%s/hook" % os.environ["WEB"], data=b"loss: 0.000", method="POST")
-    urllib.request.urlopen(request, timeout=20).read()
+    urllib.request.urlopen(request, timeout=120).read()
 tell()
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"steps:1|c", ("127.0.0.1", int(os.environ["STATSD"])))
 """

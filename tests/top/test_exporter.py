@@ -37,7 +37,7 @@ def get(url, **headers):
     """Status, headers and text."""
     request = urllib.request.Request(url, headers={key.replace("_", "-"): it for key, it in headers.items()})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, dict(answer.headers), answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, dict(error.headers), error.read().decode()

@@ -403,7 +403,7 @@ fn what_is_left_running_goes_with_us() {
             let stat = fs::read_to_string(&daemon).unwrap_or_default();
             stat.rsplit_once(')').is_some_and(|it| !it.1.starts_with(" Z"))
         };
-        let until = Instant::now() + Duration::from_secs(2);
+        let until = Instant::now() + Duration::from_secs(60);
         while runs() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }

