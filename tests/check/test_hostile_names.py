@@ -62,6 +62,7 @@ def test_a_prediction_and_what_a_recording_becomes(hostile):
     assert_obeyed_by_nobody((hostile.folder / "run.perfetto.json").read_text())
 
 
+@pytest.mark.soak
 def test_what_fails_is_told_with_its_names(hostile):
     hostile.script(f"import torch\nclass It(Exception): pass\nIt.__name__ = {HOSTILE!r}\nraise It({HOSTILE!r})\n", FILE)
     ran = hostile.run("predict", "--gpu", "t4", "--", COLD, FILE, environment=hostile.cold())

@@ -379,6 +379,7 @@ def test_ctrl_c_while_packages_are_still_imported(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_ctrl_c_before_anything_was_found(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1050MiB", "--allow", "micro-batches"]

@@ -133,6 +133,7 @@ print("the same")
 """
 
 
+@pytest.mark.soak
 def test_the_loss_in_chunks_by_hand_is_the_loss():
     page = Path(__file__).parents[2] / "crates/remedies/src/pages/chunked-loss.md"
     ran = subprocess.run([PYTHON, "-c", IN_CHUNKS, page], capture_output=True, text=True)

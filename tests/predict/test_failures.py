@@ -129,6 +129,7 @@ def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
     assert "my own words" in hooked.stdout, hooked
 
 
+@pytest.mark.soak
 def test_what_a_script_does_at_its_end_has_time(plimsoll):
     """A log that is written two seconds after the error."""
     saves = "import atexit, time, torch\natexit.register(lambda: (time.sleep(2), print('saved', flush=True)))\n" + RUNS_OUT

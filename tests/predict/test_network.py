@@ -89,6 +89,7 @@ def test_it_is_said_where_the_script_fails(plimsoll, outside):
     assert ran.sentences[1].startswith(f"the script connected to localhost:{ports['WEB']} and sent datagrams to"), ran
 
 
+@pytest.mark.soak
 def test_offline_it_reaches_nobody(plimsoll, outside):
     ports, got = outside
     tells = TELLS.replace("\ntell()\n", "\ntry: tell()\nexcept OSError as error: print('refused')\n")

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.soak
 def test_a_request_has_the_slice_and_the_hosts_memory(plimsoll):
     (plimsoll.folder / "load.py").write_text(LOADER)
     ran = plimsoll.predict("load.py", options=("--gpu", "a100-80g/3g.40gb", "--as", "kubernetes", "--until-exit"), environment=plimsoll.cold())

@@ -211,6 +211,7 @@ def test_a_server_is_stopped_when_it_is_ready(plimsoll):
     assert "the server was ready, and plimsoll stopped it before the first request" in " ".join(ran.stdout.split()), ran.stdout
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("command", [(COLD, "-m", "vllm.entrypoints.openai.api_server"), (COLD, "own_server.py")])
 def test_a_server_is_stopped_whoever_starts_it(plimsoll, command):
     """vLLM's module is `__main__` then; a script with a server of its own imports vLLM."""
@@ -249,6 +250,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("how, why", [
     ("engine", "the script raised RuntimeError: Cannot find any model weights with `/models/m`"),
     ("swallowing", "the script raised OSError: no such device")])
@@ -317,6 +319,7 @@ def test_an_engine_that_wants_the_whole_card_is_told_what_is_free(plimsoll):
     assert "set `gpu_memory_utilization=0.97` or less" in said and "other processes" not in said and "plimsoll fit" not in said, said
 
 
+@pytest.mark.soak
 def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
     package(plimsoll)
     plimsoll.script(SERVER, "server.py")

@@ -118,6 +118,7 @@ def test_however_it_is_started(plimsoll, command):
     assert 3 <= ran.report["steps_seen"], ran
 
 
+@pytest.mark.soak
 @pytest.mark.matrix(1)
 def test_a_users_own_sitecustomize_runs_too(plimsoll):
     folder = plimsoll.folder / "theirs"

@@ -157,6 +157,7 @@ forward(mine[: 1 << 18].view(1024, 256))
 """
 
 
+@pytest.mark.soak
 def test_what_a_failed_cell_holds_is_named_and_let_go(notebook):
     texts, errors = notebook(
         SETUP,
@@ -192,6 +193,7 @@ step(64)
 """
 
 
+@pytest.mark.soak
 def test_a_graph_without_a_name_goes_with_its_error(notebook):
     texts, errors = notebook(
         SETUP,

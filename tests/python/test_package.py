@@ -33,6 +33,7 @@ def test_another_package_in_its_folder_is_named(tmp_path):
     assert both.returncode == 1 and "plimsoll-0.0.1), another project" in both.stderr, both.stderr
 
 
+@pytest.mark.soak
 def test_who_has_only_the_program_is_given_the_package(plimsoll):
     folder = plimsoll.folder / "packages"
     environment = plimsoll.cold()

@@ -58,6 +58,7 @@ def test_the_button_of_each_finding_selects_the_blocks_that_it_counts(page, ever
     assert 5 <= seen
 
 
+@pytest.mark.soak
 def test_the_headline_its_line_and_its_button_are_of_the_first_finding(page, every):
     viewer, n = every
     page.goto(viewer.url)
@@ -112,6 +113,7 @@ def test_growth_of_one_step_has_its_phases(page, every):
     assert "forward" in page.inner_text(".growth")
 
 
+@pytest.mark.soak
 def test_what_if_opens_on_an_answer_and_never_promises_what_is_not_recorded(page, every):
     viewer, _ = every
     page.goto(viewer.url)

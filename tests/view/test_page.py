@@ -200,6 +200,7 @@ def test_two_tabs_are_two_views(browser, page, viewer):
     other.close()
 
 
+@pytest.mark.soak
 def test_odd_links_open_something_sensible(page, viewer):
     for words in ["view=nothing&r=99&axis=x&by=y", "from=1e99&to=-5&top=NaN&at=99999999", "r=-1&pin=4000000000", "%%%", "from=500000000&to=500000001"]:
         open_at(page, viewer, words)
@@ -427,6 +428,7 @@ def test_without_stacks_it_says_so_and_shows_the_rest(page, tmp_path):
         page.wait_for_function("() => document.querySelector('#side').textContent.includes('The recording has no stacks')")
 
 
+@pytest.mark.soak
 def test_stacks_of_cpp_are_read_and_the_users_line_is_found(page, viewer, tmp_path):
     with viewing(edited(tmp_path / "cpp.pickle", "seed-mlp-adam-b64", see_through_cpp)) as mixed:
         said = go_through_views(page, mixed)["peak"]
@@ -438,6 +440,7 @@ def test_stacks_of_cpp_are_read_and_the_users_line_is_found(page, viewer, tmp_pa
     assert "at::empty" in said
 
 
+@pytest.mark.soak
 def test_segments_that_expand_are_marked(page, tmp_path):
     with viewing(edited(tmp_path / "expandable.pickle", "seed-mlp-adam-b64", grow_in_segments_that_expand)) as viewer:
         assert "expandable segment" in go_through_views(page, viewer)["segments"]
@@ -527,6 +530,7 @@ def test_search_by_function_file_size_and_address(page, viewer):
         assert f"{found['blocks']:,} block" in page.inner_text("#found h2")
 
 
+@pytest.mark.soak
 def test_everything_that_can_be_used_has_a_name_and_is_reached_by_tab(page, viewer):
     for view in VIEWS:
         open_at(page, viewer, f"view={view}&r={len(FILES)}")

@@ -75,6 +75,7 @@ def drawn_alone(page, viewer, r, every):
             page.wait_for_function("(life) => window.plimsoll.state.pin === life", arg=life)
 
 
+@pytest.mark.soak
 def test_blocks_of_the_peak_are_drawn_alone(page, viewer):
     drawn_alone(page, viewer, RECORDINGS[0], 1)
     drawn_alone(page, viewer, RECORDINGS[2], 12)
@@ -227,6 +228,7 @@ def test_no_label_lies_on_another_or_is_struck_by_a_curve(page, viewer, r):
             assert it["isAbove"], "a name of the program covers nothing of what it is of"
 
 
+@pytest.mark.soak
 def test_each_line_of_a_zoomed_axis_reads_differently_and_whole(page, viewer):
     for low, top in [(1_500_000_000, 1_500_200_000), (146_590_000, 146_600_000), (0, 4096), (100_000, 160_000_000)]:
         open_at(page, viewer, f"view=timeline&r=2&from=250&to=300&low={low}&top={top}")

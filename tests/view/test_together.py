@@ -157,6 +157,7 @@ def test_ranks_lead_to_both(page, pair):
     page.wait_for_selector(".differs tr.chosen")
 
 
+@pytest.mark.soak
 def test_hands_do_below_what_they_do_above(page, pair):
     open_both(page, pair, "r=2&with=3")
     box = page.locator(".plotbox.lower .plot").bounding_box()
