@@ -358,6 +358,7 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     os.killpg(process.pid, signal.SIGINT)
     answer, _ = process.communicate(timeout=60)
     assert "the search was interrupted; a better plan may exist" in answer
+    assert answer.lstrip().startswith("FITS SO FAR with a plan: ") and process.returncode == 2, answer
     assert "[[remedy]]" in (plimsoll.folder / "plan.toml").read_text()
     plimsoll.assert_nothing_left()
 

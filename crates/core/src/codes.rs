@@ -316,6 +316,7 @@ words! {
         Fits = "fits",
         FitsWithPlan = "fits_with_plan",
         FitsWithRecipe = "fits_with_recipe",
+        FitsSoFar = "fits_so_far",
         Depends = "depends",
         Grows = "grows",
         ScriptFailed = "script_failed",

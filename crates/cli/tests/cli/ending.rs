@@ -23,11 +23,11 @@ use nix::{
 
 const STEP: &str = r#"{"kind":"mark","what":"step_end","step":1,"phase":null,"allocs":[1],"frees":[0],"reserved":[2],"allocated":[1],"t":1.0}"#;
 
-/// Waits until the script has come so far that it has made this file.
-#[track_caller]
 /// What a machine that is busy with other tests gets done by then is done in time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Waits until the script has come so far that it has made this file.
+#[track_caller]
 fn wait_for(path: &Path) -> String {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {

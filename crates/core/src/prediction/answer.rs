@@ -553,6 +553,15 @@ pub struct Rank {
     pub peak: Peaks,
 }
 
+/// A part of the script that the run did not come to, and that may need more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToCome {
+    /// An evaluation: where the script decides about it.
+    Evaluation(CodeLine),
+    /// Later turns of a loop, whose variable the steps use.
+    Turns(LoopStage),
+}
+
 /// What a run took of the host's memory at most, with all that it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
@@ -577,10 +586,18 @@ impl Predicted {
         }
     }
 
+    /// What the script comes to, and the run did not; the first of several.
+    pub fn to_come(&self) -> Option<ToCome> {
+        let evaluation = self.awaited.clone().map(ToCome::Evaluation);
+        evaluation.or_else(|| self.stage.clone().map(ToCome::Turns))
+    }
+
     /// Whether the script comes to something that was not seen, and that may need more.
     fn may_come_to_more(&self) -> bool {
-        let of_script = self.awaited.is_some() || self.stage.is_some();
-        of_script || self.misses_ranks() || self.served_nothing() || self.engine_starts()
+        self.to_come().is_some()
+            || self.misses_ranks()
+            || self.served_nothing()
+            || self.engine_starts()
     }
 
     /// Whether a serving engine had begun, and was not ready when the run ended.

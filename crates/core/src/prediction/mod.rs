@@ -29,7 +29,7 @@ mod writes;
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
     Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
-    SmallestRun, StepGrowth, StepPeaks, Verdict, purpose,
+    SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;

@@ -13,10 +13,10 @@ use crate::{
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, Serving, StepGrowth, Verdict,
-        purpose,
+        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, Serving, StepGrowth, ToCome,
+        Verdict, purpose,
     },
-    recording::{CodeLine, Phase},
+    recording::{CodeLine, LoopStage, Phase},
     units::{Bytes, grouped, percent},
     views::{
         answer::Answer,
@@ -297,31 +297,15 @@ impl Report<'_> {
                     }
                     None => format!("{which}{of_what}: needs {needs}{left}"),
                 };
-                match (&p.awaited, &p.stage) {
-                    (None, Some(stage)) => {
+                match p.to_come() {
+                    Some(it) => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
-                        let text = format!(
-                            "the loop over `{}` ({}) was seen in turn {} of {} only, and its steps use `{}`: later turns may need more. --until-exit runs all",
-                            stage.name,
-                            Line(&stage.line),
-                            stage.turn,
-                            grouped(stage.turns),
-                            stage.name
-                        );
-                        self.wrapped(f, &text, 0, 2)?;
+                        self.wrapped(f, &to_come(&it), 0, 2)?;
                     }
-                    (None, None) if p.verdict() == Verdict::FitsSoFar => {
+                    None if p.verdict() == Verdict::FitsSoFar => {
                         self.said(f, styles.warn, "FITS SO FAR", &text)?;
                     }
-                    (Some(line), _) => {
-                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
-                        let text = format!(
-                            "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
-                            Line(line)
-                        );
-                        self.wrapped(f, &text, 0, 2)?;
-                    }
-                    (None, None) => {
+                    None => {
                         self.said(f, styles.good, "FITS", &text)?;
                         self.not_seen(f)?;
                     }
@@ -912,6 +896,21 @@ impl Display for When {
             Some(Phase::Merging) => f.write_str(", merging"),
             None => Ok(()),
         }
+    }
+}
+
+/// That something was not reached and may need more, and how to see it.
+pub fn to_come(it: &ToCome) -> String {
+    match it {
+        ToCome::Evaluation(line) => format!(
+            "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
+            Line(line)
+        ),
+        ToCome::Turns(LoopStage { line, name, turn, turns }) => format!(
+            "the loop over `{name}` ({}) was seen in turn {turn} of {} only, and its steps use `{name}`: later turns may need more. --until-exit runs all",
+            Line(line),
+            grouped(*turns)
+        ),
     }
 }
 

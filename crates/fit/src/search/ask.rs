@@ -6,7 +6,7 @@ use plimsoll_core::{
     plan::Plan,
     prediction::{
         CategoryShare, EvaluationPeak, LineShare, Note, OomPlace, OtherEnd, Outcome, Peaks,
-        Predicted, Prediction, StepGrowth, StepPeaks,
+        Predicted, Prediction, StepGrowth, StepPeaks, ToCome,
     },
     recording::{CodeLine, FirstStep, Reading, Split, Spread, Work},
     units::Bytes,
@@ -209,6 +209,8 @@ pub struct Took {
     pub oom: Option<OomPlace>,
     /// What its largest evaluation took.
     pub evaluation: Option<EvaluationPeak>,
+    /// What the script comes to, and this run did not.
+    pub to_come: Option<ToCome>,
     /// It depends on numbers that nobody computed: which, in a sentence.
     pub depends: Option<String>,
     /// What an edit of the script by hand would give back, most first.
@@ -388,6 +390,7 @@ impl Took {
     /// What a search has to know of a prediction.
     pub fn of(it: Prediction) -> Took {
         let it = it.into_parts();
+        let to_come = it.to_come();
         let Predicted { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
         let (held, lines) = (it.categories, it.top_lines);
@@ -409,6 +412,7 @@ impl Took {
             lines,
             oom,
             evaluation,
+            to_come,
             depends,
             by_hand: Vec::new(),
         }

@@ -1,6 +1,6 @@
 //! What a search for a plan found.
 
-use plimsoll_core::recording::Averages;
+use plimsoll_core::{prediction::ToCome, recording::Averages};
 
 use super::{
     advice::Advice,
@@ -11,6 +11,15 @@ use super::{
     remaining::Remaining,
 };
 use crate::change::Places;
+
+/// Why what fits may need more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoFar<'a> {
+    /// The search was interrupted before it was run on the card itself.
+    Unproven,
+    /// The script comes to something that no run did.
+    ToCome(&'a ToCome),
+}
 
 /// What came of a search for a plan.
 #[derive(Clone, Debug)]
@@ -90,6 +99,15 @@ impl Found {
     /// The best plan; the script as it is, if that fits.
     pub fn best(&self) -> Option<&Candidate> {
         self.plans.first().or(Some(&self.plain).filter(|it| it.fits))
+    }
+
+    /// Why what fits may need more, if it was not run to its end: what was found fits so far.
+    pub fn so_far(&self) -> Option<SoFar<'_>> {
+        self.best()?;
+        match &self.seen.to_come {
+            _ if self.interrupted && !self.seen.is_proof => Some(SoFar::Unproven),
+            it => it.as_ref().map(SoFar::ToCome),
+        }
     }
 
     /// What all of it depends on and nobody computed, in a sentence.

@@ -52,7 +52,7 @@ pub use self::{
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured},
     dialogue::{Next, Said, Search, Waiting},
-    found::Found,
+    found::{Found, SoFar},
     largest_value::{FoundValue, IfAllFound, largest_value},
     plans::plans,
     proof::Seen,

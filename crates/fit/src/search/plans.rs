@@ -193,7 +193,7 @@ async fn gets_through(program: &mut Program, run: Option<Run>) -> Option<(u64, R
     }
     let until_exit = program.rules.until_exit && failed.is_none();
     let on_card = proof::seen(&ran);
-    let seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
+    let seen = Seen { until_exit, failed: failed.or(on_card.failed), is_proof: true, ..on_card };
     // One that was seen to grow here gets through for now only.
     (ran.fits() && ran.took.growth.is_none()).then_some((ran.n_retries, ran, seen))
 }

@@ -1,6 +1,6 @@
 //! Runs of what is proposed that are only there to refute it: again, at its limit, on the card itself.
 
-use plimsoll_core::prediction::{OtherEnd, Peaks};
+use plimsoll_core::prediction::{OtherEnd, Peaks, ToCome};
 
 use super::{
     ask::{Failed, FewParts, Look, On, Ran, Run, Until},
@@ -65,6 +65,10 @@ pub struct Seen {
     pub trains_nothing: bool,
     /// Why nothing later than these steps was seen, if a run that went on failed.
     pub failed: Option<Failed>,
+    /// What the script comes to, and these steps did not.
+    pub to_come: Option<ToCome>,
+    /// It was the last run of a proof: on the card itself, a process of its own.
+    pub is_proof: bool,
 }
 
 /// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took. The last of these runs also
@@ -210,12 +214,18 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
             return None;
         }
     }
-    Some(seen)
+    Some(Seen { is_proof: true, ..seen })
 }
 
 /// What went by in a run.
 pub(super) fn seen(ran: &Ran) -> Seen {
     let late = |why: &String| Failed { why: why.clone(), was_hurried: true };
     let failed = ran.failed_later.as_ref().map(late);
-    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, failed, ..Seen::default() }
+    Seen {
+        steps: ran.took.steps_seen,
+        evaluation: ran.evaluates,
+        failed,
+        to_come: ran.took.to_come.clone(),
+        ..Seen::default()
+    }
 }

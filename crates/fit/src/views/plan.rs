@@ -9,7 +9,11 @@ use plimsoll_core::{
     prediction::{Category, LineShare, purpose},
     recording::{Framework, Reached, SiteKind},
     units::{Bytes, grouped, times},
-    views::{explain_wire, text::Extent, wire},
+    views::{
+        explain_wire,
+        text::{self, Extent},
+        wire,
+    },
 };
 use serde_json::json;
 
@@ -17,7 +21,7 @@ use crate::{
     change::{Change, Places, change, patch_line},
     search::{
         Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, NotTried,
-        Remaining, Seen, TooLarge, Tried, WhyNot,
+        Remaining, Seen, SoFar, TooLarge, Tried, WhyNot,
     },
 };
 
@@ -263,11 +267,13 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let spare = limit.saturating_sub(as_it_is.needs);
         let _ = writeln!(
             res,
-            "FITS without changes{}: {} to be safe, of {limit} {what} ({card}): {spare} to spare\n\
-             no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
+            "{} without changes{}: {} to be safe, of {limit} {what} ({card}): {spare} to spare\n\
+             {}no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
              To compare the first step on a GPU with this run:\n    {}",
+            fits(it),
             as_far_as(it),
             as_it_is.needs,
+            so_far(it),
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
             seen(&it.found),
             it.beside.run_line,
@@ -341,11 +347,13 @@ fn report(it: &Proposal, extent: Extent) -> String {
     };
     let _ = writeln!(
         res,
-        "FITS with a plan{}: {} to be safe, of {limit} {what} ({card}): {} to spare",
+        "{} with a plan{}: {} to be safe, of {limit} {what} ({card}): {} to spare",
+        fits(it),
         as_far_as(it),
         best.needs,
         limit.saturating_sub(best.needs)
     );
+    res += &so_far(it);
     res += &as_it_is_in_words(it);
     let _ = writeln!(
         res,
@@ -448,6 +456,19 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(res, "--full shows the change in settings, line by line");
     }
     res
+}
+
+fn fits(it: &Proposal) -> &'static str {
+    if it.found.so_far().is_some() { "FITS SO FAR" } else { "FITS" }
+}
+
+/// Why it fits so far only: a line, or nothing.
+fn so_far(it: &Proposal) -> String {
+    match it.found.so_far() {
+        None => String::new(),
+        Some(SoFar::ToCome(it)) => text::to_come(it) + "\n",
+        Some(SoFar::Unproven) => "the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one\n".to_owned(),
+    }
 }
 
 /// How much of the script an answer is about.
@@ -772,6 +793,7 @@ pub fn json(it: &Proposal) -> String {
         _ if it.found.grows.is_some() => FitCode::Grows,
         _ if it.found.runs_out_if_found() => FitCode::Depends,
         _ if it.found.fails_by_itself() => FitCode::ScriptFailed,
+        _ if it.found.so_far().is_some() => FitCode::FitsSoFar,
         (true, ..) => FitCode::Fits,
         (false, true, _) if it.found.retries.is_some() => FitCode::Fits,
         (false, false, _) => FitCode::FitsWithPlan,
@@ -855,7 +877,11 @@ pub fn json(it: &Proposal) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use plimsoll_core::{plan::Plan, prediction::Origin, recording::CodeLine};
+    use plimsoll_core::{
+        plan::Plan,
+        prediction::{Origin, ToCome},
+        recording::CodeLine,
+    };
 
     use super::*;
     use crate::{change::Recipe, cost::Factor};
@@ -966,6 +992,33 @@ mod tests {
             text(&it, Extent::Full)
                 .contains("This diff alone is only a part of the plan; it also takes")
         );
+    }
+
+    #[test]
+    fn what_was_not_run_to_its_end_fits_so_far() {
+        let first =
+            |it: &Proposal| text(it, Extent::Full).lines().take(2).collect::<Vec<_>>().join("\n");
+        let outcome = |it: &Proposal| json(it).contains(r#""outcome": "fits_so_far""#);
+        let mut it = proposal(None, None);
+        let line = CodeLine { file: "/s/train.py".to_owned(), line: 30, ..CodeLine::default() };
+        it.found.seen.to_come = Some(ToCome::Evaluation(line));
+        expect![[r#"
+            FITS SO FAR with a plan: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            the script's evaluation (train.py:30) was not reached and may need more: give it a smaller interval, or --until-exit"#]]
+        .assert_eq(&first(&it));
+        assert!(outcome(&it));
+        (it.found.seen.to_come, it.found.interrupted) = (None, true);
+        expect![[r#"
+            FITS SO FAR with a plan: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one"#]]
+        .assert_eq(&first(&it));
+        assert!(outcome(&it));
+        it.found.seen.is_proof = true;
+        assert!(first(&it).starts_with("FITS with a plan: ") && !outcome(&it));
+        // As the script is, likewise.
+        it.found.plain.fits = true;
+        (it.found.interrupted, it.found.seen.is_proof) = (true, false);
+        assert!(first(&it).starts_with("FITS SO FAR without changes: ") && outcome(&it));
     }
 
     #[test]

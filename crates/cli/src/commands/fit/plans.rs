@@ -84,6 +84,7 @@ pub(super) fn run(
     }
     Ok(match (found.fits(), found.interrupted) {
         (true, _) if found.runs_out_if_found() || found.fails_by_itself() => Exit::CouldNotTell,
+        (true, _) if found.so_far().is_some() => Exit::CouldNotTell,
         (true, _) => Exit::Fits,
         (false, false) => Exit::DoesNotFit,
         (false, true) => Exit::CouldNotTell,

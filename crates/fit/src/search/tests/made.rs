@@ -319,6 +319,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         unfinished: false,
     };
     Took {
+        to_come: None,
         depends: None,
         by_hand: Vec::new(),
         peak: Peaks { allocated, reserved, device },
