@@ -14,7 +14,7 @@ use crate::change::Places;
 
 /// Why what fits may need more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SoFar<'a> {
+pub enum WhySoFar<'a> {
     /// The search was interrupted before it was run on the card itself.
     Unproven,
     /// The script comes to something that no run did.
@@ -102,11 +102,11 @@ impl Found {
     }
 
     /// Why what fits may need more, if it was not run to its end: what was found fits so far.
-    pub fn so_far(&self) -> Option<SoFar<'_>> {
+    pub fn so_far(&self) -> Option<WhySoFar<'_>> {
         self.best()?;
         match &self.seen.to_come {
-            _ if self.interrupted && !self.seen.is_proof => Some(SoFar::Unproven),
-            it => it.as_ref().map(SoFar::ToCome),
+            _ if self.interrupted && !self.seen.is_proof => Some(WhySoFar::Unproven),
+            it => it.as_ref().map(WhySoFar::ToCome),
         }
     }
 

@@ -52,7 +52,7 @@ pub use self::{
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured},
     dialogue::{Next, Said, Search, Waiting},
-    found::{Found, SoFar},
+    found::{Found, WhySoFar},
     largest_value::{FoundValue, IfAllFound, largest_value},
     plans::plans,
     proof::Seen,

@@ -21,7 +21,7 @@ use crate::{
     change::{Change, Places, change, patch_line},
     search::{
         Advice, ByHand, Candidate, Failed, Fate, Found, Grows, IfFound, Measured, NotTried,
-        Remaining, Seen, SoFar, TooLarge, Tried, WhyNot,
+        Remaining, Seen, TooLarge, Tried, WhyNot, WhySoFar,
     },
 };
 
@@ -466,8 +466,8 @@ fn fits(it: &Proposal) -> &'static str {
 fn so_far(it: &Proposal) -> String {
     match it.found.so_far() {
         None => String::new(),
-        Some(SoFar::ToCome(it)) => text::to_come(it) + "\n",
-        Some(SoFar::Unproven) => "the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one\n".to_owned(),
+        Some(WhySoFar::ToCome(it)) => text::to_come(it) + "\n",
+        Some(WhySoFar::Unproven) => "the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one\n".to_owned(),
     }
 }
 
