@@ -41,6 +41,36 @@ def test_the_context_grows_as_on_a_card(phantom):
     assert ran.values == [518, 610, 676, 686]
 
 
+@pytest.mark.parametrize(("kind", "kernels", "graphs", "mib"), [("add", 100, 50, 16), ("foreach", 100, 50, 56), ("mm", 5, 500, 60)])
+def test_graphs_take_what_the_driver_takes_for_their_kernels_parameters(phantom, kind, kernels, graphs, mib):
+    """As an H100 and an H200 did (`bench/results/raw/driver/graphs-*.jsonl.gz`): a kernel of `add` has 40 bytes, one of `foreach` 4 KiB, a product 1,720."""
+    ran = phantom(
+        f"""
+        import torch
+        x = torch.zeros(1024, device="cuda")
+        xs = [torch.zeros(16, device="cuda") for _ in range(60)]
+        a, b, c = (torch.zeros(512, 512, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+        work = dict(add=lambda: x.add_(1.0), foreach=lambda: torch._foreach_add_(xs, 1.0), mm=lambda: torch.mm(a, b, out=c))["{kind}"]
+        stream, pool, held = torch.cuda.Stream(), torch.cuda.graph_pool_handle(), []
+        work()
+        with torch.cuda.stream(stream):
+            work()
+        def context():
+            torch.cuda.synchronize()
+            free, total = torch.cuda.mem_get_info()
+            return (total - free - torch.cuda.memory_reserved()) >> 20
+        before = context()
+        for _ in range({graphs}):
+            held.append(torch.cuda.CUDAGraph())
+            with torch.cuda.graph(held[-1], pool=pool, stream=stream):
+                for _ in range({kernels}):
+                    work()
+        print(context() - before)
+        """
+    )
+    assert ran.values == mib
+
+
 def test_running_out_is_pytorch_s_own_error_with_the_card_s_capacity(phantom):
     ran = phantom(
         """

@@ -153,6 +153,13 @@ if __name__ == "__main__":
     from vllm.v1 import utils
     utils.shutdown([child], timeout=0)
 """
+REGISTRY = """
+def _run_in_subprocess(ask):
+    raise RuntimeError("another process would begin")
+
+def inspect():
+    return _run_in_subprocess(lambda: "LlamaForCausalLM")
+"""
 UTILS = """
 def shutdown(procs, timeout=None):
     for it in procs:
@@ -163,7 +170,8 @@ def shutdown(procs, timeout=None):
 
 
 def package(plimsoll):
-    for folder in ("vllm", "vllm/engine", "vllm/v1", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "uvicorn"):
+    for folder in ("vllm", "vllm/engine", "vllm/v1", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "vllm/model_executor",
+                   "vllm/model_executor/models", "uvicorn"):
         (plimsoll.folder / folder).mkdir(exist_ok=True)
         (plimsoll.folder / folder / "__init__.py").touch()
     (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(WORKER)
@@ -171,6 +179,7 @@ def package(plimsoll):
     (plimsoll.folder / "vllm/v1/core/kv_cache_utils.py").write_text(PLAN)
     (plimsoll.folder / "vllm/entrypoints/openai/api_server.py").touch()
     (plimsoll.folder / "vllm/v1/utils.py").write_text(UTILS)
+    (plimsoll.folder / "vllm/model_executor/models/registry.py").write_text(REGISTRY)
     (plimsoll.folder / "uvicorn/server.py").write_text(UVICORN)
     plimsoll.script(SCRIPT, "serve.py")
 
@@ -366,6 +375,17 @@ def test_the_users_of_a_context(plimsoll):
     users = cache_on_an_l4(plimsoll) // (8192 * 131072)
     assert (ran.report["runs"], ran.report["found"]["users"]) == (1, users), ran.report
     assert f"FITS l4: {users} users of 8,192 tokens" in ran.stdout, ran.stdout
+
+
+def test_a_search_looks_at_the_model_in_its_own_process(plimsoll):
+    """Nothing that a run of a search writes is kept: vLLM would import itself in another process each time, to store what it found of the model."""
+    package(plimsoll)
+    text = "from vllm.model_executor.models import registry\nregistry.inspect()\n" + SCRIPT
+    plimsoll.script(text, "inspects.py")
+    ran = fit(plimsoll, "--context", "8192", command=("inspects.py", "4096"))
+    assert ran.code == 0 and ran.report["found"]["outcome"] == "ready", ran
+    ran = plimsoll.predict("inspects.py", "4096", options=("--gpu", "l4", "--until-exit"))
+    assert "another process would begin" in ran.stderr + ran.stdout, ran
 
 
 def test_the_mildest_flag_that_is_enough(plimsoll):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import threading
 import time
@@ -44,6 +45,7 @@ _ENGINES = ("vllm",)
 """Who has imported one and starts uvicorn, serves it: with the engine's own server, which may be `__main__`, or with one of the user's. Others serve
 a model that they hold themselves, if they have used the GPU by then."""
 _WORKER, _PLAN, _ARGUMENTS = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils", "vllm.engine.arg_utils"
+_REGISTRY = "vllm.model_executor.models.registry"
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
+    if asked.is_search:
+        _keeps_nothing()
     servers: list[Any] = []
     ready = functools.partial(_becomes_ready, torch, recording, goal, program.steps, servers)
     after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
@@ -91,6 +95,13 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
+
+
+def _keeps_nothing() -> None:
+    """The writes of a run of a search are thrown away: vLLM stores no compiled code there, and looks at its model in this process. Another one, which
+    imports all of vLLM once more, is for a GPU that must not be touched yet; its answer would be stored."""
+    os.environ.setdefault("VLLM_DISABLE_COMPILE_CACHE", "1")
+    after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", lambda real: lambda ask: ask()))
 
 
 def _with_flags(flags: dict[str, Any], real: Function) -> Function:

@@ -10,6 +10,7 @@ use plimsoll_values::{
     Arguments, Contents, Kernel, Launch, Memory, Room, Settings, Thread, Values,
 };
 
+use crate::code::modules;
 use crate::machine::Machine;
 use crate::machine::card;
 use crate::machine::report;
@@ -17,6 +18,9 @@ use crate::pytorch;
 
 /// All kernels, by the address of their stub.
 static KERNELS: RwLock<BTreeMap<u64, Registered>> = RwLock::new(BTreeMap::new());
+
+/// Bytes of parameters of kernels that were found in modules made at run time, by their handle.
+static PARAMETERS: RwLock<BTreeMap<u64, u32>> = RwLock::new(BTreeMap::new());
 
 /// The guest of this process. Its lock is taken last, by whoever holds the machine's.
 static VALUES: OnceLock<Mutex<Values>> = OnceLock::new();
@@ -35,6 +39,8 @@ thread_local! {
 struct Registered {
     /// Its mangled name, which is as long there as the stub is.
     name: &'static CStr,
+    /// The module that it is in, if the compiler registered it.
+    module: Option<usize>,
     kernel: OnceLock<Arc<Kernel>>,
 }
 
@@ -68,17 +74,22 @@ pub(crate) fn configured() -> Option<Configuration> {
     Some(it)
 }
 
-/// A library registers the kernel of this mangled name, with its stub.
-pub(crate) fn register(stub: u64, name: &'static CStr) {
-    let it = Registered { name, kernel: OnceLock::new() };
+/// A library registers the kernel of this mangled name, with its stub and its module.
+pub(crate) fn register(stub: u64, name: &'static CStr, module: usize) {
+    insert(stub, name, Some(module));
+}
+
+fn insert(stub: u64, name: &'static CStr, module: Option<usize>) {
+    let it = Registered { name, module, kernel: OnceLock::new() };
     KERNELS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, it);
 }
 
-/// The program found a kernel of this name in a module that was made at run time: `function` is its handle.
-pub(crate) fn found(function: u64, name: &CStr) {
+/// The program found a kernel of this name in a module that was made at run time: `function` is its handle, and it has so many bytes of `parameters`.
+pub(crate) fn found(function: u64, name: &CStr, parameters: u32) {
+    PARAMETERS.write().unwrap_or_else(PoisonError::into_inner).insert(function, parameters);
     // Thousands of others, of which none is followed.
     if let Some(name) = Kernel::of_a_module(name) {
-        register(function, name);
+        insert(function, name, None);
     }
 }
 
@@ -87,6 +98,19 @@ fn kernel(stub: u64) -> Option<Arc<Kernel>> {
     let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
     let it = kernels.get(&stub)?;
     Some(Arc::clone(it.kernel.get_or_init(|| Arc::new(Kernel::of(it.name.to_bytes())))))
+}
+
+/// How many bytes of parameters the kernel at `stub` has, by its machine code; none where that is unknown.
+pub(crate) fn parameters(stub: u64) -> u32 {
+    let registered = {
+        let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
+        kernels.get(&stub).and_then(|it| Some((it.module?, it.name)))
+    };
+    if let Some((module, name)) = registered {
+        return modules::parameters(module, name);
+    }
+    let found = PARAMETERS.read().unwrap_or_else(PoisonError::into_inner);
+    found.get(&stub).copied().unwrap_or(0)
 }
 
 /// The kernel at `stub` was launched on this thread, on `machine`. Returns what it makes the driver take.

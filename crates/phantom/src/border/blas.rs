@@ -12,6 +12,7 @@ use crate::border::installed;
 use crate::border::runtime::{SUCCESS, answer};
 use crate::code::modules;
 use crate::launch::with_values;
+use crate::machine::Machine;
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const NOT_INITIALIZED: i32 = 1;
@@ -110,6 +111,12 @@ pub extern "C" fn cublasLtGetVersion() -> usize {
 /// `CUDA_R_16F`, `CUDA_R_16BF`
 const HALVES: [c_int; 2] = [2, 14];
 
+/// A product is queued: a kernel that has 1,720 bytes of parameters on Hopper (`nvjet_sm90_...`), and few on older cards.
+fn product_queued(machine: &mut Machine, time: Duration) {
+    let parameters = if machine.card.sm_version() < 90 { 0 } else { 1720 };
+    machine.library_work(time, parameters);
+}
+
 /// Half-precision products whose rows do not begin at multiples of 16 bytes cannot use the tensor
 /// cores' wide loads and take several times as long. Inductor times products with and without padding
 /// (`torch/_inductor/fx_passes/pad_mm.py`) and allocates by what it finds.
@@ -117,7 +124,7 @@ fn product(kind: c_int, rows: [c_int; 3]) -> i32 {
     const MISALIGNED: Duration = Duration::from_millis(10);
     if let Some(mut machine) = crate::machine::lock() {
         let misaligned = HALVES.contains(&kind) && rows.iter().any(|it| it % 8 != 0);
-        machine.library_work(if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
+        product_queued(&mut machine, if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
     }
     SUCCESS
 }
@@ -369,7 +376,7 @@ pub extern "C" fn cublasLtMatmul(
     _stream: u64,
 ) -> i32 {
     if let Some(mut machine) = crate::machine::lock() {
-        machine.library_work(crate::machine::LAUNCH);
+        product_queued(&mut machine, crate::machine::LAUNCH);
     }
     SUCCESS
 }

@@ -9,6 +9,8 @@
 const FRAME_SIZE: u8 = 0x11;
 /// `EIATTR_REGCOUNT`: registers of a thread.
 const REGISTERS: u8 = 0x2f;
+/// `EIATTR_PARAM_CBANK`: where the parameters lie, and how many bytes they are.
+const PARAMETERS: u8 = 0x0a;
 /// `EIFMT_SVAL`: the attribute has a value of its own length.
 const SIZED: u8 = 4;
 
@@ -21,6 +23,8 @@ pub struct Kernel {
     pub registers: u32,
     /// Bytes of local memory of a thread: what did not fit into registers, mostly.
     pub local: u32,
+    /// Bytes of its parameters.
+    pub parameters: u32,
 }
 
 /// Where an ELF image ends that begins with these 64 bytes: its section headers come last.
@@ -40,13 +44,13 @@ struct Section<'a> {
 /// The kernels of an ELF `image`; none, if it does not look like one.
 pub fn kernels(image: &[u8]) -> Vec<Kernel> {
     let sections = sections(image).unwrap_or_default();
-    let attributes = sections
+    let common = sections
         .iter()
         .find(|it| it.name == b".nv.info")
         .map(|it| attributes(it.bytes))
         .unwrap_or_default();
     let of = |symbol: u32, kind: u8| {
-        attributes.iter().find(|it| (it.0, it.1) == (kind, symbol)).map(|it| it.2)
+        common.iter().find(|it| (it.0, it.1) == (kind, symbol)).map(|it| it.2)
     };
     sections
         .iter()
@@ -54,7 +58,13 @@ pub fn kernels(image: &[u8]) -> Vec<Kernel> {
             let name = String::from_utf8_lossy(section.name.strip_prefix(b".text.")?).into_owned();
             let symbol = section.info & 0x00ff_ffff;
             let registers = of(symbol, REGISTERS)?;
-            Some(Kernel { name, registers, local: of(symbol, FRAME_SIZE).unwrap_or(0) })
+            // What only one kernel has is in a section of its own; the upper half is the size.
+            let own = [b".nv.info.", name.as_bytes()].concat();
+            let own = sections.iter().find(|it| it.name == own).map(|it| attributes(it.bytes));
+            let parameters =
+                own.iter().flatten().find(|it| it.0 == PARAMETERS).map_or(0, |it| it.2 >> 16);
+            let local = of(symbol, FRAME_SIZE).unwrap_or(0);
+            Some(Kernel { name, registers, local, parameters })
         })
         .collect()
 }
@@ -113,7 +123,7 @@ mod tests {
 
     /// An image of one kernel `k` with 40 registers and 16 bytes of local memory.
     fn image() -> Vec<u8> {
-        let names = b"\0.names\0.nv.info\0.text.k\0";
+        let names = b"\0.names\0.nv.info\0.text.k\0.nv.info.k\0";
         let mut info = Vec::new();
         info.extend([3, 0x1b, 1, 0]); // An attribute without a value of its own.
         for (kind, number) in [(REGISTERS, 40_u32), (FRAME_SIZE, 16)] {
@@ -126,10 +136,16 @@ mod tests {
         image.extend(names);
         let info_at = image.len();
         image.extend(&info);
+        let own_at = image.len();
+        let own = [SIZED, PARAMETERS, 8, 0, 2, 0, 0, 0, 0x10, 2, 0x20, 1];
+        image.extend(own);
         let headers = image.len();
-        for (name, at, length, symbol) in
-            [(1_u32, at, names.len(), 0_u32), (8, info_at, info.len(), 0), (17, headers, 0, 7)]
-        {
+        for (name, at, length, symbol) in [
+            (1_u32, at, names.len(), 0_u32),
+            (8, info_at, info.len(), 0),
+            (17, headers, 0, 7),
+            (25, own_at, own.len(), 0),
+        ] {
             let mut header = [0; 64];
             header[..4].copy_from_slice(&name.to_le_bytes());
             header[0x18..0x20].copy_from_slice(&(at as u64).to_le_bytes());
@@ -138,7 +154,7 @@ mod tests {
             image.extend(header);
         }
         image[0x28..0x30].copy_from_slice(&(headers as u64).to_le_bytes());
-        image[0x3a..0x40].copy_from_slice(&[64, 0, 3, 0, 0, 0]);
+        image[0x3a..0x40].copy_from_slice(&[64, 0, 4, 0, 0, 0]);
         image
     }
 
@@ -146,7 +162,8 @@ mod tests {
     fn registers_and_local_memory_are_read_from_the_code() {
         let image = image();
         assert_eq!(length(&image[..64]), Some(image.len()));
-        assert_eq!(kernels(&image), [Kernel { name: "k".to_owned(), registers: 40, local: 16 }]);
+        let k = Kernel { name: "k".to_owned(), registers: 40, local: 16, parameters: 288 };
+        assert_eq!(kernels(&image), [k]);
     }
 
     #[test]

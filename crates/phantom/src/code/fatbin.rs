@@ -1,15 +1,17 @@
 //! The code that a module of kernels carries: for which compute capabilities. A device runs machine
 //! code of its own major version and at most its own minor one, so a card that a `PyTorch` has no
-//! code for must fail as it really does.
+//! code for must fail as it really does. And that code itself, for what `cubin` reads of it.
 //!
 //! The container is the one that `nvcc` embeds (`fatbinary_section.h` gives the wrapper): a wrapper
 //! with a magic number points to a header, behind which entries follow, each with its own header.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 
 const WRAPPER_MAGIC: u32 = 0x4662_43b1;
 const HEADER_MAGIC: u32 = 0xba55_ed50;
 const KIND_MACHINE_CODE: u16 = 2;
+const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// What `__cudaRegisterFatBinary` is given.
 #[repr(C)]
@@ -20,33 +22,63 @@ pub struct Wrapper {
     more: *const u8,
 }
 
-/// The compute capabilities (90 for 9.0) that the module at `wrapper` has machine code for. Empty
-/// for anything that does not look like one.
+/// The container of the module at `wrapper`; empty for anything that does not look like one.
 ///
 /// # Safety
 ///
 /// `wrapper` must be null or what the compiler passes to `__cudaRegisterFatBinary`.
-pub unsafe fn architectures(wrapper: *const Wrapper) -> BTreeSet<i32> {
+unsafe fn container(wrapper: *const Wrapper) -> &'static [u8] {
     if wrapper.is_null() {
-        return BTreeSet::new();
+        return &[];
     }
     // SAFETY: not null; the compiler passes a wrapper.
     let wrapper = unsafe { wrapper.read_unaligned() };
     if wrapper.magic != WRAPPER_MAGIC || wrapper.data.is_null() {
-        return BTreeSet::new();
+        return &[];
     }
     // SAFETY: the header's 16 bytes say how much follows, all of it embedded in the program.
-    let bytes = unsafe {
+    unsafe {
         let header = std::slice::from_raw_parts(wrapper.data, 16);
         let length = 16_u64.saturating_add(u64_at(header, 8).unwrap_or(0));
         std::slice::from_raw_parts(wrapper.data, usize::try_from(length).unwrap_or(16))
-    };
-    of_container(bytes)
+    }
 }
 
-/// As [`architectures`], for the container's bytes.
-fn of_container(bytes: &[u8]) -> BTreeSet<i32> {
-    let mut found = BTreeSet::new();
+/// The compute capabilities (90 for 9.0) that the module at `wrapper` has machine code for.
+///
+/// # Safety
+///
+/// As for [`container`].
+pub unsafe fn architectures(wrapper: *const Wrapper) -> BTreeSet<i32> {
+    // SAFETY: the caller's.
+    of_container(unsafe { container(wrapper) }).into_iter().map(|it| it.0).collect()
+}
+
+/// The machine code for `capability` that the module at `wrapper` has, unpacked.
+///
+/// # Safety
+///
+/// As for [`container`].
+pub unsafe fn machine_code(wrapper: *const Wrapper, capability: i32) -> Vec<Vec<u8>> {
+    // SAFETY: the caller's.
+    let found = of_container(unsafe { container(wrapper) });
+    found.into_iter().filter(|it| it.0 == capability).filter_map(|it| unpacked(it.1)).collect()
+}
+
+/// An ELF image as it is, or as Zstandard packs it, which `nvcc` does since 12.8.
+fn unpacked(code: &[u8]) -> Option<Vec<u8>> {
+    if !code.starts_with(&ZSTANDARD) {
+        return Some(code.to_vec());
+    }
+    let mut image = Vec::new();
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(code).ok()?;
+    decoder.read_to_end(&mut image).ok()?;
+    Some(image)
+}
+
+/// The machine code in a container, by compute capability.
+fn of_container(bytes: &[u8]) -> Vec<(i32, &[u8])> {
+    let mut found = Vec::new();
     if u32_at(bytes, 0) != Some(HEADER_MAGIC) {
         return found;
     }
@@ -57,10 +89,10 @@ fn of_container(bytes: &[u8]) -> BTreeSet<i32> {
         u64_at(bytes, at + 8).and_then(|it| usize::try_from(it).ok()),
         u32_at(bytes, at + 28).and_then(|it| i32::try_from(it).ok()),
     ) {
-        if kind == KIND_MACHINE_CODE {
-            found.insert(architecture);
-        }
         let Some(next) = header.checked_add(size).and_then(|it| at.checked_add(it)) else { break };
+        if kind == KIND_MACHINE_CODE {
+            found.push((architecture, bytes.get(at + header..next).unwrap_or(&[])));
+        }
         if next <= at {
             break;
         }
@@ -115,10 +147,24 @@ mod tests {
     #[test]
     fn machine_code_is_found_and_ptx_is_not() {
         let bytes = container(&[(2, 75, 8), (2, 86, 0), (1, 120, 40), (2, 90, 3)]);
-        assert_eq!(of_container(&bytes), BTreeSet::from([75, 86, 90]));
+        let of = |bytes: &[u8]| -> Vec<(i32, usize)> {
+            of_container(bytes).into_iter().map(|it| (it.0, it.1.len())).collect()
+        };
+        assert_eq!(of(&bytes), [(75, 8), (86, 0), (90, 3)]);
         for end in 0..bytes.len() {
-            assert!(of_container(&bytes[..end]).is_subset(&BTreeSet::from([75, 86, 90])));
+            assert!(of(&bytes[..end]).iter().all(|it| [75, 86, 90].contains(&it.0)));
         }
+    }
+
+    #[test]
+    fn packed_code_is_unpacked() {
+        let packed = ruzstd::encoding::compress_to_vec(
+            b"\x7fELF".as_slice(),
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        assert_eq!(unpacked(&packed).as_deref(), Some(b"\x7fELF".as_slice()));
+        assert_eq!(unpacked(b"\x7fELF").as_deref(), Some(b"\x7fELF".as_slice()));
+        assert_eq!(unpacked(&packed[..5]), None);
     }
 
     #[test]
@@ -126,7 +172,7 @@ mod tests {
         let mut bytes = container(&[(2, 75, 8)]);
         bytes[20..24].copy_from_slice(&0_u32.to_le_bytes());
         bytes[24..32].copy_from_slice(&0_u64.to_le_bytes());
-        assert_eq!(of_container(&bytes), BTreeSet::from([75]));
+        assert_eq!(of_container(&bytes).len(), 1);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What programs register before they begin: the modules that their kernels are in, and variables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::code::cubin;
 use crate::code::fatbin::{self, Wrapper};
-use crate::machine::card::Card;
+use crate::machine::card::{self, Card};
 
 /// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
 /// `PyTorch` is built for the same capabilities throughout.
@@ -31,6 +32,21 @@ pub fn code_for(card: &Card) -> Option<i32> {
         }
         fatbin::best_for(card.sm_version(), &available)
     })
+}
+
+/// How many bytes of parameters the kernel called `name` of a registered `module` has, by the machine code that runs on this process's card; none if
+/// that has no such kernel. What a module has is read once.
+pub(crate) fn parameters(module: usize, name: &CStr) -> u32 {
+    static READ: Mutex<BTreeMap<usize, BTreeMap<String, u32>>> = Mutex::new(BTreeMap::new());
+    let Some(capability) = card::current().and_then(code_for) else { return 0 };
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let kernels = read.entry(module).or_insert_with(|| {
+        // SAFETY: the compiler's own wrapper: what it registered is what `__cudaRegisterFatBinary` answered.
+        let images = unsafe { fatbin::machine_code(module as *const Wrapper, capability) };
+        let kernels = images.iter().flat_map(|it| cubin::kernels(it));
+        kernels.map(|it| (it.name, it.parameters)).collect()
+    });
+    name.to_str().ok().and_then(|it| kernels.get(it)).copied().unwrap_or(0)
 }
 
 /// A module of kernels: its handle is opaque to the compiler's code that asks for it.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::machine::card::{self, Card, Visible};
 use crate::machine::completion::{Completion, Mark, Order};
+use crate::machine::graphs::{Content, Node};
 use crate::machine::memory::DeviceMemory;
 use crate::machine::neighbours::{Holder, Seat, Table};
 use crate::machine::report::{self, DeviceReport};
@@ -61,9 +62,9 @@ pub struct Machine {
     captures: BTreeMap<u64, Capture>,
     /// Streams in a capture: stream to capture.
     capturing: BTreeMap<u64, u64>,
-    graphs: BTreeMap<u64, u64>,
-    /// Graphs that can be launched: on which device, and how many nodes each has.
-    executables: BTreeMap<u64, (usize, u64)>,
+    graphs: BTreeMap<u64, Content>,
+    /// Graphs that can be launched: on which device, and what is in each.
+    executables: BTreeMap<u64, (usize, Content)>,
     /// Streams that were created, with their priorities.
     streams: BTreeMap<u64, i32>,
     completion: Completion,
@@ -98,7 +99,7 @@ pub struct Capture {
     /// The stream that began it.
     pub origin: u64,
     /// Kernels and copies so far.
-    pub nodes: u64,
+    content: Content,
 }
 
 /// An event or a stream that does not exist, or a capture that does not allow the call.
@@ -414,8 +415,11 @@ impl Machine {
         let Some(it) = self.events.get(&event) else { return };
         self.completion.wait(line(stream), it.after);
         let capture = it.capture;
-        if let Some(capture) = capture.filter(|it| self.captures.contains_key(it)) {
-            self.capturing.insert(stream, capture);
+        if let Some(id) = capture
+            && let Some(capture) = self.captures.get_mut(&id)
+            && self.capturing.insert(stream, id).is_none()
+        {
+            capture.content.lines += 1;
         }
     }
 
@@ -425,7 +429,7 @@ impl Machine {
             return Err(Invalid);
         }
         let (id, graph) = (self.handle(), self.handle());
-        self.captures.insert(id, Capture { id, graph, origin: stream, nodes: 0 });
+        self.captures.insert(id, Capture { id, graph, origin: stream, content: Content::NEW });
         self.capturing.insert(stream, id);
         Ok(())
     }
@@ -440,55 +444,57 @@ impl Machine {
         let capture = self.capture(stream).filter(|it| it.origin == stream).ok_or(Invalid)?;
         self.captures.remove(&capture.id);
         self.capturing.retain(|_, id| *id != capture.id);
-        self.graphs.insert(capture.graph, capture.nodes);
+        self.graphs.insert(capture.graph, capture.content);
         Ok(capture.graph)
     }
 
     /// How many kernels and copies `graph` has.
     pub fn graph_nodes(&self, graph: u64) -> u64 {
-        self.graphs.get(&graph).copied().unwrap_or(0)
+        self.graphs.get(&graph).map_or(0, Content::nodes)
     }
 
     /// `cudaGraphInstantiate`: `graph` can be launched, for which the driver takes memory.
     pub fn instantiate(&mut self, graph: u64) -> u64 {
-        let (nodes, device) = (self.graph_nodes(graph), self.current_index());
-        self.devices[device].reside(|it, _| it.graph(nodes));
+        let content = self.graphs.get(&graph).copied().unwrap_or(Content::NEW);
+        let device = self.current_index();
+        self.devices[device].reside(|it, _| it.graphs.add(content));
         let executable = self.handle();
-        self.executables.insert(executable, (device, nodes));
+        self.executables.insert(executable, (device, content));
         executable
     }
 
     /// `cudaGraphExecDestroy`.
     pub fn destroy_executable(&mut self, executable: u64) {
-        if let Some((device, nodes)) = self.executables.remove(&executable) {
-            self.devices[device].reside(|it, _| it.drop_graph(nodes));
+        if let Some((device, content)) = self.executables.remove(&executable) {
+            self.devices[device].reside(|it, _| it.graphs.remove(content));
         }
     }
 
-    /// A library queues work whose stream is unknown; if one capture is under way, it counts it.
-    pub fn library_work(&mut self, time: Duration) {
+    /// A library queues a kernel with so many bytes of `parameters`, and its stream is unknown; if one capture is under way, it counts it.
+    pub fn library_work(&mut self, time: Duration, parameters: u32) {
         self.spend(time);
         if self.captures.len() == 1
             && let Some(capture) = self.captures.values_mut().next()
         {
-            capture.nodes += 1;
+            capture.content.add(Node::Kernel(parameters));
         }
     }
 
-    /// Work is queued on `stream`; a capture counts it.
-    pub fn work(&mut self, stream: u64) {
+    /// Work is queued on `stream`; a capture counts it as this `node`.
+    pub fn work(&mut self, stream: u64, node: Node) {
         self.spend(LAUNCH);
         self.completion.queue(line(stream));
         if let Some(id) = self.capturing.get(&stream)
             && let Some(capture) = self.captures.get_mut(id)
         {
-            capture.nodes += 1;
+            capture.content.add(node);
         }
     }
 
     /// A collective is queued on `stream`.
     pub fn collective(&mut self, stream: u64) {
-        self.work(stream);
+        // NCCL passes its kernels 4 KiB (`ncclDevKernelArgs4K`).
+        self.work(stream, Node::Kernel(4096));
         self.collectives.insert(stream);
     }
 
@@ -581,8 +587,8 @@ mod tests {
         machine.record(event, a).expect("an event");
         machine.wait(b, event);
         assert!(machine.capture(b).is_some(), "the other stream joined");
-        machine.work(a);
-        machine.work(b);
+        machine.work(a, Node::COPY);
+        machine.work(b, Node::COPY);
         assert_eq!(machine.end_capture(b), Err(Invalid), "only the stream that began it ends it");
         let graph = machine.end_capture(a).expect("a capture");
         assert_eq!(machine.graph_nodes(graph), 2);
@@ -625,10 +631,10 @@ mod tests {
         machine.record(a, 0).expect("an event");
         machine.record(b, 0).expect("an event");
         assert!(machine.elapsed_millis(a, b).is_ok_and(|it| 0.0 < it));
-        machine.work(0);
+        machine.work(0, Node::COPY);
         machine.record(b, 0).expect("an event");
         let once = machine.elapsed_millis(a, b).expect("recorded");
-        machine.work(0);
+        machine.work(0, Node::COPY);
         machine.record(b, 0).expect("an event");
         assert!(machine.elapsed_millis(a, b).is_ok_and(|it| once < it));
     }

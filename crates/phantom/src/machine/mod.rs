@@ -5,6 +5,7 @@ pub mod completion;
 mod devices;
 mod drawn;
 pub mod ghosts;
+pub mod graphs;
 pub mod memory;
 pub mod nccl;
 pub mod neighbours;

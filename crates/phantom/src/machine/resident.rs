@@ -7,6 +7,7 @@
 //! (`bench/instruments/addresses_watch.c`).
 
 use crate::addresses::{Addresses, GRANULE};
+use crate::machine::graphs::Graphs;
 use plimsoll_values::Room;
 
 const MIB: u64 = 1 << 20;
@@ -24,9 +25,8 @@ const LOCAL: [u64; 3] = [1472, 1792, 2448];
 const CODE: u64 = GRANULE;
 const PRINTED: u64 = GRANULE;
 const HEAP: u64 = 10 * MIB;
-/// Streams that share a small range: the first of each four takes it. One in 43 has another, elsewhere.
+/// Streams that share a small range: the first of each four takes it. What else they take, they take where graphs do.
 const STREAMS: u64 = 4;
-const STREAMS_ELSEWHERE: u64 = 43;
 /// What a handle of cuBLAS takes.
 const BLAS: u64 = 64 * MIB;
 /// One of cuSOLVER: one of cuBLAS, and its workspace.
@@ -47,16 +47,6 @@ const NCCL: [usize; 3] = [50, 133, 99];
 /// between two ranks had four to fifteen.
 const CHANNELS: usize = 9;
 const BUFFERS: [u64; 2] = [10 * MIB, GRANULE];
-
-/// What the driver takes for graphs that can be launched, as an H100 and an H200 (580) did for 1 to 1000 graphs of 1 to 2000 nodes: for
-/// each graph, of which the first have room already; once more for the first 256 and each further 512; and for each node, likewise. A node
-/// is 2.4 KiB where a kernel has few arguments, and up to 10 with 4 KiB of them; this is that of vLLM's models.
-const GRAPH: u64 = MIB / 10;
-const GRAPHS_WITHIN: u64 = 4 * MIB / 5;
-const GRAPH_TABLE: u64 = 4 * MIB;
-const GRAPHS_OF_A_TABLE: u64 = 512;
-const NODE: u64 = 3480;
-const NODES_WITHIN: u64 = 3 * MIB;
 
 /// What a library's handle takes on a card, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +87,8 @@ pub struct Resident {
     n_solvers: u64,
     /// Streams of any kind.
     all_streams: u64,
-    /// Graphs that can be launched and their nodes, and the most that there ever were: the driver keeps the memory for others.
-    graphs: u64,
-    nodes: u64,
-    most_graphs: u64,
-    most_nodes: u64,
+    /// Graphs that can be launched.
+    pub graphs: Graphs,
     /// Another library than PyTorch's has kernels, and the program computes.
     has_foreign_code: bool,
 }
@@ -188,20 +175,6 @@ impl Resident {
         self.n_dnn += 1;
     }
 
-    /// A graph of so many nodes is made ready to be launched.
-    pub fn graph(&mut self, nodes: u64) {
-        self.graphs += 1;
-        self.nodes += nodes;
-        self.most_graphs = self.most_graphs.max(self.graphs);
-        self.most_nodes = self.most_nodes.max(self.nodes);
-    }
-
-    /// One of so many nodes cannot be launched any more.
-    pub fn drop_graph(&mut self, nodes: u64) {
-        self.graphs -= 1;
-        self.nodes -= nodes;
-    }
-
     /// Another library than PyTorch's brings kernels, and the program computes by now: those of vLLM had one range more of code when its
     /// first pass was over, with each of nine models.
     pub fn foreign_code(&mut self) {
@@ -232,15 +205,15 @@ impl Resident {
     }
 
     /// How many bytes this program has more, and less, until now than the context of most trainings, which is the card's:
-    /// their kernels are loaded, and they have two handles of each library. What NCCL is known to take has streams in it already.
+    /// their kernels are loaded, and they have two handles of each library.
     pub fn beside(&self) -> (u64, u64) {
         let Handles { blas, dnn } = self.handles;
         let handles = [(self.n_blas, blas), (self.n_dnn, dnn)];
         let more: u64 = handles.iter().map(|it| it.0.saturating_sub(USUAL) * it.1).sum();
         let less: u64 = handles.iter().map(|it| USUAL.saturating_sub(it.0) * it.1).sum();
-        // The driver has a stream or two of its own in the first range.
-        let ranges = (self.streams + 2) / STREAMS + (self.streams + 7) / STREAMS_ELSEWHERE;
-        let streams = if self.has_nccl { 0 } else { ranges * GRANULE };
+        // What NCCL is known to take has streams in it. The driver has a stream or two of its own in the first range.
+        let streams = if self.has_nccl { 0 } else { self.streams };
+        let ranges = if self.has_nccl { 0 } else { (streams + 2) / STREAMS * GRANULE };
         let solvers = self.n_solvers * (blas + SOLVER[1]);
         let transforms = if self.has_transforms { FFT } else { 0 };
         let without = |is_there: bool, bytes: u64| if is_there { 0 } else { bytes };
@@ -250,17 +223,7 @@ impl Resident {
             + without(self.has_code, CODE)
             + without(LOCAL[1] <= self.local.map_or(0, |it| it.1), local);
         let foreign = if self.has_foreign_code { CODE } else { 0 };
-        (more + streams + solvers + transforms + self.of_graphs() + foreign, less)
-    }
-
-    /// What all graphs that can be launched take, or took when there were most.
-    fn of_graphs(&self) -> u64 {
-        let beyond =
-            |bytes: u64, within: u64| bytes.saturating_sub(within).next_multiple_of(GRANULE);
-        let tables = (self.most_graphs + GRAPHS_OF_A_TABLE / 2) / GRAPHS_OF_A_TABLE;
-        beyond(self.most_graphs * GRAPH, GRAPHS_WITHIN)
-            + tables * GRAPH_TABLE
-            + beyond(self.most_nodes * NODE, NODES_WITHIN)
+        (more + ranges + self.graphs.bytes(streams) + solvers + transforms + foreign, less)
     }
 
     /// A kernel needs that much local memory.
@@ -323,35 +286,6 @@ mod tests {
             resident.stream(&mut space);
         }
         assert_eq!(resident.beside().0, 70 * MIB);
-    }
-
-    #[test]
-    fn graphs_take_what_they_took_on_a_card() {
-        // MiB after so many graphs of one small kernel on an H100 and an H200, and of vLLM's: OPT-125m's profile, and all of it;
-        // Llama 3.1 8 B with 8,192 tokens and with 131,072 (110, 272 and 98 there).
-        let rows = [
-            (5, 1, 0),
-            (10, 1, 2),
-            (20, 1, 2),
-            (50, 1, 6),
-            (100, 1, 10),
-            (200, 1, 20),
-            (300, 1, 34),
-            (500, 1, 54),
-        ];
-        for (graphs, nodes, mib) in rows {
-            let mut resident = Resident::default();
-            (0..graphs).for_each(|_| resident.graph(nodes));
-            assert_eq!(resident.of_graphs(), mib * MIB, "{graphs} graphs");
-            (0..graphs).for_each(|_| resident.drop_graph(nodes));
-            assert_eq!(resident.of_graphs(), mib * MIB, "the driver keeps it");
-        }
-        let models = [(28, 412, 2), (698, 8570, 100), (1718, 25_497, 266), (638, 8777, 96)];
-        for (graphs, nodes, mib) in models {
-            let resident =
-                Resident { most_graphs: graphs, most_nodes: nodes, ..Resident::default() };
-            assert_eq!(resident.of_graphs() / MIB, mib, "{graphs} graphs of {nodes} nodes");
-        }
     }
 
     /// What a program takes on an H200 beside PyTorch's allocator after a kernel and what it `has`, in MiB.

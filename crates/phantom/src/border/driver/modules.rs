@@ -53,7 +53,7 @@ unsafe fn kernel(out: *mut u64, module: u64, name: *const c_char) -> i32 {
     if let Some(found) = found {
         KERNELS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, found.clone());
     }
-    launch::found(handle, name);
+    launch::found(handle, name, found.map_or(0, |it| it.parameters));
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle) }
 }

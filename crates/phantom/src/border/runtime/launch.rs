@@ -8,6 +8,7 @@ use crate::border::driver::entry_point;
 use crate::code::modules;
 use crate::launch::{self, Configuration, Dim3};
 use crate::machine::card;
+use crate::machine::graphs::Node;
 use crate::machine::report::LAUNCHES;
 
 /// `cudaErrorNoKernelImageForDevice`
@@ -38,7 +39,9 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
         return fail(NO_KERNEL_IMAGE);
     }
     machine.current().reside(|it, addresses| it.kernel(addresses, room));
-    machine.work(stream);
+    let parameters =
+        if machine.capture(stream).is_some() { launch::parameters(function) } else { 0 };
+    machine.work(stream, Node::Kernel(parameters));
     SUCCESS
 }
 
@@ -73,7 +76,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaRegisterFunction(
-    _module: *mut c_void,
+    module: *mut c_void,
     stub: u64,
     _device_name: *const c_char,
     name: *const c_char,
@@ -86,7 +89,7 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
 ) {
     if !name.is_null() {
         // SAFETY: not null; the compiler registers terminated names, of the library that the stub is in.
-        launch::register(stub, unsafe { CStr::from_ptr(name) });
+        launch::register(stub, unsafe { CStr::from_ptr(name) }, module as usize);
     }
 }
 

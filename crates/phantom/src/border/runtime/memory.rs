@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, answer, fail, machine};
 use crate::copy;
+use crate::machine::graphs::Node;
 use crate::machine::report::{self, Read};
 use crate::machine::{Machine, current_device};
 
@@ -284,6 +285,12 @@ pub unsafe extern "C" fn cudaMemcpy(
     SUCCESS
 }
 
+/// What a graph gets of a copy: a kernel, unless the host has one end of it.
+fn copied(machine: &Machine, to: *const c_void, from: *const c_void) -> Node {
+    let is_within = [to, from].iter().all(|it| machine.device_of(address(*it)).is_some());
+    if is_within { Node::COPY } else { Node::Plain }
+}
+
 /// The host waits for a copy into its pageable memory, whatever the name says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMemcpyAsync(
@@ -295,7 +302,8 @@ pub unsafe extern "C" fn cudaMemcpyAsync(
 ) -> i32 {
     {
         let mut machine = machine!();
-        machine.work(stream);
+        let node = copied(&machine, to, from);
+        machine.work(stream, node);
         if machine.device_of(address(to)).is_none()
             && Machine::host_range(&machine.pinned, address(to)).is_none()
         {
@@ -329,7 +337,7 @@ pub unsafe extern "C" fn cudaMemcpyPeerAsync(
     size: usize,
     stream: u64,
 ) -> i32 {
-    machine!().work(stream);
+    machine!().work(stream, Node::COPY);
     // SAFETY: CUDA asks the same of the caller.
     unsafe { copy::copy(address(to), address(from), size as u64) };
     SUCCESS
@@ -364,7 +372,11 @@ pub unsafe extern "C" fn cudaMemcpy2DAsync(
     kind: c_int,
     stream: u64,
 ) -> i32 {
-    machine!().work(stream);
+    {
+        let mut machine = machine!();
+        let node = copied(&machine, to, from);
+        machine.work(stream, node);
+    }
     // SAFETY: the same contract.
     unsafe { cudaMemcpy2D(to, to_pitch, from, from_pitch, width, rows, kind) }
 }
@@ -432,7 +444,8 @@ pub unsafe extern "C" fn cudaMemsetAsync(
     size: usize,
     stream: u64,
 ) -> i32 {
-    machine!().work(stream);
+    // A large area is set by a kernel: more than 1,024 bytes, and at most 1,000,000.
+    machine!().work(stream, if size <= 1024 { Node::Plain } else { Node::Kernel(0) });
     // SAFETY: the same contract.
     unsafe { cudaMemset(at, value, size) }
 }
