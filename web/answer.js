@@ -90,7 +90,7 @@ export class AnswerView {
     const { line } = it.evidence;
     if (!line) return null;
     return el("p", { class: "where" }, "At ", el("button", { type: "button", class: "link", title: `Search for this line of ${line.file}`, onclick: () => set({ view: "timeline", sel: `words:${line.file.split(/[/\\]/).pop()}:${line.line}`, at: this.scene.peak_position, pin: null }) }, el("b", {}, place([line.file, line.line, line.function]))),
-      it.per_step_bytes ? `, ${size(it.per_step_bytes)} more in each step` : "", line.text ? el("code", { class: "source" }, line.text.trim()) : null);
+      it.per_step_bytes ? `, ${size(it.per_step_bytes)} more each time` : "", line.text ? el("code", { class: "source" }, line.text.trim()) : null);
   }
 
   // The blocks that a finding counts, in the timeline, when all of them are there; everything else is faint.
