@@ -68,6 +68,17 @@ export class AnswerView {
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
           facts.length || analysis.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Notes"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, analysis.notes.map((it) => el("li", {}, prose(it))))) : null),
         this.peak(moment)));
+    this.reach(state.finding);
+  }
+
+  // The card of the finding that somebody looked for.
+  reach(index) {
+    const card = index === null ? null : this.node.querySelector(`#finding-${index}`);
+    if (!card) return;
+    const notes = card.closest("details");
+    if (notes) notes.open = true;
+    card.classList.add("meant");
+    requestAnimationFrame(() => card.scrollIntoView({ block: "center" }));
   }
 
   link(label, changes) {
@@ -79,7 +90,7 @@ export class AnswerView {
     const { line } = it.evidence;
     if (!line) return null;
     return el("p", { class: "where" }, "At ", el("button", { type: "button", class: "link", title: `Search for this line of ${line.file}`, onclick: () => set({ view: "timeline", sel: `words:${line.file.split(/[/\\]/).pop()}:${line.line}`, at: this.scene.peak_position, pin: null }) }, el("b", {}, place([line.file, line.line, line.function]))),
-      it.per_step_bytes ? `, ${size(it.per_step_bytes)} more in each step` : "", line.text ? el("code", { class: "source" }, line.text.trim()) : null);
+      it.per_step_bytes ? `, ${size(it.per_step_bytes)} more each time` : "", line.text ? el("code", { class: "source" }, line.text.trim()) : null);
   }
 
   // The blocks that a finding counts, in the timeline, when all of them are there; everything else is faint.
@@ -105,7 +116,7 @@ export class AnswerView {
 
   finding(it) {
     const step = it.evidence.step && this.marks.steps.find((mark) => mark.step === it.evidence.step);
-    return el("article", { class: `card ${it.weight}` },
+    return el("article", { id: `finding-${it.index}`, class: `card ${it.weight}` },
       el("h3", { title: it.title }, clipped(it.title, 400)),
       el("p", { class: "kind" }, el("code", {}, it.code), " · ", WEIGHTS[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : ""),
       this.where(it),

@@ -1,10 +1,11 @@
 // What is selected, beside whatever view is open: a true sum at the moment that is shown, and the largest of its blocks.
 
+import { ask } from "./api.js";
 import { blockFacts, showLife } from "./details.js";
 import { el, refill } from "./dom.js";
 import { NONE, loadSelection, neighbour, selected } from "./selection.js";
 import { set, state } from "./state.js";
-import { clipped, exactly, many, number, size } from "./words.js";
+import { clipped, exactly, many, number, size, speaksOf } from "./words.js";
 
 // Fills `node` for the selection of the address; hides it where there is none. Returns whether it is another than before.
 export async function showSelection(node, scene, position, view) {
@@ -18,17 +19,25 @@ export async function showSelection(node, scene, position, view) {
   if (!before) refill(node, el("p", { class: "wait" }, "Searching…"));
   try {
     const it = await loadSelection(position);
-    if (it) fill(node, scene, it, view());
+    const findings = it ? await spokenOf(it.of, scene) : [];
+    if (it && selected() === it) fill(node, scene, it, view(), findings);
   } catch (error) {
     refill(node, title("Nothing"), el("p", { class: "bad" }, error.message));
   }
+}
+
+// The findings that have the words: many have no blocks of their own.
+async function spokenOf(of, scene) {
+  if (!of.startsWith("words:")) return [];
+  const { findings } = (await ask("analysis")).explanations[scene.file];
+  return findings.map((it, index) => ({ ...it, index })).filter((it) => it.device === scene.device && speaksOf(it, of.slice("words:".length)));
 }
 
 function title(text) {
   return el("header", {}, el("h2", {}, text), el("button", { type: "button", class: "close", title: "Close (Esc)", "aria-label": "Close", onclick: () => set({ sel: "" }) }, "×"));
 }
 
-function fill(node, scene, { data, position, r }, view) {
+function fill(node, scene, { data, position, r }, view, findings) {
   const [bytes, blocks] = data.live;
   const [most, when] = data.most;
   const go = (life) => async () => showLife(await blockFacts(r, life), scene);
@@ -36,8 +45,11 @@ function fill(node, scene, { data, position, r }, view) {
     const life = neighbour(direction);
     if (life !== null) set({ pin: life });
   };
-  refill(node, title(data.blocks ? many(data.blocks, "block") : "Nothing"),
-    el("p", { class: "quiet by" }, clipped(data.by, 200), data.blocks ? "" : ". Search for part of a line (train.py:31), function, module or tensor name, a category, words of a finding, a size (312, 512MiB, >1GiB) or an address (0x7f…)."),
+  refill(node, title(data.blocks ? many(data.blocks, "block") : findings.length ? many(findings.length, "finding") : "Nothing"),
+    el("p", { class: "quiet by" }, clipped(data.by, 200), data.blocks || findings.length ? "" : ". Search for part of a line (train.py:31), function, module or tensor name, a category, words of a finding, a size (312, 512MiB, >1GiB) or an address (0x7f…)."),
+    findings.length ? [
+      data.blocks ? el("h3", {}, many(findings.length, "finding")) : null,
+      el("ol", { class: "hits" }, findings.map((it) => el("li", { class: "live" }, el("button", { type: "button", title: it.title, onclick: () => set({ view: "answer", finding: it.index }) }, el("span", {}, clipped(it.title, 120)), el("small", {}, ` ${it.code}`)))))] : null,
     data.blocks ? [
       el("p", { class: "sum" }, el("b", { title: exactly(bytes) }, size(bytes)), ` in ${many(blocks, "block")} live at event ${number(position)}`),
       el("p", { class: "quiet" }, "Peak: ", el("button", { type: "button", class: "link", title: exactly(most), onclick: () => set({ at: Math.min(when, scene.events) }) }, `${size(most)} at event ${number(when)}`)),

@@ -13,6 +13,8 @@ const EMPTY = {
   compare: null,
   pin: null,
   sel: "",
+  // A finding of the answer that somebody looked for.
+  finding: null,
   // A second recording, how it is laid beside the first, and what is selected and pinned in it.
   with: null,
   lay: "",
@@ -27,12 +29,12 @@ const EMPTY = {
 export const state = { ...EMPTY };
 
 // All of a recording, with nothing chosen in it.
-export const WHOLE = { from: null, to: null, low: null, top: null, at: null, compare: null, pin: null, sel: "", with: null, also: "", below: null };
+export const WHOLE = { from: null, to: null, low: null, top: null, at: null, compare: null, pin: null, sel: "", finding: null, with: null, also: "", below: null };
 
 const KEYS_OF_STATE = Object.keys(EMPTY);
-const NUMBERS = new Set(["r", "from", "to", "low", "top", "at", "compare", "pin", "with", "below"]);
+const NUMBERS = new Set(["r", "from", "to", "low", "top", "at", "compare", "pin", "finding", "with", "below"]);
 // A change of these is a place to come back to; moving about is not.
-const PLACES = ["view", "r", "pin", "sel", "with", "also", "below", "lay", "compare", "by", "axis"];
+const PLACES = ["view", "r", "pin", "sel", "finding", "with", "also", "below", "lay", "compare", "by", "axis"];
 const listeners = [];
 
 export function onState(listener) {
@@ -43,6 +45,7 @@ export function set(changes) {
   const before = { ...state };
   // What is selected in the second recording goes with what is in the first.
   if ("sel" in changes && !("also" in changes)) state.also = "";
+  if ("view" in changes && !("finding" in changes)) state.finding = null;
   Object.assign(state, changes);
   if (KEYS_OF_STATE.every((it) => before[it] === state[it])) return;
   if (PLACES.some((it) => before[it] !== state[it])) {

@@ -1,7 +1,7 @@
 // A recording in the page itself: what `views/packed.rs` wrote, and the answers that a server would give of it.
 
 import { packedIn } from "./unpack.js";
-import { parseSize, size } from "./words.js";
+import { parseSize, size, speaksOf } from "./words.js";
 
 const MOST_COLUMNS = 4096;
 const MOST_PIECES = 40000;
@@ -583,10 +583,8 @@ export class Store {
 
   // The blocks of the findings that have these words.
   ofFindings(text) {
-    const has = (it) => text !== "" && it.toLowerCase().includes(text);
     const { findings } = this.carried["api/analysis"].explanations[this.scene.file];
-    const isMeant = (it) => it.device === this.scene.device && [it.code, it.title, ...it.evidence.facts].some(has);
-    return findings.flatMap((it, index) => (isMeant(it) ? this.carriedSelection(`finding:${index}`)?.lives ?? [] : []));
+    return findings.flatMap((it, index) => (it.device === this.scene.device && speaksOf(it, text) ? this.carriedSelection(`finding:${index}`)?.lives ?? [] : []));
   }
 
   carriedSelection(of) {

@@ -65,6 +65,12 @@ export function share(part, whole) {
   return percent < 1 && 0 < part ? "<1 %" : `${percent.toFixed(0)} %`;
 }
 
+// Whether a finding has this text in what it says.
+export function speaksOf(finding, text) {
+  const has = (it) => text !== "" && Boolean(it) && it.toLowerCase().includes(text.toLowerCase());
+  return [finding.code, finding.title, ...finding.evidence.facts].some(has);
+}
+
 function fileName(path) {
   return path.split(/[/\\]/).pop();
 }

@@ -105,7 +105,8 @@ class Agent:
         self._phantom = Phantom(torch, recording)
         self._first_gpu = FirstGpu(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers, asked.ghost_weights)
-        self._ending = ending.Ending(torch, recording, memory, steps, tensors, keepers, graphs, oom, self._phantom, stopping)
+        self._saving = saving.Saving(phases)
+        self._ending = ending.Ending(torch, recording, memory, steps, tensors, keepers, graphs, oom, self._phantom, stopping, self._saving)
         self._modules = Modules(torch, owners, phases, steps, stopping, tensors, oom, self._is_live, detectors.Shares, recording.note)
         self._modules.around_call = self._ghosts.leaves_for
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
@@ -163,7 +164,8 @@ class Agent:
             later.install if later is not None else None,
             functools.partial(self._samples.install, asked.worst_sample) if self._samples is not None else None,
             functools.partial(preparing.install, self._phases) if is_imagined else None,
-            functools.partial(saving.install, self._phases),
+            self._saving.install,
+            functools.partial(self._saving.watch, torch) if is_imagined else None,
             Checkpoints(torch, recording.note).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,

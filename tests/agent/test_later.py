@@ -240,6 +240,43 @@ def test_what_a_script_speaks_of(tmp_path, monkeypatch, text):
     assert (found.later, found.by_steps) == SPEAK[text]
 
 
+MENTIONS = {
+    "model.eval()": ["evaluation"],
+    "model.train(False)": ["evaluation"],
+    "def evaluate(): pass\nevaluate()": ["evaluation"],
+    "def evaluate(): pass": [],
+    "for x in self.val_loader: pass": ["evaluation"],
+    "for x in loaders['test']: pass": ["evaluation"],
+    "class Net:\n    def validation_step(self): pass": ["evaluation"],
+    "trainer.validate(model)": ["evaluation"],
+    "torch.save(model.state_dict(), 'x')": ["checkpoint"],
+    "model.save_pretrained('x')": ["checkpoint"],
+    # None of these is one.
+    "with torch.no_grad(): ema.mul_(0.9)": [],
+    "ctx.save_for_backward(x)": [],
+    "model.gradient_checkpointing_enable()": [],
+    "y = torch.utils.checkpoint.checkpoint(f, x)": [],
+    "plt.savefig('loss.png')": [],
+    "x = ast.literal_eval('1'); eval('2')": [],
+    "a, b = train_test_split(x); interval = 3": [],
+    "# model.eval()\n'evaluate, validate and save'": [],
+    "best = copy.deepcopy(settings)": [],
+    "action = dist.sample()": [],
+}
+
+
+@pytest.mark.parametrize("text", sorted(MENTIONS))
+def test_what_the_code_of_a_script_has(tmp_path, monkeypatch, text):
+    monkeypatch.syspath_prepend(str(ROOT / "agent"))
+    monkeypatch.setitem(sys.modules, "__main__", type(sys)("__main__"))
+    sys.modules["__main__"].__file__ = str(tmp_path / "train.py")
+    (tmp_path / "train.py").write_text(text)
+    from plimsoll_agent.run import hints
+
+    monkeypatch.setattr(hints, "_files", lambda main: {main})
+    assert hints.mentions() == MENTIONS[text]
+
+
 SLOW = """
 import plimsoll_agent.run.later as later, time
 later.LONGEST_EVALUATION, later.LAST_SECONDS = (1.0, 1.0), 1.0

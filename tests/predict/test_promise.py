@@ -183,3 +183,38 @@ def test_that_the_script_failed_after_its_training_steps_is_said_beside_the_answ
     assert ran.code == 0 and "Traceback" in ran.stderr, ran
     first = ran.stdout[: ran.stdout.index("At the peak")]
     assert "! after its training steps the script raised ValueError: bad batch at" in first, ran
+
+
+AFTER_TRAINING = """
+for i in range(6):
+    opt.zero_grad(); (net(torch.randn(64, 256).cuda()) - net(torch.randn(64, 256).cuda())).pow(2).mean().backward(); opt.step()
+kept = []
+for i in range(40):
+    net(torch.randn(64, 256).cuda()); kept.append(torch.zeros(2 << 18, device="cuda"))
+"""
+
+
+def test_what_passes_leave_after_the_last_step_is_counted_in_passes(plimsoll):
+    """Two passes were a step; afterwards a pass is a pass."""
+    plimsoll.script(HEAD + AFTER_TRAINING)
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--until-exit"))
+    (found,) = [it for it in ran.report["findings"] if it["code"] == "leak/results-kept"]
+    assert found["title"].startswith("results of 39 forward passes stay on the device: 78.1 MiB, 2.0 MiB more in each"), found["title"]
+    assert "from 39 of 40 forward passes are still live: 2.0 MiB a forward pass" in " ".join(found["evidence"]["facts"])
+
+
+UNSEEN = {
+    "": "later steps",
+    "    if i % 500 == 499: torch.save(net.state_dict(), 'net.pt')": "a checkpoint, later steps",
+    "    if i % 500 == 0: torch.save(net.state_dict(), 'net.pt')": "later steps",
+    "    if i % 500 == 499:\n        net.eval(); net(torch.randn(8, 256).cuda())": "an evaluation, later steps",
+    "    # model.eval() after each epoch, and a checkpoint: torch.save()": "later steps",
+}
+
+
+@pytest.mark.parametrize("more", sorted(UNSEEN))
+def test_only_what_the_script_has_is_said_to_be_unseen(plimsoll, more):
+    plimsoll.script(HEAD + "for i in range(3000):\n    step(torch.randn(8, 256).cuda())\n" + more)
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--steps", "4"))
+    assert ran.report["seen"]["missing"] == UNSEEN[more], ran
+    assert f"not seen: {UNSEEN[more]}; --until-exit" in " ".join(ran.stdout.split())

@@ -58,6 +58,38 @@ def test_the_button_of_each_finding_selects_the_blocks_that_it_counts(page, ever
     assert 5 <= seen
 
 
+def test_a_search_for_words_of_a_finding_leads_to_it(page, every):
+    """Also where it has no blocks, as `fragmentation/slack`."""
+    viewer, _ = every
+    page.goto(viewer.url)
+    settled(page)
+    scenes = page.evaluate("() => window.plimsoll.page.scenes")
+    analysis = page.evaluate(ANALYSIS)
+    without = 0
+    for r, scene in enumerate(scenes):
+        findings = analysis["explanations"][scene["file"]]["findings"]
+        for index, (finding, (n, _, _)) in enumerate(zip(findings, analysis["blocks"][scene["file"]], strict=True)):
+            if finding["device"] != scene["device"]:
+                continue
+            page.goto("about:blank")
+            page.goto(f"{viewer.url}#r={r}&view=timeline")
+            settled(page)
+            page.fill("#words", finding["code"].split("/")[-1])
+            page.press("#words", "Enter")
+            hit = page.locator("#found .hits button", has_text=finding["title"][:60]).first
+            hit.click()
+            settled(page)
+            card = page.locator(f"#finding-{index}.meant")
+            assert card.is_visible() and finding["code"] in card.inner_text(), finding["code"]
+            box = card.bounding_box()
+            assert 0 <= box["y"] + box["height"] / 2 < page.viewport_size["height"], finding["code"]
+            without += not n
+    assert 1 <= without
+    page.get_by_role("tab", name="Timeline").click()
+    settled(page)
+    assert page.evaluate("() => window.plimsoll.state.finding") is None
+
+
 @pytest.mark.soak
 def test_the_headline_its_line_and_its_button_are_of_the_first_finding(page, every):
     viewer, n = every

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import FORMAT, settings
-from plimsoll_agent.run import frames, host
+from plimsoll_agent.run import frames, hints, host
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.oom import OutOfMemory
     from plimsoll_agent.run.recording import Recording
+    from plimsoll_agent.run.saving import Saving
     from plimsoll_agent.run.stopping import Stopping
     from plimsoll_agent.run.training_steps import Steps
 
@@ -33,7 +34,8 @@ class Ending:
     """Writes the end of one process, once."""
 
     def __init__(
-        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, keepers: Keepers, graphs: Graphs, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping
+        self, torch: Torch, recording: Recording, memory: Memory, steps: Steps, tensors: Any, keepers: Keepers, graphs: Graphs, oom: OutOfMemory, phantom: OfPhantom, stopping: Stopping,
+        saving: Saving,
     ) -> None:
         self._torch = torch
         self._recording = recording
@@ -45,6 +47,7 @@ class Ending:
         self._oom = oom
         self._phantom = phantom
         self._stopping = stopping
+        self._saving = saving
         self._pid = os.getpid()
         self._begin()
 
@@ -164,6 +167,10 @@ class Ending:
             found = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
             self._recording.write("compiled", found=found)
 
+    def _mentions(self) -> list[str]:
+        """What else the script comes to, by its text and the settings of its trainer; not a checkpoint where one was seen."""
+        return [it for it in hints.mentions() if it != hints.CHECKPOINT or not self._saving.was_seen]
+
     def _write_end(self, error: BaseException | None, began: float) -> None:
         steps = self._steps
         refusal = behind(error)
@@ -188,6 +195,7 @@ class Ending:
             signal=self.signal,
             exception=_described(error),
             later=later.told() if later is not None else None,
+            mentions=self._mentions() if steps.done and why != "exit" else [],
             failed_later=failed_later,
             ahead=_ahead(steps),
             used_cuda=self._memory.started,

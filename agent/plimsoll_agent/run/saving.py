@@ -1,6 +1,6 @@
 """Marks where libraries save a model, and where they merge adapters into it: each has a peak of its own.
 
-PyTorch's own `torch.save` copies a tensor at a time to the host and takes nothing of the device.
+PyTorch's own `torch.save` copies a tensor at a time to the host and takes nothing of the device: it is only seen that it was called.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.phases import MERGING, SAVING
 
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Function
+    from plimsoll_agent.kinds import Function, Torch
     from plimsoll_agent.run.phases import Phases
 
 FUNCTIONS = (
@@ -26,26 +26,43 @@ FUNCTIONS = (
 """Modules, classes in them, functions of these, and what they do."""
 
 
-def install(phases: Phases) -> None:
-    """Takes its places as soon as the libraries are imported."""
-    for module in dict.fromkeys(it[0] for it in FUNCTIONS):
-        after_import(module, functools.partial(_wrap, phases))
+class Saving:
+    """Whether the script has saved anything so far."""
 
+    def __init__(self, phases: Phases) -> None:
+        self._phases = phases
+        self.was_seen = False
 
-def _wrap(phases: Phases, module: Any) -> None:
-    for name, owner, function, phase in FUNCTIONS:
-        where = getattr(module, owner, None)
-        if module.__name__ == name and where is not None and function in vars(where):
-            patch.replace(where, function, functools.partial(_marked, phases, phase))
+    def install(self) -> None:
+        """Takes its places as soon as the libraries are imported."""
+        for module in dict.fromkeys(it[0] for it in FUNCTIONS):
+            after_import(module, self._wrap)
 
+    def watch(self, torch: Torch) -> None:
+        """Takes the place of PyTorch's own function, too."""
+        patch.replace(torch, "save", self._seen)
 
-def _marked(phases: Phases, phase: str, run: Function) -> Function:
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        began = phases.begin(phase)
-        try:
-            return run(*args, **kwargs)
-        finally:
-            if began:
-                phases.end(phase)
+    def _wrap(self, module: Any) -> None:
+        for name, owner, function, phase in FUNCTIONS:
+            where = getattr(module, owner, None)
+            if module.__name__ == name and where is not None and function in vars(where):
+                patch.replace(where, function, functools.partial(self._marked, phase))
 
-    return marked
+    def _seen(self, save: Function) -> Function:
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            self.was_seen = True
+            return save(*args, **kwargs)
+
+        return seen
+
+    def _marked(self, phase: str, run: Function) -> Function:
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            self.was_seen = self.was_seen or phase == SAVING
+            began = self._phases.begin(phase)
+            try:
+                return run(*args, **kwargs)
+            finally:
+                if began:
+                    self._phases.end(phase)
+
+        return marked

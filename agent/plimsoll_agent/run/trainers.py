@@ -32,6 +32,15 @@ def validate_now() -> bool | None:
     return any(answers) if answers else None
 
 
+def settings() -> list[tuple[str, bool]]:
+    """What trainers of transformers are set to do every so often: `("eval_strategy", True)`."""
+    transformers = getattr(sys.modules.get("transformers.trainer"), "Trainer", None)
+    if transformers is None:
+        return []
+    names = ("eval_strategy", "evaluation_strategy", "save_strategy")
+    return [(name, _does(it.args, name)) for it in gc.get_objects() if issubclass(type(it), transformers) for name in names]
+
+
 def _does(arguments: Any, name: str) -> bool:
     strategy = getattr(arguments, name, "no")
     return getattr(strategy, "value", strategy) != "no"

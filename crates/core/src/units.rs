@@ -171,6 +171,40 @@ pub fn percent(share: f64) -> String {
     if 0.0 < share && share < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
 }
 
+/// A difference as people read it: `+1.5 MiB`, `-3 B`, `0 B`.
+pub fn signed(change: i128) -> String {
+    let bytes = Bytes(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
+    match change {
+        0 => bytes.to_string(),
+        1.. => format!("+{bytes}"),
+        _ => format!("-{bytes}"),
+    }
+}
+
+/// A change as people read it: `+208.0 MiB, +75.9 %`, `+2.00 GiB, 5.0x`, `+800.0 KiB`, `new` or `gone`. What became more than ten times as
+/// much was next to nothing, and what changed by less than 0.1 % hardly changed: only the bytes say something then.
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+pub fn change(was: Bytes, is: Bytes) -> String {
+    const MOST: f64 = 10.0;
+    if was == is {
+        return "unchanged".to_owned();
+    }
+    if was == Bytes::ZERO {
+        return "new".to_owned();
+    }
+    if is == Bytes::ZERO {
+        return "gone".to_owned();
+    }
+    let bytes = signed(i128::from(is.0) - i128::from(was.0));
+    let factor = is.0 as f64 / was.0 as f64;
+    match format!("{:+.1} %", (factor - 1.0) * 100.0).as_str() {
+        "+0.0 %" | "-0.0 %" => bytes,
+        percent if factor < 2.0 => format!("{bytes}, {percent}"),
+        _ if factor <= MOST => format!("{bytes}, {factor:.1}x"),
+        _ => bytes,
+    }
+}
+
 /// How often: `once`, `twice`, `3 times`.
 pub fn times(n: u64) -> String {
     match n {
@@ -205,6 +239,32 @@ mod tests {
         assert_eq!(Bytes(25_393_692_672).to_string(), "23.65 GiB");
         assert_eq!(format!("{:#}", Bytes::mib(1)), "1048576 bytes");
         assert_eq!(format!("{:>10}|{:<10}|", Bytes::mib(1), Bytes(7)), "   1.0 MiB|7 B       |");
+    }
+
+    #[test]
+    fn a_change_is_bytes_and_a_percentage_only_of_something() {
+        for (was, is, said) in [
+            (Bytes::mib(400), Bytes::mib(300), "-100.0 MiB, -25.0 %"),
+            (Bytes::mib(100), Bytes::mib(175), "+75.0 MiB, +75.0 %"),
+            (Bytes::mib(128), Bytes::mib(256), "+128.0 MiB, 2.0x"),
+            (Bytes::gib(1), Bytes::gib(10), "+9.00 GiB, 10.0x"),
+            (Bytes(100), Bytes::kib(800), "+799.9 KiB"),
+            (Bytes::kib(800), Bytes(100), "-799.9 KiB, -100.0 %"),
+            (Bytes::gib(10), Bytes(Bytes::gib(10).0 + 512), "+512 B"),
+            (Bytes::ZERO, Bytes::mib(1), "new"),
+            (Bytes::mib(1), Bytes::ZERO, "gone"),
+            (Bytes::mib(1), Bytes::mib(1), "unchanged"),
+            (Bytes(1), Bytes(u64::MAX), "+17179869184.00 GiB"),
+        ] {
+            assert_eq!(change(was, is), said, "{was} to {is}");
+        }
+        // Whatever is given, a percentage is at most of three digits, and never of nothing.
+        for (was, is) in (0..64).flat_map(|was| (0..64).map(move |is| (1 << was, 1 << is))) {
+            let said = change(Bytes(was), Bytes(is));
+            let number = said.split_once(", ").map(|it| it.1.trim_end_matches([' ', '%', 'x']));
+            let number = number.map_or(0.0, |it| it.parse::<f64>().unwrap());
+            assert!(number.abs() <= 100.0, "{said}");
+        }
     }
 
     #[test]

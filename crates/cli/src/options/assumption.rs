@@ -87,7 +87,7 @@ impl FromStr for Assumption {
         if operation == OVERFLOW {
             let steps = share.parse().map_err(|_| {
                 format!(
-                    "`{share}` is not a number of skipped steps; expected for example {OVERFLOW}=1"
+                    "`{share}` is not a number of skipped steps; expected a whole number, as in `{OVERFLOW}=1`"
                 )
             })?;
             return Ok(Assumption::Overflows(steps));
@@ -95,7 +95,7 @@ impl FromStr for Assumption {
         if operation == OBJECTS {
             let proposals = share.parse().ok().filter(|&it| 0 < it).ok_or_else(|| {
                 format!(
-                    "`{share}` is not a number of proposals for each object; expected for example {OBJECTS}=6"
+                    "`{share}` is not a number of proposals for each object; expected a whole number from 1 on, as in `{OBJECTS}=6`"
                 )
             })?;
             return Ok(Assumption::Objects(proposals));
@@ -106,18 +106,18 @@ impl FromStr for Assumption {
                 Some(it) => Ok(Assumption::Experts(Some(it))),
                 None if share == "even" => Ok(Assumption::Experts(None)),
                 None => Err(format!(
-                    "`{share}` is no way to spread tokens over experts; expected even, worst, or the share that one expert gets, as in {EXPERTS}=0.5"
+                    "`{share}` is no way to spread tokens over experts; expected even, worst, or the share that one expert gets, as in `{EXPERTS}=0.5`"
                 )),
             };
         }
         let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
             format!(
-                "--assume does not know `{operation}`; expected `nonzero`, `unique`, `overflow`, `objects` or `experts`, as in nonzero=0.1, or a line, as in train.py:14=280"
+                "--assume does not know `{operation}`; expected `nonzero`, `unique`, `overflow`, `objects` or `experts`, as in `nonzero=0.1`, or a line, as in `train.py:14=280`"
             )
         })?;
         let millionths = millionths(share).ok_or_else(|| {
             format!(
-                "`{share}` is not a share; expected a number from 0 to 1, as in {operation}=0.1"
+                "`{share}` is not a share; expected a number from 0 to 1, as in `{operation}=0.1`"
             )
         })?;
         Ok(Assumption::Share { operation, millionths })
@@ -128,13 +128,13 @@ impl FromStr for Assumption {
 fn read(file: &str, line: &str, number: &str) -> Result<Assumption, String> {
     let is_file = !file.is_empty() && !file.contains(['\n', '\r']);
     let line = line.parse().ok().filter(|&it| 0 < it && is_file).ok_or_else(|| {
-        format!("`{file}:{line}` is not a line of a file; expected a line from the report, as in train.py:14=280")
+        format!("`{file}:{line}` is not a line of a file; expected a line from the report, as in `train.py:14=280`")
     })?;
     let number = number.trim();
     let is_number = number.parse::<f64>().is_ok_and(f64::is_finite);
     if !is_number {
         return Err(format!(
-            "`{number}` is not a number; expected the number that the line reads, as in {file}:{line}=280"
+            "`{number}` is not a number; expected the number that the line reads, as in `{file}:{line}=280`"
         ));
     }
     Ok(Assumption::Read { file: file.to_owned(), line, number: number.to_owned() })
@@ -200,7 +200,7 @@ mod tests {
             ("model.py:22", "`` is not a number"),
             (
                 "model.py:22=many",
-                "`many` is not a number; expected the number that the line reads, as in model.py:22=280",
+                "`many` is not a number; expected the number that the line reads, as in `model.py:22=280`",
             ),
             ("model.py:0=3", "`model.py:0` is not a line of a file"),
             (":4=3", "`:4` is not a line of a file"),

@@ -7,7 +7,7 @@ mod machine;
 mod recordings;
 mod world;
 
-use std::{env, ffi::OsString, num::NonZeroUsize, path::PathBuf};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::{plan::remedies::MOST_GPUS, units::Bytes};
@@ -32,6 +32,7 @@ use crate::{
         expectation::Expectation,
         factor_values::FactorValues,
         ghost_weights::GhostWeights,
+        number::whole,
         size::size,
         worst_sequence::WorstSequence,
         worst_size::WorstSize,
@@ -219,17 +220,17 @@ pub(crate) struct PredictArgs {
     pub(crate) windows: bool,
 
     /// The number of these cards in the machine. Default: 1, or as many as the ranks need, up to 8.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=64_u32, 4))]
     pub(crate) gpus: Option<u32>,
 
     /// Run one rank of a job of N ranks; the phantom imitates the others. With a launcher in the command
     /// (`torchrun`, `accelerate launch`), one rank runs without this option, and N is the launcher's by
     /// default.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX, 8))]
     pub(crate) world_size: Option<u32>,
 
     /// The rank that runs. Default: the first.
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = whole(0..=u32::MAX, 0))]
     pub(crate) rank: Option<u32>,
 
     /// Run every rank that the launcher starts on this machine, each in a process.
@@ -260,7 +261,7 @@ pub(crate) struct PredictArgs {
     pub(crate) until: PredictUntil,
 
     /// Stop after N optimizer steps.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["until", "until_exit"])]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX, 3), conflicts_with_all = ["until", "until_exit"])]
     pub(crate) steps: Option<u32>,
 
     /// Run the whole script: the same as `--until exit`.
@@ -338,7 +339,7 @@ pub(crate) struct LayoutsArgs {
     pub(crate) gpu: Option<String>,
 
     /// How many of these cards the job has, on machines of 8.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=4096_u32, 64))]
     pub(crate) gpus: u32,
 
     /// Leave out layouts for which this is false: a comparison of names, numbers and their products, as in
@@ -353,13 +354,13 @@ pub(crate) struct LayoutsArgs {
     pub(crate) values: Vec<FactorValues>,
 
     /// Refuse to try more layouts than this.
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = whole(1..=usize::MAX, 500))]
     pub(crate) at_most: usize,
 
     /// How many layouts run at a time. Default: as many as this machine has cores, and 2 GiB of free memory
     /// for each.
-    #[arg(long, short, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
+    #[arg(long, short, value_name = "N", value_parser = whole(1..=usize::MAX, 4))]
+    pub(crate) jobs: Option<usize>,
 
     /// Assume a result that a phantom cannot compute, as in `plimsoll predict`.
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
@@ -481,7 +482,7 @@ pub(crate) struct FitArgs {
     pub(crate) limit_reserved: Option<Bytes>,
 
     /// The number of such devices: a plan may run a script of one process on all of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_GPUS)), conflicts_with = "find_max")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=MOST_GPUS, 2), conflicts_with = "find_max")]
     pub(crate) gpus: u32,
 
     /// Find the largest value that fits: of `{NAME}` in the command, of the number with this name in the
@@ -495,12 +496,12 @@ pub(crate) struct FitArgs {
     pub(crate) by_remedies: bool,
 
     /// Of a serving engine (vLLM): how many users it is to hold at once. Alone: find their largest context.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX, 16), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
     pub(crate) users: Option<u64>,
 
     /// Of a serving engine (vLLM): how many tokens each user has. Alone: find how many users it holds. With --users: find the
     /// flags that are enough for both, and without --gpu the smallest card.
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
+    #[arg(long, value_name = "TOKENS", value_parser = whole(1..=u64::MAX, 8192), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
     pub(crate) context: Option<u64>,
 
     /// The value of another `{NAME}` in the command.
@@ -699,7 +700,7 @@ pub(crate) struct RunArgs {
     pub(crate) record: Option<PathBuf>,
 
     /// How many of the last allocations and frees the recorder stores.
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = whole(0..=u64::MAX, 200_000))]
     pub(crate) events: u64,
 
     /// The steps to record with stacks: all, none, or a sample that costs less than 1 % of a step.
@@ -764,7 +765,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) gpu: Option<String>,
 
     /// The number of training steps that both run.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=u32::MAX, 3))]
     pub(crate) steps: u32,
 
     #[command(flatten)]

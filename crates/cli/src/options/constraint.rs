@@ -114,7 +114,7 @@ impl FromStr for Product {
     fn from_str(text: &str) -> Result<Product, String> {
         let wrong = || {
             format!(
-                "expected a name or a number, or several with * / or % between, and found `{text}`"
+                "expected a name or a number, or several with * / or % between, as in `tp*pp`, and found `{text}`"
             )
         };
         let is_operator = |it: char| matches!(it, '*' | '/' | '%');
@@ -143,7 +143,7 @@ impl FromStr for Constraint {
         });
         let Some((at, (sign, relation))) = found else {
             return Err(format!(
-                "expected a comparison such as tp<=8 or tp*pp==16, and found `{text}`"
+                "expected a comparison, as in `tp<=8` or `tp*pp==16`, and found `{text}`"
             ));
         };
         Ok(Constraint {

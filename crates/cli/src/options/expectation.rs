@@ -28,7 +28,9 @@ impl FromStr for Expectation {
             return Ok(Expectation { reserved: size(given)? });
         }
         let text = bounded_file::text(path, bounded_file::REPORT)
-            .map_err(|error| format!("cannot read {given}: {}", reason(&error)))?;
+            .map_err(|error| {
+                format!("cannot read {given} ({}); expected a size, as in `9GiB`, a plan, or the JSON of `plimsoll predict`", reason(&error))
+            })?;
         let of_prediction =
             || serde_json::from_str::<Value>(&text).ok()?["peak_reserved_bytes"].as_u64();
         let of_plan = match Plan::parse(&text) {
@@ -40,7 +42,7 @@ impl FromStr for Expectation {
         };
         let reserved = of_prediction().map(Bytes).or(of_plan).ok_or_else(|| {
             format!(
-                "{given} has no reserved memory; expected a plan or the JSON of `plimsoll predict`"
+                "{given} has no reserved memory; expected a size, as in `9GiB`, a plan, or the JSON of `plimsoll predict`"
             )
         })?;
         Ok(Expectation { reserved })

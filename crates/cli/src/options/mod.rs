@@ -7,6 +7,7 @@ pub(crate) mod constraint;
 mod expectation;
 pub(crate) mod factor_values;
 pub(crate) mod ghost_weights;
+mod number;
 #[cfg(feature = "phantom")]
 pub(crate) mod refusal;
 #[cfg(feature = "phantom")]

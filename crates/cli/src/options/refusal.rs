@@ -83,18 +83,7 @@ fn refused(error: &clap::Error) -> Option<String> {
     let said = std::error::Error::source(error)?.to_string();
     let given = text(error, ContextKind::InvalidValue)?;
     let of = if said.contains(&given) { String::new() } else { format!(" {given}") };
-    out_of_range(option, &given, &said).or_else(|| Some(format!("{option}{of}: {said}")))
-}
-
-/// Which numbers there are.
-fn out_of_range(option: &str, given: &str, said: &str) -> Option<String> {
-    // As clap says what its ranges are: `0 is not in 1..=4294967295`.
-    let (from, to) = said.split_once(" is not in ")?.1.split_once("..")?;
-    let to = to.trim_start_matches('=');
-    let is_open = to.is_empty()
-        || [u64::from(u32::MAX), u64::MAX].map(|it| it.to_string()).contains(&to.to_owned());
-    let range = if is_open { format!("from {from} on") } else { format!("from {from} to {to}") };
-    Some(format!("{option} expects a number {range}, got {given}"))
+    Some(format!("{option}{of}: {said}"))
 }
 
 /// `plimsoll predict -- --gpu t4 python train.py`: an option of ours behind the dashes, before the command.
@@ -218,6 +207,8 @@ fn is_python_file(word: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::any::TypeId;
+
     use clap::CommandFactory as _;
 
     use super::*;
@@ -258,13 +249,13 @@ mod tests {
 
     #[test]
     fn a_number_that_an_option_does_not_take() {
-        let steps = "--steps expects a number from 1 on, got -3";
+        let steps = "--steps -3: expected a whole number from 1 on, as in `3`";
         for line in ["predict --gpu t4 --steps -3 -- python t.py", "predict --steps=-3 python t.py"]
         {
             assert_eq!(hint_of(&format!("plimsoll {line}")).unwrap(), steps, "{line}");
         }
         let zero = hint_of("plimsoll predict --steps 0 -- python t.py").unwrap();
-        assert_eq!(zero, "--steps expects a number from 1 on, got 0");
+        assert_eq!(zero, "--steps 0: expected a whole number from 1 on, as in `3`");
         let size = hint_of("plimsoll predict --max -5GiB -- python t.py").unwrap();
         assert!(size.starts_with("--max: cannot read \"-5GiB\" as a size: expected"), "{size}");
         for (option, line) in [
@@ -277,11 +268,82 @@ mod tests {
                 format!("{option}: 12 has no unit; did you mean 12GiB? (bytes have the unit `B`)")
             );
         }
-        let word = hint_of("plimsoll predict --steps ten -- python t.py").unwrap();
-        assert!(word.starts_with("--steps ten: "), "{word}");
         // The script's, and not after an option.
         let own = hint_of("plimsoll predict -3 -- python t.py").unwrap();
         assert!(own.contains("has no option -3"), "{own}");
+    }
+
+    /// Whatever is wrong with a value of whatever option, the sentence names it, what is expected, and an example that the option takes.
+    #[test]
+    fn every_value_that_is_refused_is_told_with_what_is_expected_and_an_example() {
+        const WRONG: [&str; 16] = [
+            "ten",
+            "-3",
+            "0",
+            "1.5",
+            "1e9",
+            "0x10",
+            "NaN",
+            "inf",
+            "7..",
+            "1,000",
+            "99999999999999999999999",
+            "3 4",
+            "x",
+            "12",
+            "110%",
+            "\u{663}",
+        ];
+        let numbers = [
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<plimsoll_core::units::Bytes>(),
+        ];
+        let mut grammar = Cli::command();
+        grammar.build();
+        let mut tried = 0;
+        for command in grammar.get_subcommands() {
+            for arg in command.get_opts() {
+                let (name, option) = (command.get_name(), arg.get_long().unwrap());
+                let refusal = |value: &str| {
+                    let words: Vec<OsString> =
+                        ["plimsoll", name, &format!("--{option}={value}")].map(Into::into).into();
+                    let error = Cli::command().try_get_matches_from(&words).err()?;
+                    (error.kind() == ErrorKind::ValueValidation)
+                        .then(|| hint(&error, &Cli::command(), &words).unwrap())
+                };
+                let is_number = numbers.iter().any(|it| arg.get_value_parser().type_id() == *it);
+                assert!(!is_number || refusal("ten").is_some(), "{name} --{option} takes `ten`");
+                for value in WRONG {
+                    let Some(said) = refusal(value) else { continue };
+                    tried += 1;
+                    let at = format!("{name} --{option}={value}: {said}");
+                    assert!(
+                        said.starts_with(&format!("--{option}")) && said.contains(value),
+                        "{at}"
+                    );
+                    if let Some((_, meant)) = said.split_once("did you mean ") {
+                        let meant = meant.split(['?', '`']).find(|it| !it.is_empty()).unwrap();
+                        assert_eq!(refusal(meant), None, "{at}");
+                        continue;
+                    }
+                    let (_, expected) =
+                        said.split_once("expected ").unwrap_or_else(|| panic!("{at}"));
+                    for (_, example) in expected
+                        .match_indices("as in `")
+                        .map(|it| expected.split_at(it.0 + "as in `".len()))
+                    {
+                        let example = example.split('`').next().unwrap();
+                        assert_eq!(refusal(example), None, "{at}");
+                    }
+                    assert!(!is_number || expected.contains("as in `"), "{at}");
+                }
+            }
+        }
+        assert!(300 < tried, "{tried}");
     }
 
     #[test]

@@ -252,7 +252,7 @@ fn bad_arguments() {
     assert!(ran.stderr.starts_with("error: "), "{ran:?}");
     place
         .run(&["predict", "--gpus", "0", "true"])
-        .assert_sentence("--gpus expects a number from 1 to 64, got 0");
+        .assert_sentence("--gpus 0: expected a whole number from 1 to 64, as in `4`");
     place
         .run(&["predict", "--", "--gpu", "t4", "python", "t.py"])
         .assert_sentence("--gpu goes before `--`: plimsoll predict --gpu t4 -- python t.py");

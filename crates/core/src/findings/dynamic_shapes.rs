@@ -127,10 +127,14 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     let mut sorted: Vec<_> = known.iter().filter(|it| is_larger(it)).copied().collect();
     sorted.sort_unstable_by_key(|(usual, now)| now.0 * 100 / usual.0.max(1));
     let (usual, now) = sorted[sorted.len() / 2];
-    let typical = now.share_of(usual);
+    // Beside next to nothing, a factor is only a large number.
+    let typical = match now.share_of(usual) {
+        100.0.. => "more than 100".to_owned(),
+        it => format!("{it:.1}"),
+    };
     let step = timeline.steps_before(event) + 1;
     let title = format!(
-        "the input of step {step} is larger than those before: most of its requests are {typical:.1} times as large"
+        "the input of step {step} is larger than those before: most of its requests are {typical} times as large"
     );
     let mut res = RULE.finding(Weight::Chance, more.max(Bytes(own.0 / 2)), title);
     res.step = Some(step);

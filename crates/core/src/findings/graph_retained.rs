@@ -12,8 +12,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     growths
         .map(|growth| {
             let title = format!(
-                "{} of {} steps leave their autograd graph allocated: {} of activations that no later step needs",
-                growth.steps, growth.of, growth.bytes
+                "{} of {} {} leave their autograd graph allocated: {} of activations that no later step needs",
+                growth.steps, growth.of, growth.steps_are.several(), growth.bytes
             );
             let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
             res.remedy = "store numbers, not tensors with a graph: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless backward uses the same graph twice (for the gradient of a gradient, `create_graph=True` is enough, and its results must not be stored). If you sum losses on purpose, call backward on each".to_owned();

@@ -1,6 +1,8 @@
 //! What there is more and more of; `accumulation` finds it.
 
-use crate::{recording::CodeLine, replay::BlockId, trace::EventId, units::Bytes};
+use crate::{
+    prediction::Counted, recording::CodeLine, replay::BlockId, trace::EventId, units::Bytes,
+};
 
 /// Steps of a long run, which a small growth is measured by.
 pub(crate) const A_RUN: u64 = 10_000;
@@ -40,6 +42,8 @@ pub(crate) struct Growth {
     pub(crate) blocks: u64,
     /// Steps or passes that left something.
     pub(crate) steps: u64,
+    /// Which of these.
+    pub(crate) steps_are: Counted,
     /// Of how many, since the first.
     pub(crate) of: u64,
     /// When it began.

@@ -1,6 +1,9 @@
 //! How much of a script a run went through, and what counts as a step: what was not reached was not seen.
 
-use crate::{recording::Ahead, units::grouped};
+use crate::{
+    recording::{Ahead, Mentions},
+    units::grouped,
+};
 
 /// What a step is, in a run that counts steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,8 +79,8 @@ pub struct Seen {
     pub evaluation: bool,
     /// The script comes to an evaluation, and the run did not.
     pub awaits_evaluation: bool,
-    /// The script's text mentions an evaluation or a checkpoint, as far as anybody looked.
-    pub speaks_of_more: bool,
+    /// What the script has of what comes later.
+    pub mentions: Mentions,
     /// One came early, because its interval was short for some steps.
     pub brought_forward: bool,
     /// The run went on for it once memory was steady.
@@ -165,10 +168,14 @@ impl Seen {
                 Some("the end of the evaluation")
             }
             Seen { evaluation: true, went_on: true, .. } => None,
-            Seen { evaluation: true, .. } | Seen { speaks_of_more: false, .. } => {
-                Some("later steps")
-            }
-            Seen { evaluation: false, .. } => Some("an evaluation, a checkpoint, later steps"),
+            Seen { evaluation, mentions, .. } => Some(
+                match (mentions.evaluation && !evaluation, mentions.checkpoint && !evaluation) {
+                    (true, true) => "an evaluation, a checkpoint, later steps",
+                    (true, false) => "an evaluation, later steps",
+                    (false, true) => "a checkpoint, later steps",
+                    (false, false) => "later steps",
+                },
+            ),
         }
     }
 }

@@ -125,7 +125,7 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
         ended: whole && !later.is_some_and(is_awaited),
         evaluation: later.map_or(evaluation, |it| it.evaluation),
         awaits_evaluation: end.is_some_and(|it| it.awaited.is_some()),
-        speaks_of_more: later.is_none_or(|it| it.spoken_of),
+        mentions: end.map(|it| it.mentions).unwrap_or_default(),
         brought_forward: later.is_some_and(|it| it.brought_forward),
         went_on: later.is_some(),
         evaluation_cut: later.is_some_and(|it| it.evaluation_cut),

@@ -543,6 +543,8 @@ pub struct End {
     pub exception: Option<Exception>,
     /// What came after memory was steady, if the run went on to see it.
     pub later: Option<Later>,
+    /// What the script has of what comes later.
+    pub mentions: Mentions,
     /// Where the script decides about an evaluation that it would have come to, and that the run did not.
     pub awaited: Option<CodeLine>,
     /// A loop around that of the steps, whose later turns the run did not come to, and whose variable the steps use.
@@ -568,6 +570,15 @@ pub struct LoopStage {
     pub turn: u64,
     /// How many there are.
     pub turns: u64,
+}
+
+/// What the code of a script has, or its trainer is set to, of what comes later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mentions {
+    /// An evaluation.
+    pub evaluation: bool,
+    /// A checkpoint, and none was written.
+    pub checkpoint: bool,
 }
 
 /// What a run came to that went on once memory was steady.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     explanation::{Difference, NameRow, RankTable, Row, Total},
     recording::CodeLine,
-    units::Bytes,
+    units::{Bytes, signed},
     views::{ranks, style::Styles},
 };
 
@@ -122,15 +122,6 @@ fn line(
 
 fn change(it: &NameRow) -> i128 {
     i128::from(it.after.0.0) - i128::from(it.before.0.0)
-}
-
-fn signed(change: i128) -> String {
-    let bytes = Bytes(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
-    match change {
-        0 => bytes.to_string(),
-        1.. => format!("+{bytes}"),
-        _ => format!("-{bytes}"),
-    }
 }
 
 /// `difference` as JSON, with the ranks that the two were chosen from.

@@ -8,7 +8,7 @@ use crate::{
     cards::Card,
     prediction::OtherEnd,
     recording::Phase,
-    units::Bytes,
+    units::{Bytes, signed},
     verification::{self, OfRank, OtherWay, Parting, Side, Verified},
     views::text::{Style, Styles},
 };
@@ -106,8 +106,7 @@ fn off_by(real: Option<Bytes>, phantom: Option<Bytes>) -> String {
     match real.zip(phantom) {
         None => String::new(),
         Some((a, b)) if a == b => "0".to_owned(),
-        Some((a, b)) if a < b => format!("+{}", b - a),
-        Some((a, b)) => format!("-{}", a - b),
+        Some((a, b)) => signed(i128::from(b.0) - i128::from(a.0)),
     }
 }
 

@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_core::{printable::printable, units::Bytes, views::text::Styles};
+use plimsoll_core::{
+    printable::printable,
+    units::{Bytes, change},
+    views::text::Styles,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -10,15 +14,6 @@ use super::{
     compared::{Change, LineChange, Verdict, opposed},
 };
 use crate::{commands::sarif, options::cli::CheckFormat, output};
-
-/// `+7.0 %`
-#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-fn percent(was: Bytes, is: Bytes) -> String {
-    if was == Bytes::ZERO {
-        return "new".to_owned();
-    }
-    format!("{:+.1} %", (is.0 as f64 / was.0 as f64 - 1.0) * 100.0)
-}
 
 fn place(it: &LineChange) -> String {
     let backward = if it.line.backward { ", backward" } else { "" };
@@ -94,13 +89,13 @@ fn text(checked: &[Checked], styles: Styles) -> String {
                 if let Some(words) = took.and_then(|(was, is)| opposed(was, is)) {
                     let _ = writeln!(res, "  {words}");
                 }
-                let row = |change: &Change| {
+                let row = |it: &Change| {
                     format!(
-                        "  {:<16} {:>11} -> {:>11}  {:>8}\n",
-                        change.what,
-                        change.was.to_string(),
-                        change.is.to_string(),
-                        percent(change.was, change.is)
+                        "  {:<16} {:>11} -> {:>11}  {}\n",
+                        it.what,
+                        it.was.to_string(),
+                        it.is.to_string(),
+                        change(it.was, it.is)
                     )
                 };
                 totals.iter().for_each(|it| res += &row(it));
@@ -138,7 +133,7 @@ fn text(checked: &[Checked], styles: Styles) -> String {
 }
 
 fn json(checked: &[Checked]) -> String {
-    let change =
+    let change_of =
         |it: &Change| json!({ "what": it.what, "was_bytes": it.was.0, "is_bytes": it.is.0 });
     let line = |change: &LineChange| {
         json!({
@@ -167,8 +162,8 @@ fn json(checked: &[Checked]) -> String {
                 Verdict::Changed { outcome, totals, categories, lines } => {
                     res["verdict"] = json!("changed");
                     res["outcome"] = json!(outcome);
-                    res["totals"] = totals.iter().map(change).collect();
-                    res["categories"] = categories.iter().map(change).collect();
+                    res["totals"] = totals.iter().map(change_of).collect();
+                    res["categories"] = categories.iter().map(change_of).collect();
                     res["lines"] = lines.iter().map(line).collect();
                 }
             }
@@ -188,7 +183,7 @@ fn markdown(checked: &[Checked]) -> String {
             let was = it.was.as_ref().and_then(|it| it.totals.get(name)).copied();
             match (was, is) {
                 (Some(was), Some(is)) if was != is => {
-                    format!("{was} → {is} ({})", percent(was, is))
+                    format!("{was} → {is} ({})", change(was, is))
                 }
                 (_, Some(is)) => is.to_string(),
                 _ => String::new(),
@@ -226,7 +221,7 @@ fn markdown(checked: &[Checked]) -> String {
                         marked(&it.what),
                         it.was,
                         it.is,
-                        percent(it.was, it.is)
+                        change(it.was, it.is)
                     );
                 }
                 if let Some(at) = reserved_at(it) {
@@ -344,7 +339,7 @@ fn sarif(checked: &[Checked]) -> String {
                         total.what,
                         total.was,
                         total.is,
-                        percent(total.was, total.is)
+                        change(total.was, total.is)
                     )
                 });
                 let whole = whole.collect::<Vec<_>>().join(", ");
@@ -370,6 +365,25 @@ fn sarif(checked: &[Checked]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_next_to_nothing_has_no_percentage() {
+        let change = |what: &str, was, is| Change { what: what.to_owned(), was, is };
+        let verdict = Verdict::Changed {
+            outcome: None,
+            totals: vec![change("allocated", Bytes::mib(400), Bytes::mib(300))],
+            categories: vec![change("kept", Bytes(100), Bytes::kib(800))],
+            lines: Vec::new(),
+        };
+        let is = Some(super::super::goldens::Took::default());
+        let (name, gpu) = ("train".to_owned(), "t4".to_owned());
+        let checked = [Checked { name, gpu, was: is.clone(), is, verdict, seconds: 0.0 }];
+        let text = text(&checked, Styles::default());
+        assert!(text.contains("300.0 MiB  -100.0 MiB, -25.0 %\n"), "{text}");
+        assert!(text.contains("800.0 KiB  +799.9 KiB\n"), "{text}");
+        let markdown = markdown(&checked);
+        assert!(markdown.contains("- kept: 100 B → 800.0 KiB (+799.9 KiB)\n"), "{markdown}");
+    }
 
     #[test]
     fn what_is_not_plain_is_code_in_markdown() {

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
     layouts.sort_by_key(Layout::effort);
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
-    let jobs = args.jobs.map_or_else(at_a_time, NonZeroUsize::get).min(layouts.len()).max(1);
+    let jobs = args.jobs.unwrap_or_else(at_a_time).min(layouts.len()).max(1);
     let n_layouts = layouts.len();
     let queue = Mutex::new(layouts.into_iter().enumerate());
     let results: Mutex<BTreeMap<usize, Tried>> = Mutex::default();

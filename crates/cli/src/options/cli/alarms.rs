@@ -47,8 +47,13 @@ pub(crate) struct WatchArgs {
     pub(crate) session: Option<PathBuf>,
 
     /// With --session: ignore alarms before this time, in seconds since 1970.
-    #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 0.0)]
+    #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 0.0, value_parser = seconds)]
     pub(crate) since: f64,
+}
+
+fn seconds(given: &str) -> Result<f64, String> {
+    let seconds = given.parse().ok().filter(|it: &f64| it.is_finite());
+    seconds.ok_or_else(|| "expected seconds since 1970, as in `1764403200`".to_owned())
 }
 
 const WATCH_EXAMPLES: &str = "\

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::options::cli::WorldArgs;
+use crate::options::{cli::WorldArgs, number::whole};
 
 #[derive(Debug, Args)]
 #[command(after_help = LINT_EXAMPLES)]
@@ -46,7 +46,7 @@ pub(crate) struct LintArgs {
     pub(crate) gpu: Option<String>,
 
     /// With --confirm: stop each run after N optimizer steps.
-    #[arg(long, value_name = "N", requires = "confirm", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "confirm", value_parser = whole(1..=u32::MAX, 4))]
     pub(crate) steps: Option<u32>,
 
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub(crate) struct CheckArgs {
     pub(crate) gpu: Option<String>,
 
     /// With --add: stop after N optimizer steps.
-    #[arg(long, value_name = "N", requires = "add", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "add", value_parser = whole(1..=u32::MAX, 4))]
     pub(crate) steps: Option<u32>,
 
     /// The change that is allowed, as in `0.5%`. Default: the tolerance in the file.
@@ -171,7 +171,7 @@ impl std::str::FromStr for Share {
         };
         match number.trim().parse::<f64>() {
             Ok(it) if (0.0..=of).contains(&it) => Ok(Share(it / of)),
-            _ => Err("expected a share, as in `0.5%` or `0.005`".to_owned()),
+            _ => Err("expected a share from 0 to 1, as in `0.5%` or `0.005`".to_owned()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use crate::options::cli::recordings::token;
+use crate::options::{cli::recordings::token, number::whole};
 
 /// Seconds between two updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub(crate) struct ExporterArgs {
     pub(crate) token_file: Option<PathBuf>,
 
     /// The most series to export. Beyond that, the processes with the least memory have none.
-    #[arg(long, value_name = "N", default_value_t = 5000)]
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = whole(0..=usize::MAX, 5000))]
     pub(crate) max_series: usize,
 }
 

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, ValueEnum};
 use plimsoll_core::{explanation::At, replay::TorchVersion, units::Bytes};
 
-use crate::options::size::size;
+use crate::options::{number::whole, size::size};
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
@@ -40,7 +40,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) sweep: bool,
 
     /// The device to replay. Default: the device with the most events.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=usize::MAX, 0))]
     pub(crate) device: Option<usize>,
 
     /// Write the result as JSON; with `-`, to standard output.
@@ -183,11 +183,11 @@ pub(crate) struct ExportArgs {
     pub(crate) at: At,
 
     /// The device. Default: all devices, or for a flame graph the device with the highest peak.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=usize::MAX, 0))]
     pub(crate) device: Option<usize>,
 
     /// The rank, where a recording has several processes.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u32::MAX, 0))]
     pub(crate) rank: Option<u32>,
 
     /// Replace existing files.
@@ -238,7 +238,7 @@ pub(crate) struct ViewArgs {
     pub(crate) live: bool,
 
     /// The port on 127.0.0.1 to listen on; 0 is any free port.
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = port)]
     pub(crate) port: u16,
 
     /// The secret in the address, instead of a new one: together with --port the same address
@@ -258,6 +258,10 @@ pub(crate) struct ViewArgs {
     /// With --html: replace an existing file.
     #[arg(long, requires = "html")]
     pub(crate) force: bool,
+}
+
+fn port(given: &str) -> Result<u16, String> {
+    given.parse().map_err(|_| "expected a port from 0 to 65535, as in `8000`".to_owned())
 }
 
 /// Shorter ones can be guessed.

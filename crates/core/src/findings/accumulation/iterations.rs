@@ -4,7 +4,10 @@
 
 use crate::{
     findings::Case,
-    prediction::timeline::{Places, Stage},
+    prediction::{
+        Counted,
+        timeline::{Places, Stage},
+    },
     recording::{MarkKind, Phase},
     trace::EventId,
 };
@@ -15,6 +18,8 @@ const LEAST_STEPS: usize = 3;
 /// When iterations begin and end.
 pub(super) struct Iterations {
     step_ends: Vec<EventId>,
+    /// What these are.
+    steps_are: Counted,
     /// Where each forward pass begins.
     passes: Vec<EventId>,
     /// From here on passes count.
@@ -38,11 +43,12 @@ impl Iterations {
         };
         passes.sort_unstable();
         let mut step_ends = timeline.step_ends.clone();
+        let mut steps_are = case.run.counted();
         if step_ends.len() < LEAST_STEPS {
             let backward = timeline.stretches().filter(|it| it.2 == Stage::Backward);
             let ends: Vec<EventId> = backward.map(|(_, end, _)| end).collect();
             if LEAST_STEPS <= ends.len() {
-                step_ends = ends;
+                (step_ends, steps_are) = (ends, Counted::BackwardPasses);
             }
         }
         let from = if LEAST_STEPS <= step_ends.len() {
@@ -57,7 +63,7 @@ impl Iterations {
         a_step.sort_unstable();
         let usual = a_step.get(a_step.len() / 2).copied().unwrap_or(1).max(1);
         let passes_a_step = u32::try_from(usual).unwrap_or(u32::MAX);
-        Iterations { step_ends, passes, from, passes_a_step }
+        Iterations { step_ends, steps_are, passes, from, passes_a_step }
     }
 
     /// The number of the iteration that `event` belongs to, from 0.
@@ -84,6 +90,16 @@ impl Iterations {
     /// Whether steps count at `event`, and not passes.
     pub(super) fn is_in_steps(&self, event: EventId) -> bool {
         LEAST_STEPS <= self.step_ends.len() && event < self.from
+    }
+
+    /// What is counted from `event` on.
+    pub(super) fn are(&self, event: EventId) -> Counted {
+        if self.is_in_steps(event) { self.steps_are } else { Counted::ForwardPasses }
+    }
+
+    /// The number of the forward pass that `event` belongs to, wherever it is.
+    pub(super) fn pass_at(&self, event: EventId) -> u64 {
+        self.passes.partition_point(|it| *it <= event) as u64
     }
 
     /// There are steps or passes enough to compare them.

@@ -12,7 +12,7 @@ use crate::{
         },
         growth::{A_RUN, Growth, Kind},
     },
-    prediction::{Category, stacks::Signs, timeline::Stage},
+    prediction::{Category, Counted, stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
     trace::{EventId, StackId},
@@ -298,13 +298,25 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
     let older: Vec<BlockId> =
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect();
     let at = at.or_else(|| case.line_of_backward(largest?));
+    let steps_are = iterations.are(since);
+    let (mut n_steps, mut of) = (steps.len() as u64, u64::from(newest - first) + 1);
+    let mut per_step = per_step;
+    if steps_are == Counted::ForwardPasses {
+        // As many of them as a step has are an iteration; a reader counts passes.
+        let left: BTreeSet<u64> =
+            older.iter().map(|it| iterations.pass_at(case.life(*it).alloc)).collect();
+        n_steps = left.len() as u64;
+        of = iterations.pass_at(moment) - left.first()? + 1;
+        per_step = Bytes(bytes.0 / n_steps.max(1));
+    }
     Some(Growth {
         kind,
         at,
         bytes,
         blocks: all.len() as u64,
-        steps: steps.len() as u64,
-        of: u64::from(newest - first) + 1,
+        steps: n_steps,
+        steps_are,
+        of,
         since,
         per_step,
         larger_each_time: false,

@@ -182,15 +182,16 @@ impl Growth {
         finding.per_step = self.per_step;
         finding.at.clone_from(&self.at);
         finding.step = case.step(self.since).or(Some(1).filter(|_| self.steps != 0));
-        let what = if case.run.timeline.step_ends.len() < LEAST { "passes" } else { "steps" };
         let counted: Bytes = self.counted.iter().map(|it| case.life(*it).size).sum();
         if !self.larger_each_time {
             finding.evidence.push(format!(
-                "{} from {} of {} {what} are still live: {} a step, {} in all",
+                "{} from {} of {} {} are still live: {} a {}, {} in all",
                 blocks(self.counted.len()),
                 self.steps,
                 self.of,
+                self.steps_are.several(),
                 self.per_step,
+                self.steps_are.one(),
                 counted
             ));
         }
@@ -199,8 +200,9 @@ impl Growth {
             let is_rare = self.steps * 2 < self.of;
             let often = if is_rare { A_RUN * self.steps / self.of } else { A_RUN };
             finding.evidence.push(format!(
-                "that is {} in {A_RUN} steps",
-                Bytes(self.per_step.0.saturating_mul(often))
+                "that is {} in {A_RUN} {}",
+                Bytes(self.per_step.0.saturating_mul(often)),
+                self.steps_are.several()
             ));
         }
         let at_peak = self.seen_at == case.peak.event;

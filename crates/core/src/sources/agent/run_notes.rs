@@ -9,7 +9,7 @@ use crate::{
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later,
-        LoopStage, Mark, MarkKind, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone,
+        LoopStage, Mark, MarkKind, Mentions, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone,
         RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned,
         WrittenOut,
     },
@@ -551,6 +551,8 @@ pub(super) struct EndLine {
     signal: Option<i32>,
     exception: Option<ExceptionLine>,
     later: Option<LaterLine>,
+    #[serde(deserialize_with = "or_default")]
+    mentions: Vec<String>,
     failed_later: Option<String>,
     #[serde(deserialize_with = "or_default")]
     ahead: AheadLine,
@@ -799,6 +801,10 @@ impl From<EndLine> for End {
                 user_frame: exception.user_frame.map(CodeLine::from),
             }),
             awaited: awaited.map(CodeLine::from),
+            mentions: Mentions {
+                evaluation: it.mentions.iter().any(|it| it == "evaluation"),
+                checkpoint: it.mentions.iter().any(|it| it == "checkpoint"),
+            },
             later: it.later.map(|later| Later {
                 steps_before: later.steps_before,
                 evaluation: later.evaluation,

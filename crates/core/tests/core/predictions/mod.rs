@@ -452,7 +452,7 @@ step
     assert_eq!(
         notes,
         [
-            "not seen: an evaluation, a checkpoint, later steps; --until-exit runs the script to its end",
+            "not seen: later steps; --until-exit runs the script to its end",
             "only 1 training step was seen: later steps often need more (optimizer state)",
             "the script caught an out-of-memory error and went on (first at train.py:9)",
         ]
