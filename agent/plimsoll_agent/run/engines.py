@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 import threading
 import time
@@ -82,7 +81,7 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
     if asked.is_search:
-        _keeps_nothing()
+        _looks_here()
     servers: list[Any] = []
     ready = functools.partial(_becomes_ready, torch, recording, goal, program.steps, servers)
     after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
@@ -97,10 +96,9 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
 
 
-def _keeps_nothing() -> None:
-    """The writes of a run of a search are thrown away: vLLM stores no compiled code there, and looks at its model in this process. Another one, which
-    imports all of vLLM once more, is for a GPU that must not be touched yet; its answer would be stored."""
-    os.environ.setdefault("VLLM_DISABLE_COMPILE_CACHE", "1")
+def _looks_here() -> None:
+    """vLLM looks at its model in this process. Another one, which imports all of vLLM once more, is for a GPU that must not be touched yet, and its answer
+    would be stored; the writes of a run of a search are thrown away."""
     after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", lambda real: lambda ask: ask()))
 
 
