@@ -40,8 +40,6 @@ RANKS = {
     "rank_search_dora": (12, "64..1536:64", ["--dora"]),
 }
 """The largest rank that `fit --find-max` finds for a card, which has to end there, and the next one. So many GiB, which ranks, words for the script."""
-ASSUME = {"vl_smolvlm": ["--assume", "nonzero=1"]}
-"""What the message says with which `predict` of these ended at the first try."""
 BESIDE = ["dora", "qlora_nf4_double", "paged_adamw_32bit", "int8_lora", "qlora_fp4_reentrant"]
 """Those that run beside a neighbour as well: alone on the card, one after the other."""
 GIB = 1 << 30
@@ -127,7 +125,7 @@ def held(job):
 
 
 def predicted(args, job):
-    words = [args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", "REPORT", "--full", *ASSUME.get(job["program"], ())]
+    words = [args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", "REPORT", "--full"]
     if args.neighbour:
         words += ["--beside", "%dB" % (total(args.plimsoll, args.gpu) - job["gib"] * GIB)]
     # `env` stands before plimsoll: what follows `--` is a Python command.
@@ -175,7 +173,7 @@ def plan(args):
     done = {it["program"] for it in found}
 
     def at(name, times):
-        words = ["env", "ADAPTERS_TIMES=%s" % times, args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", "REPORT", *ASSUME.get(name, ())]
+        words = ["env", "ADAPTERS_TIMES=%s" % times, args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", "REPORT"]
         return run([*words, "--", args.python, str(FOLDER / name) + ".py"], args.timeout)
 
     def one(gib, name):
