@@ -24,11 +24,22 @@ from adapters import FOLDER, run
 
 MEASURED = Path(__file__).resolve().parents[1] / "results" / "raw" / "adapters-h100.jsonl"
 CARDS = {
-    8: ["dora", "dpo_adapter", "gptq_prompt", "hqq_lora", "ia3", "kto", "load_float_then_half", "loading_decides", "oft", "prompt_tuning", "sft_packed", "qlora_nf4_double", "vl_llava"],
-    12: ["experts_in_4_bits", "grpo", "int8_lora", "lora_merge", "paged_adamw_32bit", "safetensors_twice", "torchao_int8_lora", "torchao_int4_head", "vl_qwen2"],
-    16: ["adam_8bit_all", "dpo_reference", "qlora_fp4_reentrant", "reward", "several_adapters", "torchao_transformers", "unfrozen_by_mistake"],
+    8: [
+        "adalora", "dora", "dora_nf4_8bit", "dpo_adapter", "gptq_prompt", "hqq_lora", "ia3", "kto", "load_float_then_half", "loading_decides", "oft", "prompt_tuning", "qlora_merge",
+        "qlora_nf4_double", "sft_packed", "sft_qlora_completions", "trainer_collects_logits", "vl_llava",
+    ],
+    12: [
+        "cpo_simpo", "distilled", "experts_in_4_bits", "grpo", "int8_lora", "lora_merge", "orpo_padded", "paged_adamw_32bit", "rloo", "safetensors_twice", "torchao_int4_head",
+        "torchao_int8_lora", "vl_qwen2", "vl_smolvlm",
+    ],
+    16: ["adam_8bit_all", "dpo_precomputed", "dpo_reference", "qlora_fp4_reentrant", "reward", "several_adapters", "sft_new_words", "torchao_transformers", "unfrozen_by_mistake"],
     24: ["orpo", "sft_full_padded", "torchao_fp8_training"],
 }
+RANKS = {
+    "rank_search": (8, "64..2048:64", []),
+    "rank_search_dora": (12, "64..1536:64", ["--dora"]),
+}
+"""The largest rank that `fit --find-max` finds for a card, which has to end there, and the next one. So many GiB, which ranks, words for the script."""
 BESIDE = ["dora", "qlora_nf4_double", "paged_adamw_32bit", "int8_lora", "qlora_fp4_reentrant"]
 """Those that run beside a neighbour as well: alone on the card, one after the other."""
 GIB = 1 << 30
@@ -100,7 +111,7 @@ def main():
 
 def script(args, job, held):
     more = {"ADAPTERS_TIMES": str(job["times"]), **({"ADAPTERS_HELD": str(held)} if held else {})}
-    return ["env", *("%s=%s" % it for it in more.items()), args.python, str(FOLDER / job["program"]) + ".py"]
+    return ["env", *("%s=%s" % it for it in more.items()), args.python, str(FOLDER / job.get("script", job["program"])) + ".py", *job.get("words", ())]
 
 
 @functools.cache
@@ -152,7 +163,7 @@ def beside(args, jobs, kept):
 
 
 def plan(args):
-    """Reserved memory is nearly a line in the rows: one run at the estimate says where the line lies."""
+    """Reserved memory is nearly a line in the rows: the run of the batch as it is and one at the estimate say where the line lies."""
     measured = {}
     for file in (MEASURED, *map(Path, args.measured)):
         for line in file.read_text().splitlines():
@@ -161,28 +172,52 @@ def plan(args):
     found = json.loads(Path(args.plan).read_text()) if Path(args.plan).exists() else []
     done = {it["program"] for it in found}
 
+    def at(name, times):
+        words = ["env", "ADAPTERS_TIMES=%s" % times, args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", "REPORT"]
+        return run([*words, "--", args.python, str(FOLDER / name) + ".py"], args.timeout)
+
     def one(gib, name):
-        phases = measured[name]["phases"]
+        phases = (measured.get(name) or at(name, 1))["phases"]
+        if not phases:
+            print(name, "failed", flush=True)
+            return
         loading, most = phases[0][2], max(it[2] for it in phases)
         room = gib * GIB - CONTEXT
         times = round((room - loading) / (most - loading), 2)
         job = {"program": name, "gib": gib, "times": times}
-        res = run(["env", "ADAPTERS_TIMES=%s" % times, args.plimsoll, "predict", "--gpu", args.gpu, "--until-exit", "--json", "REPORT", "--", args.python, str(FOLDER / name) + ".py"], args.timeout)
+        res = at(name, times)
         if not res["phases"]:
             print(name, "failed:", res.get("end"), flush=True)
             return
         there = max(it[2] for it in res["phases"])
         print(name, gib, times, "%.2f GiB of %.2f" % (there / GIB, room / GIB), "%.0f s" % res["seconds"], flush=True)
         for part in OVER:
-            found.append({**job, "which": "within" if part < 1 else "beyond", "times": round(times * (room * part - loading) / (there - loading), 3)})
+            found.append({**job, "which": "within" if part < 1 else "beyond", "times": round(1 + (times - 1) * (room * part - most) / (there - most), 3)})
         Path(args.plan).write_text(json.dumps(found, indent=1))
 
+    wanted = [it for it in [*RANKS, *sum(CARDS.values(), [])] if it not in done and (not args.programs or it in args.programs)]
     with ThreadPoolExecutor(args.at_once) as pool:
-        for gib, names in CARDS.items():
-            for name in names:
-                if name not in done and (not args.programs or name in args.programs):
-                    pool.submit(one, gib, name)
+        for name in wanted:
+            if name in RANKS:
+                pool.submit(rank, args, found, name)
+            else:
+                pool.submit(one, next(gib for gib, names in CARDS.items() if name in names), name)
     return 0
+
+
+def rank(args, found, name):
+    gib, ranks, words = RANKS[name]
+    job = {"program": name, "script": "rank_search", "gib": gib, "times": 1}
+    words = ["--rank", "{rank}", *words]
+    command = [args.plimsoll, "fit", "--gpu", args.gpu, "--memory", "%dGiB" % gib, "--find-max", "rank=" + ranks, "--json", "REPORT", "--"]
+    res = run([*command, args.python, str(FOLDER / "rank_search.py"), *words], args.timeout)
+    value = (res.get("report", {}).get("found") or {}).get("rank")
+    print(name, gib, value, "%.0f s" % res["seconds"], "" if value else res.get("end"), flush=True)
+    if value:
+        step = int(ranks.partition(":")[2])
+        for which, it in (("within", value), ("beyond", value + step)):
+            found.append({**job, "which": which, "words": [str(it) if word == "{rank}" else word for word in words]})
+        Path(args.plan).write_text(json.dumps(found, indent=1))
 
 
 def read(path):

@@ -47,6 +47,26 @@ def test_points_within_a_radius_are_found(phantom):
     assert ours == pytest.approx(theirs, abs=4)
 
 
+def test_distances_of_thousands_of_points_are_known_where_they_are_read(phantom):
+    """They are computed there, and nowhere else."""
+    ran = phantom(
+        """
+        import json, torch
+        torch.manual_seed(0)
+        out = []
+        points = torch.rand(2500, 3)
+        for p in (points.cuda(), points):
+            far = torch.cdist(p, p)
+            p.fill_(0)  # They are of what was there before.
+            near = far < 0.15
+            out.append([int(near[:400].sum()), int(near[-400:].sum(1).max()), int((far[2000:2010] < 0.3).sum()), int(far[2499].argmax())])
+        print(json.dumps(out))
+        """
+    )
+    ours, theirs = ran.values
+    assert ours == pytest.approx(theirs, abs=4)
+
+
 def test_what_is_in_a_set_is_known(phantom):
     ran = phantom(
         """

@@ -970,3 +970,25 @@ def test_choices_that_are_made_anew_until_they_stay_stay(phantom):
     )
     assert ran.values == [2, [False, False], 4]
     assert any("plimsoll answered that they are equal" in it for it in ran.approximated)
+
+
+def test_no_row_of_unknown_numbers_is_nothing_but_padding(phantom):
+    """Vision-language models leave out the images that only fill a batch: `(images == 0).sum(...) != size`."""
+    ran = phantom(
+        """
+        import json, torch
+        out = []
+        for kind in (torch.float32, torch.bfloat16, torch.float64):
+            for rows in (6, 1):
+                images = torch.ones(rows, 3, 64, 64, device="cuda", dtype=kind) @ torch.ones(64, 64, device="cuda", dtype=kind)
+                is_real = (images == 0.0).sum(dim=(-1, -2, -3)) != images[0].numel()
+                is_padding = (images == 0.0).sum(dim=(-1, -2, -3)) == images[0].numel()
+                out.append([len(images[is_real]), len(images[is_padding])])
+        known = torch.tensor([[0.0, 0.0], [0.0, 1.0], [2.0, 3.0]], device="cuda")
+        out.append(known[(known == 0).sum(-1) != 2].tolist())
+        # Of other numbers nobody knows how many there are.
+        out.append(len(images[(images == 1.0).sum(dim=(-1, -2, -3)) != images[0].numel()]))
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [*3 * [[6, 0], [1, 0]], [[0.0, 1.0], [2.0, 3.0]], 0]

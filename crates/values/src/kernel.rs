@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::arguments::made::Launch;
     use crate::guesses::Guesses;
-    use crate::memory::{Known, KnowsAny};
+    use crate::memory::{IsLazy, Known, KnowsAny};
 
     /// What a kernel is for, in a word or two.
     fn drawn(kernel: &Kernel) -> String {
@@ -81,7 +81,8 @@ mod tests {
             let launch = Launch::of_name(name.as_bytes()).unwrap();
             let arguments = launch.arguments();
             if let Some(family) = kernel.family {
-                let nothing: (Known<'_>, KnowsAny<'_>) = (&|_, _| None, &|_, _| false);
+                let nothing: (Known<'_>, KnowsAny<'_>, IsLazy<'_>) =
+                    (&|_, _| None, &|_, _| false, &|_| false);
                 let writes = family.writes([1, 1], arguments, nothing, &mut guesses);
                 assert!(writes.is_some(), "{name}");
             }

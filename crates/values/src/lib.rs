@@ -42,7 +42,7 @@ use crate::guesses::{Guesses, OfThread, descent, waits};
 use crate::kernels::matmul;
 use crate::memory::origin::Origin;
 use crate::memory::writes::{self, Write};
-use crate::memory::{Known, KnowsAny};
+use crate::memory::{IsLazy, Known, KnowsAny};
 use crate::questions::Asked;
 
 /// The lowest byte of a number that nobody computed and that `item()` reads (which it does into pinned memory, one
@@ -136,7 +136,8 @@ impl Values {
             if by_choice && contents.is_computed(at) { None } else { contents.known(at, size) }
         };
         let knows_any = |at, size| contents.knows_any(at, size);
-        let reads = (&known as Known<'_>, &knows_any as KnowsAny<'_>);
+        let is_lazy = |at| contents.is_lazy(at);
+        let reads = (&known as Known<'_>, &knows_any as KnowsAny<'_>, &is_lazy as IsLazy<'_>);
         let written = family.writes(launch.blocks, arguments, reads, &mut self.guesses);
         // What has other arguments than it should have writes we do not know where.
         let written = written.unwrap_or_else(|| vec![Write::NothingComputed]);

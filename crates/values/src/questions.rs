@@ -3,17 +3,19 @@
 //! equal (`mask.sum() == mask.numel()`), read back at once. A program tests to have confirmed what it expects (no padding,
 //! positions without gaps), so the answer is yes, where every other unknown value is zero; the report says so. Unless a mask with
 //! padding is on the device: then the test is most likely about it, and the answer no. A test against zero ("is there nothing?")
-//! is answered with no, and one of a known number truly.
+//! is answered with no, and one of a known number truly. Likewise of rows: `(x == 0).sum(-1) != x.shape[-1]`, of floats that nobody
+//! knows, chooses all of them, since none is nothing but padding.
 //!
 //! The other values that decide shapes are in `count`: how many elements `nonzero()` found.
 
 use crate::arguments::{Arguments, Structure};
+use crate::guesses::remarks::Remarks;
 use crate::guesses::{Guesses, OfThread, descent, overflow};
 use crate::kernels::{count, reduce};
 use crate::memory::Memory;
 use crate::memory::contents::Contents;
 use crate::names::{self, has};
-use crate::types::letter_after;
+use crate::types::{ScalarType, as_f64, element_after, letter_after};
 
 /// What a kernel is for, of those that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub(crate) enum Purpose {
     Whole,
     /// A comparison of floats, element by element; and what a descent has to say of it.
     Measures(Option<descent::Kernel>),
+    /// `CompareEqFunctor` of floats and a scalar, of elements that lie one after the other.
+    Matches(ScalarType),
     /// `a & b` of truth values.
     Joins,
     /// `at::native::or_kernel_cuda`: a reduction with "or".
@@ -58,6 +62,15 @@ pub(crate) enum Asked {
     Answered(bool),
     /// How floats compare with others.
     Measured,
+    /// Which floats are zero,
+    Zeros {
+        are_counted: bool,
+    },
+    /// and how many of so many for each of several, at this address.
+    Tally {
+        at: u64,
+        of: i64,
+    },
     /// Whether that holds for all of them.
     Holds,
     /// Whether any holds, of truth values that nobody knows.
@@ -67,19 +80,21 @@ pub(crate) enum Asked {
 /// What a kernel of this (mangled) name is for.
 pub(crate) fn purpose_of(name: &[u8]) -> Option<Purpose> {
     let has = |part: &[u8]| has(name, part);
+    let in_order = || has(names::VECTORIZED_ELEMENTWISE) || has(names::LOAD_WITHOUT_CAST);
     if has(names::AND) && has(names::REDUCE_KERNEL) {
         Some(Purpose::All)
     } else if has(names::OR) && has(names::REDUCE_KERNEL) {
         Some(Purpose::Any)
     } else if has(names::DIRECT_COPY) {
         Some(Purpose::Copies)
-    } else if has(names::COMPARE_EQ_LONG)
-        && has(names::ANY_UNARY_FUNCTOR)
-        && (has(names::VECTORIZED_ELEMENTWISE) || has(names::LOAD_WITHOUT_CAST))
-    {
+    } else if has(names::COMPARE_EQ_LONG) && has(names::ANY_UNARY_FUNCTOR) && in_order() {
         Some(Purpose::Equal)
     } else if measures(name) {
-        Some(Purpose::Measures(descent::Kernel::of(name)))
+        let of_descent = descent::Kernel::of(name);
+        let with_scalar = has(names::COMPARE_EQ) && has(names::ANY_UNARY_FUNCTOR) && in_order();
+        let element = || element_after(name, names::ANY_UNARY_FUNCTOR);
+        let matches = (with_scalar && of_descent.is_none()).then(element).flatten();
+        Some(matches.map_or(Purpose::Measures(of_descent), Purpose::Matches))
     } else if has(names::BITWISE_AND_BOOL) {
         Some(Purpose::Joins)
     } else {
@@ -108,13 +123,27 @@ pub(crate) fn launched(
     guesses: &mut Guesses,
     thread: &OfThread,
 ) {
-    let is_measured = matches!(asked, Some(Asked::Measured));
+    let zeros = match *asked {
+        Some(Asked::Zeros { are_counted }) => Some(are_counted),
+        _ => None,
+    };
+    let is_measured = matches!(asked, Some(Asked::Measured)) || zeros == Some(false);
     *asked = match purpose {
         Some(Purpose::All) if is_measured => Some(Asked::Holds),
         Some(Purpose::Measures(of_descent)) => {
             let compared = of_descent.zip(arguments);
             let answer = compared.and_then(|(it, with)| it.launched(thread.descent, with));
             Some(answer.map_or(Asked::Measured, Asked::Answered))
+        }
+        Some(Purpose::Matches(kind)) => {
+            let is_zero = arguments.and_then(|it| is_zero(kind, it)).unwrap_or(false);
+            Some(if is_zero { Asked::Zeros { are_counted: false } } else { Asked::Measured })
+        }
+        // Truth values become numbers, to be added up.
+        Some(Purpose::Copies) if zeros.is_some() => Some(Asked::Zeros { are_counted: true }),
+        Some(Purpose::Whole) if zeros.is_some() => {
+            let tally = arguments.and_then(reduce::tally);
+            Some(tally.map_or(Asked::Whole, |(at, of)| Asked::Tally { at, of }))
         }
         // `(low <= x) & (x <= high)`.
         Some(Purpose::Joins) if is_measured => return,
@@ -126,7 +155,15 @@ pub(crate) fn launched(
             Some(Asked::All { operand })
         }
         Some(Purpose::Whole) => Some(Asked::Whole),
-        Some(Purpose::Equal) => arguments.and_then(Comparison::of).and_then(|it| it.asks(memory)),
+        Some(Purpose::Equal) => arguments.and_then(Comparison::of).and_then(|it| match *asked {
+            Some(Asked::Tally { at, of })
+                if (it.operand, it.scalar) == (at, of)
+                    && guesses.settings.nonzero_millionths.is_none() =>
+            {
+                it.finds_no_padding(memory, &mut guesses.remarks)
+            }
+            _ => it.asks(memory),
+        }),
         Some(Purpose::Counts(kernel)) => {
             match arguments.and_then(|it| kernel.launched(it, memory, guesses)) {
                 Some(count::Launched::Asks(count)) => Some(Asked::Count(count)),
@@ -156,10 +193,20 @@ pub(crate) fn is_readable(purpose: Purpose, arguments: Arguments<'_>) -> bool {
             let Guesses { settings, remarks, scalers, .. } = &mut guesses;
             it.launched(scalers, settings, remarks, arguments, &mut contents).is_some()
         }
+        Purpose::Matches(kind) => is_zero(kind, arguments).is_some(),
         Purpose::Whole | Purpose::Measures(_) | Purpose::Joins | Purpose::Any | Purpose::Copies => {
             true
         }
     }
+}
+
+/// Whether the scalar is zero that floats of this type are compared with.
+fn is_zero(kind: ScalarType, arguments: Arguments<'_>) -> Option<bool> {
+    // `EqOpType`, then the scalar.
+    let at = kind.width().max(4);
+    let functor = Structure { named: &["::CompareEqFunctor<"], size: at + kind.width() };
+    let scalar = arguments.structure(1, functor)?.element(at, kind)?;
+    Some(as_f64(scalar) == 0.0)
 }
 
 /// A comparison with a number, element by element.
@@ -199,6 +246,19 @@ impl Comparison {
         }
         Some(Asked::Equal { operand, scalar, negated })
     }
+
+    /// Whether all numbers of a row are zero, of rows that nobody knows: none is.
+    fn finds_no_padding(self, memory: &mut dyn Memory, remarks: &mut Remarks) -> Option<Asked> {
+        const MOST: usize = 1 << 20;
+        let Comparison { count, result, negated, .. } = self;
+        let count = usize::try_from(count).ok().filter(|it| *it <= MOST)?;
+        if memory.at(self.operand)?.knows_any(self.operand, 8 * u64::try_from(count).ok()?) {
+            return self.asks(memory);
+        }
+        memory.at(result)?.write_chosen(result, &vec![u8::from(negated); count]);
+        remarks.assume("plimsoll assumed that no row of unknown numbers is all zeros");
+        None
+    }
 }
 
 /// The number that the program reads now in `width` unknown bytes, if it is a count; zero, if it is another whole number,
@@ -212,7 +272,7 @@ pub(crate) fn unknown_count(
     thread: &mut OfThread,
 ) -> Option<(u64, bool)> {
     let asked = *last;
-    if !matches!(asked, Some(Asked::Count(_) | Asked::Whole | Asked::Any)) {
+    if !matches!(asked, Some(Asked::Count(_) | Asked::Whole | Asked::Tally { .. } | Asked::Any)) {
         return None;
     }
     *last = None; // The next one that is read is of something else.
@@ -248,7 +308,7 @@ pub(crate) fn choices_agree(guesses: &mut Guesses) -> u8 {
 pub(crate) fn copied_one_byte(last: &mut Option<Asked>) {
     match last {
         Some(Asked::Equal { negated: false, .. }) => *last = Some(Asked::All { operand: 0 }),
-        Some(Asked::Measured) => *last = Some(Asked::Holds),
+        Some(Asked::Measured | Asked::Zeros { are_counted: false }) => *last = Some(Asked::Holds),
         _ => {}
     }
 }
@@ -330,7 +390,7 @@ mod tests {
         let equal = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIllbNS0_51_GLOBAL__N__16CompareEqFunctorIlEE";
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIffbNS0_51_GLOBAL__N__16CompareEqFunctorIfEE";
         let product = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEE";
-        assert_eq!(purpose_of(of_floats), Some(Purpose::Measures(None)));
+        assert_eq!(purpose_of(of_floats), Some(Purpose::Matches(ScalarType::Float)));
         assert_eq!(purpose_of(product), None);
         assert_eq!(purpose_of(all), Some(Purpose::All));
         assert_eq!(purpose_of(logical), None);

@@ -12,6 +12,7 @@
 //! free tuning slack weakest fewest_blocks in_parts proof recipes measure nearest left advice    one question about it each
 //! plans largest_value by_remedies                                   the searches, put together from these
 //! found                      what came of the first of these
+//! so_far                     what a search that is not over can say
 //! ```
 
 mod advice;
@@ -37,6 +38,7 @@ mod remaining;
 mod rules;
 mod scouts;
 mod slack;
+mod so_far;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tuning;
@@ -59,5 +61,6 @@ pub use self::{
     recipes::{NotTried, Tried, WhyNot},
     remaining::{Fate, Remaining},
     rules::Rules,
+    so_far::{Best, SoFar},
     values::{Range, ValueRun, WithLess},
 };

@@ -352,7 +352,9 @@ impl Slices {
         let width = u64::try_from(size * key.width()).ok()?;
         let contents = memory.at(self.from)?;
         let slices = u64::from(self.slices);
-        contents.knows_any(self.from, slices * width).then_some(())?;
+        // What is computed where it is read would be, all of it.
+        let is_some = contents.knows_any(self.from, slices * width) && !contents.is_lazy(self.from);
+        is_some.then_some(())?;
         let known = |at, size| contents.known(at, size);
         let knows_any = |at, size| contents.knows_any(at, size);
         let places = |slice: u64| {

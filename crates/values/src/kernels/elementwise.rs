@@ -9,7 +9,7 @@ use crate::kernels::functors::{conversion, meaning};
 use crate::memory::contents::SAME;
 use crate::memory::lazy::{Element, Open};
 use crate::memory::writes::Write;
-use crate::memory::{Known, KnowsAny, MOST_LOOKED_AT, known_among};
+use crate::memory::{IsLazy, Known, KnowsAny, MOST_LOOKED_AT, known_among};
 use crate::names::{self, has};
 use crate::numbers::arithmetic::{Action, decided, decides, is_test};
 use crate::numbers::formula::Form;
@@ -98,6 +98,18 @@ impl Kernel {
         is_sum && !self.kind.is_whole() && MOST_SPREAD < count
     }
 
+    /// Whether it makes many floats of what is computed where it is read, and tests nothing.
+    fn is_of_later(
+        self,
+        count: usize,
+        types: &[ScalarType],
+        places: &Places<'_>,
+        is_lazy: IsLazy<'_>,
+    ) -> bool {
+        let is_large = !self.kind.is_whole() && !is_test(self.action) && MOST_SPREAD < count;
+        is_large && places.addresses[..types.len()].iter().skip(1).any(|it| is_lazy(*it))
+    }
+
     /// The types of what it computes with, result first, before any casts.
     fn types(self) -> ([ScalarType; MOST_TENSORS], usize) {
         let kind = self.kind;
@@ -141,8 +153,8 @@ impl Kernel {
     pub(crate) fn writes(
         self,
         arguments: Arguments<'_>,
-        known: Known<'_>,
-        knows_any: KnowsAny<'_>,
+        (known, knows_any): (Known<'_>, KnowsAny<'_>),
+        is_lazy: IsLazy<'_>,
     ) -> Option<Vec<Write>> {
         // The first argument says how many elements there are.
         let count = usize::try_from(arguments.whole(0)?).unwrap_or(0);
@@ -159,8 +171,9 @@ impl Kernel {
         }
         let types = &types[..tensors];
         let lazily = || self.lazily(count, types, &places, known);
-        let (is_spread, is_beyond) = (self.is_spread(count), self.most() < count);
-        let computed = is_spread
+        let is_beyond = self.most() < count;
+        let later = self.is_spread(count) || self.is_of_later(count, types, &places, is_lazy);
+        let computed = later
             .then(lazily)
             .flatten()
             .or_else(|| (!is_beyond).then(|| self.compute(count, types, &places, known)).flatten())
@@ -654,7 +667,7 @@ mod tests {
         };
         let run = |kernel: Kernel, functor: &[u32], addresses: [u64; 3]| {
             let launch = launch(kernel, 3, functor, &addresses);
-            kernel.writes(launch.arguments(), &|_, _| None, &|_, _| true).unwrap()
+            kernel.writes(launch.arguments(), (&|_, _| None, &|_, _| true), &|_| false).unwrap()
         };
         let known = |it: u8| vec![Write::Known(4096, vec![it; 3])];
         assert_eq!(run(equal, &[0], [4096, 8192, 8192]), known(1), "x == x");
@@ -676,7 +689,11 @@ mod tests {
                 (0..size / kind.width()).for_each(|_| kind.write(number, &mut bytes));
                 (at == 12288).then_some(bytes)
             };
-            match one.writes(launch.arguments(), &known, &|_, _| true).unwrap().as_slice() {
+            match one
+                .writes(launch.arguments(), (&known, &|_, _| true), &|_| false)
+                .unwrap()
+                .as_slice()
+            {
                 [Write::Known(4096, it)] if is_test(action) => Some(ScalarType::Bool.read(it)),
                 [Write::Known(4096, it)] => Some(kind.read(it)),
                 _ => None,
@@ -704,7 +721,7 @@ mod tests {
         let fill = kernel(Action::Fill, Form::Alone, kind);
         let value = if kind == ScalarType::Int { 7 } else { 7_f32.to_bits() };
         let launch = launch(fill, count, &[value], &[4096]);
-        fill.writes(launch.arguments(), &|_, _| None, &|_, _| true).unwrap()
+        fill.writes(launch.arguments(), (&|_, _| None, &|_, _| true), &|_| false).unwrap()
     }
 
     #[test]
@@ -729,7 +746,7 @@ mod tests {
                 bytes[size - 4..].copy_from_slice(&last.to_le_bytes());
                 Some(if at == 1 << 20 { number.to_le_bytes().repeat(size / 4) } else { bytes })
             };
-            add.writes(launch.arguments(), &known, &|_, _| true).unwrap()
+            add.writes(launch.arguments(), (&known, &|_, _| true), &|_| false).unwrap()
         };
         let sum = Element::of(&3.5_f32.to_le_bytes()).unwrap();
         assert_eq!(
@@ -756,15 +773,18 @@ mod tests {
     #[test]
     fn what_is_large_is_computed_where_it_is_read() {
         let mut contents = Contents::default();
-        crate::memory::writes::take(&mut contents, fill(ScalarType::Int, 40_000_000), None);
+        crate::memory::writes::take(&mut contents, fill(ScalarType::Int, 80_000_000), None);
         assert_eq!(contents.known(4098, 4), Some(vec![0, 0, 7, 0]), "from within an element");
-        assert_eq!(contents.known(4096 + 160_000_000 - 4, 8), None, "beyond its end");
+        assert_eq!(contents.known(4096 + 320_000_000 - 4, 8), None, "beyond its end");
         // `x + 1`, element by element, which takes the place of what it is made of.
         let add = kernel(Action::Add, Form::ScalarLast, ScalarType::Int);
         let run = |contents: &mut Contents, to: u64| {
             let launch = launch(add, 10_000_000, &[1, 1], &[to, 4096]);
-            let writes =
-                add.writes(launch.arguments(), &|at, size| contents.known(at, size), &|_, _| true);
+            let writes = add.writes(
+                launch.arguments(),
+                (&|at, size| contents.known(at, size), &|_, _| true),
+                &|_| false,
+            );
             let writes = writes.unwrap();
             crate::memory::writes::take(contents, writes, None);
         };
@@ -775,7 +795,7 @@ mod tests {
         assert_eq!(places.map(|it| here(&contents, it)), [8, 8, 1, 8, 7].map(Some));
         run(&mut contents, 1 << 30);
         assert_eq!(here(&contents, (1 << 30) + 4096), Some(2), "of a number that was put there");
-        let all = contents.known(4096, 160_000_000);
+        let all = contents.known(4096, 320_000_000);
         assert!(all.is_none(), "more than are computed at once");
         for _ in 0..20 {
             run(&mut contents, 4096);

@@ -7,7 +7,7 @@ use crate::kernels::{
     reduce, scan, scatter, search, sort, step_count, triangle, unique,
 };
 use crate::memory::writes::Write;
-use crate::memory::{Known, KnowsAny};
+use crate::memory::{IsLazy, Known, KnowsAny};
 use crate::names::{self, has};
 
 /// What a kernel does, as far as we can tell. Each is followed in the file of its name.
@@ -69,13 +69,13 @@ impl Family {
         self,
         [blocks, along_second]: [u32; 2],
         arguments: Arguments<'_>,
-        (known, knows_any): (Known<'_>, KnowsAny<'_>),
+        (known, knows_any, is_lazy): (Known<'_>, KnowsAny<'_>, IsLazy<'_>),
         guesses: &mut Guesses,
     ) -> Option<Vec<Write>> {
         let Guesses { settings, remarks, choices, .. } = guesses;
         match self {
             Family::Cat(it) => it.writes(along_second, arguments, known),
-            Family::Elementwise(it) => it.writes(arguments, known, knows_any),
+            Family::Elementwise(it) => it.writes(arguments, (known, knows_any), is_lazy),
             Family::Foreach(it) => it.writes(blocks, arguments, settings.long_lists),
             Family::Histogram(it) => it.writes(arguments, known, remarks),
             Family::Index(it) => it.writes(arguments, known),

@@ -3,9 +3,13 @@
 //! no number that programs size a tensor by.
 
 use crate::memory::contents::{Contents, KEEP_COMPUTED};
+use crate::memory::lazy::Product;
 
 /// Terms of an element at most: three coordinates, and what `cdist` puts beside them, in some more dimensions.
 const MOST_TERMS: usize = 16;
+/// Elements of a product that is computed at once; of more each is computed where somebody reads it. The distances of thousands of points
+/// to each other mostly go to a `topk` that chooses from no more than it can read.
+const MOST_AT_ONCE: usize = 1 << 20;
 
 /// A matrix as cuBLAS is told it, one column after the other, `rows` of it apart.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +63,20 @@ pub(crate) fn multiply(
         return;
     };
     let origin = contents.origin(a.address).max(contents.origin(b.address));
+    let place = |of: usize| (0..of).flat_map(|i| (0..terms).map(move |term| (i, term)));
+    let product = Product {
+        rows,
+        terms,
+        left: place(rows).map(|(row, term)| left[a.place(row, term)]).collect(),
+        right: place(columns).map(|(column, term)| right[b.place(term, column)]).collect(),
+    };
+    let count = rows * columns;
+    if MOST_AT_ONCE < count {
+        return contents.write_product(c, u64::try_from(size).unwrap_or(u64::MAX), product, origin);
+    }
     let mut result = Vec::with_capacity(size);
-    for column in 0..columns {
-        for row in 0..rows {
-            let term = |sum: f32, i| left[a.place(row, i)].mul_add(right[b.place(i, column)], sum);
-            result.extend_from_slice(&(0..terms).fold(0.0, term).to_le_bytes());
-        }
+    if product.write(0, count, &mut result).is_none() {
+        return;
     }
     match origin {
         Some(origin) => contents.write_pattern(c, &result, origin),
@@ -93,5 +105,26 @@ mod tests {
         let longer = Matrix { address: 8196, ..b };
         multiply(&mut contents, [2, 1, 3], a, longer, 12288);
         assert_eq!(contents.known(12288, 8), None, "a term is not known");
+    }
+
+    #[test]
+    fn of_a_large_product_elements_are_computed_where_they_are_read() {
+        let mut contents = Contents::default();
+        let points = 2048_u64;
+        let coordinates: Vec<f32> = (0_u16..4096).map(f32::from).collect();
+        contents.write(4096, &floats(&coordinates));
+        let of = |is_transposed| Matrix { address: 4096, is_transposed, step: 2 };
+        let to = 1 << 20;
+        multiply(&mut contents, [2048, 2048, 2], of(true), of(false), to);
+        assert!(contents.is_lazy(to));
+        // Point 3 is (6, 7), point 5 is (10, 11).
+        let at = to + 4 * (5 * points + 3);
+        assert_eq!(contents.known(at, 4), Some(floats(&[6.0 * 10.0 + 7.0 * 11.0])));
+        contents.forget(4096, 4);
+        assert_eq!(
+            contents.known(at, 4),
+            Some(floats(&[137.0])),
+            "it was made of what was there then"
+        );
     }
 }

@@ -341,6 +341,13 @@ pub(crate) fn source(arguments: Arguments<'_>) -> Option<u64> {
     arguments.structure(0, layout.structure())?.u64(layout.source)
 }
 
+/// Where the results of a sum of whole numbers of 64 bits go, and how many are added up in each.
+pub(crate) fn tally(arguments: Arguments<'_>) -> Option<(u64, i64)> {
+    let layout = ReduceOp::of(ScalarType::Long.width());
+    let operation = arguments.structure(0, layout.structure())?;
+    Some((operation.u64(layout.target)?, operation.u32(layout.config + 4)?.into()))
+}
+
 /// Where `ReduceOp` has what, for an operation without state, the four-byte index and PyTorch's 25
 /// dimensions: `{ ops, ident, ReduceConfig config, OffsetCalculator<1> input, OffsetCalculator<2>
 /// output, const void *src, char *dst[2], ... }`.

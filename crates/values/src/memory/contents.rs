@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::budget::{Budget, Dropped, Place, Room};
-use super::lazy::{Element, Lazy, Open, Source, Span};
+use super::lazy::{Element, Lazy, Open, Product, Source, Span};
 use super::origin::Origin;
 
 /// Larger copies are not kept: they cost host memory and no program steers by them.
@@ -20,9 +20,9 @@ const BUDGET: u64 = 128 << 20;
 /// each point to each.
 pub(crate) const KEEP_COMPUTED: u64 = 64 << 20;
 const BUDGET_COMPUTED: u64 = 384 << 20;
-/// Elements of what is computed where it is read that one reading may take, and all together: a few seconds.
-const READ_LAZILY: u64 = 1 << 25;
-const BUDGET_LAZY: u64 = 1 << 28;
+/// Elements of what is computed where it is read that one reading may take, of a few steps each, and all together: some seconds.
+const READ_LAZILY: u64 = 1 << 26;
+const BUDGET_LAZY: u64 = 1 << 30;
 /// So many bytes are kept as one element again and again, if they are that.
 pub(crate) const SAME: u64 = 1 << 12;
 /// In a span of that many bytes a part is overwritten where it is.
@@ -146,6 +146,21 @@ impl Contents {
         let size = open.size();
         let operands = open.operands.iter().map(|&(from, size)| self.source(from, size));
         let lazy = operands.collect::<Option<_>>().and_then(|it| Lazy::of(open, it));
+        self.put_lazy(at, size, lazy, origin);
+    }
+
+    /// The elements of this product, `size` bytes, are at `at` now.
+    pub(crate) fn write_product(
+        &mut self,
+        at: u64,
+        size: u64,
+        it: Product,
+        origin: Option<Origin>,
+    ) {
+        self.put_lazy(at, size, Some(Lazy::product(it)), origin);
+    }
+
+    fn put_lazy(&mut self, at: u64, size: u64, lazy: Option<Lazy>, origin: Option<Origin>) {
         self.forget(at, size);
         let Some(span) = lazy.map(|it| Span::Lazy { of: Arc::new(it), from: 0, size }) else {
             return;
@@ -156,6 +171,12 @@ impl Contents {
         self.insert(at, span, Account::Made);
         self.computed.insert(at);
         origin.into_iter().for_each(|it| self.mark(at, it));
+    }
+
+    /// Whether what is at `at` is computed where somebody reads it.
+    pub(crate) fn is_lazy(&self, at: u64) -> bool {
+        let mut spans = self.overlapping(at, at.saturating_add(1));
+        spans.any(|it| matches!(it.1, Span::Lazy { .. }))
     }
 
     /// All that is between `at` and `at + size`, as it is now.

@@ -180,13 +180,54 @@ impl Open {
     }
 }
 
+/// A product of matrices of floats, of which each element is a sum of few terms.
+#[derive(Debug)]
+pub(crate) struct Product {
+    /// Rows of the result; they lie one after the other.
+    pub(crate) rows: usize,
+    pub(crate) terms: usize,
+    /// The terms of each row,
+    pub(crate) left: Vec<f32>,
+    /// and those of each column.
+    pub(crate) right: Vec<f32>,
+}
+
+impl Product {
+    /// So many elements from the `first` on, written behind what is there.
+    pub(crate) fn write(&self, first: usize, count: usize, out: &mut Vec<u8>) -> Option<()> {
+        let of = |all: &'_ [f32], i: usize| {
+            Some(i * self.terms..(i + 1) * self.terms).filter(|it| it.end <= all.len())
+        };
+        for i in first..first + count {
+            let (row, column) = (i.checked_rem(self.rows)?, i / self.rows);
+            let (left, right) = (of(&self.left, row)?, of(&self.right, column)?);
+            let terms = self.left[left].iter().zip(&self.right[right]);
+            let sum = terms.fold(0.0_f32, |sum, (a, b)| a.mul_add(*b, sum));
+            out.extend_from_slice(&sum.to_le_bytes());
+        }
+        Some(())
+    }
+
+    fn held(&self) -> u64 {
+        wide(size_of_val(&*self.left) + size_of_val(&*self.right))
+    }
+}
+
 /// A result that is computed where it is read.
 #[derive(Debug)]
 pub(crate) struct Lazy {
-    open: Open,
-    operands: Vec<Source>,
+    made: Made,
     steps: u32,
     held: u64,
+}
+
+/// How its elements are made.
+#[derive(Debug)]
+enum Made {
+    /// Each of elements of others.
+    Elements { open: Open, operands: Vec<Source> },
+    /// Of floats.
+    Product(Product),
 }
 
 impl Lazy {
@@ -194,30 +235,57 @@ impl Lazy {
     pub(crate) fn of(open: Open, operands: Vec<Source>) -> Option<Lazy> {
         let steps = 1 + operands.iter().map(Source::steps).max().unwrap_or(0);
         let held = operands.iter().map(Source::held).sum();
-        (steps <= MOST_STEPS && held <= MOST_HELD).then_some(Lazy { open, operands, steps, held })
+        let is_little = steps <= MOST_STEPS && held <= MOST_HELD;
+        is_little.then_some(Lazy { made: Made::Elements { open, operands }, steps, held })
+    }
+
+    /// A product.
+    pub(crate) fn product(it: Product) -> Lazy {
+        let held = it.held();
+        Lazy { made: Made::Product(it), steps: 1, held }
     }
 
     /// Computes what lies from the byte `from` on.
     fn read(&self, from: u64, out: &mut [u8], left: &Cell<u64>) -> Option<()> {
-        let formula = &self.open.formula;
-        let width = formula.width(0);
+        let width = match &self.made {
+            Made::Elements { open, .. } => open.formula.width(0),
+            Made::Product(_) => size_of::<f32>(),
+        };
         let (first, skipped) = (narrow(from) / width, narrow(from) % width);
         let count = (skipped + out.len()).div_ceil(width);
         left.set(left.get().checked_sub(wide(count.max(LEAST)))?);
-        let mut walk = self.open.walk.part(first, count);
-        let mut buffers = Buffers::of(self.operands.len() + 1, count);
         let mut bytes = Vec::with_capacity(count * width);
+        match &self.made {
+            Made::Product(it) => it.write(first, count, &mut bytes)?,
+            Made::Elements { open, operands } => {
+                Self::elements(open, operands, (first, count), &mut bytes, left)?;
+            }
+        }
+        out.copy_from_slice(bytes.get(skipped..skipped + out.len())?);
+        Some(())
+    }
+
+    /// Writes so many elements from the `first` on behind what is there.
+    fn elements(
+        open: &Open,
+        operands: &[Source],
+        (first, count): (usize, usize),
+        bytes: &mut Vec<u8>,
+        left: &Cell<u64>,
+    ) -> Option<()> {
+        let formula = &open.formula;
+        let mut walk = open.walk.part(first, count);
+        let mut buffers = Buffers::of(operands.len() + 1, count);
         let mut packed = [0; 8 * rows::LENGTH];
         while let Some(row) = walk.row(rows::LENGTH) {
-            for (i, operand) in self.operands.iter().enumerate() {
+            for (i, operand) in operands.iter().enumerate() {
                 let width = formula.width(i + 1);
                 let packed = packed.get_mut(..row.length * width)?;
                 operand.row(row.at[i + 1], row.strides[i + 1], width, packed, left)?;
                 buffers.read(formula, i + 1, packed, (0, wide(width)), row.length)?;
             }
-            formula.row([true; 4], &mut buffers, row.length, &mut bytes)?;
+            formula.row([true; 4], &mut buffers, row.length, bytes)?;
         }
-        out.copy_from_slice(bytes.get(skipped..skipped + out.len())?);
         Some(())
     }
 }

@@ -32,6 +32,8 @@ impl Memory for Contents {
 pub(crate) type Known<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
 /// Whether any of so many bytes from an address on is known.
 pub(crate) type KnowsAny<'a> = &'a dyn Fn(u64, u64) -> bool;
+/// Whether what is at an address is computed where somebody reads it.
+pub(crate) type IsLazy<'a> = &'a dyn Fn(u64) -> bool;
 
 /// Among more elements nobody looks for the few that are known.
 pub(crate) const MOST_LOOKED_AT: usize = 1 << 22;

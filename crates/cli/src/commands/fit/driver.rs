@@ -14,7 +14,9 @@ use plimsoll_core::{
     units::Bytes,
 };
 use plimsoll_fit::{
-    search::{Half, Look, Measure, Next, On, Ran, Rewritten, Rules, Run, Said, Search, Steps},
+    search::{
+        Best, Half, Look, Measure, Next, On, Ran, Rewritten, Rules, Run, Said, Search, SoFar, Steps,
+    },
     speculate::Speculation,
     trials::{Order, Purpose, Trials, ValuesMatter},
 };
@@ -51,8 +53,7 @@ pub(super) struct Driver<'a> {
     /// Where the value stands if not in the command.
     in_file: Option<&'a InFile>,
     began: Instant,
-    /// The first plan that was seen to fit, until people were told of it.
-    best: Option<String>,
+    so_far: SoFar,
     has_told_best: bool,
     /// What the last run recorded.
     recordings: Vec<Recording>,
@@ -77,7 +78,7 @@ impl<'a> Driver<'a> {
             words,
             in_file: None,
             began: Instant::now(),
-            best: None,
+            so_far: SoFar::default(),
             has_told_best: false,
             recordings: Vec::new(),
             _signals: signals,
@@ -257,29 +258,26 @@ impl<'a> Driver<'a> {
 
     /// Once a search takes long: the first plan that fits, and how long the rest may take.
     fn tell_best_so_far(&mut self, rules: &Rules, run: &Run, ran: &Ran) {
-        let is_plan = run.value.is_none() && !run.plan.remedies.is_empty() && run.half.is_none();
-        let needs = match rules.limit_reserved {
-            Some(_) => ran.took.peak.reserved,
-            None => ran.took.safe,
-        };
-        if self.best.is_none() && is_plan && ran.fits() && !ran.was_cut && needs <= rules.most() {
-            self.best = Some(run.plan.shown());
-        }
+        self.so_far.takes_in(rules, run, ran);
         let elapsed = self.began.elapsed();
         if self.has_told_best || run.value.is_some() || elapsed < LONG {
             return;
         }
+        let best = match self.so_far.best() {
+            // The next runs decide whether there is a search at all.
+            Best::AsItIs => return,
+            Best::Plan(plan) => {
+                format!("the first plan that fits: {plan}; Ctrl-C ends the search with it")
+            }
+            Best::Nothing => {
+                "no plan fits so far; Ctrl-C ends the search with the closest".to_owned()
+            }
+        };
         self.has_told_best = true;
         let n_runs = self.trials.n_runs().max(1);
         let rest = |runs: u64| {
             let left = runs.saturating_sub(n_runs).max(2);
             elapsed.as_secs_f64() / n_runs as f64 * left as f64
-        };
-        let best = match &self.best {
-            Some(plan) => {
-                format!("the first plan that fits: {plan}; Ctrl-C ends the search with it")
-            }
-            None => "no plan fits so far; Ctrl-C ends the search with the closest".to_owned(),
         };
         self.say(
             &Said::Plain(format!(

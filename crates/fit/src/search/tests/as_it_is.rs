@@ -27,6 +27,118 @@ fn it_fits_and_is_run_once_more_on_the_card_itself() {
     .assert_eq(&made.plans());
 }
 
+/// What is said of a search that is not over.
+fn best_so_far(made: Made) -> String {
+    made.with_best().plans()
+}
+
+#[test]
+fn one_that_is_only_being_proven_is_the_best_so_far() {
+    expect![[r#"
+        the unchanged script, steady, sites -> 4.39 GiB
+          best so far: AsItIs
+        " without changes: 4.39 GiB to be safe
+        the unchanged script, a validation, on the card, late -> 5.37 GiB
+        the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        as it is: fits, needs 5.37 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&best_so_far(with_other_ends(5_000)));
+}
+
+#[test]
+fn one_that_the_proof_refutes_is_no_longer_the_best_so_far() {
+    let made = Made::new(8_000, |run| match run.on {
+        On::Roomy => takes(4_000),
+        _ => out_of_memory(),
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 4.39 GiB
+          best so far: AsItIs
+        " without changes: 4.39 GiB to be safe
+        the unchanged script, a validation, alone on the card -> out of memory
+          best so far: Nothing
+        the unchanged script, a validation -> 4.39 GiB
+        the unchanged script, a validation, reserves up to 7.32 GiB -> 4.39 GiB
+        the unchanged script, a validation, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the unchanged script, 2 steps, work -> 4.39 GiB
+        the unchanged script, a validation, alone on the card -> out of memory
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        as it is: does not fit, needs 4.39 GiB
+    "#]]
+    .assert_eq(&best_so_far(made.allow(NOTHING)));
+    expect![[r#"
+        the unchanged script, steady, sites -> 4.39 GiB
+          best so far: AsItIs
+        " without changes: 4.39 GiB to be safe
+        the unchanged script, a validation, on the card, late -> out of memory
+          best so far: Nothing
+        the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
+        the unchanged script, a validation, alone on the card -> 4.39 GiB
+        the unchanged script, a validation, late -> 9.28 GiB
+        detach-losses, 2 steps -> 4.39 GiB
+          best so far: Plan("detach-losses")
+        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the unchanged script, 2 steps, work -> 4.39 GiB
+        detach-losses, a validation, on the card, late -> out of memory
+        detach-losses, a validation, on the card, overflowing -> 4.39 GiB
+        detach-losses, a validation, alone on the card -> 4.39 GiB
+        detach-losses, a validation, late -> 9.28 GiB
+        as it is: does not fit, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
+    "#]]
+    .assert_eq(&best_so_far(with_other_ends(9_000).allow(NOTHING)));
+}
+
+#[test]
+fn one_that_needs_a_plan_has_it_as_its_best_so_far() {
+    let made = Made::new(8_000, |run| match (run.plan.remedies.is_empty(), run.until) {
+        (true, Until::Steps(_)) => takes(7_000),
+        (true, _) => takes(9_000),
+        (false, _) => takes(4_000),
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: 9.28 GiB to be safe
+        detach-losses, 2 steps -> 4.39 GiB
+          best so far: Plan("detach-losses")
+        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the unchanged script, 2 steps, work -> 7.32 GiB
+        detach-losses, a validation, alone on the card -> 4.39 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: detach-losses, needs 4.39 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&best_so_far(made.allow(NOTHING)));
+}
+
+#[test]
+fn one_that_the_card_itself_bears_is_the_best_so_far() {
+    let made = Made::new(8_000, |run| Ran {
+        took: match run.on {
+            On::Roomy => reserves(6_000, 9_000),
+            _ => reserves(6_000, 7_000),
+        },
+        noted: Noted { sizes_differ: true, ..Noted::default() },
+        ..takes(0)
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+          replayed below 7.32 GiB on 7.81 GiB -> 0
+        " without changes: at least 6.35 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 9.28 GiB
+        the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 7.32 GiB
+          best so far: AsItIs
+        the unchanged script, a validation, alone on the card -> 7.32 GiB
+        as it is: fits, needs 7.32 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&best_so_far(made));
+}
+
 #[test]
 fn it_grows_and_no_plan_is_looked_for() {
     let growth = growing(Bytes::mib(8), 400, Bytes::mib(4_000));

@@ -11,7 +11,7 @@ use plimsoll_core::{
 
 use crate::search::{
     Failed, FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said, Search,
-    Seen, Steps, Took, Until, WhyNot, largest_value, plans,
+    Seen, SoFar, Steps, Took, Until, WhyNot, largest_value, plans,
 };
 
 /// What is on the device beside what is reserved: 500 MiB.
@@ -33,6 +33,8 @@ pub(crate) struct Made {
     with_advice: bool,
     /// And the sentences that repeat what a run came to.
     with_all_said: bool,
+    /// And the best so far, where it changes.
+    with_best: bool,
 }
 
 impl Made {
@@ -63,6 +65,7 @@ impl Made {
             interrupted: None,
             with_advice: false,
             with_all_said: false,
+            with_best: false,
         }
     }
 
@@ -101,6 +104,12 @@ impl Made {
     /// The picture has every sentence that people are told.
     pub(super) fn with_all_said(mut self) -> Made {
         self.with_all_said = true;
+        self
+    }
+
+    /// The picture has the best so far, where it changes.
+    pub(super) fn with_best(mut self) -> Made {
+        self.with_best = true;
         self
     }
 
@@ -207,6 +216,7 @@ impl Made {
     fn drive<T>(&self, mut search: Search<T>) -> (String, T) {
         let (mut res, mut n_runs) = (String::new(), 0);
         let mut last: Option<Run> = None;
+        let mut so_far = SoFar::default();
         loop {
             assert!(n_runs < 500, "{res}");
             search = match search.next() {
@@ -226,6 +236,11 @@ impl Made {
                         writeln!(res, "{} -> {}", asked(&run), came_to(&ran)).unwrap();
                     }
                     n_runs += 1;
+                    let before = so_far.best();
+                    so_far.takes_in(&self.rules, &run, &ran);
+                    if self.with_best && before != so_far.best() {
+                        writeln!(res, "  best so far: {:?}", so_far.best()).unwrap();
+                    }
                     last = Some(run);
                     waiting.tell(ran)
                 }
