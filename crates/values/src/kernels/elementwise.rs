@@ -766,7 +766,8 @@ mod tests {
             most.set(most.get().max(size));
             (at < 2 << 20).then(|| vec![0; size])
         };
-        let writes = multiply.writes(launch.arguments(), &known, &|_, _| true).unwrap();
+        let writes =
+            multiply.writes(launch.arguments(), (&known, &|_, _| true), &|_| false).unwrap();
         assert_eq!((writes, most.get()), (vec![Write::Unknown(4096, 16_000)], 4));
     }
 
