@@ -1,5 +1,7 @@
 """What a promise covers: whatever plimsoll cut, the verdict and the safe size say so; and what grows, or what no batch had, is no promise."""
 
+import re
+
 import pytest
 from harness import PYTHON
 
@@ -39,8 +41,6 @@ def test_what_was_cut_is_what_the_promise_is_about(plimsoll, what):
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
     text = " ".join(ran.stdout.split())
     assert ran.code == 0, ran
-    import re
-
     (promise,) = re.findall(words, text)
     assert promise.replace(": needs", "").removeprefix("for ") == ran.report["seen"]["covers"]["words"]
     assert re.search(r"to be safe for the \d+ [a-z ]+ seen", text) and "ran to its end" not in text
@@ -218,3 +218,40 @@ def test_only_what_the_script_has_is_said_to_be_unseen(plimsoll, more):
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090", "--steps", "4"))
     assert ran.report["seen"]["missing"] == UNSEEN[more], ran
     assert f"not seen: {UNSEEN[more]}; --until-exit" in " ".join(ran.stdout.split())
+
+
+PASSES = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 4096)).cuda()
+found = torch.empty(0, 4096)
+for i in range(2000):
+    found = torch.cat((found, model(torch.rand(512, 256).cuda())[:1].cpu()))
+"""
+
+
+def test_a_script_of_passes_runs_out_in_a_pass(plimsoll):
+    """It said "ran out in forward pass 251" and "runs out before the first forward pass"."""
+    plimsoll.script(PASSES)
+    ran = plimsoll.predict("train.py", options=("--memory", "2GiB", "--gpu", "rtx3090"))
+    text = " ".join(ran.stdout.split())
+    assert ran.code == 1 and "before the first forward pass" not in text, ran
+    (grows,) = re.findall(r"ran out in forward pass ([\d,]+) of", text)
+    assert f"runs out in forward pass {grows}, at train.py:6" in text, text
+    assert f"When it ran out (forward pass {grows})" in text or f"When it ran out (in forward pass {grows})" in text, text
+
+
+def test_what_grows_by_less_than_a_byte_is_no_growth(plimsoll):
+    """Three modules are called for each 512 bytes that stay: "0 B more stay allocated"."""
+    plimsoll.script(
+        """
+import torch
+a, b, c = (torch.nn.Linear(64, 64).cuda() for _ in range(3))
+kept = []
+with torch.no_grad():
+    for i in range(2000):
+        x = c(b(a(torch.rand(8, 64, device="cuda"))))
+        if i % 200 == 0: kept.append(x[0].clone())
+"""
+    )
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    assert ran.code == 0 and " 0 B " not in ran.stdout, ran

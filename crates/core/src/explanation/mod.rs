@@ -252,9 +252,6 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
             let caught = Caught::of(&case, failed);
             res.caught = caught.into_iter().chain(res.caught.take()).max_by_key(|it| it.requested);
         }
-        if run.replay.blocks.is_empty() && run.replay.freed.is_empty() {
-            res.notes.push("the recording has a final state and no events: it shows which blocks are live, not their history; record with enabled=\"all\"".to_owned());
-        }
     }
     findings::sort(&mut res.findings);
     if let Some(root) = res.ooms.first().map(|it| it.root.clone()) {
@@ -301,6 +298,9 @@ fn unsure(recording: &Recording) -> Option<String> {
         return Some(format!(
             "the recording has {frees} frees and no allocation, so the purpose of the memory is unknown. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
         ));
+    }
+    if allocs == 0 && frees == 0 && held != 0 {
+        return Some("the recording has no events, only what was live in the end: it does not show how much that was at most, and whether memory ran out. Record the history, too: torch.cuda.memory._record_memory_history(enabled=\"all\")".to_owned());
     }
     (allocs == 0 && held == 0).then(|| "the recording has no allocation on a GPU: the recorder was off, or the program never used the GPU. Record from the start: torch.cuda.memory._record_memory_history() before the model is built".to_owned())
 }

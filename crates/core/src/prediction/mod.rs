@@ -94,12 +94,14 @@ impl<'a> Runs<'a> {
             (it.runs_out_at, it.has_run_out) = (u64::from(step), true);
         }
         let growth = growth.filter(|_| outcome == Outcome::Grows);
-        let slow = growths().find(|it| !matters(it)).filter(|_| outcome == Outcome::Fits);
+        let is_slow = |it: &StepGrowth| !matters(it) && it.per_step != Bytes::ZERO;
+        let slow = growths().find(is_slow).filter(|_| outcome == Outcome::Fits);
         let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
         let ranks = runs.iter().map(|it| it.rank(recordings, card)).collect();
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
         notes.extend(slow.map(|growth| Note::GrowsSlowly {
             per_step: growth.per_step,
+            counted: growth.counted,
             at: growth.at,
             of: in_all.zip(still_to_come),
         }));

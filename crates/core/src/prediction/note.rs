@@ -68,6 +68,8 @@ pub enum Note {
     GrowsSlowly {
         /// What each step leaves.
         per_step: Bytes,
+        /// What a step is.
+        counted: Counted,
         /// The line that made it.
         at: Option<CodeLine>,
         /// How many steps the script comes to, if that is known, and what they leave in all: the safe size has it.
@@ -388,20 +390,21 @@ impl fmt::Display for Note {
                     ". If it was to train, its output shows why it did not"
                 })
             }
-            Note::GrowsSlowly { per_step, at, of } => {
-                write!(f, "{per_step} more stay allocated after each step")?;
+            Note::GrowsSlowly { per_step, counted, at, of } => {
+                let several = counted.several();
+                write!(f, "{per_step} more stay allocated after each {}", counted.one())?;
                 if let Some(at) = at {
                     write!(f, " ({at})")?;
                 }
                 match of {
                     Some((steps, bytes)) => write!(
                         f,
-                        ": {bytes} in the {} steps of the script, which the safe size includes",
+                        ": {bytes} in the {} {several} of the script, which the safe size includes",
                         grouped(*steps)
                     ),
                     None => {
                         let many = Bytes(per_step.0.saturating_mul(10_000));
-                        write!(f, ": {many} in 10,000 steps, which the safe size does not include")
+                        write!(f, ": {many} in 10,000 {several}, which the safe size does not include")
                     }
                 }
             }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::{
     cards::{self, Card},
     prediction::{
-        CardFit, Carries, DeviceRun, Moment, OomPlace, Outcome, Peaks, RunFacts, ScriptExit, Seen,
-        StepGrowth, origins, steps,
+        CardFit, Carries, Counted, DeviceRun, Moment, OomPlace, Outcome, Peaks, RunFacts,
+        ScriptExit, Seen, StepGrowth, origins, steps,
     },
     recording::{End, EndReason, Later, Mark, MarkKind, Phase, Recording},
     replay::Levels,
@@ -170,7 +170,13 @@ pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<Oo
             (note.requested, moment, note.user_frame.clone().or(line))
         }
     };
-    let Moment { step, phase } = moment;
+    // Without steps, passes count.
+    let passes = run.filter(|it| it.counted() == Counted::ForwardPasses);
+    let passes = passes.map_or(0, DeviceRun::steps_seen);
+    let Moment { mut step, phase } = moment;
+    if step == 0 && passes != 0 {
+        step = passes + 1;
+    }
     let Levels { allocated, reserved } = levels;
     Some(OomPlace { step, phase, requested, allocated, reserved, free, at: line })
 }

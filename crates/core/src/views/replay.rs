@@ -52,6 +52,9 @@ impl ReplayReport<'_> {
                 Some("the recorded run ended with a request that failed")
             }
             Some(_) if self.trace.cut_at.is_some() => Some("the file is cut off or damaged"),
+            Some(_) if self.n_events() == 0 => {
+                Some("the file has no events, only what was live in the end")
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! the name that the script gives it, `batch_size`.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fmt, fs,
     path::{Path, PathBuf},
 };
@@ -98,6 +98,10 @@ fn named(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
         (1, Some(file)) => {
             Ok(InFile { file: fs::canonicalize(file)?, size, number: here.remove(0) })
         }
+        (0, _) | (_, None) if place(&args.command).is_some() => {
+            let there = place(&args.command).unwrap_or_default();
+            bail!("the command has no {{{name}}}; it has {{{there}}}: --find-max {there}=1..64")
+        }
         (0, _) | (_, None) => bail!(
             "the command has no {{{name}}}, and no line of the script gives a whole number that name; write {{{name}}} where the \
              value is to stand, as in `--batch-size {{{name}}}`, or say the line, as in `--find-max train.py:14=1..64`"
@@ -108,6 +112,20 @@ fn named(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
             bail!("{name} is given a number in several places; write one of {}", each.join(", "))
         }
     }
+}
+
+/// The first place for a value in a command: `batch` in `--batch-size {batch}`.
+fn place(command: &[OsString]) -> Option<String> {
+    let is_name = |it: &str| {
+        it.starts_with(|it: char| it.is_ascii_alphabetic())
+            && it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
+    };
+    let of_word = |word: &OsString| {
+        let text = word.to_str()?;
+        let (_, rest) = text.split_once('{')?;
+        rest.split_once('}').map(|it| it.0).filter(|it| is_name(it)).map(str::to_owned)
+    };
+    command.iter().find_map(of_word)
 }
 
 /// The numbers of a file, and how long it is.
@@ -127,5 +145,14 @@ mod tests {
         assert_eq!(of_place("train.py:14"), Some(("train.py", 14, None)));
         assert_eq!(of_place("a/train.py:14:20"), Some(("a/train.py", 14, Some(20))));
         assert_eq!((of_place("batch"), of_place("batch:x")), (None, None));
+    }
+
+    #[test]
+    fn the_place_that_a_command_has() {
+        let place =
+            |line: &str| super::place(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(place("python t.py --batch-size {batch}").as_deref(), Some("batch"));
+        assert_eq!(place("python t.py --lr=0.1 --n={n_rows}").as_deref(), Some("n_rows"));
+        assert_eq!(place("python t.py {\"a\":1} {} {1}"), None);
     }
 }

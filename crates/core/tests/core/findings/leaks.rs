@@ -3,7 +3,7 @@
 use plimsoll_core::{
     explanation::Explanation,
     recording::{Begin, CodeLine, DeviceStats, Keeper, Keepers, Notes, OomNote, Place},
-    trace::{Action, StackId},
+    trace::{Action, BlockState, PoolId, StackId},
     units::Bytes,
 };
 
@@ -384,6 +384,14 @@ fn what_was_not_recorded_is_not_called_healthy() {
     frees.event(Action::FreeCompleted, 4096, 512, StackId::EMPTY);
     let frees = frees.explain();
     assert!(frees.unsure.unwrap().starts_with("the recording has 2 frees and no allocation"));
+
+    let mut end_only = Program::default();
+    end_only.segment(1 << 30, 64 * MIB, PoolId(0), BlockState::Allocated);
+    let mut end_only = end_only.explain();
+    assert!(end_only.unsure.as_ref().unwrap().starts_with("the recording has no events"));
+    // Where the file is cut, they may be in the rest.
+    end_only.heed(["byte 300".to_owned()], true);
+    assert!(end_only.unsure.unwrap().starts_with("the file is cut off"));
 
     let mut cut = Program::default();
     let output = cut.step(false, true);
