@@ -75,7 +75,7 @@ test-rust:
 	@mkdir -p target
 	export $(FOR_TESTS)
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='env RUSTC_BOOTSTRAP=1' \
-	  cargo test --workspace --lib --bins --tests --examples -- -Z unstable-options --report-time | tee target/test-rust-times.log
+	  cargo test --workspace --lib --bins --tests --examples --no-fail-fast -- -Z unstable-options --report-time | tee target/test-rust-times.log
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: licences and advisories were not checked'; fi
 	printf '\nThe ten slowest tests in Rust:\n'
 	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust-times.log | sort -rn | sed -n '1,10p'

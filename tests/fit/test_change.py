@@ -156,7 +156,8 @@ IN_ONE_LINE = (
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch`")
-@pytest.mark.parametrize("program", [pytest.param(IN_PARTS, marks=pytest.mark.soak), IN_ONE_LINE], ids=["a statement a line", "several in a line"])
+@pytest.mark.soak
+@pytest.mark.parametrize("program", [IN_PARTS, IN_ONE_LINE], ids=["a statement a line", "several in a line"])
 def test_the_change_puts_a_batch_through_in_parts_and_computes_the_same(plimsoll, program):
     plimsoll.script(program)
     on_gpu, on_cpu = [PYTHON, "train.py", "cuda", "512"], [PYTHON, "train.py", "cpu", "64"]

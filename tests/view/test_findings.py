@@ -65,12 +65,14 @@ def test_a_search_for_words_of_a_finding_leads_to_it(page, every):
     settled(page)
     scenes = page.evaluate("() => window.plimsoll.page.scenes")
     analysis = page.evaluate(ANALYSIS)
-    without = 0
+    without, known = 0, set()
     for r, scene in enumerate(scenes):
         findings = analysis["explanations"][scene["file"]]["findings"]
         for index, (finding, (n, _, _)) in enumerate(zip(findings, analysis["blocks"][scene["file"]], strict=True)):
-            if finding["device"] != scene["device"]:
+            # One of each kind: the page makes them all alike.
+            if finding["device"] != scene["device"] or finding["code"] in known:
                 continue
+            known.add(finding["code"])
             page.goto("about:blank")
             page.goto(f"{viewer.url}#r={r}&view=timeline")
             settled(page)

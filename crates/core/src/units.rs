@@ -199,6 +199,7 @@ pub fn change(was: Bytes, is: Bytes) -> String {
     let factor = is.0 as f64 / was.0 as f64;
     match format!("{:+.1} %", (factor - 1.0) * 100.0).as_str() {
         "+0.0 %" | "-0.0 %" => bytes,
+        "+100.0 %" => format!("{bytes}, 2.0x"),
         percent if factor < 2.0 => format!("{bytes}, {percent}"),
         _ if factor <= MOST => format!("{bytes}, {factor:.1}x"),
         _ => bytes,

@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(script("command = [\"a\"]"), "`scripts.a`: it has no `gpu = \"rtx4090\"`");
         assert_eq!(
             said("version = 1\ntolerance = \"much\""),
-            "`tolerance`: expected a share, as in `0.5%` or `0.005`"
+            "`tolerance`: expected a share from 0 to 1, as in `0.5%` or `0.005`"
         );
     }
 }
