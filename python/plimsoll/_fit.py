@@ -83,8 +83,8 @@ class Fitted(Generic[Returned]):
         answer = here / "fit.json"
         ran = _binary.run([*words, "--json", str(answer), "--", *command(here / "call", None)])
         outcome = json.loads(answer.read_text(encoding="utf-8"))["outcome"] if answer.exists() and answer.stat().st_size else None
-        if outcome == "depends":
-            print(ran.stdout, file=sys.stderr)  # The real run computes what the phantom cannot.
+        if outcome in ("depends", "fits_so_far"):
+            print(ran.stdout, file=sys.stderr)  # The real run computes what the phantom cannot, and comes to what it did not.
         elif ran.returncode != 0:
             # The answer is on standard output; an error is on the other, after the progress.
             words = ran.stdout.strip().splitlines() or _binary.said(ran.stderr).splitlines()[-1:]

@@ -271,16 +271,19 @@ def _proposed(answer: dict[str, Any]) -> list[str]:
     card = f"{answer['gpu']} ({limit})"
     without = Size(answer["as_it_is"]["needs_bytes"])
     outcome = answer["outcome"]
-    if outcome == "fits":
-        return [f"fits {card} without changes: {without} to be safe"]
+    so_far = [answer["so_far"]] if answer.get("so_far") else []
+    fits = "fits so far" if so_far else "fits"
+    if outcome == "fits" or so_far and not answer["plans"]:
+        return [f"{fits} {card} without changes: {without} to be safe", *so_far]
     if outcome == "grows":
         return [f"grows {Size(answer['growth_bytes_per_step'])} a step and runs out near step {answer['runs_out_at_step']:,} of {card}: no plan helps"]
     if outcome == "script_failed":
         return [f"the cell fails by itself: {answer['seen']['failed']['why']}"]
     lines = [f"does not fit {card} without changes: {without} to be safe"]
     if answer["plans"]:
-        lines.append("fits with one of these plans:")
+        lines.append(f"{fits} with one of these plans:")
         lines += [f"{Size(plan['needs_bytes'])!s:>12}  {' + '.join(plan['remedies'])}" for plan in answer["plans"]]
+        lines += so_far
     elif answer["recipes"]:
         lines.append(f"fits with these changes for {answer['recipes'][0]['framework']}:")
         lines += answer["recipes"][0]["diff"].splitlines()

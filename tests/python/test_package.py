@@ -88,3 +88,13 @@ def test_sizes_are_numbers_of_bytes(given, bytes, shown):
 def test_what_is_no_size_is_refused(given):
     with pytest.raises(ValueError, match="is no size; write it as in '20GiB'"):
         Size(given)
+
+
+def test_what_fits_so_far_is_said_to():
+    from plimsoll._notebook import _proposed
+
+    plan = {"needs_bytes": 1 << 30, "remedies": ["checkpoint"]}
+    answer = {"limit": {"bytes": 2 << 30}, "gpu": "Tesla T4", "as_it_is": {"needs_bytes": 3 << 30}, "outcome": "fits_so_far", "so_far": "no evaluation", "plans": [plan]}
+    assert _proposed(answer)[1:] == ["fits so far with one of these plans:", "    1.00 GiB  checkpoint", "no evaluation"]
+    without = _proposed(answer | {"plans": []})
+    assert without == ["fits so far Tesla T4 (2.00 GiB) without changes: 3.00 GiB to be safe", "no evaluation"]

@@ -250,7 +250,7 @@ def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
         file = getattr(sys.modules.get(function.__module__), "__file__", None)
         if file is not None and frames.is_users(file):
             written[function._backward_cls] = (function, file)
-    # All objects there are take a third of a second to look at.
+    # To look at every object takes a third of a second.
     for it in gc.get_objects() if written else ():
         if type(it) in written:
             function, file = written[type(it)]

@@ -16,16 +16,16 @@ LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 def validate_now() -> bool | None:
     """Asks every trainer that is training. None if there is none, else whether one of them validates at all."""
     lightning = tuple(sys.modules[name].Trainer for name in LIGHTNING if hasattr(sys.modules.get(name), "Trainer"))
-    transformers = getattr(sys.modules.get("transformers.trainer"), "Trainer", ())
+    transformers = _of_transformers()
     if not lightning and not transformers:
         return None
     answers = []
-    for it in gc.get_objects():
-        kind = type(it)
-        if lightning and issubclass(kind, lightning) and it.training:
-            it.should_stop = True
-            answers.append(True)
-        elif transformers and issubclass(kind, transformers) and it.is_in_train:
+    for it in _all(*lightning, *transformers):
+        if isinstance(it, lightning):
+            if it.training:
+                it.should_stop = True
+                answers.append(True)
+        elif it.is_in_train:
             it.control.should_save = _does(it.args, "save_strategy")
             it.control.should_evaluate = _does(it.args, "eval_strategy") or _does(it.args, "evaluation_strategy")
             answers.append(it.control.should_evaluate)
@@ -34,11 +34,23 @@ def validate_now() -> bool | None:
 
 def settings() -> list[tuple[str, bool]]:
     """What trainers of transformers are set to do every so often: `("eval_strategy", True)`."""
-    transformers = getattr(sys.modules.get("transformers.trainer"), "Trainer", None)
-    if transformers is None:
-        return []
     names = ("eval_strategy", "evaluation_strategy", "save_strategy")
-    return [(name, _does(it.args, name)) for it in gc.get_objects() if issubclass(type(it), transformers) for name in names]
+    return [(name, _does(it.args, name)) for it in _all(*_of_transformers()) for name in names]
+
+
+def _of_transformers() -> tuple[type, ...]:
+    trainer = getattr(sys.modules.get("transformers.trainer"), "Trainer", None)
+    return () if trainer is None else (trainer,)
+
+
+def _all(*classes: type) -> list[Any]:
+    """The objects of these classes and of those derived from them; every object is looked at, if there is any such class."""
+    kinds, todo = set(), list(classes)
+    while todo:
+        kind = todo.pop()
+        kinds.add(kind)
+        todo += type.__subclasses__(kind)
+    return [it for it in gc.get_objects() if type(it) in kinds] if kinds else []
 
 
 def _does(arguments: Any, name: str) -> bool:

@@ -273,7 +273,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
             fits(it),
             as_far_as(it),
             as_it_is.needs,
-            so_far(it),
+            so_far(it).map(|it| it + "\n").unwrap_or_default(),
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
             seen(&it.found),
             it.beside.run_line,
@@ -353,7 +353,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
         best.needs,
         limit.saturating_sub(best.needs)
     );
-    res += &so_far(it);
+    res.extend(so_far(it).map(|it| it + "\n"));
     res += &as_it_is_in_words(it);
     let _ = writeln!(
         res,
@@ -462,13 +462,12 @@ fn fits(it: &Proposal) -> &'static str {
     if it.found.so_far().is_some() { "FITS SO FAR" } else { "FITS" }
 }
 
-/// Why it fits so far only: a line, or nothing.
-fn so_far(it: &Proposal) -> String {
-    match it.found.so_far() {
-        None => String::new(),
-        Some(WhySoFar::ToCome(it)) => text::to_come(it) + "\n",
-        Some(WhySoFar::Unproven) => "the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one\n".to_owned(),
-    }
+/// Why it fits so far only.
+fn so_far(it: &Proposal) -> Option<String> {
+    Some(match it.found.so_far()? {
+        WhySoFar::ToCome(it) => text::to_come(it),
+        WhySoFar::Unproven => "the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one".to_owned(),
+    })
 }
 
 /// How much of the script an answer is about.
@@ -866,6 +865,7 @@ pub fn json(it: &Proposal) -> String {
         "seconds": it.beside.seconds,
         "connections": wire::connections(&it.beside.reached),
         "interrupted": it.found.interrupted,
+        "so_far": so_far(it),
         "measured_on": it.beside.measured_on,
         "seen": { "steps": it.found.seen.steps, "evaluation": it.found.seen.evaluation, "until_exit": it.found.seen.until_exit,
             "failed": it.found.seen.failed.as_ref().map(|it| json!({ "why": it.why, "epochs_cut": it.was_hurried })),

@@ -123,14 +123,17 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     match outcome.and_then(FitCode::of_word) {
         Some(FitCode::Fits) => Ok(Search::AsItIs(plan_settings::read(path)?)),
         Some(FitCode::FitsWithPlan) => Ok(Search::With(plan_settings::read(path)?)),
-        // The real run computes what nobody did, and is watched; and one that fails does so under its own eyes.
-        Some(FitCode::Depends | FitCode::ScriptFailed) => {
+        // The real run computes what nobody did, comes to what no run did, and is watched; and one that fails does so under its own eyes.
+        Some(FitCode::Depends | FitCode::ScriptFailed | FitCode::FitsSoFar) => {
             output::report(&String::from_utf8_lossy(&told.stdout));
             let plan = plan_settings::read(path)?;
             let is_empty = plan.remedies.is_empty();
             Ok(if is_empty { Search::AsItIs(plan) } else { Search::With(plan) })
         }
-        found => {
+        found @ (Some(
+            FitCode::FitsWithRecipe | FitCode::Grows | FitCode::Interrupted | FitCode::DoesNotFit,
+        )
+        | None) => {
             output::report(&String::from_utf8_lossy(&told.stdout));
             // A switch in the script is a person's to set: for a run as it is, nothing fits.
             let is_by_hand = found == Some(FitCode::FitsWithRecipe);
