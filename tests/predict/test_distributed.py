@@ -153,7 +153,8 @@ if WAITS:
 everybody = [None] * 2
 dist.all_gather_object(everybody, "waited")
 free, total = torch.cuda.mem_get_info()
-print("HELD", os.environ["RANK"], total - free, flush=True)
+# In one write: torchrun runs Python with -u, which writes each part of a line by itself.
+print(f"HELD {os.environ['RANK']} {total - free}\\n", end="", flush=True)
 dist.all_gather_object(everybody, "asked")
 dist.destroy_process_group()
 """
