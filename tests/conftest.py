@@ -83,6 +83,9 @@ SOAK = """What `make soak` runs:
   the manual's commands with a ResNet-50, sweeps of Optuna and Hydra, and random programs on the allocator;
   a card that is calibrated on two devices, with what NCCL takes;
   a recording of three million events in the viewer, every block of three peaks, and the size of a page in one file;
+  the viewer with a run that goes on, with damaged and with second recordings, and the button of every finding of every fixture;
+  an engine's own errors and interrupted servers, whom a script reached over the network, DeepSpeed's launcher;
+  a notebook from top to bottom, functions that are predicted from Python, hostile names in predictions;
   a world of files under each command and way that writes are kept apart, and with a training; all hostile files, sources, statuses and folders of strangers;
   other versions of torch and Python, and a small job of each library that is there, if PLIMSOLL_OTHER_PYTHONS names some."""
 

@@ -113,6 +113,9 @@ fn facts(workspace: &Path) -> String {
 fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
     // OUT_DIR is TARGET/PROFILE/build/plimsoll-HASH/out.
     let target_dir = out.ancestors().nth(4).unwrap_or(out).join("libraries");
+    let is_published = out.ancestors().nth(3).is_some_and(|it| it.ends_with("dist"));
+    // Every kernel that a script launches goes through several of these crates.
+    let lto = if is_published { "thin" } else { "off" };
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .current_dir(workspace)
@@ -123,8 +126,7 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
         // What is embedded is what users load: no debugging sections.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
-        // Every kernel that a script launches goes through several of these crates.
-        .env("CARGO_PROFILE_RELEASE_LTO", "thin");
+        .env("CARGO_PROFILE_RELEASE_LTO", lto);
     // The outer build's settings are for the command, not for a library inside somebody's Python:
     // clippy's driver, coverage flags, another target.
     for name in [

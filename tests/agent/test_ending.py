@@ -205,11 +205,8 @@ SUDDEN = {
 }
 
 
-EVERY_DAY = ("os._exit", "a signal that nobody survives", "a timer")
-
-
-@pytest.mark.matrix(1)
-@pytest.mark.parametrize("how", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in sorted(SUDDEN)])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", sorted(SUDDEN))
 def test_the_last_words_are_said_before_a_sudden_end(run, how):
     end, code, signal = SUDDEN[how]
     r = run.command([COLD, run.file("ends.py", TRAINS + "train(2)\n%s\n" % end)])

@@ -104,6 +104,7 @@ print(json.dumps([before, all()]))
 """
 
 
+@pytest.mark.soak
 def test_workers_make_the_same_and_no_more_than_is_wanted(tmp_path):
     (tmp_path / "loaders.py").write_text(LOADERS)
     words = [COLD, "loaders.py", AGENT]

@@ -1,25 +1,31 @@
 """What a module is called, by the model that it is a part of."""
 
-from plimsoll_agent.run.owners import Owners
-from torch import nn
-from torch.nn.modules.module import register_module_module_registration_hook
+import pytest
 
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+@pytest.fixture
+def named():
+    """Calls a program with `torch.nn`, a model, and the function that names a module, while modules that are built are seen."""
+    # Not above: each process of the suite would wait for torch.
+    from plimsoll_agent.run.owners import Owners
+    from torch import nn
+    from torch.nn.modules.module import register_module_module_registration_hook
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+
+    def run(program):
+        owners = Owners()
+        with register_module_module_registration_hook(lambda parent, name, child: owners.registered(parent, name, child)):
+            program(nn, Model, owners.path)
+
+    return run
 
 
-def named(program):
-    """`program` gets the function that names a module, while modules that are built are seen."""
-    owners = Owners()
-    with register_module_module_registration_hook(lambda parent, name, child: owners.registered(parent, name, child)):
-        program(owners.path)
-
-
-def test_a_slice_of_a_list_leaves_its_modules_where_they_are():
-    def program(path):
+def test_a_slice_of_a_list_leaves_its_modules_where_they_are(named):
+    def program(nn, Model, path):
         model = Model()
         for number, layer in enumerate(model.layers[:2]):  # as Llama and Qwen go through theirs
             assert path(layer) == f"layers.{number}"
@@ -29,8 +35,8 @@ def test_a_slice_of_a_list_leaves_its_modules_where_they_are():
     named(program)
 
 
-def test_a_list_that_becomes_part_of_another_model_takes_its_modules_there():
-    def program(path):
+def test_a_list_that_becomes_part_of_another_model_takes_its_modules_there(named):
+    def program(nn, Model, path):
         model, student = Model(), Model()
         student.layers = model.layers[1:]
         del model
@@ -40,8 +46,8 @@ def test_a_list_that_becomes_part_of_another_model_takes_its_modules_there():
     named(program)
 
 
-def test_a_model_of_parts_names_them_its_own_way():
-    def program(path):
+def test_a_model_of_parts_names_them_its_own_way(named):
+    def program(nn, Model, path):
         model = Model()
         backbone = nn.Sequential(*model.layers)  # can be called, so it is a model
         assert path(backbone[1]) == "1"
@@ -49,8 +55,8 @@ def test_a_model_of_parts_names_them_its_own_way():
     named(program)
 
 
-def test_parts_outlive_a_list_that_was_never_a_model():
-    def program(path):
+def test_parts_outlive_a_list_that_was_never_a_model(named):
+    def program(nn, Model, path):
         loose = [nn.Linear(2, 2)]
         nn.ModuleList(loose)
         assert path(loose[0]) == "Linear"

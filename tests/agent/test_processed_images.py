@@ -1,8 +1,11 @@
 """`--worst-size` of a program whose images go through an image processor of transformers."""
 
+from importlib.util import find_spec
+
 import pytest
 
-pytest.importorskip("transformers")
+# Not imported: each process of the suite would wait for it.
+pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="could not import 'transformers'")
 
 PROGRAM = """
 import numpy, torch

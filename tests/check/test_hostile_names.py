@@ -48,6 +48,7 @@ def run(plimsoll, *words):
     return ran
 
 
+@pytest.mark.soak
 def test_a_prediction_and_what_a_recording_becomes(hostile):
     ran = run(hostile, "predict", "--gpu", "t4", "--record", "run.zip", "--", COLD, FILE)
     assert ran.code == 0 and "@team [a](b)**c** https:x.y" in ran.stdout, ran

@@ -1,5 +1,7 @@
 """What is only advice makes the model that a person would write: looked at where numbers are real."""
 
+import pytest
+
 NET = """
 import torch
 from torch import nn
@@ -29,6 +31,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.soak
 def test_separable_convolutions_are_what_is_trained(trainer):
     shapes, n_trained, shared = trainer.run(
         NET

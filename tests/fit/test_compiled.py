@@ -72,7 +72,7 @@ result.append(torch.tensor([float(len(ran))]))
 """
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.soak
 @pytest.mark.parametrize("compiled", ["model", "in place", "blocks"])
 @pytest.mark.parametrize("loss, each", [("own", 1), ("outside", 2)])
 def test_parts_of_a_batch_run_what_was_compiled(trainer, compiled, loss, each):
@@ -85,7 +85,7 @@ def test_parts_of_a_batch_run_what_was_compiled(trainer, compiled, loss, each):
     assert changed[-1] == n * 2 * each
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("how", ["closes over it", "is given it", "is a method"])
 @pytest.mark.parametrize("loss, each", [("own", 1), ("outside", 2)])
 def test_a_model_that_a_compiled_function_calls_is_compiled_by_itself(trainer, loss, each, how):
@@ -122,6 +122,7 @@ for choice in ({"mode": "reduce-overhead"}, {"mode": "max-autotune"}, {"options"
 """
 
 
+@pytest.mark.soak
 def test_parts_of_a_batch_are_not_recorded_in_cuda_graphs(trainer):
     """What a graph returned for one part would be overwritten by the next."""
     plain, changed = trainer.run(MODES), trainer.run(MODES, remedy("micro-batches", parts=2))

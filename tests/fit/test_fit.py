@@ -44,6 +44,7 @@ for _ in range(6):
 """
 
 
+@pytest.mark.soak
 def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
     plimsoll.script(MLP)
     path = plimsoll.folder / "found.json"

@@ -158,7 +158,7 @@ def test_a_queue_of_keys_is_not_filled_twice(trainer):
 LATE = pytest.param("labels[: size // 2, target // 2 :] = -100", marks=pytest.mark.soak)
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("masked", [LATE, "labels[: size // 2] = -100"])
 def test_labels_that_do_not_count_are_weighed_wherever_they_are(trainer, masked):
     """The first samples have half of their labels left, or none: a part of its own has then a loss of 0/0."""

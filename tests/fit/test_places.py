@@ -67,7 +67,7 @@ def program(numbers, call):
     return PROGRAM.replace("CALL", "        " + call).replace("NUMBERS", numbers)
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("name", BY_NUMBER)
 def test_what_names_samples_of_the_whole_batch_is_refused(trainer, name):
     answer = trainer.run(program(*BY_NUMBER[name]), PARTS)

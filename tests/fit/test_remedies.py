@@ -190,8 +190,8 @@ def test_an_optimizer_of_complex_numbers_is_not_fused(trainer, is_mixed):
     assert worst(plain["after"], fused["after"]) < 1e-6
 
 
-@pytest.mark.matrix(1)
-@pytest.mark.parametrize("evaluates", [pytest.param("always", marks=pytest.mark.soak), "forgotten", "between"])
+@pytest.mark.soak
+@pytest.mark.parametrize("evaluates", ["always", "forgotten", "between"])
 def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
     """A script that forgets `model.train()`, or trains so on purpose; and an evaluation whose backward never comes."""
     arguments = {"norm": evaluates == "always", "optimizer": "AdamW", "evaluates": evaluates}
@@ -201,7 +201,8 @@ def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
             assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9, id
 
 
-@pytest.mark.parametrize("evaluates", [pytest.param("always", marks=pytest.mark.soak), "between"])
+@pytest.mark.soak
+@pytest.mark.parametrize("evaluates", ["always", "between"])
 def test_a_loss_from_the_model_in_evaluation_mode(trainer, evaluates):
     arguments = {"evaluates": evaluates}
     plain = trainer.run(LANGUAGE_MODEL, arguments=arguments)

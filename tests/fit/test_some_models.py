@@ -274,6 +274,7 @@ for dtype in (torch.float32, torch.bfloat16):
 """
 
 
+@pytest.mark.soak
 def test_every_kind_of_cross_entropy_is_the_same_in_chunks(trainer):
     plain, changed = trainer.run(LOSSES), trainer.run(LOSSES, remedy("chunked-loss"))
     assert worst(plain, changed) < 1e-9

@@ -323,6 +323,7 @@ def test_run_starts_a_process_for_each_and_ends_as_they_do(plimsoll, who):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_run_starts_no_launcher_once_for_each(plimsoll):
     (plimsoll.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "fsdp2"\ngpus = 2\n')
     for words in (["sh", "-c", "exit 3"], [PYTHON, "-m", "torch.distributed.run", "train.py"]):

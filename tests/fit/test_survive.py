@@ -188,11 +188,8 @@ def largest_difference(result, other):
     return max(float((a.double() - b.double()).abs().max()) for a, b in zip(result, other))
 
 
-RARER = ("accumulation", "two losses", "older checkpoints", "half precision", "layer by layer", "an input with a gradient")
-
-
-@pytest.mark.matrix(1)
-@pytest.mark.parametrize("name", [pytest.param(it, marks=pytest.mark.soak) if it in RARER else it for it in PROGRAMS])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_numbers_are_those_of_an_undisturbed_run(trainer, name):
     alone = trained(trainer, name, survive=False)
     assert largest_difference(trained(trainer, name, survive=True), alone) == 0

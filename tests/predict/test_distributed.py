@@ -50,6 +50,7 @@ def test_a_launcher_starts_one_rank_that_needs_what_each_of_them_needs(plimsoll)
     assert sizes["one"] == sizes["all"] == sizes["environment"]
 
 
+@pytest.mark.soak
 def test_deepspeeds_launcher_starts_one_rank(plimsoll):
     """`deepspeed train.py` starts this module, which takes the ranks of each machine in base64."""
     folder = plimsoll.folder / "deepspeed" / "launcher"

@@ -95,6 +95,7 @@ def test_memory_runs_out_and_somebody_waits(plimsoll, who):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_any_other_error_is_told_and_that_it_waited(plimsoll):
     waits = "import threading, torch\nthreading.Thread(target=threading.Event().wait).start()\nopen('/nowhere')\n"
     ran = plimsoll.predict(plimsoll.script(waits), options=["--until-exit"], environment=plimsoll.cold())
@@ -115,6 +116,7 @@ def test_a_script_that_lives_with_an_error_of_a_thread_goes_on(plimsoll):
     assert "waited-in-vain" not in [it["code"] for it in ran.report["notes"]], ran
 
 
+@pytest.mark.soak
 def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
     def ran(first, *options, environment=None):
         script = plimsoll.script(first + "import torch\n" + RUNS_OUT)

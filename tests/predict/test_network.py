@@ -61,8 +61,8 @@ def outside():
     statsd.close()
 
 
-@pytest.mark.matrix(1)
-@pytest.mark.parametrize("way", ["mounts" if os.geteuid() == 0 else "user", pytest.param("traced", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("way", ["mounts" if os.geteuid() == 0 else "user", "traced"])
 def test_whom_the_script_reached_is_said_and_its_own_processes_are_nobody(plimsoll, outside, way):
     ports, got = outside
     script = plimsoll.script(TRAINS + TELLS + OWN + "tell()\n")

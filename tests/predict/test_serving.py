@@ -220,7 +220,7 @@ def test_a_server_is_stopped_when_it_is_ready(plimsoll):
     assert "the server was ready, and plimsoll stopped it before the first request" in " ".join(ran.stdout.split()), ran.stdout
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("command", [(COLD, "-m", "vllm.entrypoints.openai.api_server"), (COLD, "own_server.py")])
 def test_a_server_is_stopped_whoever_starts_it(plimsoll, command):
     """vLLM's module is `__main__` then; a script with a server of its own imports vLLM."""
@@ -259,7 +259,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("how, why", [
     ("engine", "the script raised RuntimeError: Cannot find any model weights with `/models/m`"),
     ("swallowing", "the script raised OSError: no such device")])
@@ -290,6 +290,7 @@ def test_a_server_of_the_users_own_model_fits_so_far(plimsoll):
     assert "FITS SO FAR l4" in ran.stdout and "stopped it before the first request, whose memory is not counted" in " ".join(ran.stdout.split()), ran.stdout
 
 
+@pytest.mark.soak
 def test_a_server_of_the_users_own_model_that_is_interrupted_has_its_answer(plimsoll):
     package(plimsoll)
     plimsoll.script(OWN.replace("asyncio.run", "with torch.no_grad(): net(torch.zeros(1 << 14, 4096, device='cuda'))\nasyncio.run"), "server.py")

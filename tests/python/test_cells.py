@@ -53,6 +53,15 @@ def notebook(program, monkeypatch):
     return notebook
 
 
+def test_a_cell_is_predicted(notebook):
+    texts, errors = notebook(SETUP, MODEL, "%%predict --gpu t4 --to answer\nmodel = build(width)\ntrain(model, 4096)", "'model' in dir(), answer.fits, answer.gpu_name")
+    assert not any(errors), errors
+    said = texts[2].splitlines()
+    assert said[0].startswith("fits Tesla T4") and said[-1] == "with what it needs of In[1], In[2]", texts
+    assert texts[3] == "(False, True, 'Tesla T4')"
+
+
+@pytest.mark.soak
 def test_a_cell_is_predicted_with_what_it_needs(notebook):
     texts, errors = notebook(
         SETUP,
@@ -220,6 +229,7 @@ def test_an_error_that_the_user_keeps_stays(notebook):
     assert texts[2] == "() ['kept', 'mine']\n" and texts[3] == "0 B True\n" and texts[4] == "2", texts
 
 
+@pytest.mark.soak
 def test_a_result_that_has_a_name_too_stays(notebook):
     texts, errors = notebook(
         SETUP,

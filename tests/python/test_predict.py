@@ -32,6 +32,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.soak
 def test_a_function_of_the_script_takes_what_the_script_takes(program, plimsoll):
     ran = program.run(TRAIN + ASK, 64)
     assert ran.returncode == 0, ran

@@ -22,6 +22,7 @@ def every(tmp_path_factory):
 ANALYSIS = "async () => (await fetch('api/analysis')).json()"
 
 
+@pytest.mark.soak
 def test_the_button_of_each_finding_selects_the_blocks_that_it_counts(page, every):
     viewer, _ = every
     page.goto(viewer.url)
@@ -212,6 +213,7 @@ def test_sizes_are_found_as_people_type_them(page, every, words):
     assert sizes and set(sizes) == {"192.0 MiB"}, (words, sizes)
 
 
+@pytest.mark.soak
 def test_words_of_the_page_are_found_and_the_keys_act_on_it_again(page, every):
     viewer, n = every
     leak = n - 2

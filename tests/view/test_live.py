@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from viewer import Viewer
 
 LOOP = """
@@ -18,6 +19,7 @@ for step in range(400):
 """
 
 
+@pytest.mark.soak
 def test_it_follows_a_run_from_its_first_step_to_its_end(page, plimsoll):
     viewer = Viewer(options=("--live",), environment=plimsoll.environment())
     try:

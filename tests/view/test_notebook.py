@@ -48,6 +48,7 @@ def test_a_cell_shows_the_page(page, tmp_path):
     looks_right(shown(page, tmp_path, output))
 
 
+@pytest.mark.soak
 def test_a_notebook_that_is_run_shows_the_page(page, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

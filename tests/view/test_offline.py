@@ -106,7 +106,8 @@ ASK = """async (all) => {
 }"""
 
 
-@pytest.mark.parametrize("recordings", [small, pytest.param(all_of_them, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("recordings", [small, all_of_them])
 def test_it_answers_as_the_server_does(page, plimsoll, recordings, tmp_path):
     files, least = recordings(tmp_path)
     out = tmp_path / "page.html"

@@ -293,6 +293,7 @@ def test_markup_does_not_end_the_one_file(page, plimsoll, tmp_path, protocol):
     assert page.evaluate("() => window.hacked") is None
 
 
+@pytest.mark.soak
 def test_a_state_without_history_and_a_recording_without_memory(page, plimsoll, tmp_path):
     snapshot = pickle.loads((SNAPSHOTS / "mempool.pickle").read_bytes())
     state_only = tmp_path / "state.pickle"
@@ -420,6 +421,7 @@ def test_what_the_ring_lost_is_shown_as_lost(page, viewer, tmp_path):
     assert page.evaluate(hatched) == 0
 
 
+@pytest.mark.soak
 def test_without_stacks_it_says_so_and_shows_the_rest(page, tmp_path):
     with viewing(edited(tmp_path / "bare.pickle", "seed-mlp-adam-b64", lose_stacks)) as viewer:
         said = go_through_views(page, viewer)
@@ -446,6 +448,7 @@ def test_segments_that_expand_are_marked(page, tmp_path):
         assert "expandable segment" in go_through_views(page, viewer)["segments"]
 
 
+@pytest.mark.soak
 def test_two_ranks_are_beside_each_other(page):
     ranks = [FIXTURES / "distributed" / f"ddp.rank{it}.pickle.xz" for it in (0, 1)]
     with viewing(*ranks) as viewer:
@@ -471,6 +474,7 @@ def test_two_moments_differ_by_line_by_purpose_and_by_module(page, viewer):
     assert seen == {"line", "category", "module"}
 
 
+@pytest.mark.soak
 def test_the_address_keeps_what_was_asked_of_what_if(page, viewer):
     open_at(page, viewer, "view=whatif&r=0&card=own&memory=1MiB&conf=max_split_size_mb%3A64")
     assert "run out of memory" in page.inner_text(".result")

@@ -87,7 +87,8 @@ def test_every_block_of_the_peak_is_drawn_alone(page, viewer, r):
     drawn_alone(page, viewer, r, 1)
 
 
-@pytest.mark.parametrize("r", [RECORDINGS[0], pytest.param(RECORDINGS[1], marks=pytest.mark.soak), pytest.param(RECORDINGS[2], marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("r", RECORDINGS)
 def test_keys_walk_through_all_blocks_of_the_peak(page, viewer, r):
     open_at(page, viewer, f"view=timeline&r={r}")
     page.keyboard.press("p")

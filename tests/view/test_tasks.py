@@ -103,6 +103,7 @@ def test_a_request_that_failed_in_the_backward_pass_has_the_line_that_called_it(
         page.goto("about:blank")
 
 
+@pytest.mark.soak
 def test_a_second_recording_that_is_cut_says_so(page, tmp_path):
     whole = leaking(tmp_path / "whole.pickle")
     cut = tmp_path / "cut.pickle"
@@ -323,7 +324,7 @@ def flipped(path, whole, plimsoll):
             return
 
 
-@pytest.mark.matrix(1)
+@pytest.mark.soak
 @pytest.mark.parametrize("break_it", [cut, flipped])
 def test_a_damaged_file_is_said_on_every_view_and_nothing_is_guessed(page, plimsoll, tmp_path, break_it):
     path = tmp_path / "damaged.pickle"

@@ -37,6 +37,7 @@ def open_both(page, viewer, words):
     page.wait_for_selector(".differs .lead")
 
 
+@pytest.mark.soak
 def test_what_differs_stands_first_and_lights_its_blocks_in_both(page, pair):
     open_both(page, pair, "r=0&with=1")
     rows = page.evaluate("async () => (await fetch('api/changes?r=0&position=peak&other=1&with=peak')).json()")["rows"]
@@ -65,6 +66,7 @@ def test_what_differs_stands_first_and_lights_its_blocks_in_both(page, pair):
     assert all(known)
 
 
+@pytest.mark.soak
 def test_the_second_hangs_below_at_the_places_of_the_first(page, pair):
     open_both(page, pair, "r=2&with=3")
     assert "peaks" in page.inner_text(".differs .lead") or "at its peak" in page.inner_text(".differs .lead")
@@ -125,6 +127,7 @@ def test_lines_have_the_colours_that_they_have_above(page, tmp_path):
         page.goto("about:blank")
 
 
+@pytest.mark.soak
 def test_curve_only_and_back(page, pair):
     open_both(page, pair, "r=2&with=3")
     page.locator(".pairing label", has_text="curve only").click()

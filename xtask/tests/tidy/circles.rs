@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
@@ -25,7 +26,7 @@ fn no_files_use_each_other_in_a_circle() {
     let mut wrong = String::new();
     for name in crates() {
         let known = KNOWN.iter().find(|(it, ..)| *it == name).map_or(0, |(_, it, _)| *it);
-        compare(&mut wrong, &format!("{name}, files"), known, &[arrows_of(&name)]);
+        compare(&mut wrong, &format!("{name}, files"), known, &[&arrows_of(&name)]);
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
@@ -36,14 +37,14 @@ fn no_folders_use_each_other_in_a_circle() {
     for name in ["crates/core", "crates/fit", "crates/cli"] {
         let known = KNOWN.iter().find(|(it, ..)| *it == name).map_or(0, |(.., it)| *it);
         let between = between_entries(&arrows_of(name));
-        let between: Vec<Arrows> = between.into_values().collect();
+        let between: Vec<&Arrows> = between.values().collect();
         compare(&mut wrong, &format!("{name}, entries of folders"), known, &between);
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[expect(clippy::print_stdout, reason = "with `--nocapture`, what is known is told, too")]
-fn compare(wrong: &mut String, what: &str, known: usize, graphs: &[Arrows]) {
+fn compare(wrong: &mut String, what: &str, known: usize, graphs: &[&Arrows]) {
     let mut n_found = 0;
     let mut told = String::new();
     for arrows in graphs {
@@ -68,11 +69,17 @@ fn crates() -> Vec<String> {
     res
 }
 
-pub(crate) fn arrows_of(name: &str) -> Arrows {
-    let files: Files = rust_files(name).into_iter().collect();
-    let roots = ["src/lib.rs", "src/main.rs"].map(|it| Path::new(name).join(it));
-    let roots = roots.iter().filter(|it| files.contains_key(*it));
-    roots.flat_map(|it| arrows(&files, it)).collect()
+/// The arrows of a crate, by its folder. It is read once, whichever tests ask.
+pub(crate) fn arrows_of(name: &str) -> Arc<Arrows> {
+    static READ: Mutex<BTreeMap<String, Arc<OnceLock<Arc<Arrows>>>>> = Mutex::new(BTreeMap::new());
+    let place = Arc::clone(READ.lock().unwrap().entry(name.to_owned()).or_default());
+    let read = || {
+        let files: Files = rust_files(name).into_iter().collect();
+        let roots = ["src/lib.rs", "src/main.rs"].map(|it| Path::new(name).join(it));
+        let roots = roots.iter().filter(|it| files.contains_key(*it));
+        Arc::new(roots.flat_map(|it| arrows(&files, it)).collect())
+    };
+    Arc::clone(place.get_or_init(read))
 }
 
 /// The arrows between what lies in a folder, for every folder: two files are told by the entries of the last folder

@@ -101,8 +101,8 @@ fn imports_point_one_way() {
 fn wrong_imports(name: &str, table: &[(&str, &[&str])]) -> Vec<String> {
     let folder = |path: &Path| path.iter().nth(3).unwrap().to_string_lossy().replace(".rs", "");
     let mut wrong = Vec::new();
-    for ((from, to), names) in circles::arrows_of(name) {
-        let (own, used) = (folder(&from), folder(&to));
+    for ((from, to), names) in circles::arrows_of(name).iter() {
+        let (own, used) = (folder(from), folder(to));
         let row = table.iter().find(|(it, _)| *it == own);
         let Some((_, may_use)) = row else {
             wrong.push(format!("{}: {own} is not in the table", from.display()));

@@ -232,7 +232,7 @@ fn a_little_in_each_step_is_told_once_it_cannot_be_chance() {
     assert_eq!(growths(&tiny.explain()), [], "a long run would not notice");
 }
 
-/// A mask for each of 600 lengths, made when the length first comes.
+/// A mask for each of so many lengths, made when the length first comes.
 fn keeps_a_mask_for_each_of(lengths: u64, steps: u64) -> Program {
     let mut program = Program::default();
     let (mut seen, mut random) = (std::collections::BTreeSet::new(), 1_u64);
@@ -254,8 +254,8 @@ fn a_cache_with_a_place_for_each_length_grows_until_it_is_full() {
             .filter(|it| *it != "peak/composition")
             .collect()
     };
-    assert!(codes(600, 300).contains(&"growth/per-step"));
-    assert!(codes(600, 1300).contains(&"growth/per-step"), "it is nearly full");
+    assert!(codes(200, 100).contains(&"growth/per-step"));
+    assert!(codes(200, 430).contains(&"growth/per-step"), "it is nearly full");
     // What a full one holds makes later steps larger, and no input does.
     let full = codes(40, 400);
     assert!(
