@@ -40,7 +40,7 @@ RANKS = {
     "rank_search_dora": (12, "64..1536:64", ["--dora"]),
 }
 """The largest rank that `fit --find-max` finds for a card, which has to end there, and the next one. So many GiB, which ranks, words for the script."""
-BESIDE = ["dora", "qlora_nf4_double", "paged_adamw_32bit", "int8_lora", "qlora_fp4_reentrant"]
+BESIDE = ["dora", "qlora_nf4_double", "paged_adamw_32bit", "int8_lora", "qlora_fp4_reentrant", "vl_qwen2", "lora_merge", "prompt_tuning"]
 """Those that run beside a neighbour as well: alone on the card, one after the other."""
 GIB = 1 << 30
 CONTEXT = 760 << 20
