@@ -31,6 +31,8 @@ def _arm() -> None:
 
             outside.watch()
             uncaught.watch_children()
+            if os.environ.get("PLIMSOLL_FOLDS"):
+                uncaught.fold_interrupts()
     except Exception as error:  # The user's program comes first: without us it still runs.
         import sys
 

@@ -126,7 +126,7 @@ class Agent:
         # Who searches runs a script many times: one look is enough.
         self._samples = Samples(torch, recording) if asked.worst_sample or steps.goal == "validation" and not asked.is_real else None
         if self._samples is not None and steps.later is not None:
-            steps.later.before_cut = self._samples.look
+            steps.later.before_cut, steps.later.before_end = self._samples.look, keepers.of_those_that_may_return
         steps.after_step, steps.before_stop = self._after_step, self._before_stop
         self._before_end: list[Callable[[], object]] = []
         self.watching.is_asked_for(asked.watch, asked.label, asked.expected)

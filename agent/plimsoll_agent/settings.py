@@ -50,7 +50,7 @@ class Settings:
     most_events: int
     """How many of the last events of the allocator are stored."""
     folds: bool
-    """Whether Python prints an out-of-memory error that ends the script without its traceback, because a report follows that has the line."""
+    """Whether Python prints an out-of-memory error that ends the script without its traceback, because a report follows that has the line. `sitecustomize` reads it for interrupts."""
     stacks: str
     """In which steps stacks are taken: "all", "sampled", "none", or "asleep" until a recording is asked for."""
     watch: str

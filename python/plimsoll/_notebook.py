@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,27 @@ class CellFailed(PlimsollError):
     def _render_traceback_(self) -> list[str]:
         """IPython asks for this."""
         return self._traceback.splitlines()
+
+
+class MagicFailed(PlimsollError):
+    """A magic could not answer. A notebook shows the sentence, without a traceback: all of its lines would be plimsoll's."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython asks for this."""
+        return [f"plimsoll: {self}"]
+
+
+def _in_a_sentence(magic: Callable[[_Magics, str, str], Any]) -> Callable[[_Magics, str, str], Any]:
+    @functools.wraps(magic)
+    def said(self: _Magics, line: str, cell: str) -> Any:
+        try:
+            return magic(self, line, cell)
+        except CellFailed:
+            raise
+        except PlimsollError as error:
+            raise MagicFailed(*error.args) from None
+
+    return said
 
 
 class _Options(argparse.ArgumentParser):
@@ -80,6 +102,7 @@ class _Magics:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
+    @_in_a_sentence
     def predict(self, line: str, cell: str) -> None:
         """`%%predict [--gpu CARD] [--memory SIZE] [--max SIZE] [--steps N] [--until-exit] [--to NAME]`: would this cell fit?
 
@@ -97,6 +120,7 @@ class _Magics:
         if given.to:
             self._shell.user_ns[given.to] = answer
 
+    @_in_a_sentence
     def fit(self, line: str, cell: str) -> None:
         """`%%fit --gpu CARD [--memory SIZE] [--plan FILE] [--keep-numerics] [--until-exit]`: what makes this cell fit?
 
@@ -124,6 +148,7 @@ class _Magics:
         # The first line of the cell is the magic.
         return needed(self._earlier(), (f"In[{self._number()}]", "\n" + self._plain(cell)))
 
+    @_in_a_sentence
     def watch(self, line: str, cell: str) -> Any:
         """`%%watch [--label NAME] [--expected FILE|SIZE] [--alarms FILE] [--on-alarm COMMAND] [--webhook URL] [--to NAME]`: runs the
         cell here, and reports each problem with its memory once."""

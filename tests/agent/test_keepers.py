@@ -61,6 +61,26 @@ def test_variables_of_a_function_are_there_when_the_run_is_ended(run):
     assert held(keepers(run, text, stop="steps:12"), "kept[...]")[2] == "kept[i] = out.detach().clone()"
 
 
+EPOCHS = """
+from torch.utils.data import DataLoader, TensorDataset
+def main():
+    kept, opt = [], torch.optim.SGD(net.parameters(), 0.1)
+    loader = DataLoader(TensorDataset(torch.randn(4000, *batch()[0].shape[1:])), 2)
+    for epoch in range(3):
+        for (x,) in loader:
+            opt.zero_grad(); out = net(x.to(batch()[0].device)); out.sum().backward(); opt.step()
+            kept.append(out.detach().clone())
+main()
+"""
+
+
+def test_variables_of_a_function_that_returns_because_epochs_end_early_are_seen_before(run):
+    """At the end of the run they are gone."""
+    lines = run(MODEL + EPOCHS, stop="validation").process.all("keepers")
+    places = [it["line"]["text"] for line in lines for it in line["entries"] if it["where"] == "kept[...]"]
+    assert places and set(places) == {"kept.append(out.detach().clone())"}, lines
+
+
 def test_a_chain_of_objects_is_one_holder_with_the_link_that_keeps_it(run):
     node = "class Node:\n    def __init__(self, before): self.before, self.state = before, None\n"
     text = MODEL + node + STEPS.replace("for i", "last = None\nfor i") + "    last = Node(last); last.state = out.detach().clone()\n"

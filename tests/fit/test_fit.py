@@ -65,6 +65,29 @@ def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
         assert code or ("TIGHT" in predicted.stdout) == ("TIGHT" in ran.stdout), (predicted, ran)
 
 
+STAGES = """
+import sys, torch
+net = torch.nn.Conv2d(3, 8, 3).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for size in (64, 128, 256):
+    for step in range(400):
+        net(torch.zeros(int(sys.argv[1]), 3, size, size, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_a_value_whose_run_did_not_come_to_all_of_the_script_fits_so_far(plimsoll):
+    """As `predict` says of the same command. And the last value that was asked for is called that."""
+    plimsoll.script(STAGES)
+    ran = plimsoll.run("fit", "--find-max", "batch=1..6:2", "--gpu", "t4", "--json", "found.json", "--", PYTHON, "train.py", "{batch}")
+    answer, said = json.loads((plimsoll.folder / "found.json").read_text()), " ".join(ran.stdout.split())
+    assert said.startswith("FITS SO FAR: batch=5 fits") and "it is the end of the range" in said, ran
+    assert ran.code == 2 and "was seen in turn 1 of 3 only" in answer["so_far"] and answer["so_far"] in said, answer
+    predicted = plimsoll.predict(PYTHON, "train.py", 5, options=("--gpu", "t4"))
+    assert (predicted.code, predicted.report["verdict"]) == (2, "fits_so_far"), predicted
+
+
 @pytest.mark.soak
 def test_the_largest_batch_with_each_set_of_remedies(plimsoll):
     """What a row promises fits with these remedies, and the next value does not."""

@@ -131,6 +131,26 @@ def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
     assert "my own words" in hooked.stdout, hooked
 
 
+INTERRUPTED = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+IN_A_CHILD = """import torch
+def child():
+    import os, signal
+    os.kill(os.getpid(), signal.SIGINT)
+if __name__ == "__main__":
+    process = torch.multiprocessing.get_context("spawn").Process(target=child)
+    process.start(); process.join()
+"""
+
+
+@pytest.mark.parametrize("text", [INTERRUPTED + "import torch\n", TRAINS + "train()\n" + INTERRUPTED, IN_A_CHILD], ids=["before torch", "after a step", "in a child"])
+def test_the_traceback_of_an_interrupt_is_folded(plimsoll, text):
+    script = plimsoll.script(text)
+    folded = plimsoll.predict(script, environment=plimsoll.cold())
+    assert folded.code == 2 and "Traceback" not in folded.stderr, folded
+    whole = plimsoll.predict(script, options=["--traceback"], environment=plimsoll.cold())
+    assert "Traceback" in whole.stderr and 'train.py", line' in whole.stderr, whole
+
+
 @pytest.mark.soak
 def test_what_a_script_does_at_its_end_has_time(plimsoll):
     """A log that is written two seconds after the error."""

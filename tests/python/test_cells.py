@@ -107,11 +107,12 @@ def test_a_cell_that_fails_shows_its_own_error(notebook):
     shown = notebook.tracebacks[2]
     assert shown.startswith("Traceback") and 'File "In[3]", line 2' in shown and "plimsoll" not in shown, shown
     assert errors[4] == (
-        "PlimsollError: this cell ended without importing torch, so it uses no GPU memory; put the magic on the cell that trains"
+        "MagicFailed: this cell ended without importing torch, so it uses no GPU memory; put the magic on the cell that trains"
     ), errors
-    assert errors[5].startswith("PlimsollError: this cell, with what it needs of In[1], ended without using the GPU"), errors
+    assert errors[5].startswith("MagicFailed: this cell, with what it needs of In[1], ended without using the GPU"), errors
     assert errors[3] == "CellFailed: ValueError: no data (In[4], line 3)", errors
     assert errors[6] is None, errors
+    assert notebook.tracebacks[4] == errors[4].replace("MagicFailed", "plimsoll"), notebook.tracebacks[4]
 
 
 @pytest.mark.soak

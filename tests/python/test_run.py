@@ -160,6 +160,25 @@ def test_fit_goes_on_where_it_depends_on_masks(run, program):
     assert head in program.folder.joinpath("plan.toml").read_text()
 
 
+STAGES = (
+    DEEP.replace("    for _ in range(8):", "    for times in (1, 2, 4):\n     for _ in range(400):").replace("torch.randn(batch, ", "torch.randn(batch * times, ")
+    + "train(int(sys.argv[1]))\nprint('trained')\n"
+)
+
+
+@pytest.mark.soak
+def test_fit_goes_on_where_the_search_did_not_come_to_all_of_the_script(run, program):
+    """The real run comes to it, and is watched: it is started, after the report that says what was not seen."""
+    program.folder.joinpath("train.py").write_text(STAGES)
+    ran = run("--fit", "--plan", "plan.toml", "--", PYTHON, "train.py", 2)
+    assert "FITS SO FAR" in ran.stderr and "was seen in turn 1 of 3 only" in " ".join(ran.stderr.split()), ran
+    assert ran.code == 0 and "trained" in ran.stdout and ran.sentences[-1] == "it fits without changes", ran
+    with_a_plan = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 32768, memory="1450MiB")
+    assert "FITS SO FAR with a plan" in with_a_plan.stderr and "running with checkpoint" in " ".join(with_a_plan.sentences), with_a_plan
+    # What was not seen needs more, and the run that comes to it says so.
+    assert with_a_plan.code == 1 and any(it.startswith("ran out of GPU memory in step 401") for it in with_a_plan.sentences), with_a_plan
+
+
 @pytest.mark.soak
 def test_fit_starts_nothing_when_no_plan_fits(run, program):
     program.folder.joinpath("train.py").write_text(SCRIPT + "open('trained', 'w')\n")

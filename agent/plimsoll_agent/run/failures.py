@@ -77,8 +77,8 @@ class Failures:
         # From here on a request to end finds the last words.
         self._sudden_end.ended_by_another()
         self._stopping.after_a_failure()
-        if self._folds and isinstance(error, self._torch.OutOfMemoryError) and sys.excepthook is sys.__excepthook__:
-            sys.tracebacklimit = 0
+        if self._folds and isinstance(error, self._torch.OutOfMemoryError):
+            uncaught.fold()
 
     @guarded
     def of_a_worker(self, error: BaseException) -> None:

@@ -95,12 +95,14 @@ class Keepers:
     def of_the_running(self) -> None:
         """The run is about to be ended here; its functions have their variables still."""
         if not self._has_looked:
-            frame: types.FrameType | None = sys._getframe(1)
-            running: list[types.FrameType] = []
-            while frame is not None and len(running) < 100:
-                running.append(frame)
-                frame = frame.f_back
-            self._look(running)
+            self._look(_running(sys._getframe(1)))
+
+    @guarded
+    def of_those_that_may_return(self) -> None:
+        """The run may come to its end by itself, and the variables of its functions are gone then."""
+        if not self._has_looked:
+            self._look(_running(sys._getframe(1)))
+            self._has_looked = False
 
     @guarded
     def of_the_ended(self, error: BaseException | None) -> None:
@@ -166,6 +168,15 @@ class Keepers:
                 todo.extend((further, root, it, depth + (not further.again), model) for further, it in _referred(path, value))
             if not len(seen) % 256 and until < time.thread_time():
                 return
+
+
+def _running(frame: types.FrameType | None) -> list[types.FrameType]:
+    """The functions that run, from `frame` outwards."""
+    found: list[types.FrameType] = []
+    while frame is not None and len(found) < 100:
+        found.append(frame)
+        frame = frame.f_back
+    return found
 
 
 class _Root:

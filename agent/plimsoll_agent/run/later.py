@@ -104,6 +104,8 @@ class Later:
 
         self.before_cut: Callable[[list[Any]], object] = lambda iterators: None
         """Called once memory is steady, with the iterators of the loaders that feed training."""
+        self.before_end: Callable[[], object] = lambda: None
+        """Called where the script may come to its end soon: loops have no more batches, and functions return."""
 
     def install(self) -> None:
         """Takes its places in PyTorch."""
@@ -183,6 +185,7 @@ class Later:
         if self._part == "on" and (has_enough or not self._has_time(place)):
             # An interval of epochs stays short: these end early now.
             self._restore([it for it in self._shortened if not it.is_of_epochs])
+            self.before_end()
             epochs.end_early = True
             self._part, self._steps_in_part = "end", 0
         return self._part != "end" or self._steps_in_part < self._most_short and epochs.feed_training
@@ -209,6 +212,7 @@ class Later:
             if not validates:
                 self._epochs.end_this_one()
         self.before_cut(self._epochs.feeding())
+        self.before_end()
         is_worth_it = self._is_spoken_of and validates is None
         self._allocations, self._steps, self._effort = sum(place.allocs), steps, Effort()
         if is_worth_it and not self._has_company():

@@ -6,7 +6,8 @@ What a program may replace stays its own (`sys.excepthook`, `threading.excepthoo
     a thread      what `threading` makes for each new thread to call then
     a child       `BaseProcess._bootstrap`, which prints the error and ends with code 1
 
-Interrupts and `SystemExit` are no errors. Nothing here knows what follows from one.
+Interrupts and `SystemExit` are no errors. Nothing here knows what follows from one. A report that says where memory ran out, or that the
+run was interrupted, comes with the last line of the traceback only.
 """
 
 from __future__ import annotations
@@ -27,23 +28,53 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Arguments, Function
 
 _NO_ERRORS = (KeyboardInterrupt, SystemExit)
+_of_program: Callable[[BaseException], object] | None = None
 _of_child: Callable[[BaseException], object] | None = None
+_folds_interrupts = False
+_is_watching = False
 
 
 def of_program(act: Callable[[BaseException], object]) -> None:
     """`act(error)` when one is about to be printed, after which the program ends."""
+    global _of_program
+    _of_program = act
+    _watch_program()
 
-    def hook(event: str, arguments: Arguments) -> None:
-        if event == "sys.excepthook":
-            try:
-                error = arguments[2]
-                is_last = sys._getframe().f_back is None and threading.current_thread() is threading.main_thread()
-                if is_last and not isinstance(error, _NO_ERRORS):
-                    act(error)
-            except Exception as problem:  # Raised here it would take the place of the error.
-                failed("uncaught.of_program", problem)
 
-    sys.addaudithook(hook)
+def fold() -> None:
+    """Python prints the error that ends this process without its traceback, if the program has no hook of its own."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.tracebacklimit = 0
+
+
+def fold_interrupts() -> None:
+    """To be called at the start: most interrupts come while torch is imported, or between two batches."""
+    global _folds_interrupts
+    _folds_interrupts = True
+    _watch_program()
+
+
+def _watch_program() -> None:
+    global _is_watching
+    if not _is_watching:
+        _is_watching = True
+        sys.addaudithook(_audited)
+
+
+def _audited(event: str, arguments: Arguments) -> None:
+    if event != "sys.excepthook":
+        return
+    try:
+        error = arguments[2]
+        if isinstance(error, KeyboardInterrupt):
+            if _folds_interrupts:
+                fold()
+            return
+        is_last = sys._getframe().f_back is None and threading.current_thread() is threading.main_thread()
+        if is_last and _of_program is not None and not isinstance(error, _NO_ERRORS):
+            _of_program(error)
+    except Exception as problem:  # Raised here it would take the place of the error.
+        failed("uncaught.of_program", problem)
 
 
 def of_thread(act: Callable[[BaseException], object]) -> None:
@@ -98,7 +129,9 @@ def _observing(bootstrap: Function) -> Function:
         def observed() -> None:
             try:
                 run()
-            except _NO_ERRORS:
+            except _NO_ERRORS as error:
+                if _folds_interrupts and isinstance(error, KeyboardInterrupt):
+                    fold()
                 raise
             except BaseException as error:
                 if _of_child is not None:

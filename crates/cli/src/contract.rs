@@ -89,7 +89,7 @@ pub(crate) const EXPECTED: &str = "PLIMSOLL_EXPECTED";
 pub(crate) const EVENTS: &str = "PLIMSOLL_EVENTS";
 /// Which steps of a run on a real GPU have stacks: `all`, `sampled` or `none`.
 pub(crate) const STACKS: &str = "PLIMSOLL_STACKS";
-/// Set where Python prints the script's out-of-memory error without its traceback.
+/// Set where Python prints the script's out-of-memory error, or its interrupt, without its traceback.
 pub(crate) const FOLDS: &str = "PLIMSOLL_FOLDS";
 
 // What people set.

@@ -182,6 +182,8 @@ fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
             "{}: a trace of torch's profiler has no blocks to draw; `plimsoll explain` reads it. For this page, record with torch.cuda.memory._record_memory_history()",
             path.display()
         ),
+        // It was not even read.
+        Some(Err(_)) => error,
         _ => error.context(
             "nothing to show (a log has no blocks to draw: `plimsoll explain` reads logs)",
         ),

@@ -268,7 +268,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, conflicts_with = "until")]
     pub(crate) until_exit: bool,
 
-    /// Print the script's traceback when memory runs out. By default the report names the line, and Python prints only
+    /// Print the script's traceback when memory runs out, or you interrupt it. By default the report names the line, and Python prints only
     /// the error.
     #[arg(long)]
     pub(crate) traceback: bool,

@@ -185,11 +185,30 @@ fn said_beside(it: Beside) -> String {
     }
 }
 
-/// A size that is read back as it is: a card of another size has another answer.
+/// A size as somebody would type it, the shortest that is read back as it is: a card of another size has another answer.
 fn exact(it: Bytes) -> String {
-    let units = [(Bytes::gib(1), "GiB"), (Bytes::mib(1), "MiB"), (Bytes::kib(1), "KiB")];
-    let whole = units.into_iter().find(|(unit, _)| it.0 != 0 && it.0.is_multiple_of(unit.0));
-    whole.map_or_else(|| format!("{}B", it.0), |(unit, name)| format!("{}{name}", it.0 / unit.0))
+    const UNITS: [(u64, &str); 7] = [
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+        (1_000_000_000, "GB"),
+        (1_000_000, "MB"),
+        (1_000, "kB"),
+        (1, "B"),
+    ];
+    let spelled = UNITS.iter().flat_map(|(unit, name)| {
+        (0_usize..=9).map(move |decimals| {
+            let parts = 10_u128.pow(u32::try_from(decimals).unwrap_or_default());
+            // What is read is rounded down.
+            let n = (u128::from(it.0) * parts).div_ceil(u128::from(*unit));
+            match decimals {
+                0 => format!("{n}{name}"),
+                _ => format!("{}.{:0decimals$}{name}", n / parts, n % parts),
+            }
+        })
+    });
+    let exact = spelled.filter(|text| text.parse() == Ok(it));
+    exact.min_by_key(String::len).unwrap_or_else(|| format!("{}B", it.0))
 }
 
 #[cfg(test)]
@@ -198,13 +217,12 @@ mod tests {
 
     #[test]
     fn a_size_is_read_back_as_it_is() {
-        for size in [Bytes::mib(3464), Bytes::gib(12), Bytes(6_700_000_001), Bytes::ZERO] {
+        for size in [Bytes(6_700_000_001), Bytes(u64::MAX), Bytes(1), Bytes::ZERO] {
             assert_eq!(exact(size).parse(), Ok(size));
         }
-        assert_eq!(
-            (exact(Bytes::gib(20)).as_str(), exact(Bytes::mib(3464)).as_str()),
-            ("20GiB", "3464MiB")
-        );
+        for said in ["20GiB", "3464MiB", "4.1GiB", "22GB", "23.49GiB", "512KiB", "1.5GB"] {
+            assert_eq!(exact(said.parse().unwrap()), said);
+        }
     }
 
     #[test]

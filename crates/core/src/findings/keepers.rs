@@ -42,14 +42,20 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     }
 }
 
-/// The keepers that were found at the end of the run, if the agent looked.
-fn keepers_of<'a>(case: &Case<'a>) -> Option<&'a Keepers> {
-    case.run.recording.notes.keepers.iter().rfind(|it| it.device == case.run.index)
+/// What the agent found each time that it looked, the last one first: at the end of the run, and before that where epochs ended early, since
+/// functions that return have no variables.
+fn looks<'a>(case: &Case<'a>) -> impl Iterator<Item = &'a Keepers> {
+    let index = case.run.index;
+    case.run.recording.notes.keepers.iter().rev().filter(move |it| it.device == index)
 }
 
-/// Who holds most of `blocks`, if somebody holds most of them: the place of that keeper among all.
-pub(super) fn main_keeper(case: &Case<'_>, blocks: &[BlockId]) -> Option<usize> {
-    let keepers = keepers_of(case)?;
+/// Who holds most of `blocks`, if somebody holds most of them: which look it was, and the place of that keeper among all.
+pub(super) fn main_keeper(case: &Case<'_>, blocks: &[BlockId]) -> Option<(usize, usize)> {
+    let mut all = looks(case).enumerate();
+    all.find_map(|(look, it)| Some((look, main_keeper_of(case, it, blocks)?)))
+}
+
+fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Option<usize> {
     let blocks = live(case, keepers, blocks);
     let all: u64 = blocks.iter().map(|(_, size)| size).sum();
     let known = keepers.entries.iter().enumerate().filter(|(_, it)| it.at.is_some());
@@ -86,7 +92,14 @@ fn held_of(blocks: &[(u64, u64)], keeper: &Keeper) -> Bytes {
 
 /// Who holds most of its blocks; of a graph, which has no tensors of its own, who holds the most of autograd's nodes.
 fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Bytes)> {
-    let keepers = keepers_of(case)?;
+    looks(case).find_map(|it| keeper_in(case, it, finding))
+}
+
+fn keeper_in<'a>(
+    case: &Case<'_>,
+    keepers: &'a Keepers,
+    finding: &Finding,
+) -> Option<(&'a Keeper, Bytes)> {
     let blocks = live(case, keepers, &finding.blocks);
     let held = |keeper: &Keeper| held_of(&blocks, keeper);
     let known = || keepers.entries.iter().filter(|it| it.at.is_some());

@@ -9,7 +9,7 @@ use crate::{
         stacks::{Signs, Stacks},
         timeline::{Stage, Timeline},
     },
-    recording::{CodeLine, Role},
+    recording::{CodeLine, Role, is_agents_code},
     replay::{BlockId, Replay},
     trace::{DeviceTrace, EventId, Frame, StackId, Trace},
     units::Bytes,
@@ -165,10 +165,12 @@ pub(crate) fn by_module(
     shares
 }
 
-/// The line of the user's own code that `stack` comes from; the innermost line where there is none.
+/// The line of the user's own code that `stack` comes from; the innermost line of a library where there is none.
 pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
     let users = stacks.user_frame(stack).map(|it| trace.stacks.frame_of(it));
-    let Frame { file, function, line } = users.or_else(|| trace.stacks.innermost(stack))?;
+    let frames = trace.stacks.frame_ids(stack).map(|it| trace.stacks.frame_of(it));
+    let mut of_libraries = frames.filter(|it| !is_agents_code(trace.text(it.file)));
+    let Frame { file, function, line } = users.or_else(|| of_libraries.next())?;
     Some(CodeLine {
         file: trace.text(file).to_owned(),
         line,

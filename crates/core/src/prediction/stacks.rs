@@ -31,8 +31,10 @@ impl Signs {
     pub(crate) const APPLY: Signs = Signs(1 << 5);
     /// A module's constructor makes its weights where they are to be.
     pub(crate) const BUILT: Signs = Signs(1 << 7);
-    /// In a thread of autograd's engine. Only recorders of C++ frames see it.
+    /// In a thread of autograd's engine, as C++ frames say.
     pub(crate) const ENGINE: Signs = Signs(1 << 8);
+    /// A thread of autograd's engine calls the `backward()` of a function that is written in Python.
+    pub(crate) const ENGINE_CALLS: Signs = Signs(1 << 23);
     /// An operation that cuDNN serves and may want scratch memory for.
     pub(crate) const CUDNN: Signs = Signs(1 << 6);
 
@@ -147,6 +149,9 @@ impl Stacks {
                     signs[caller]
                 };
                 signs[node] = outer.with(own).without(Signs::CLOSURE);
+                if caller == StackId::EMPTY.index() && is_function_call(trace, frame) {
+                    signs[node] = signs[node].with(Signs::ENGINE_CALLS);
+                }
                 user_frames[node] = if is_users { Some(frame) } else { user_frames[caller] };
                 outsides[node] = if signs[node].has(Signs::MODULE) { outsides[caller] } else { id };
             }
@@ -164,10 +169,14 @@ impl Stacks {
         self.alike.get(stack.index()).copied().unwrap_or(stack)
     }
 
-    /// Whether a thread of autograd has `stack`: it runs no Python, so it has no frame, or C++ frames only.
+    /// Whether a thread of autograd has `stack`, and no line of the user's is on it: it has no frame, C++ frames only, or those of a
+    /// library's (or our) own function.
     pub(crate) fn is_autograds(&self, stack: StackId) -> bool {
         let signs = self.signs(stack);
-        stack == StackId::EMPTY || signs.has(Signs::ENGINE) && !signs.has(Signs::BACKWARD)
+        let in_library = || signs.has(Signs::ENGINE_CALLS) && self.user_frame(stack).is_none();
+        stack == StackId::EMPTY
+            || signs.has(Signs::ENGINE) && !signs.has(Signs::BACKWARD)
+            || in_library()
     }
 
     /// The part of `stack` that called the outermost module; all of it where no line of the user's did.
@@ -208,6 +217,13 @@ fn alike(trace: &Trace) -> Vec<StackId> {
         res.push(*first.entry(key).or_insert(id));
     }
     res
+}
+
+/// Whether `frame` calls a method of an `autograd.Function`: the outermost frame where autograd does.
+fn is_function_call(trace: &Trace, frame: FrameId) -> bool {
+    let Frame { file, function, .. } = trace.stacks.frame_of(frame);
+    let file = trace.text(file).replace('\\', "/");
+    file.ends_with("/torch/autograd/function.py") && trace.text(function) == "apply"
 }
 
 /// What one frame says, and whether it is the user's own code.

@@ -93,10 +93,15 @@ fn no_alloc_follows_oom(actions: &[Action]) -> bool {
     last.is_some_and(|it| actions[it] == Action::Oom)
 }
 
+/// Whether `file` is our agent's, which no report shows.
+pub(crate) fn is_agents_code(file: &str) -> bool {
+    file.contains("/plimsoll_agent/")
+}
+
 /// Whether `file` is the user's own: not installed, not Python's, not ours, not C++.
 pub fn is_users_code(file: &str, line: u32) -> bool {
-    let installed = ["/site-packages/", "/dist-packages/", "/plimsoll_agent/", "/lib/python3"];
-    let is_installed = installed.iter().any(|it| file.contains(it));
+    let installed = ["/site-packages/", "/dist-packages/", "/lib/python3"];
+    let is_installed = is_agents_code(file) || installed.iter().any(|it| file.contains(it));
     // PyTorch and Transformers in a checkout of theirs, and what PyTorch's compiler wrote.
     let developed = [
         "/torch/nn/",

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     prediction::device_run::DeviceRun,
-    recording::is_users_code,
+    recording::{is_agents_code, is_users_code},
     scene::position::count,
     trace::{FrameId, StackId},
 };
@@ -73,7 +73,7 @@ pub(super) fn lines(run: &DeviceRun<'_>) -> Vec<Option<FrameId>> {
 pub(super) fn code_of(run: &DeviceRun<'_>, frame: FrameId) -> Code {
     let frame = run.trace.stacks.frame_of(frame);
     let file = run.trace.text(frame.file).replace('\\', "/");
-    if file.contains("/plimsoll_agent/") {
+    if is_agents_code(&file) {
         Code::Recorder
     } else if is_users_code(&file, frame.line) {
         Code::Users

@@ -211,6 +211,7 @@ fn named(cards: &[&CardFit], all: bool) -> String {
     let ids: Vec<String> = cards.iter().filter(shows).take(most).map(|fit| name(fit)).collect();
     match cards.len() - ids.len() {
         0 => ids.join(", "),
+        1 => format!("{} and 1 other", ids.join(", ")),
         n => format!("{} and {n} others", ids.join(", ")),
     }
 }

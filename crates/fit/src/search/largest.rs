@@ -123,6 +123,11 @@ impl Largest {
         Some((above, self.tried.get(&above)?))
     }
 
+    /// Whether what was found is the last value of the range.
+    pub fn is_end(&self) -> bool {
+        self.found().is_some_and(|it| self.highest < it + self.step)
+    }
+
     /// Values that ran out of memory although a larger one fits.
     pub fn out_of_order(&self) -> Vec<u64> {
         let Some(found) = self.found() else { return Vec::new() };

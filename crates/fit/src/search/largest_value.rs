@@ -1,6 +1,9 @@
 //! The largest value of a number in the command that fits: run and seen to fit, and the next one seen not to.
 
-use plimsoll_core::{plan::Plan, prediction::OtherEnd};
+use plimsoll_core::{
+    plan::Plan,
+    prediction::{OtherEnd, ToCome},
+};
 
 use super::{
     by_remedies::{WithRemedies, by_remedies},
@@ -17,6 +20,8 @@ pub struct FoundValue {
     pub found: Option<u64>,
     /// The value above, and what came of it; none at the end of the range.
     pub above: Option<(u64, Tried)>,
+    /// It is the end of the range: a larger one was not asked for.
+    pub is_end: bool,
     /// Values that ran out of memory although a larger one fits.
     pub out_of_order: Vec<u64>,
     /// Only multiples of this were looked at, because others do not run.
@@ -45,6 +50,16 @@ pub struct IfAllFound {
 }
 
 impl FoundValue {
+    /// The run of the value.
+    pub fn answer(&self) -> Option<&ValueRun> {
+        self.runs.iter().find(|it| Some(it.value) == self.found)
+    }
+
+    /// What the script comes to and the run of the value did not: it fits so far.
+    pub fn to_come(&self) -> Option<&ToCome> {
+        self.answer()?.to_come.as_ref()
+    }
+
     /// Whether what was found fits only by how much masks find, and nobody computed that.
     pub fn depends(&self) -> bool {
         self.if_found.as_ref().is_some_and(|it| it.found != self.found)
@@ -73,6 +88,7 @@ pub fn largest_value(rules: Rules, range: Range, sets: bool) -> Search<FoundValu
         let mut res = FoundValue {
             found: search.found(),
             above: search.above().map(|(value, tried)| (value, tried.clone())),
+            is_end: search.is_end(),
             out_of_order: search.out_of_order(),
             multiples_of: (values.range.step < search.step()).then_some(search.step()),
             with_less,

@@ -3,7 +3,7 @@
 
 use plimsoll_core::{
     plan::Plan,
-    prediction::{OomPlace, OtherEnd, Peaks, allowance_for_addresses},
+    prediction::{OomPlace, OtherEnd, Peaks, ToCome, allowance_for_addresses},
     units::Bytes,
 };
 
@@ -53,6 +53,8 @@ pub struct ValueRun {
     pub seconds: f64,
     /// What it took depends on numbers that nobody computed: which, in a sentence.
     pub depends: Option<String>,
+    /// What the script comes to, and this run did not.
+    pub to_come: Option<ToCome>,
     /// What the phantom decided by itself.
     pub ends: Vec<OtherEnd>,
 }
@@ -168,6 +170,7 @@ impl Values {
             retries: ran.n_retries,
             seconds: ran.seconds,
             depends: ran.took.depends,
+            to_come: ran.took.to_come,
             ends: ran.ends,
         }
     }

@@ -6,7 +6,7 @@ use plimsoll_core::{
     prediction::OomPlace,
     recording::{Phase, Reached},
     units::Bytes,
-    views::wire,
+    views::{text, wire},
 };
 use serde_json::{Value, json};
 
@@ -29,8 +29,6 @@ pub struct FindMax {
     pub what: &'static str,
     /// How much of it there is.
     pub limit: Bytes,
-    /// The end of the range.
-    pub highest: u64,
     /// What came of the search.
     pub result: FoundValue,
     /// The command that looks for a plan with this value, as somebody would type it.
@@ -45,8 +43,7 @@ pub struct FindMax {
 
 /// What the answer depends on and nobody computed; of the value that fits, else of any.
 fn depends_on(found: &FoundValue) -> Option<&str> {
-    let of_it = found.runs.iter().find(|it| Some(it.value) == found.found);
-    of_it.or(found.runs.last())?.depends.as_deref()
+    found.answer().or(found.runs.last())?.depends.as_deref()
 }
 
 /// What is true of the answer and easily overlooked.
@@ -68,7 +65,7 @@ fn remarks(found: &FoundValue) -> Vec<String> {
             found.found.unwrap_or_default(),
         ));
     }
-    if let Some(run) = found.runs.iter().find(|run| Some(run.value) == found.found)
+    if let Some(run) = found.answer()
         && run.retries != 0
     {
         let easy =
@@ -111,8 +108,11 @@ pub fn text(it: &FindMax) -> String {
     let depends = it.result.depends();
     let condition = if depends { " if boolean masks select nothing" } else { "" };
     let fits = format!("fits {limit} {what} ({card}){condition}");
+    let to_come = it.result.to_come();
     if depends {
         res += "IT DEPENDS: ";
+    } else if to_come.is_some() {
+        res += "FITS SO FAR: ";
     }
     let _ = match (it.result.found, &it.result.above) {
         (None, _) => {
@@ -121,7 +121,7 @@ pub fn text(it: &FindMax) -> String {
                 "DOES NOT FIT with any value of {name} that was tried: {limit} {what} ({card})"
             )
         }
-        (Some(found), None) if found == it.highest => {
+        (Some(found), _) if it.result.is_end => {
             writeln!(
                 res,
                 "{name}={found} {fits}; it is the end of the range, so larger values were not tried"
@@ -132,6 +132,7 @@ pub fn text(it: &FindMax) -> String {
             writeln!(res, "{name}={found} is the largest that {fits}; {above} does not")
         }
     };
+    res.extend(to_come.map(|it| text::to_come(it) + "\n"));
     if let Some(all) = &it.result.if_found {
         let _ = match all.found {
             _ if !depends => writeln!(res, "if they select everything, it fits, too"),
@@ -143,7 +144,7 @@ pub fn text(it: &FindMax) -> String {
             }
         };
     }
-    if let Some(run) = it.result.runs.iter().find(|run| Some(run.value) == it.result.found)
+    if let Some(run) = it.result.answer()
         && let Tried::Fits(peak) = run.tried
     {
         let spare = limit.saturating_sub(peak);
@@ -161,6 +162,10 @@ pub fn text(it: &FindMax) -> String {
                 run.safe,
                 run.safe.saturating_sub(*limit),
             );
+            if let (None, Some(smallest)) = (roomy, it.result.runs.iter().map(|it| it.value).min())
+            {
+                find_changes(&mut res, it, smallest);
+            }
         }
     }
     if let Some(line) = &it.check_line {
@@ -203,9 +208,13 @@ fn ran_out(res: &mut String, it: &FindMax) {
             it.name, run.value
         );
     }
+    find_changes(res, it, run.value);
+}
+
+/// The command that looks for a plan with `value`.
+fn find_changes(res: &mut String, it: &FindMax, value: u64) {
     if let Some(line) = &it.plan_line {
-        let _ =
-            writeln!(res, "to find changes that make {}={} fit:\n    {line}", it.name, run.value);
+        let _ = writeln!(res, "to find changes that make {}={value} fit:\n    {line}", it.name);
     }
 }
 
@@ -316,6 +325,7 @@ pub fn json(it: &FindMax) -> String {
         })),
         "tried": all_tried(&it.result.runs),
         "by_remedies": by_remedies,
+        "so_far": it.result.to_come().map(text::to_come),
         "notes": remarks(&it.result),
     });
     format!("{res:#}\n")
@@ -323,6 +333,8 @@ pub fn json(it: &FindMax) -> String {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::{prediction::ToCome, recording::CodeLine};
+
     use super::*;
     use crate::search::WithLess;
 
@@ -337,6 +349,7 @@ mod tests {
             retries,
             seconds: 1.0,
             depends: None,
+            to_come: None,
             ends: Vec::new(),
         };
         let mut it = FindMax {
@@ -344,10 +357,10 @@ mod tests {
             card: "NVIDIA H200".to_owned(),
             what: "reserved",
             limit: Bytes::gib(8),
-            highest: 2048,
             result: FoundValue {
                 found: Some(26),
                 above: Some((27, Tried::TooMuch)),
+                is_end: false,
                 out_of_order: Vec::new(),
                 multiples_of: None,
                 with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
@@ -379,6 +392,63 @@ mod tests {
     }
 
     #[test]
+    fn a_value_whose_run_did_not_come_to_the_evaluation_fits_so_far() {
+        let line = CodeLine {
+            file: "/home/me/train.py".to_owned(),
+            line: 71,
+            function: "evaluate".to_owned(),
+            text: String::new(),
+        };
+        let to_come = Some(ToCome::Evaluation(line));
+        let run = |value, to_come| ValueRun {
+            value,
+            tried: Tried::Fits(Bytes::gib(7)),
+            peak: None,
+            safe: Bytes::gib(7),
+            ran_out: None,
+            retries: 0,
+            seconds: 1.0,
+            depends: None,
+            to_come,
+            ends: Vec::new(),
+        };
+        let result = FoundValue {
+            found: Some(64),
+            above: None,
+            is_end: true,
+            out_of_order: Vec::new(),
+            multiples_of: None,
+            with_less: None,
+            by_remedies: Vec::new(),
+            if_found: None,
+            interrupted: false,
+            rest_interrupted: false,
+            runs: vec![run(32, to_come.clone()), run(64, to_come)],
+        };
+        let mut it = FindMax {
+            name: "batch".to_owned(),
+            card: "NVIDIA H200".to_owned(),
+            what: "reserved",
+            limit: Bytes::gib(8),
+            result,
+            plan_line: None,
+            check_line: None,
+            seconds: 3.0,
+            reached: Reached::default(),
+        };
+        expect_test::expect![[r#"
+            FITS SO FAR: batch=64 fits 8.00 GiB reserved (NVIDIA H200); it is the end of the range, so larger values were not tried
+            the script's evaluation (train.py:71 in evaluate) was not reached and may need more: give it a smaller interval, or --until-exit
+            it needs 7.00 GiB reserved, 1.00 GiB to spare
+            plimsoll started your script twice, in 3.0 s
+        "#]].assert_eq(&text(&it));
+        assert!(json(&it).contains("was not reached"), "the JSON says why, too");
+        // Only what is told of the answer counts.
+        it.result.runs[1].to_come = None;
+        assert!(!text(&it).contains("SO FAR"), "{}", text(&it));
+    }
+
+    #[test]
     fn a_tight_value_and_none_at_all_say_so() {
         let run = |value, tried, safe| ValueRun {
             value,
@@ -389,6 +459,7 @@ mod tests {
             retries: 0,
             seconds: 1.0,
             depends: None,
+            to_come: None,
             ends: Vec::new(),
         };
         let mut it = FindMax {
@@ -396,10 +467,10 @@ mod tests {
             card: "NVIDIA H200".to_owned(),
             what: "reserved",
             limit: Bytes::gib(8),
-            highest: 2048,
             result: FoundValue {
                 found: Some(26),
                 above: Some((27, Tried::TooMuch)),
+                is_end: false,
                 out_of_order: Vec::new(),
                 multiples_of: None,
                 with_less: None,

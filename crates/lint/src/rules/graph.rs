@@ -171,7 +171,7 @@ fn kept(
             How::Meter => (
                 "PLM102",
                 format!(
-                    "`{bare}` keeps each tensor, and its autograd graph, in its sum: pass {} instead",
+                    "`{bare}` keeps each tensor, and its autograd graph: pass {} instead",
                     number_of(text, value)
                 ),
             ),

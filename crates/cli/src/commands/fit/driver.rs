@@ -54,7 +54,8 @@ pub(super) struct Driver<'a> {
     in_file: Option<&'a InFile>,
     began: Instant,
     so_far: SoFar,
-    has_told_best: bool,
+    /// The best that people were told of.
+    told: Option<Best>,
     /// What the last run recorded.
     recordings: Vec<Recording>,
     /// Let go when all else is gone: a signal that waits could end us before what runs have left is removed.
@@ -79,7 +80,7 @@ impl<'a> Driver<'a> {
             in_file: None,
             began: Instant::now(),
             so_far: SoFar::default(),
-            has_told_best: false,
+            told: None,
             recordings: Vec::new(),
             _signals: signals,
         })
@@ -256,14 +257,16 @@ impl<'a> Driver<'a> {
         res
     }
 
-    /// Once a search takes long: the first plan that fits, and how long the rest may take.
+    /// Once a search takes long: that nothing fits so far, and the first plan that does; and how long the rest may take.
     fn tell_best_so_far(&mut self, rules: &Rules, run: &Run, ran: &Ran) {
         self.so_far.takes_in(rules, run, ran);
         let elapsed = self.began.elapsed();
-        if self.has_told_best || run.value.is_some() || elapsed < LONG {
+        let best = self.so_far.best();
+        let is_told = |told: &Best| *told == best || matches!(told, Best::Plan(_));
+        if run.value.is_some() || elapsed < LONG || self.told.as_ref().is_some_and(is_told) {
             return;
         }
-        let best = match self.so_far.best() {
+        let said = match &best {
             // The next runs decide whether there is a search at all.
             Best::AsItIs => return,
             Best::Plan(plan) => {
@@ -273,7 +276,7 @@ impl<'a> Driver<'a> {
                 "no plan fits so far; Ctrl-C ends the search with the closest".to_owned()
             }
         };
-        self.has_told_best = true;
+        self.told = Some(best);
         let n_runs = self.trials.n_runs().max(1);
         let rest = |runs: u64| {
             let left = runs.saturating_sub(n_runs).max(2);
@@ -281,7 +284,7 @@ impl<'a> Driver<'a> {
         };
         self.say(
             &Said::Plain(format!(
-                "after {:.0} s and {n_runs} runs, {best}. The rest may take {:.0} to {:.0} s",
+                "after {:.0} s and {n_runs} runs, {said}. The rest may take {:.0} to {:.0} s",
                 elapsed.as_secs_f64(),
                 rest(FEW_RUNS),
                 rest(MANY_RUNS),

@@ -35,7 +35,7 @@ pub(super) fn run(
     };
     let mut driver = Driver::new(args, &rules.card, &words)?.in_file(in_file.as_ref());
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
-    let (card_id, highest) = (rules.card.id.clone(), range.highest);
+    let card_id = rules.card.id.clone();
     let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
     let result = driver.drive(&rules, begin)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -53,7 +53,6 @@ pub(super) fn run(
         card,
         what,
         limit,
-        highest,
         result,
         plan_line,
         check_line,
@@ -76,7 +75,7 @@ pub(super) fn run(
 fn exit(found: &FoundValue) -> Exit {
     let too_much = found.runs.iter().any(|it| it.tried == Tried::TooMuch);
     match found.found {
-        Some(_) if found.depends() => Exit::CouldNotTell,
+        Some(_) if found.depends() || found.to_come().is_some() => Exit::CouldNotTell,
         Some(_) => Exit::Fits,
         None if too_much && !found.interrupted => Exit::DoesNotFit,
         None => Exit::CouldNotTell,

@@ -78,10 +78,10 @@ pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
 /// What grows alike, step by step, is one thing if lines of one function made it, or one object holds it: a list of tuples,
 /// keys and values.
 fn join_neighbours(case: &Case<'_>, growths: &mut Vec<Growth>) {
-    let mut res: Vec<(Growth, Option<usize>)> = Vec::new();
+    let mut res: Vec<(Growth, Option<(usize, usize)>)> = Vec::new();
     for it in growths.drain(..) {
         let keeper = main_keeper(case, &it.older);
-        let alike = |(old, its_keeper): &&mut (Growth, Option<usize>)| {
+        let alike = |(old, its_keeper): &&mut (Growth, Option<(usize, usize)>)| {
             let place =
                 |it: &Growth| it.at.as_ref().map(|it| (it.file.clone(), it.function.clone()));
             old.kind == it.kind

@@ -161,6 +161,40 @@ free one
     );
 }
 
+/// Autograd's threads call the backward pass of a function that is written in Python: a library's, ours, the user's own.
+#[test]
+fn what_a_function_in_python_asks_for_belongs_to_the_call_of_backward() {
+    check(
+        "
+alloc weight 10MiB at train.py:3
+begin forward
+name weight parameter h.0.weight
+alloc hidden 20MiB at train.py:11 in h.0
+end forward
+begin backward
+alloc one 512B at train.py:13 backward
+alloc a 20MiB calls /venv/lib/python3.12/site-packages/flash_attn/interface.py:99
+alloc b 30MiB calls /cache/ab12/agent/plimsoll_agent/remedies/chunked_loss.py:182
+alloc c 40MiB calls functions.py:7
+alloc dweight 10MiB autograd
+end backward
+step
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Gradients 100.0 MiB
+            Activations 20.0 MiB
+            Parameters 10.0 MiB
+              backward of train.py:13: 60.0 MiB
+              functions.py:7: 40.0 MiB
+              train.py:11: 20.0 MiB
+              train.py:3: 10.0 MiB
+              train.py:13: 512 B
+              h.* x1: 30.0 MiB
+        "#]],
+    );
+}
+
 /// Names come only after steps, and a gradient of the first step may be gone by then.
 #[test]
 fn what_has_no_name_is_known_by_its_life() {

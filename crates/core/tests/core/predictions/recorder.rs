@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! begin PHASE | end PHASE      the agent marks a phase
-//! alloc NAME SIZE [at FILE:LINE] [in MODULE] [conv]     `autograd` for a thread without Python
+//! alloc NAME SIZE [at FILE:LINE] [in MODULE] [conv]     `autograd` for a thread without Python, `calls FILE:LINE` where
+//!                              it calls a function in Python
 //! free NAME
 //! name NAME ROLE TENSOR        the agent says what lives in it
 //! step                         the agent marks the end of a step
@@ -121,6 +122,16 @@ impl Recorder {
                         "unpack_hook",
                         7,
                     )]
+                }
+                "calls" => {
+                    frames = vec![(
+                        "/venv/lib/python3.12/site-packages/torch/autograd/function.py",
+                        "apply",
+                        311,
+                    )];
+                    let (file, line) = after[0].split_once(':').unwrap();
+                    frames.push((file, "backward", line.parse().unwrap()));
+                    rest = &after[1..];
                 }
                 "at" => {
                     let (file, line) = after[0].split_once(':').unwrap();

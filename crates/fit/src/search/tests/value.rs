@@ -16,9 +16,13 @@ fn linear(run: &Run) -> u64 {
     1_000 + each * run.value.unwrap()
 }
 
-fn shown((mut picture, found): (String, FoundValue)) -> String {
-    let FoundValue { found, above, out_of_order, multiples_of, with_less, if_found, .. } = &found;
+fn shown((mut picture, found_value): (String, FoundValue)) -> String {
+    let FoundValue { found, above, out_of_order, multiples_of, with_less, if_found, .. } =
+        &found_value;
     picture += &format!("found {found:?}, above {above:?}\n");
+    if found_value.is_end {
+        picture += "the end of the range\n";
+    }
     if !out_of_order.is_empty() {
         picture += &format!("out of order: {out_of_order:?}\n");
     }
@@ -45,6 +49,18 @@ fn it_is_run_and_so_is_the_next() {
         found Some(70), above Some((71, TooMuch))
     "#]]
     .assert_eq(&shown(made.largest((1, 500, 1), false)));
+}
+
+#[test]
+fn the_last_value_that_was_asked_for_is_the_end_of_the_range() {
+    let made = Made::new(8_500, |run| takes(linear(run)));
+    expect![[r#"
+        batch=5, the unchanged script, a validation, on the card -> 1.95 GiB
+        batch=9, the unchanged script, steady, on the card -> 2.34 GiB
+        found Some(9), above None
+        the end of the range
+    "#]]
+    .assert_eq(&shown(made.largest((1, 11, 4), false)));
 }
 
 #[test]
