@@ -124,6 +124,8 @@ problems! {
     Other CastCopies = "weights/cast-copies", "autocast stores copies of weights in 32 bits that are not trained", "cast_copies.md";
     Other NoOptimizer = "gradients/no-optimizer", "parameters that no optimizer has get gradients", "no_optimizer.md";
     Other DenseTable = "gradients/dense-table", "an embedding table has a dense gradient", "dense_table.md";
+    Other Unfolded = "copies/unfold", "windows that overlap are written out", "unfolded.md";
+    Other Padding = "inputs/padding", "most of each batch is padding", "padding.md";
     Other LargeEvaluation = "evaluation/large-batch", "an evaluation's batch is much larger than a training batch", "large_evaluation.md";
     Other WholeVolume = "evaluation/whole-volume", "a whole volume or result stays on the device during an evaluation", "whole_volume.md";
     Other StepBefore = "outputs/step-before", "outputs of the step before are live in the next", "step_before.md";
@@ -157,7 +159,12 @@ problems! {
 }
 
 impl ProblemCode {
-    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding; an edit of the script by hand removes it.
+    /// Whether an edit of the script by hand removes it, and no remedy does.
+    pub const fn is_mended_by_hand(self) -> bool {
+        self.names_its_blocks() || matches!(self, ProblemCode::Padding)
+    }
+
+    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding.
     pub const fn names_its_blocks(self) -> bool {
         matches!(
             self,
@@ -166,6 +173,7 @@ impl ProblemCode {
                 | ProblemCode::CastCopies
                 | ProblemCode::NoOptimizer
                 | ProblemCode::DenseTable
+                | ProblemCode::Unfolded
                 | ProblemCode::LargeEvaluation
                 | ProblemCode::WholeVolume
                 | ProblemCode::ManyPasses

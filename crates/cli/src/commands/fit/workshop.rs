@@ -229,12 +229,17 @@ impl Shop {
 
 /// What only an edit of the script would give back. The rules are asked where the agent saw a sign of it.
 fn by_hand(recordings: &[Recording], runs: &Runs<'_>) -> Vec<ByHand> {
-    let has_sign =
-        |it: &Recording| !it.notes.graphs.is_empty() || !it.notes.large_batches.is_empty();
+    let has_sign = |it: &Recording| {
+        let notes = &it.notes;
+        !notes.graphs.is_empty()
+            || !notes.large_batches.is_empty()
+            || !notes.unfolded.is_empty()
+            || notes.padding.is_some()
+    };
     if !recordings.iter().any(has_sign) {
         return Vec::new();
     }
-    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.names_its_blocks());
+    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.is_mended_by_hand());
     found
         .map(|it| ByHand { what: it.title, bytes: it.bytes, at: it.at, change: it.remedy })
         .collect()
