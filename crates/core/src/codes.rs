@@ -159,12 +159,7 @@ problems! {
 }
 
 impl ProblemCode {
-    /// Whether an edit of the script by hand removes it, and no remedy does.
-    pub const fn is_mended_by_hand(self) -> bool {
-        self.names_its_blocks() || matches!(self, ProblemCode::Padding)
-    }
-
-    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding.
+    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding; an edit of the script by hand removes it.
     pub const fn names_its_blocks(self) -> bool {
         matches!(
             self,

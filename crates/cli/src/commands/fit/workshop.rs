@@ -231,15 +231,12 @@ impl Shop {
 fn by_hand(recordings: &[Recording], runs: &Runs<'_>) -> Vec<ByHand> {
     let has_sign = |it: &Recording| {
         let notes = &it.notes;
-        !notes.graphs.is_empty()
-            || !notes.large_batches.is_empty()
-            || !notes.unfolded.is_empty()
-            || notes.padding.is_some()
+        !notes.graphs.is_empty() || !notes.large_batches.is_empty() || !notes.unfolded.is_empty()
     };
     if !recordings.iter().any(has_sign) {
         return Vec::new();
     }
-    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.is_mended_by_hand());
+    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.names_its_blocks());
     found
         .map(|it| ByHand { what: it.title, bytes: it.bytes, at: it.at, change: it.remedy })
         .collect()
