@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import outside, remedies, settings, torch_builds
+from plimsoll_agent.inputs.padding import Padding
 from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.ranks.first_gpu import FirstGpu
@@ -39,6 +40,7 @@ from plimsoll_agent.run.sudden_end import SuddenEnd
 from plimsoll_agent.run.tensors import Tensors
 from plimsoll_agent.run.training_calls import TrainingCalls
 from plimsoll_agent.run.training_steps import Steps, goal_of
+from plimsoll_agent.run.unfolded import Unfolded
 from plimsoll_agent.run.weights import Weights
 from plimsoll_agent.settings import Settings
 from plimsoll_agent.trials import autotune, batches
@@ -122,7 +124,9 @@ class Agent:
             self._compiled.after = self._meter.meets_compiled
         if steps.goal in ("validation", "one-validation"):
             has_company = functools.partial(ranks.has_company, torch)
-            steps.later = Later(Epochs(), recording, stopping, phases, self._modules, has_company)
+            epochs, padding = Epochs(), Padding(torch, recording)
+            epochs.gave, tensors.given = padding.taken, padding.given
+            steps.later = Later(epochs, recording, stopping, phases, self._modules, has_company)
         # Who searches runs a script many times: one look is enough.
         self._samples = Samples(torch, recording) if asked.worst_sample or steps.goal == "validation" and not asked.is_real else None
         if self._samples is not None and steps.later is not None:
@@ -167,6 +171,7 @@ class Agent:
             self._saving.install,
             functools.partial(self._saving.watch, torch) if is_imagined else None,
             Checkpoints(torch, recording.note).install if is_imagined else None,
+            Unfolded(torch, recording).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
             functools.partial(engines.install, torch, recording, asked.stop, engines.asked_by(asked.engine), self._engines_program()) if is_imagined else None,

@@ -79,7 +79,7 @@ while step < 400:
     before = [None]
     exec(compile(text, str(script), "exec"), {"loader": list(range(50)), "seen": seen})
     left = 400 - first
-    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None, "stage": None}
+    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None, "stage": None, "anew": False}
     assert first or said[0] == said[1]
 
 
@@ -108,3 +108,36 @@ def test_a_loop_whose_variable_the_steps_use_is_a_stage(tmp_path, outer, inner, 
     assert (first and (first["name"], first["turn"], first["turns"])) == expected
     assert first is None or first["line"]["line"] == 1
     assert expected is None or said[-1] is None, "the last turn has none behind it"
+
+
+COMPREHENSION = """
+def train(fold):
+    for step in range(20): seen(step)
+    return fold
+def folds(n):
+    return %s
+folds(30)
+"""
+
+
+@pytest.mark.parametrize(
+    "text, steps",
+    [
+        ("[train(fold) for fold in range(n)]", 600),
+        ("{fold: train(fold) for fold in range(n)}", 600),
+        ("sum(train(fold) for fold in range(n))", 600),
+        ("[train(rate) for rate in (1, 2) for fold in range(n)]", 1200),
+        ("train([it for it in range(n)])", 20),
+        ("[it for it in range(n)] and train(0)", 20),
+    ],
+)
+def test_a_comprehension_is_a_loop(tmp_path, text, steps):
+    script, said = tmp_path / "train.py", []
+    script.write_text(COMPREHENSION % text)
+
+    def seen(step):
+        if len(said) < 5:
+            said.append(of_this_step(len(said) + 1, None)[0]["steps"])
+
+    exec(compile(script.read_text(), str(script), "exec"), {"seen": seen})
+    assert said[2:] == [steps] * 3

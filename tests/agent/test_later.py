@@ -384,3 +384,47 @@ for number in range(100_000):
     )
     assert (r.returncode, r.stderr) == (0, "")
     assert not r.process.end["later"]["evaluation"]
+
+
+FOLDS = """
+import torch
+def train(fold):
+    net = torch.nn.Linear(64, 64).cuda()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(30):
+        opt.zero_grad(); net(torch.randn(4, 64).cuda()).sum().backward(); opt.step()
+%s
+"""
+INLINE = """
+import torch
+for rate in (0.1, 0.2, 0.3):
+    net = torch.nn.Linear(64, 64).cuda()
+    opt = torch.optim.SGD(net.parameters(), rate)
+    for _ in range(30):
+        opt.zero_grad(); net(torch.randn(4, 64).cuda()).sum().backward(); opt.step()
+"""
+EPOCHS = """
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def train(epoch):
+    for _ in range(30):
+        opt.zero_grad(); net(torch.randn(4, 64).cuda()).sum().backward(); opt.step()
+for epoch in range(5): train(epoch)
+"""
+
+
+@pytest.mark.parametrize(
+    "text, goes_on",
+    [
+        (FOLDS % "[train(fold) for fold in range(5)]", True),
+        (FOLDS % "for fold in range(5): train(fold)", True),
+        (INLINE, True),
+        (FOLDS % "train(0)", False),
+        (EPOCHS, False),
+        (FOLDS.replace("range(30)", "range(10**6)") % "for fold in range(5): train(fold)", False),
+    ],
+)
+def test_a_loop_that_makes_a_network_in_each_turn_is_followed_into_its_second(run, text, goes_on):
+    steps = len(run(text, stop="validation").process.steps)
+    assert (30 < steps < 50) is goes_on, steps

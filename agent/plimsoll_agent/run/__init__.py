@@ -34,6 +34,7 @@
     nested          tensors in what a call is given and what it returns
     batch_sizes     whether an evaluation's batch is much larger than those of the training
     tensors         which address is which parameter, gradient, state or input
+    unfolded        how large windows are that overlap
     graphs          what autograd's graph shows: attention written out, repeated casts, gradients for no optimizer
     weights         what weights are packed, frozen or adapted
     keepers         who holds the tensors that stay allocated

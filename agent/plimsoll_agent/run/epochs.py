@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ITERABLE = 1
 """`torch.utils.data._DatasetKind.Iterable`."""
@@ -34,6 +37,8 @@ class Epochs:
         self.batches = 0
         """How many batches training took from loaders."""
         self._taken: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.gave: Callable[[Any], object] = lambda batch: None
+        """Called with each batch that a loader gives."""
         self.in_an_epoch: int | None = None
         """How many one of its loaders gives in an epoch, if it has a length."""
 
@@ -46,7 +51,9 @@ class Epochs:
         def __next__(iterator: Any) -> Any:
             if self._ends(iterator):
                 raise StopIteration
-            return take(iterator)
+            batch = take(iterator)
+            self.gave(batch)
+            return batch
 
         def _reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
             self._begins_again(iterator)

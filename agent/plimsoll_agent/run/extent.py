@@ -21,6 +21,9 @@ MOST_FRAMES = 60
 OPTIMIZED = 1
 """`inspect.CO_OPTIMIZED`: a function, whose `f_locals` are a copy."""
 
+COMPREHENSIONS: dict[str, Any] = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp, "<genexpr>": ast.GeneratorExp}
+"""The frames that they have, if any."""
+
 SIZED = (list, tuple, dict, set, frozenset, range, str)
 """What says its length without running code of the script's."""
 
@@ -38,12 +41,14 @@ _TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_de
 class Loop:
     """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
 
-    __slots__ = ("counted", "done", "feeds", "stage", "turns")
+    __slots__ = ("anew", "counted", "done", "feeds", "stage", "turns")
 
     def __init__(self, turns: int | None, done: int | None, feeds: bool, counted: tuple[int, int] | None = None) -> None:
         self.turns, self.done, self.feeds = turns, done, feeds
         self.stage: Named | None = None
         """Of a loop around the one with the steps, whose variable the steps use: its line, its variable, its turns and which one it is."""
+        self.anew = False
+        """Each turn of it makes an optimizer, and so most likely a network: what one turn leaves, the next one has beside its own."""
         self.counted = counted
         """Of `while step < 1000` around another loop that counts `step`: that number, and how far it is."""
 
@@ -57,16 +62,23 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
     loops: list[Loop] = []
     trainers: int | None = None
     frame: FrameType | None = sys._getframe(1)
+    called: FrameType | None = None
+    makes_one = False
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
         if frames.is_users(frame.f_code.co_filename):
-            loops += _loops_around(frame)
+            around = _loops_around(frame, called)
+            for it in around:
+                it.anew = it.anew or makes_one
+            loops += around
+            makes_one = makes_one or _makes_an_optimizer(frame)
+            called = frame
         elif trainers is None:
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {"epochs": None, "steps": trainers, "turns": None, "stage": None}, None
+        return {"epochs": None, "steps": trainers, "turns": None, "stage": None, "anew": False}, None
     counted = next((it.counted for it in loops[1:] if it.counted is not None), None)
     if counted is not None:
         end, now = counted
@@ -74,14 +86,14 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
         in_all: int | None = end * steps // (now + 1)
         if before is not None and before[0] < steps and before[1] is not None and before[1] < now < end:
             in_all = steps + (end - now - 1) * (steps - before[0]) // (now - before[1])
-        return {"epochs": None, "steps": in_all, "turns": None, "stage": None}, now
+        return {"epochs": None, "steps": in_all, "turns": None, "stage": None, "anew": False}, now
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None, "stage": None}, None
+        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None, "stage": None, "anew": False}, None
     turns = loops[0].turns if 1 < len(loops) else None
     in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
     stage = next((it.stage for it in loops[1:] if it.stage is not None), None)
-    return {"epochs": None, "steps": in_all, "turns": turns, "stage": stage}, done
+    return {"epochs": None, "steps": in_all, "turns": turns, "stage": stage, "anew": any(it.anew for it in loops[1:])}, done
 
 
 def _product(loops: list[Loop]) -> int | None:
@@ -108,9 +120,11 @@ def _steps_in_all(loops: list[Loop], steps: int, before: tuple[int, int] | None)
     return turns * steps // done if 0 < steps < done else turns, done
 
 
-def _loops_around(frame: FrameType) -> list[Loop]:
-    """The innermost first."""
+def _loops_around(frame: FrameType, called: FrameType | None) -> list[Loop]:
+    """The innermost first. `called` is the frame of the script's that this one called."""
     code = frame.f_code
+    if code.co_name in COMPREHENSIONS:
+        return []  # What it goes through stands in the frame around it.
     found = [it for it in loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
     if code.co_name != "<module>":
         found = [it for it in found if code.co_firstlineno <= it.lineno]
@@ -120,9 +134,56 @@ def _loops_around(frame: FrameType) -> list[Loop]:
         loops = [_loop(it, variables) for it in found]
         for loop, node in zip(loops[1:], found[1:]):
             loop.stage = _stage(node, found[0], loop, variables, frame)
-        return loops
+            assigned = [it.id for each in ast.walk(node) if isinstance(each, ast.Assign) for it in each.targets if isinstance(it, ast.Name)]
+            loop.anew = any(map(_is_optimizer, map(variables.by_name, assigned)))
+        return _of_a_comprehension(frame, called, variables) + loops
     finally:
         variables.forget()
+
+
+def _makes_an_optimizer(frame: FrameType) -> bool:
+    """Whether the call of a function has one that it was not given."""
+    code = frame.f_code
+    if code.co_name == "<module>":
+        return False
+    variables = Variables(frame)
+    try:
+        return any(map(_is_optimizer, map(variables.by_name, code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])))
+    finally:
+        variables.forget()
+
+
+def _is_optimizer(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.optim.Optimizer)
+
+
+def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: Variables) -> list[Loop]:
+    """`[train(fold) for fold in range(5)]`: a loop of its own, which until Python 3.12 has a frame of its own."""
+    if called is None:
+        return []
+    kind, inside = COMPREHENSIONS.get(called.f_code.co_name), variables
+    if kind is None and sys.version_info < (3, 12):
+        return []
+
+    def holds(node: Any) -> bool:
+        if not node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno):
+            return False
+        if kind is not None:
+            return type(node) is kind
+        return any(isinstance(it, ast.Call) and _name(it.func) == called.f_code.co_name for it in ast.walk(node))
+
+    found = [it for it in comprehensions_in(frame.f_code.co_filename) if holds(it)]
+    if not found:
+        return []
+    innermost = max(found, key=lambda it: (it.lineno, it.col_offset))
+    if kind is not None:
+        inside = Variables(called)
+    try:
+        return [_for(it.target, it.iter, variables, inside) for it in reversed(innermost.generators)]
+    finally:
+        if inside is not variables:
+            inside.forget()
 
 
 def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: FrameType) -> Named | None:
@@ -158,6 +219,12 @@ def loops_in(file: str) -> list[Any]:
     return [it for it in ast.walk(source.tree(file)) if isinstance(it, (ast.For, ast.AsyncFor, ast.While))]
 
 
+@functools.lru_cache(maxsize=16)
+def comprehensions_in(file: str) -> list[Any]:
+    """The same of comprehensions."""
+    return [it for it in ast.walk(source.tree(file)) if isinstance(it, tuple(COMPREHENSIONS.values()))]
+
+
 def _loop(loop: Any, variables: Variables) -> Loop:
     if isinstance(loop, ast.While):
         end = _bound(loop.test, variables)
@@ -165,10 +232,15 @@ def _loop(loop: Any, variables: Variables) -> Loop:
         if end is None or not isinstance(now, int) or not _is_counted_inside(loop):
             return Loop(end, None, False)
         return Loop(end, None, False, (end, now))
-    turns = _turns(loop.iter, variables)
-    target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else loop.target
-    number = variables.value(target) if isinstance(target, ast.Name) else None
-    first = _first(loop.iter, variables)
+    return _for(loop.target, loop.iter, variables, variables)
+
+
+def _for(target: Any, iterated: Any, variables: Variables, inside: Variables) -> Loop:
+    """Of `for target in iterated`; what `target` stands for is known `inside`."""
+    turns = _turns(iterated, variables)
+    target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+    number = inside.value(target) if isinstance(target, ast.Name) else None
+    first = _first(iterated, variables)
     done = number - first if type(number) is int and first is not None and first <= number else None
     if turns is Loader:
         return Loop(None, done, True)
@@ -263,12 +335,16 @@ class Variables:
         if self._is_copy:
             self._locals.clear()
 
+    def by_name(self, name: str) -> Any:
+        """None if there is none."""
+        return self._locals[name] if name in self._locals else self._globals.get(name)
+
     def value(self, node: Any) -> Any:
         """None if no more is known without running code."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
-            return self._locals[node.id] if node.id in self._locals else self._globals.get(node.id)
+            return self.by_name(node.id)
         if isinstance(node, ast.Attribute):
             owner = self.value(node.value)
             own = getattr(owner, "__dict__", None) if owner is not None else None

@@ -7,7 +7,8 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
     on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. An
             interval that is a variable is short meanwhile (see `intervals`); else the run goes on to the evaluation, to the end of the
             innermost loop, or for so many allocations: not for a time, which depends on the machine. Where the script seems to count
-            steps, or the loader is a stream that may be its only one, this part is the first
+            steps, or the loader is a stream that may be its only one, this part is the first. Where each turn of a loop around the steps
+            makes an optimizer, it goes on to the next turn
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there; or as often as
             the text says, where an evaluation comes every so many epochs
 
@@ -97,6 +98,8 @@ class Later:
         self._lives_before = 0
         self.steps_in_an_epoch: int | None = None
         """Turns of the loop that the steps stand in, if another loop is around it."""
+        self.begins_anew = False
+        """Whether each turn of that other loop makes an optimizer: a fold, a rate to try."""
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
@@ -217,6 +220,8 @@ class Later:
         self._allocations, self._steps, self._effort = sum(place.allocs), steps, Effort()
         if is_worth_it and not self._has_company():
             self._look_ahead(sum(place.allocs) / max(steps, 1), steps)
+        elif self.begins_anew and self._part == "on" and not self._has_company():
+            self._go_to_the_next_turn(sum(place.allocs) / max(steps, 1), steps)
         least, most = LONGEST_EVALUATION
         longest = min(max(2 * self._recording.seconds(), least), most)
         threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
@@ -237,6 +242,12 @@ class Later:
             short = max(it for it in epochs if it is not None) * AFTER_A_CUT + MORE_STEPS
             if short * allocations <= MOST_ALLOCATIONS:
                 self._most_steps, self._most_short = 0, short
+
+    def _go_to_the_next_turn(self, allocations: float, steps: int) -> None:
+        """What the network and the optimizer of one turn leave, the next turn has beside its own."""
+        to_come = (self.steps_in_an_epoch or 0) - steps + STEPS_OF_AN_INTERVAL
+        if 0 < to_come and to_come * allocations <= MOST_ALLOCATIONS_FOR_A_GUESS:
+            self._most_steps, self._most_allocations = to_come, MOST_ALLOCATIONS_FOR_A_GUESS
 
     def _came(self, are_of_epochs: bool) -> None:
         """Branches whose interval was 1 for long enough: what they have is no evaluation, unless they wait for something else, too."""

@@ -45,6 +45,9 @@ class Tensors:
         self._batches = BatchSizes(recording)
         self.appeared: Callable[[], object] | None = None
         """Called when new models are called for the first time."""
+        self.given: Callable[[bool, list[Tensor]], object] = lambda is_training, tensors: None
+        """Called with the tensors that a top-level forward is given, and whether it is in training."""
+        self._models_written: Named = {}
         self.first_inputs: list[str] = []
         """What the first forward pass was given, as in `input_ids 8x512 int64`."""
         self.input_wants_gradient = False
@@ -57,18 +60,33 @@ class Tensors:
             return
         entries = _Entries()
         names: dict[int, str] = {}
+        held: dict[str, list[int]] = {}
         for root, model in self._owners.models():
+            size = 0
             for name, parameter in root.named_parameters():
                 name = self._owners.name_in(model, root, name)
                 if id(parameter) not in names:
+                    size += parameter.numel() * parameter.element_size() if parameter.is_cuda else 0
                     names[id(parameter)] = name
                     self._add(entries, parameter, name, "parameter", model.name)
                     self._add(entries, parameter.grad, name, "gradient", model.name)
             for name, buffer in root.named_buffers():
                 self._add(entries, buffer, self._owners.name_in(model, root, name), "buffer", model.name)
+            if size:
+                counts = held.setdefault(model.name, [0, 0])
+                counts[0] += 1
+                counts[1] += size
+        self._write_models(held)
         for optimizer in self._optimizers():
             self._optimizer(entries, optimizer, names)
         self._write(entries)
+
+    def _write_models(self, held: dict[str, list[int]]) -> None:
+        """Of which class several outermost modules have weights on a device."""
+        for name, (count, size) in held.items():
+            if 1 < count and self._models_written.get(name) != (count, size):
+                self._models_written[name] = (count, size)
+                self._recording.write("models", model=name, count=count, bytes=size)
 
     def _optimizer(self, entries: _Entries, optimizer: Optimizer, names: dict[int, str]) -> None:
         for g, group in enumerate(optimizer.param_groups):
@@ -98,6 +116,7 @@ class Tensors:
         """The tensors given to a top-level forward."""
         tensors = nested.tensors_in(self._torch, (args, kwargs))
         self._batches.given(model, is_training, tensors)
+        self.given(is_training, tensors)
         self.input_wants_gradient = any(it.requires_grad and it.is_leaf for it in tensors)
         if not self._memory.started or self._input_lines >= MOST_INPUT_LINES:
             return

@@ -108,7 +108,7 @@ class Steps:
         self._kept_aside: dict[int, list[tuple[Place, float]]] = {id(self._by_backward): [], id(self._by_forward): []}
         self.why: str | None = None
         self._was_steady = False
-        self.ahead: Named = {"epochs": None, "steps": None, "turns": None, "stage": None}
+        self.ahead: Named = {"epochs": None, "steps": None, "turns": None, "stage": None, "anew": False}
         """What the script's own loops come to; see `extent`."""
         self._turns_before: tuple[int, int] | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
@@ -362,7 +362,7 @@ class Steps:
             self._stores_at, self._loads_at = intervals.longest_that_stores(), intervals.loads_after_the_loops()
             counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
-                self.later.steps_in_an_epoch = self.ahead["turns"]
+                self.later.steps_in_an_epoch, self.later.begins_anew = self.ahead["turns"], self.ahead["anew"]
 
     @staticmethod
     def _each_evaluation_leaves_as_much(counted: Steadiness, later: Later) -> bool:

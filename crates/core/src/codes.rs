@@ -124,6 +124,8 @@ problems! {
     Other CastCopies = "weights/cast-copies", "autocast stores copies of weights in 32 bits that are not trained", "cast_copies.md";
     Other NoOptimizer = "gradients/no-optimizer", "parameters that no optimizer has get gradients", "no_optimizer.md";
     Other DenseTable = "gradients/dense-table", "an embedding table has a dense gradient", "dense_table.md";
+    Other Unfolded = "copies/unfold", "windows that overlap are written out", "unfolded.md";
+    Other Padding = "inputs/padding", "most of each batch is padding", "padding.md";
     Other LargeEvaluation = "evaluation/large-batch", "an evaluation's batch is much larger than a training batch", "large_evaluation.md";
     Other WholeVolume = "evaluation/whole-volume", "a whole volume or result stays on the device during an evaluation", "whole_volume.md";
     Other StepBefore = "outputs/step-before", "outputs of the step before are live in the next", "step_before.md";
@@ -166,6 +168,7 @@ impl ProblemCode {
                 | ProblemCode::CastCopies
                 | ProblemCode::NoOptimizer
                 | ProblemCode::DenseTable
+                | ProblemCode::Unfolded
                 | ProblemCode::LargeEvaluation
                 | ProblemCode::WholeVolume
                 | ProblemCode::ManyPasses

@@ -12,7 +12,7 @@
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
 //!    quarter of what is reserved is free; a request that is a fifth of all there is has to find a quarter of itself in pieces;
 //! 8. what a mistake or another form of the same program would not have: casts that are repeated, networks that are not frozen,
-//!    a whole validation set at once, attention that is written out;
+//!    a whole validation set at once, attention that is written out, windows that overlap, padding;
 //! 9. data that is on the device before a step needs it;
 //! 10. one result that is a fifth of all there is;
 //! 11. the model's own states;
@@ -33,7 +33,7 @@ use crate::{
     failures::Cause,
     findings::{Case, Finding, Kind, Weight, are_apart, category_name},
     prediction::{Category, stacks::Signs, timeline::Stage},
-    recording::{CodeLine, Phase},
+    recording::{CodeLine, Models, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
     trace::EventId,
     units::{Bytes, percent},
@@ -44,14 +44,19 @@ const IN_A_LINE: usize = 2;
 /// Of what was allocated, in percent: less is not what made the run too large.
 const LEAST_SHARE: u64 = 10;
 
+/// So many models of one class are more than a network, its copy and its teacher.
+const MANY_MODELS: u64 = 4;
+
 /// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 9] = [
+const CAUSES: [ProblemCode; 11] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
     ProblemCode::NoOptimizer,
     ProblemCode::LargeEvaluation,
     ProblemCode::WrittenOutAttention,
+    ProblemCode::Unfolded,
+    ProblemCode::Padding,
     ProblemCode::WholeVolume,
     ProblemCode::DenseTable,
     ProblemCode::StepBefore,
@@ -82,6 +87,12 @@ pub(super) fn choose(
         .or_else(|| failed.one_result())
         .or_else(|| failed.several_of_one_size())
         .unwrap_or_else(|| failed.states_or_activations())
+}
+
+/// Models of one class that have most of what is `allocated`: more than a network with its copy.
+pub(super) fn many_models<'a>(case: &Case<'a>, allocated: Bytes) -> Option<&'a Models> {
+    let most = case.run.recording.notes.models.iter().max_by_key(|it| it.bytes)?;
+    (MANY_MODELS <= most.count && allocated.0 / 2 <= most.bytes.0).then_some(most)
 }
 
 fn is_pass(stage: Stage) -> bool {
@@ -225,7 +236,10 @@ impl<'a> Failed<'a> {
     fn avoidable(&self, code: ProblemCode) -> Option<RootCause> {
         let is_it = |it: &&Finding| it.code == code && self.counts(it.bytes);
         let found = self.findings.iter().filter(is_it).find(|it| self.fits_without(it))?;
-        Some(self.of(found, &self.would_have_fitted()))
+        let mut res = self.of(found, &self.would_have_fitted());
+        // Without blocks nothing was replayed.
+        res.is_sure &= !found.blocks.is_empty();
+        Some(res)
     }
 
     fn limit(&self) -> Option<RootCause> {
@@ -482,6 +496,13 @@ impl<'a> Failed<'a> {
             .collect();
         let so_far =
             if parts.is_empty() { format!("{} so far", self.allocated) } else { parts.join(", ") };
+        let many = many_models(self.case, self.allocated);
+        let so_far = many.map_or(so_far.clone(), |it| {
+            format!(
+                "{so_far}; {} models of class `{}` have {} of that",
+                it.count, it.model, it.bytes
+            )
+        });
         RootCause {
             code: ProblemCode::ModelStates,
             at: self.line_of_states().or_else(|| self.at()),

@@ -24,6 +24,15 @@ const LESS_STATE: [&str; 2] = [
     "shard the states over cards (FSDP, ZeRO) or offload them to the CPU; a smaller batch does not change them",
 ];
 
+/// The same where nothing but weights is there.
+const LESS_WEIGHTS: [&str; 2] = [
+    "use weights in 16 bits (`model.to(torch.bfloat16)`), or quantized ones",
+    "spread the weights over cards (`device_map=\"auto\"`, FSDP) or leave some on the CPU; a smaller batch does not change them",
+];
+
+/// What helps where several models of one class are there.
+const FEWER_MODELS: &str = "have fewer of these models on the GPU at once: load one, use it and drop it before the next, or keep the others on the CPU";
+
 /// What helps where L-BFGS keeps a history.
 const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its history has two vectors as large as all weights";
 
@@ -139,7 +148,9 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         && allocated.zip(slack).is_some_and(|(all, slack)| slack.0 < all.0 / 32);
     let (first, last) = if is_full { (None, with_segments) } else { (with_segments, None) };
     let are_states = res.root.code == ProblemCode::ModelStates;
+    let many = choice::many_models(case, res.facts.allocated.unwrap_or_default());
     let own = [
+        (are_states && many.is_some()).then(|| FEWER_MODELS.to_owned()),
         (are_states && keeps_history(case, event)).then(|| LESS_HISTORY.to_owned()),
         (are_states && are_mostly_buffers(case, event)).then(|| SMALLER_BUFFERS.to_owned()),
     ];
@@ -152,7 +163,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         let of_cause = format!("({}: ", it.code);
         remedies.sort_by_key(|it| !it.contains(&of_cause));
     }
-    let general = general(res, said, &remedies);
+    let general = general(res, said, &remedies, has_states(case, event));
     let tried = "expandable_segments:True";
     let is_seen = case.window.stacks && !case.window.began_late && !case.window.overwritten;
     let is_told = |sentence: &String| {
@@ -185,6 +196,14 @@ fn keeps_history(case: &Case<'_>, event: EventId) -> bool {
     sum(others) < sum(history)
 }
 
+/// Whether anything of a training is there: gradients, or what an optimizer has, or is just making.
+fn has_states(case: &Case<'_>, event: EventId) -> bool {
+    let is_state =
+        |it: &Live| matches!(it.category, Category::Gradients | Category::OptimizerState);
+    let signs = case.run.stacks.signs(case.run.device.events.stack(event.index()));
+    signs.has(Signs::OPTIMIZER) || case.live_after(event).iter().any(is_state)
+}
+
 /// Whether buffers are more than all weights and what trains them.
 fn are_mostly_buffers(case: &Case<'_>, event: EventId) -> bool {
     use Category::{Buffers, Gradients, OptimizerState, Parameters};
@@ -197,20 +216,24 @@ fn are_mostly_buffers(case: &Case<'_>, event: EventId) -> bool {
 
 /// What helps against the cause whatever the line. The numbers of a message, which `said` something, say less than the recording
 /// does, and may say otherwise.
-fn general(oom: &mut Oom, said: Cause, remedies: &[String]) -> Vec<String> {
+fn general(oom: &mut Oom, said: Cause, remedies: &[String], has_states: bool) -> Vec<String> {
     let of_message = std::mem::take(&mut oom.remedies);
     let owned = |it: [&str; 2]| it.map(str::to_owned).to_vec();
     let trains = oom.facts.phase != Some(Phase::Evaluation);
     match (oom.cause, oom.root.code) {
         (Cause::Leak, _) => Vec::new(),
-        (_, ProblemCode::ModelStates) => owned(LESS_STATE),
+        (_, ProblemCode::ModelStates) if has_states => owned(LESS_STATE),
+        (_, ProblemCode::ModelStates) => owned(LESS_WEIGHTS),
         (_, ProblemCode::OneAllocation) => {
             let of_one = format!("({}: ", ProblemCode::OneAllocation);
             let is_there = remedies.iter().any(|it| it.contains(&of_one));
             let chunks = (!is_there).then(|| findings::IN_CHUNKS.to_owned());
+            // A wide batch makes each result of an evaluation large.
+            let fewer = (!trains).then(|| FEWER[0].to_owned());
             let smaller = oom.facts.phase.is_some() && trains;
             let smaller = if smaller { owned(failures::SMALLER) } else { Vec::new() };
-            chunks.into_iter().chain([failures::SHAPES.to_owned()]).chain(smaller).collect()
+            let first = chunks.into_iter().chain(fewer);
+            first.chain([failures::SHAPES.to_owned()]).chain(smaller).collect()
         }
         (Cause::Size, code) if code.family() == Family::Growth => Vec::new(),
         (Cause::Size, _) if !trains => owned(FEWER),

@@ -54,10 +54,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         1 => ("an earlier model is".to_owned(), "its"),
         n => (format!("{n} earlier models are"), "their"),
     };
-    let title = format!(
-        "{what} still on the device, with {whose} gradients and optimizer states: {}",
-        it.bytes
-    );
+    // A copy that only stores weights has nothing beside them.
+    let with = if it.parameters < it.bytes {
+        format!(", with {whose} gradients and optimizer states")
+    } else {
+        String::new()
+    };
+    let title = format!("{what} still on the device{with}: {}", it.bytes);
     // They may be teachers, or parts of an ensemble; nobody needs their optimizers then.
     let weight = if it.with_states != 0 { Weight::Problem } else { Weight::Chance };
     let mut res = RULE.finding(weight, it.bytes, title);

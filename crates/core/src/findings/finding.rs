@@ -82,9 +82,10 @@ impl Finding {
     }
 
     /// The one order of findings: what is wrong, then what could be had back, then what is good to know; the device before its
-    /// host; then what comes to most.
+    /// host; then what comes to most, of as much a leak first.
     pub(super) fn order(&self) -> impl Ord + use<> {
-        (self.weight, self.is_of_host(), Reverse(self.comes_to()), self.code.word())
+        let is_other = self.code.family() != Family::Leak;
+        (self.weight, self.is_of_host(), Reverse(self.comes_to()), is_other, self.code.word())
     }
 }
 

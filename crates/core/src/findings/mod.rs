@@ -39,6 +39,7 @@ mod no_optimizer;
 mod not_quantized;
 mod one_allocation;
 mod outside;
+mod padding;
 mod peak;
 mod per_step;
 mod repeated_casts;
@@ -47,6 +48,7 @@ mod ring;
 mod step_before;
 mod streams;
 mod traceback_kept;
+mod unfolded;
 mod unused_graph;
 mod what_if;
 mod whole_volume;
@@ -90,6 +92,8 @@ pub const RULES: &[Rule] = &[
     cast_copies::RULE,
     no_optimizer::RULE,
     dense_table::RULE,
+    unfolded::RULE,
+    padding::RULE,
     large_evaluation::RULE,
     whole_volume::RULE,
     step_before::RULE,

@@ -97,6 +97,12 @@ note_kinds! {
     Graph = "graph",
     /// A batch of an evaluation is much larger than those of the training.
     LargeBatch = "large_batch",
+    /// How long the texts in batches of the training are.
+    Padding = "padding",
+    /// How large windows are that overlap.
+    Unfolded = "unfolded",
+    /// Of which class several models are on a device.
+    Models = "models",
     /// A line opens GPU 0 in every rank.
     FirstGpu = "first_gpu",
     /// Which ranks send each other objects one to one.

@@ -25,6 +25,12 @@ pub struct Notes {
     pub graphs: Vec<GraphNote>,
     /// Batches of an evaluation that are much larger than those of the training.
     pub large_batches: Vec<LargeBatch>,
+    /// How much of the training's batches is padding, as far as they were looked at.
+    pub padding: Option<Padding>,
+    /// Windows that overlap.
+    pub unfolded: Vec<Unfolded>,
+    /// Classes of which several models are on a device, the last of each.
+    pub models: Vec<Models>,
     /// Lines of the first rank that open its GPU in the other ranks, too.
     pub first_gpu: Vec<FirstGpu>,
     /// The ranks that this one sends objects to or gets them from one to one, itself included: those of a pipeline's stages. Nothing
@@ -146,6 +152,37 @@ pub struct LargeBatch {
     pub rows: u64,
     /// And its numbers.
     pub elements: u64,
+}
+
+/// Batches of a training that all have one length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Padding {
+    /// Numbers in a row.
+    pub length: u64,
+    /// The longest row, without its padding.
+    pub longest: u64,
+    /// Batches that were looked at.
+    pub batches: u64,
+}
+
+/// Windows that one `unfold` gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfolded {
+    /// How many windows have a value.
+    pub copies: u64,
+    /// All windows, written out.
+    pub bytes: Bytes,
+}
+
+/// Several outermost modules of one class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Models {
+    /// The class.
+    pub model: String,
+    /// How many there are.
+    pub count: u64,
+    /// Their weights.
+    pub bytes: Bytes,
 }
 
 /// A line that opens GPU 0 in every rank.

@@ -229,8 +229,10 @@ impl Shop {
 
 /// What only an edit of the script would give back. The rules are asked where the agent saw a sign of it.
 fn by_hand(recordings: &[Recording], runs: &Runs<'_>) -> Vec<ByHand> {
-    let has_sign =
-        |it: &Recording| !it.notes.graphs.is_empty() || !it.notes.large_batches.is_empty();
+    let has_sign = |it: &Recording| {
+        let notes = &it.notes;
+        !notes.graphs.is_empty() || !notes.large_batches.is_empty() || !notes.unfolded.is_empty()
+    };
     if !recordings.iter().any(has_sign) {
         return Vec::new();
     }

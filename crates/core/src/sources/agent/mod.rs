@@ -14,16 +14,16 @@ use self::{
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
         AlarmLine, BeginLine, EndLine, EngineLine, FirstGpuLine, FirstStepLine, GraphLine,
-        HostLine, KeepersLine, LargeBatchLine, MarkLine, OomLine, ReadLine, RedoneLine, StatsLine,
-        StepTimesLine, TensorsLine,
+        HostLine, KeepersLine, LargeBatchLine, MarkLine, ModelsLine, OomLine, PaddingLine,
+        ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine, UnfoldedLine,
     },
     weights::WeightsLine,
 };
 use crate::{
     codes::RemarkCode,
     recording::{
-        AskedSize, EngineNote, MarkKind, Notes, PhantomReport, Remark, SettingsNote, StacksNote,
-        Unsupported, WeightsNote,
+        AskedSize, EngineNote, MarkKind, Models, Notes, PhantomReport, Remark, SettingsNote,
+        StacksNote, Unsupported, WeightsNote,
         contract::{NoteKind, ProcessFile},
     },
     sources::{
@@ -79,6 +79,17 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.large_batches.push(it.into());
             }
             Line::LargeBatch(_) => {}
+            Line::Padding(it) => notes.padding = Some(it.into()),
+            Line::Unfolded(it) if notes.unfolded.len() < MOST_GRAPHS => {
+                notes.unfolded.push(it.into());
+            }
+            Line::Unfolded(_) => {}
+            Line::Models(it) if notes.models.len() < MOST_GRAPHS => {
+                let it = Models::from(it);
+                notes.models.retain(|before| before.model != it.model);
+                notes.models.push(it);
+            }
+            Line::Models(_) => {}
             Line::FirstGpu(it) if notes.first_gpu.len() < MOST_GRAPHS => {
                 notes.first_gpu.push(it.into());
             }
@@ -207,6 +218,9 @@ enum Line {
     Graph(GraphLine),
     #[serde(rename = "large_batch")]
     LargeBatch(LargeBatchLine),
+    Padding(PaddingLine),
+    Unfolded(UnfoldedLine),
+    Models(ModelsLine),
     #[serde(rename = "first_gpu")]
     FirstGpu(FirstGpuLine),
     Stages {
@@ -325,7 +339,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch padding unfolded models first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

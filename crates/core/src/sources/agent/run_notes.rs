@@ -9,9 +9,9 @@ use crate::{
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later,
-        LoopStage, Mark, MarkKind, Mentions, NamedTensor, OomNote, Phase, ReadNote, Recast, Redone,
-        RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table, Tensors, Unowned,
-        WrittenOut,
+        LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote, Padding, Phase,
+        ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table,
+        Tensors, Unfolded, Unowned, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -289,6 +289,48 @@ impl From<GraphLine> for GraphNote {
             unowned: it.unowned.into_iter().map(unowned).collect(),
             tables: it.tables.into_iter().map(table).collect(),
         }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PaddingLine {
+    length: u64,
+    longest: u64,
+    batches: u64,
+}
+
+impl From<PaddingLine> for Padding {
+    fn from(it: PaddingLine) -> Padding {
+        let PaddingLine { length, longest, batches } = it;
+        Padding { length, longest, batches }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct UnfoldedLine {
+    copies: u64,
+    bytes: u64,
+}
+
+impl From<UnfoldedLine> for Unfolded {
+    fn from(it: UnfoldedLine) -> Unfolded {
+        Unfolded { copies: it.copies, bytes: Bytes(it.bytes) }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ModelsLine {
+    model: String,
+    count: u64,
+    bytes: u64,
+}
+
+impl From<ModelsLine> for Models {
+    fn from(it: ModelsLine) -> Models {
+        Models { model: one_line(it.model), count: it.count, bytes: Bytes(it.bytes) }
     }
 }
 

@@ -1,0 +1,12 @@
+"""400 continuations of each text are asked for at once: each is a row of the batch, with its own keys and values."""
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+torch.manual_seed(0)
+model = GPT2LMHeadModel(GPT2Config(n_layer=12)).cuda().eval()
+texts = [torch.randint(0, 50000, (1, 700)) for _ in range(20)]
+for text in texts:
+    made = model.generate(
+        text.cuda(), do_sample=True, max_new_tokens=40, num_return_sequences=400, pad_token_id=50256
+    )
+    print(made.shape)
