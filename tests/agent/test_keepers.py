@@ -81,6 +81,13 @@ def test_variables_of_a_function_that_returns_because_epochs_end_early_are_seen_
     assert places and set(places) == {"kept.append(out.detach().clone())"}, lines
 
 
+def test_variables_of_a_function_of_few_steps_are_seen_before_it_returns(run):
+    body = "".join("    %s\n" % line for line in (STEPS + "    kept[i] = net(x.repeat(100, 1)).detach()\n").splitlines() if line)
+    lines = run(MODEL + "def main():\n    kept = {}\n" + body + "main()\n", stop="validation").process.all("keepers")
+    places = [it["line"]["text"] for line in lines for it in line["entries"] if it["where"] == "kept[...]"]
+    assert places == ["kept[i] = net(x.repeat(100, 1)).detach()"], lines
+
+
 def test_a_chain_of_objects_is_one_holder_with_the_link_that_keeps_it(run):
     node = "class Node:\n    def __init__(self, before): self.before, self.state = before, None\n"
     text = MODEL + node + STEPS.replace("for i", "last = None\nfor i") + "    last = Node(last); last.state = out.detach().clone()\n"

@@ -86,6 +86,11 @@ class Steadiness:
         before = self._previous.allocs if self._previous is not None else [0] * len(place.allocs)
         return place.allocs != before
 
+    @property
+    def has_just_risen(self) -> bool:
+        """Whether more lives after this step than after any before it, beyond the first steps."""
+        return FEWEST_STEPS < self.steps == self._rises[-1]
+
     def gave_up(self) -> bool:
         """Whether the run went on for so long without becoming steady that it should end."""
         if self._since_third_step is None:

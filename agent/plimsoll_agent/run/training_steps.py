@@ -50,6 +50,9 @@ SECONDS_ON_HOST = 20.0
 ENOUGH_FORWARDS = 200
 """How many forward passes show that a program never trains: it may evaluate before it does."""
 
+LOOKS = (8, 24)
+"""After so many steps, if memory still rises, it is looked who keeps it: a script of few steps ends by itself, and its functions have no variables then."""
+
 
 class Goal(NamedTuple):
     """What PLIMSOLL_STOP asks for."""
@@ -377,6 +380,8 @@ class Steps:
             self._stopping.soon_after_the_script()
         # A program without a backward pass has shown what it does.
         later = None if counted is self._by_forward else self.later
+        if self.later is not None and counted.steps in LOOKS and counted.has_just_risen:
+            self.later.before_end()
         if later is not None and later.is_under_way:
             pass
         elif isinstance(self.goal, int):

@@ -9,6 +9,7 @@ use crate::{
     prediction::timeline::Places,
     recording::{Keeper, Keepers},
     replay::{BlockId, BlockLife},
+    trace::EventId,
     units::Bytes,
 };
 
@@ -33,13 +34,23 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     };
     for finding in findings.iter_mut().filter(stays) {
         if finding.code == ProblemCode::AllOnDevice {
-            if let Some((keeper, bytes)) = keeper_of(case, finding) {
-                tell_of_setup(finding, keeper, bytes);
+            if let Some(held) = keeper_of(case, finding) {
+                tell_of_setup(finding, held.by, held.bytes);
             }
-        } else if let Some((keeper, bytes)) = keeper_of(case, finding) {
-            tell(case, finding, keeper, bytes);
+        } else if let Some(held) = keeper_of(case, finding) {
+            tell(case, finding, held);
         }
     }
+}
+
+/// Who holds what a finding is about.
+#[derive(Clone, Copy)]
+struct Held<'a> {
+    by: &'a Keeper,
+    /// How much of it, when the agent looked.
+    bytes: Bytes,
+    /// Much more of it came after that.
+    goes_on: bool,
 }
 
 /// What the agent found each time that it looked, the last one first: at the end of the run, and before that where epochs ended early, since
@@ -66,8 +77,7 @@ fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Opt
 
 /// Address and size of those of `blocks` that were live when the agent looked, by address.
 fn live(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Vec<(u64, u64)> {
-    let stats = &case.run.recording.notes.stats;
-    let moment = Places::new(&case.run.replay, case.run.index, stats).event(&keepers.place);
+    let moment = moment_of(case, keepers);
     let is_live = |block: &&BlockId| {
         let life = case.life(**block);
         life.alloc < moment && life.free.is_none_or(|free| moment <= free)
@@ -77,6 +87,12 @@ fn live(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Vec<(u64, u64
         .collect();
     res.sort_unstable();
     res
+}
+
+/// When the agent looked.
+fn moment_of(case: &Case<'_>, keepers: &Keepers) -> EventId {
+    let stats = &case.run.recording.notes.stats;
+    Places::new(&case.run.replay, case.run.index, stats).event(&keepers.place)
 }
 
 /// How much of `blocks` it holds: their addresses and sizes, by address.
@@ -91,19 +107,32 @@ fn held_of(blocks: &[(u64, u64)], keeper: &Keeper) -> Bytes {
 }
 
 /// Who holds most of its blocks; of a graph, which has no tensors of its own, who holds the most of autograd's nodes.
-fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<(&'a Keeper, Bytes)> {
-    looks(case).find_map(|it| keeper_in(case, it, finding))
+fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<Held<'a>> {
+    looks(case).find_map(|keepers| {
+        let moment = moment_of(case, keepers);
+        let later = finding.blocks.iter().filter(|it| moment <= case.life(**it).alloc).count();
+        // The run ends a little after the last look.
+        let goes_on = finding.blocks.len() < 8 * later;
+        let (by, bytes) = keeper_in(case, keepers, finding, goes_on)?;
+        Some(Held { by, bytes, goes_on })
+    })
 }
 
 fn keeper_in<'a>(
     case: &Case<'_>,
     keepers: &'a Keepers,
     finding: &Finding,
+    goes_on: bool,
 ) -> Option<(&'a Keeper, Bytes)> {
     let blocks = live(case, keepers, &finding.blocks);
     let held = |keeper: &Keeper| held_of(&blocks, keeper);
     let known = || keepers.entries.iter().filter(|it| it.at.is_some());
     let most = known().map(|it| (it, held(it))).max_by_key(|(_, bytes)| *bytes);
+    if goes_on {
+        // A variable holds what the step made in which the agent looked: one block of them.
+        let all: u64 = blocks.iter().map(|(_, size)| size).sum();
+        return most.filter(|(_, it)| 2 < blocks.len() && all / 2 < it.0);
+    }
     let is_graph =
         matches!(finding.code, ProblemCode::GraphRetained | ProblemCode::EvalWithoutNoGrad);
     let least = Bytes(finding.bytes.0 / if is_graph { 2 } else { 8 });
@@ -146,8 +175,9 @@ fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     }
 }
 
-/// `bytes` of the finding are held by `keeper`.
-fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
+/// The finding's blocks are held by this keeper.
+fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
+    let Held { by: keeper, bytes, goes_on } = held;
     let all = all_of(case, keeper);
     let has_pools = case.run.trace.pools.iter().any(|it| *it != (0, 0));
     let Some(at) = keeper.at.clone() else { return };
@@ -166,6 +196,8 @@ fn tell(case: &Case<'_>, finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     };
     let how_much = match bytes {
         Bytes::ZERO => format!("autograd's graph of it, {} nodes", keeper.nodes),
+        // How much it was at the end, nobody saw.
+        _ if goes_on => "it".to_owned(),
         bytes => format!("{bytes} of it"),
     };
     let limited = keeper.limit.filter(|(members, limit)| {
