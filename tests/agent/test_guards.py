@@ -75,6 +75,7 @@ BREAKS = """
 
 EXEMPT = {
     "agent.Agent._is_live": "an attribute is read",
+    "run.uncaught._audited": "an audit hook: guards what it does by itself, in each event of Python",
     "run.modules.Modules._enter": "guards what it does by itself, in each call of a module",
     "run.modules.Modules._leave": "guards what it does by itself, in each call of a module",
     "remedies.support.hooks._starred": "how a remedy calls the model; a remedy may raise",

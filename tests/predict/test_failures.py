@@ -142,6 +142,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("text", [INTERRUPTED + "import torch\n", TRAINS + "train()\n" + INTERRUPTED, IN_A_CHILD], ids=["before torch", "after a step", "in a child"])
 def test_the_traceback_of_an_interrupt_is_folded(plimsoll, text):
     script = plimsoll.script(text)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Named
 
 MOST_FRAMES = 60
-OPTIMIZED = 1
-"""`inspect.CO_OPTIMIZED`: a function, whose `f_locals` are a copy."""
-
 COMPREHENSIONS: dict[str, Any] = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp, "<genexpr>": ast.GeneratorExp}
 """The frames that they have, if any."""
 
@@ -129,16 +126,13 @@ def _loops_around(frame: FrameType, called: FrameType | None) -> list[Loop]:
     if code.co_name != "<module>":
         found = [it for it in found if code.co_firstlineno <= it.lineno]
     variables = Variables(frame)
-    try:
-        found.sort(key=lambda loop: -loop.lineno)
-        loops = [_loop(it, variables) for it in found]
-        for loop, node in zip(loops[1:], found[1:]):
-            loop.stage = _stage(node, found[0], loop, variables, frame)
-            assigned = [it.id for each in ast.walk(node) if isinstance(each, ast.Assign) for it in each.targets if isinstance(it, ast.Name)]
-            loop.anew = any(map(_is_optimizer, map(variables.by_name, assigned)))
-        return _of_a_comprehension(frame, called, variables) + loops
-    finally:
-        variables.forget()
+    found.sort(key=lambda loop: -loop.lineno)
+    loops = [_loop(it, variables) for it in found]
+    for loop, node in zip(loops[1:], found[1:]):
+        loop.stage = _stage(node, found[0], loop, variables, frame)
+        assigned = [it.id for each in ast.walk(node) if isinstance(each, ast.Assign) for it in each.targets if isinstance(it, ast.Name)]
+        loop.anew = any(map(_is_optimizer, map(variables.by_name, assigned)))
+    return _of_a_comprehension(frame, called, variables) + loops
 
 
 def _makes_an_optimizer(frame: FrameType) -> bool:
@@ -147,10 +141,7 @@ def _makes_an_optimizer(frame: FrameType) -> bool:
     if code.co_name == "<module>":
         return False
     variables = Variables(frame)
-    try:
-        return any(map(_is_optimizer, map(variables.by_name, code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])))
-    finally:
-        variables.forget()
+    return any(map(_is_optimizer, map(variables.by_name, code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])))
 
 
 def _is_optimizer(value: Any) -> bool:
@@ -179,11 +170,7 @@ def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: V
     innermost = max(found, key=lambda it: (it.lineno, it.col_offset))
     if kind is not None:
         inside = Variables(called)
-    try:
-        return [_for(it.target, it.iter, variables, inside) for it in reversed(innermost.generators)]
-    finally:
-        if inside is not variables:
-            inside.forget()
+    return [_for(it.target, it.iter, variables, inside) for it in reversed(innermost.generators)]
 
 
 def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: FrameType) -> Named | None:
@@ -327,13 +314,7 @@ class Variables:
     """What names in a frame stand for."""
 
     def __init__(self, frame: FrameType) -> None:
-        self._locals, self._globals = frame.f_locals, frame.f_globals
-        # A copy that the frame keeps would hold tensors; since Python 3.13 there is none.
-        self._is_copy = bool(frame.f_code.co_flags & OPTIMIZED) and type(self._locals) is dict
-
-    def forget(self) -> None:
-        if self._is_copy:
-            self._locals.clear()
+        self._locals, self._globals = frames.variables(frame), frame.f_globals
 
     def by_name(self, name: str) -> Any:
         """None if there is none."""
@@ -391,8 +372,5 @@ def _of_a_trainer(frame: FrameType) -> int | None:
     if frame.f_globals.get("__name__") != "transformers.trainer" or "self" not in frame.f_code.co_varnames:
         return None
     variables = Variables(frame)
-    try:
-        most = getattr(getattr(variables.value(ast.Name("self")), "state", None), "max_steps", None)
-    finally:
-        variables.forget()
+    most = getattr(getattr(variables.value(ast.Name("self")), "state", None), "max_steps", None)
     return most if type(most) is int and 0 < most else None

@@ -16,6 +16,7 @@ from plimsoll_agent.run.guard import guarded
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
+    from typing import Any
 
     from plimsoll_agent.kinds import Frame, Line
 
@@ -30,6 +31,9 @@ _STANDARD_LIBRARY = tuple(
 )
 _SCRIPTS = tuple({os.path.join(prefix, "bin") + os.sep for prefix in (sys.prefix, sys.base_prefix)})
 _PACKAGES_OF_OTHERS = {"torch", "torchvision", "transformers", "accelerate", "lightning", "pytorch_lightning"}
+
+OPTIMIZED = 1
+"""`inspect.COOPTIMIZED`: a function, whose `f_locals` are a copy."""
 
 _IS_COMMAND = "-c" in sys.orig_argv and "--multiprocessing-fork" not in sys.orig_argv
 """Else `<string>` is text that a library executes, as `dataclasses` does, or the first line of a child that multiprocessing spawns."""
@@ -59,6 +63,24 @@ def _decide(filename: str) -> bool:
         return False
     # A console script in bin/ is written by pip; what it calls is the program.
     return not filename.startswith(_STANDARD_LIBRARY + _SCRIPTS)
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """What the names in a frame stand for, in a dict of its own."""
+    found = dict(frame.f_locals)
+    forget_copy(frame)
+    return found
+
+
+def forget_copy(frame: FrameType, holders: int = 0) -> None:
+    """To be called after `frame.f_locals` was read. Up to Python 3.12 it is a copy that the frame keeps, and that would hold tensors. One
+    that the script has, too (`given = locals()`), stays; `holders` is how often we have it."""
+    names = frame.f_locals
+    if not frame.f_code.co_flags & OPTIMIZED or type(names) is not dict:
+        return
+    # The frame, `names`, and the argument.
+    if sys.getrefcount(names) <= 3 + holders:
+        names.clear()
 
 
 def stack(frame: FrameType | None, limit: int = 200) -> list[Frame]:

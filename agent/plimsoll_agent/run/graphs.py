@@ -68,7 +68,7 @@ class Graphs:
             frame, traceback = traceback.tb_frame, traceback.tb_next
             if not frames.is_ours(frame.f_code.co_filename):
                 code = frame.f_code
-                for value in list(frame.f_locals.values()):
+                for value in frames.variables(frame).values():
                     found += nested.tensors_in(self._torch, value, 1)
         self._look(found[:1000], asks_for_softmax=code is not None and "softmax" in code.co_names, is_last=True)
 

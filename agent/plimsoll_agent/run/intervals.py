@@ -80,10 +80,7 @@ class Interval:
         if frame is None or self._began is None:
             return False
         variables = extent.Variables(frame)
-        try:
-            now = variables.value(self._counter)
-        finally:
-            variables.forget()
+        now = variables.value(self._counter)
         # At the end itself the branch may be still to come.
         return type(now) is int and (max(self._began, 1) - 1) // self._length < (now - 1) // self._length
 
@@ -112,15 +109,12 @@ def longest_that_stores() -> tuple[int, Line] | None:
     longest: tuple[int, Line] | None = None
     for frame in _users():
         variables = extent.Variables(frame)
-        try:
-            for branch in _branches_that_store(frame.f_code.co_filename):
-                for it in branch.remainders if branch.is_beside(frame.f_lineno) else ():
-                    length, counter = variables.value(it.right), variables.value(it.left)
-                    if type(length) is int and type(counter) is int and max(2, longest[0] + 1 if longest else 0) <= length <= MOST_LOOPS:
-                        line: Line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.line, "function": frame.f_code.co_name})
-                        longest = length, line
-        finally:
-            variables.forget()
+        for branch in _branches_that_store(frame.f_code.co_filename):
+            for it in branch.remainders if branch.is_beside(frame.f_lineno) else ():
+                length, counter = variables.value(it.right), variables.value(it.left)
+                if type(length) is int and type(counter) is int and max(2, longest[0] + 1 if longest else 0) <= length <= MOST_LOOPS:
+                    line: Line = frames.with_text({"file": frame.f_code.co_filename, "line": branch.line, "function": frame.f_code.co_name})
+                    longest = length, line
     return longest
 
 
@@ -164,21 +158,18 @@ def _running(identity: int, code: CodeType) -> FrameType | None:
 def _of(frame: FrameType, has_inner_loop: bool, has_loader: bool) -> list[Interval]:
     here, res = frame.f_lineno, []
     variables = extent.Variables(frame)
-    try:
-        for branch in _branches(frame.f_code.co_filename):
-            is_ahead = branch.is_beside(here) and not any(variables.value(it) is False for it in branch.conditions)
-            for it in branch.remainders if is_ahead else ():
-                length, now = variables.value(it.right), variables.value(it.left)
-                if type(now) not in (int, type(None)):
-                    continue  # A text, or what the device would have to say.
-                if type(length) is int and 2 <= length <= MOST_LOOPS:
-                    is_fed = has_loader and "epoch" in ast.unparse(it.left).lower()
-                    is_of_epochs = has_inner_loop or is_fed or branch.is_outside_of_a_loop(here)
-                    # At this moment the step is over, and its number mostly not counted yet.
-                    to_come = length - now % length if type(now) is int and not is_of_epochs else None
-                    res.append(Interval(frame, branch, it, now, length, to_come, is_of_epochs))
-    finally:
-        variables.forget()
+    for branch in _branches(frame.f_code.co_filename):
+        is_ahead = branch.is_beside(here) and not any(variables.value(it) is False for it in branch.conditions)
+        for it in branch.remainders if is_ahead else ():
+            length, now = variables.value(it.right), variables.value(it.left)
+            if type(now) not in (int, type(None)):
+                continue  # A text, or what the device would have to say.
+            if type(length) is int and 2 <= length <= MOST_LOOPS:
+                is_fed = has_loader and "epoch" in ast.unparse(it.left).lower()
+                is_of_epochs = has_inner_loop or is_fed or branch.is_outside_of_a_loop(here)
+                # At this moment the step is over, and its number mostly not counted yet.
+                to_come = length - now % length if type(now) is int and not is_of_epochs else None
+                res.append(Interval(frame, branch, it, now, length, to_come, is_of_epochs))
     return res
 
 
@@ -373,8 +364,7 @@ class _Local:
             names[self._name] = new
             if is_copy:
                 ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-        if is_copy:
-            names.clear()
+        frames.forget_copy(frame, holders=1)
         return is_now
 
 
@@ -385,16 +375,13 @@ def _is(value: Any, number: int) -> bool:
 def _setting(frame: FrameType, target: ast.expr) -> _Entry | _Local | None:
     """What a name, an attribute or a key of the frame stands for."""
     if isinstance(target, ast.Name):
-        is_function = bool(frame.f_code.co_flags & extent.OPTIMIZED)
+        is_function = bool(frame.f_code.co_flags & frames.OPTIMIZED)
         if is_function and target.id in frame.f_code.co_varnames + frame.f_code.co_cellvars + frame.f_code.co_freevars:
             return _Local(frame, target.id)
         return _Entry(frame.f_globals if is_function or target.id not in frame.f_locals else frame.f_locals, target.id)
     variables = extent.Variables(frame)
-    try:
-        if isinstance(target, ast.Attribute):
-            return _Entry(variables.value(target.value), target.attr)
-        if isinstance(target, ast.Subscript) and type(variables.value(target.value)) is dict:
-            return _Entry(variables.value(target.value), variables.value(target.slice))
-        return None
-    finally:
-        variables.forget()
+    if isinstance(target, ast.Attribute):
+        return _Entry(variables.value(target.value), target.attr)
+    if isinstance(target, ast.Subscript) and type(variables.value(target.value)) is dict:
+        return _Entry(variables.value(target.value), variables.value(target.slice))
+    return None

@@ -238,7 +238,7 @@ def _roots(running: list[types.FrameType], script: str | None) -> Iterator[tuple
             continue
         function = None if code.co_name == "<module>" else code.co_name
         root = _Root(code.co_filename, function, code.co_firstlineno, frame.f_lineno)
-        for name, value in list(frame.f_locals.items()):
+        for name, value in frames.variables(frame).items():
             yield _Path(None, "variable", name), root, value
     modules = [it for it in list(sys.modules.values()) if isinstance(it, types.ModuleType)]
     for module in sorted(modules, key=lambda it: vars(it).get("__name__") != "__main__"):
@@ -307,11 +307,11 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
         found += [(_Path(path, "cycle" if is_cycle and isinstance(it, list) else "member", ""), it) for it in gc.get_referents(value)]
     elif isinstance(value, types.GeneratorType):
         if value.gi_frame is not None:
-            found += [(_Path(path, "generator", name, value), it) for name, it in list(value.gi_frame.f_locals.items())]
+            found += [(_Path(path, "generator", name, value), it) for name, it in frames.variables(value.gi_frame).items()]
     elif isinstance(value, BaseException):
         traceback = value.__traceback__
         while traceback is not None:
-            found += [(_Path(path, "traceback", " > " + name), it) for name, it in list(traceback.tb_frame.f_locals.items())]
+            found += [(_Path(path, "traceback", " > " + name), it) for name, it in frames.variables(traceback.tb_frame).items()]
             traceback = traceback.tb_next
     elif isinstance(value, type):
         if frames.is_users(getattr(sys.modules.get(value.__module__), "__file__", None) or "<"):

@@ -62,20 +62,19 @@ class Tensors:
         names: dict[int, str] = {}
         held: dict[str, list[int]] = {}
         for root, model in self._owners.models():
-            size = 0
+            storages: dict[tuple[int, int], int] = {}
             for name, parameter in root.named_parameters():
                 name = self._owners.name_in(model, root, name)
                 if id(parameter) not in names:
-                    size += parameter.numel() * parameter.element_size() if parameter.is_cuda else 0
                     names[id(parameter)] = name
-                    self._add(entries, parameter, name, "parameter", model.name)
+                    storages.update(self._add(entries, parameter, name, "parameter", model.name))
                     self._add(entries, parameter.grad, name, "gradient", model.name)
             for name, buffer in root.named_buffers():
                 self._add(entries, buffer, self._owners.name_in(model, root, name), "buffer", model.name)
-            if size:
+            if storages:
                 counts = held.setdefault(model.name, [0, 0])
                 counts[0] += 1
-                counts[1] += size
+                counts[1] += sum(storages.values())
         self._write_models(held)
         for optimizer in self._optimizers():
             self._optimizer(entries, optimizer, names)
@@ -158,14 +157,16 @@ class Tensors:
                 todo += [("%s.%s" % (name, k), v, depth - 1) for k, v in list(value.items())[:MOST_INPUTS]]
         return found
 
-    def _add(self, entries: _Entries, tensor: Any, name: str, role: str, model: str | None) -> None:
-        if not isinstance(tensor, self._torch.Tensor):
-            return
-        for part in self._stored(tensor):
+    def _add(self, entries: _Entries, tensor: Any, name: str, role: str, model: str | None) -> dict[tuple[int, int], int]:
+        """The bytes of its storages, by device and address."""
+        storages = {}
+        for part in self._stored(tensor) if isinstance(tensor, self._torch.Tensor) else ():
             where = self.storage_of(part)
             if where is not None:
                 device, address, size = where
                 entries.add(device, name, role, address, size, model)
+                storages[device, address] = size
+        return storages
 
     def _stored(self, tensor: Tensor) -> list[Tensor]:
         """The tensors whose storage it has: itself, or those that a quantized weight is made of."""

@@ -418,8 +418,8 @@ def _dotted(node: Any) -> Any:
 
 def _named(frame: FrameType) -> Any:
     """What has a name where this frame is, or is an attribute of its `self`."""
-    found = list(frame.f_locals.items())
-    owner = frame.f_locals.get("self")
+    known = frames.variables(frame)
+    found, owner = list(known.items()), known.get("self")
     parts = dict(getattr(owner, "__dict__", {}))
     parts.update(parts.get("_modules") or {})
     return found + [("self." + name, it) for name, it in parts.items() if name.isidentifier()]
@@ -427,7 +427,7 @@ def _named(frame: FrameType) -> Any:
 
 def _value(frame: FrameType, text: str) -> Any:
     first, *rest = text.split(".")
-    value = frame.f_locals.get(first, frame.f_globals.get(first))
+    value = frames.variables(frame).get(first, frame.f_globals.get(first))
     for name in rest:
         value = getattr(value, name, None)
     return value

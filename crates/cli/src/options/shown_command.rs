@@ -185,7 +185,7 @@ fn said_beside(it: Beside) -> String {
     }
 }
 
-/// A size as somebody would type it, the shortest that is read back as it is: a card of another size has another answer.
+/// A size as somebody would type it, the shortest that is read back as it is, if possible a whole number: a card of another size has another answer.
 fn exact(it: Bytes) -> String {
     const UNITS: [(u64, &str); 7] = [
         (1 << 30, "GiB"),
@@ -208,7 +208,9 @@ fn exact(it: Bytes) -> String {
         })
     });
     let exact = spelled.filter(|text| text.parse() == Ok(it));
-    exact.min_by_key(String::len).unwrap_or_else(|| format!("{}B", it.0))
+    exact
+        .min_by_key(|text| (text.len(), text.contains('.')))
+        .unwrap_or_else(|| format!("{}B", it.0))
 }
 
 #[cfg(test)]
