@@ -21,6 +21,9 @@ MOST_FRAMES = 60
 COMPREHENSIONS: dict[str, Any] = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp, "<genexpr>": ast.GeneratorExp}
 """The frames that they have, if any."""
 
+NOT_KNOWN: Named = {"epochs": None, "steps": None, "turns": None, "stage": None, "anew": False}
+"""Of the loops around a step."""
+
 SIZED = (list, tuple, dict, set, frozenset, range, str)
 """What says its length without running code of the script's."""
 
@@ -75,7 +78,7 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {"epochs": None, "steps": trainers, "turns": None, "stage": None, "anew": False}, None
+        return {**NOT_KNOWN, "steps": trainers}, None
     counted = next((it.counted for it in loops[1:] if it.counted is not None), None)
     if counted is not None:
         end, now = counted
@@ -83,10 +86,10 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
         in_all: int | None = end * steps // (now + 1)
         if before is not None and before[0] < steps and before[1] is not None and before[1] < now < end:
             in_all = steps + (end - now - 1) * (steps - before[0]) // (now - before[1])
-        return {"epochs": None, "steps": in_all, "turns": None, "stage": None, "anew": False}, now
+        return {**NOT_KNOWN, "steps": in_all}, now
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {"epochs": _product(loops[feeding[-1] + 1 :]), "steps": None, "turns": None, "stage": None, "anew": False}, None
+        return {**NOT_KNOWN, "epochs": _product(loops[feeding[-1] + 1 :])}, None
     turns = loops[0].turns if 1 < len(loops) else None
     in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
     stage = next((it.stage for it in loops[1:] if it.stage is not None), None)

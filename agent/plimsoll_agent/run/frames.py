@@ -33,7 +33,7 @@ _SCRIPTS = tuple({os.path.join(prefix, "bin") + os.sep for prefix in (sys.prefix
 _PACKAGES_OF_OTHERS = {"torch", "torchvision", "transformers", "accelerate", "lightning", "pytorch_lightning"}
 
 OPTIMIZED = 1
-"""`inspect.COOPTIMIZED`: a function, whose `f_locals` are a copy."""
+"""`inspect.CO_OPTIMIZED`: a function, whose `f_locals` are a copy."""
 
 _IS_COMMAND = "-c" in sys.orig_argv and "--multiprocessing-fork" not in sys.orig_argv
 """Else `<string>` is text that a library executes, as `dataclasses` does, or the first line of a child that multiprocessing spawns."""

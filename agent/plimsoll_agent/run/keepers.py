@@ -95,6 +95,7 @@ class Keepers:
     def of_the_running(self) -> None:
         """The run is about to be ended here; its functions have their variables still."""
         if not self._has_looked:
+            self._has_looked = self._memory.started
             self._look(_running(sys._getframe(1)))
 
     @guarded
@@ -102,7 +103,6 @@ class Keepers:
         """The run may come to its end by itself, and the variables of its functions are gone then."""
         if not self._has_looked:
             self._look(_running(sys._getframe(1)))
-            self._has_looked = False
 
     @guarded
     def of_the_ended(self, error: BaseException | None) -> None:
@@ -112,12 +112,12 @@ class Keepers:
             while traceback is not None:
                 failed.append(traceback.tb_frame)
                 traceback = traceback.tb_next
+            self._has_looked = self._memory.started
             self._look(failed[::-1])
 
     def _look(self, running: list[types.FrameType]) -> None:
         if not self._memory.started:
             return
-        self._has_looked = True
         until = time.thread_time() + MOST_SECONDS
         groups: dict[tuple[int, str], _Group] = {}
         roots = itertools.chain(_roots(running, self._script), _contexts(self._torch))

@@ -111,7 +111,7 @@ class Steps:
         self._kept_aside: dict[int, list[tuple[Place, float]]] = {id(self._by_backward): [], id(self._by_forward): []}
         self.why: str | None = None
         self._was_steady = False
-        self.ahead: Named = {"epochs": None, "steps": None, "turns": None, "stage": None, "anew": False}
+        self.ahead: Named = extent.NOT_KNOWN
         """What the script's own loops come to; see `extent`."""
         self._turns_before: tuple[int, int] | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""

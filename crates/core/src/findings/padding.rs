@@ -36,7 +36,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         n => format!("the {n} batches seen"),
     };
     let title = format!(
-        "batches are padded to {} tokens, and no text of {seen} has more than {}: {bytes} of activations are for padding",
+        "batches are padded to {} tokens, and no text of {seen} has more than {}: by that share, {bytes} of activations are for padding",
         it.length, it.longest
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
