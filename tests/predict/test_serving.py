@@ -363,10 +363,13 @@ def test_the_longest_context_for_users_starts_and_the_next_does_not(plimsoll):
     assert ran.code == 0, ran
     blocks = cache_on_an_l4(plimsoll) // (16 * 131072)
     longest = blocks // 2 * 16
-    tried = [(it["context"], it["outcome"]) for it in (ran.report["found"], ran.report["next"])]
-    assert tried == [(longest, "ready"), (longest + 1, "too_few")], ran.report
-    assert ran.report["runs"] == 3 and f"FITS l4: 2 users of at most {longest:,} tokens; {longest + 1:,} do not fit" in ran.stdout, ran.stdout
+    tried = [(it["context"], it["outcome"]) for it in ran.report["tried"]]
+    assert tried == [(131072, "refuses"), (longest, "ready")] and ran.report["refused"] == longest + 1, ran.report
+    assert f"the engine's own rule refuses {longest + 1:,} tokens" in ran.stdout and f"FITS l4: 2 users of at most {longest:,} tokens; {longest + 1:,} do not fit" in ran.stdout, ran.stdout
     assert f"LLM(..., max_model_len={longest})" in ran.stdout, ran.stdout
+    # So it is: a start for one token more holds one user.
+    started = fit(plimsoll, "--context", str(longest + 1))
+    assert started.report["found"]["users"] == 1, started
     assert "the script" not in ran.stdout and "training" not in ran.stdout, ran.stdout
 
 

@@ -1,6 +1,6 @@
 //! What a serving engine can hold: the longest context for so many users, the users of a context, the flags that are enough for both, the
 //! smallest card. Few runs are enough, because the engine itself computes what its cache holds once it has measured a forward pass. The value
-//! that is found was started, and the next one was tried.
+//! that is found was started; the next one was tried, or the engine's own rule refuses it with what that run measured.
 
 use plimsoll_core::{cards::Card, prediction::share_of, recording::EngineNote};
 
@@ -201,6 +201,8 @@ pub struct Found {
     pub best: Option<usize>,
     /// The next value, which was tried and does not; an index into `tried`.
     pub next: Option<usize>,
+    /// The context that the engine's own rule refuses with what the best run measured: one token more than that.
+    pub refused: Option<u64>,
     /// The longest that the model allows, where that was asked of it.
     pub model_longest: Option<u64>,
     /// All runs.
@@ -337,6 +339,7 @@ impl<'a, E> Search<'a, E> {
         let found = Found {
             best: None,
             next: None,
+            refused: None,
             model_longest: None,
             tried: Vec::new(),
             interrupted: false,
@@ -444,6 +447,11 @@ impl<'a, E> Search<'a, E> {
             let rule = it.trial.note.longest.unwrap_or_default();
             if it.is_ready() {
                 (good, self.found.best) = (Some(guess), Some(i));
+                // A longer request makes no other part of the engine smaller.
+                if rule == guess {
+                    self.found.refused = Some(guess + 1);
+                    break;
+                }
             } else {
                 (bad, self.found.next) = (Some(guess), Some(i));
             }
@@ -451,7 +459,7 @@ impl<'a, E> Search<'a, E> {
             if high <= low + 1 {
                 break;
             }
-            // Just found, the next one is tried; else the engine's own rule says where to look.
+            // The next one is tried if the rule has it fit; else the rule says where to look.
             guess = if good == Some(guess) {
                 low + 1
             } else if low < rule && rule < high {
@@ -531,7 +539,9 @@ mod tests {
         let available = share_of(card.total, share).0.saturating_sub(fixed);
         let of = |length: u64| length.next_multiple_of(BLOCK) * token;
         let holds = |length: u64| available / of(length);
-        let longest = (1..=length).rev().find(|it| users <= holds(*it)).unwrap_or_default();
+        let chosen = u64::from(matches!(flags.length, Length::Tokens(_)));
+        let longest =
+            (1..=length + chosen).rev().find(|it| users <= holds(*it)).unwrap_or_default();
         let note = EngineNote {
             total: Some(card.total),
             share: Some(share),
@@ -565,13 +575,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_context_is_found_in_few_runs_and_the_next_was_tried() {
+    fn the_longest_context_is_found_in_few_runs_and_the_next_is_refused() {
         for users in [4, 8, 31] {
             let it = found(&Wanted { users: Some(users), ..Wanted::default() }, "h100-80g");
-            let (best, next) = (it.best().unwrap(), it.next().unwrap());
-            assert_eq!(best.length().map(|it| it + 1), next.length(), "{users}");
-            assert!(next.trial.came == Came::TooFew, "{users}: {next:?}");
-            assert!(it.tried.len() <= 4, "{users}: {} runs", it.tried.len());
+            let length = it.best().unwrap().length();
+            assert_eq!(length.map(|it| it + 1), it.refused, "{users}");
+            let next = Order {
+                card: card("h100-80g"),
+                flags: Flags { length: Length::Tokens(it.refused.unwrap()), ..Flags::default() },
+                users,
+                context: None,
+            };
+            assert_eq!(engine(next).unwrap().came, Came::TooFew, "{users}");
+            assert!(it.tried.len() <= 3, "{users}: {} runs", it.tried.len());
         }
     }
 

@@ -10,7 +10,7 @@ use plimsoll_values::{
     Arguments, Contents, Kernel, Launch, Memory, Room, Settings, Thread, Values,
 };
 
-use crate::code::modules;
+use crate::code::modules::{self, Needs};
 use crate::machine::Machine;
 use crate::machine::card;
 use crate::machine::report;
@@ -19,8 +19,8 @@ use crate::pytorch;
 /// All kernels, by the address of their stub.
 static KERNELS: RwLock<BTreeMap<u64, Registered>> = RwLock::new(BTreeMap::new());
 
-/// Bytes of parameters of kernels that were found in modules made at run time, by their handle.
-static PARAMETERS: RwLock<BTreeMap<u64, u32>> = RwLock::new(BTreeMap::new());
+/// What kernels need that were found in modules made at run time, by their handle.
+static FOUND: RwLock<BTreeMap<u64, Needs>> = RwLock::new(BTreeMap::new());
 
 /// The guest of this process. Its lock is taken last, by whoever holds the machine's.
 static VALUES: OnceLock<Mutex<Values>> = OnceLock::new();
@@ -42,6 +42,7 @@ struct Registered {
     /// The module that it is in, if the compiler registered it.
     module: Option<usize>,
     kernel: OnceLock<Arc<Kernel>>,
+    needs: OnceLock<Needs>,
 }
 
 /// `dim3`, passed by value.
@@ -80,13 +81,13 @@ pub(crate) fn register(stub: u64, name: &'static CStr, module: usize) {
 }
 
 fn insert(stub: u64, name: &'static CStr, module: Option<usize>) {
-    let it = Registered { name, module, kernel: OnceLock::new() };
+    let it = Registered { name, module, kernel: OnceLock::new(), needs: OnceLock::new() };
     KERNELS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, it);
 }
 
-/// The program found a kernel of this name in a module that was made at run time: `function` is its handle, and it has so many bytes of `parameters`.
-pub(crate) fn found(function: u64, name: &CStr, parameters: u32) {
-    PARAMETERS.write().unwrap_or_else(PoisonError::into_inner).insert(function, parameters);
+/// The program found a kernel of this name in a module that was made at run time: `function` is its handle, and it `needs` that.
+pub(crate) fn found(function: u64, name: &CStr, needs: Needs) {
+    FOUND.write().unwrap_or_else(PoisonError::into_inner).insert(function, needs);
     // Thousands of others, of which none is followed.
     if let Some(name) = Kernel::of_a_module(name) {
         insert(function, name, None);
@@ -100,17 +101,20 @@ fn kernel(stub: u64) -> Option<Arc<Kernel>> {
     Some(Arc::clone(it.kernel.get_or_init(|| Arc::new(Kernel::of(it.name.to_bytes())))))
 }
 
-/// How many bytes of parameters the kernel at `stub` has, by its machine code; none where that is unknown.
-pub(crate) fn parameters(stub: u64) -> u32 {
-    let registered = {
-        let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
-        kernels.get(&stub).and_then(|it| Some((it.module?, it.name)))
-    };
-    if let Some((module, name)) = registered {
-        return modules::parameters(module, name);
+/// What the kernel at `stub` needs, by its machine code; nothing where that is unknown. PyTorch's own machine code is read for what `is_captured`
+/// only: it is large, and of all its kernels (2.11, for Hopper) those of `igamma`, and FlashAttention's that also return the probabilities, for
+/// heads of 32, need more local memory than any kernel has.
+pub(crate) fn needs(stub: u64, is_captured: bool) -> Needs {
+    let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some((it, module)) = kernels.get(&stub).and_then(|it| Some((it, it.module?))) {
+        if !is_captured && !modules::is_foreign(module) {
+            return Needs::default();
+        }
+        return *it.needs.get_or_init(|| modules::needs(module, it.name));
     }
-    let found = PARAMETERS.read().unwrap_or_else(PoisonError::into_inner);
-    found.get(&stub).copied().unwrap_or(0)
+    drop(kernels);
+    let found = FOUND.read().unwrap_or_else(PoisonError::into_inner);
+    found.get(&stub).copied().unwrap_or_default()
 }
 
 /// The kernel at `stub` was launched on this thread, on `machine`. Returns what it makes the driver take.

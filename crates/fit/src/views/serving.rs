@@ -117,7 +117,7 @@ fn headline(it: &Report<'_>) -> String {
         }
         (_, None) => {
             let longest = tokens(best.length());
-            let beyond = next.and_then(Tried::length);
+            let beyond = found.refused.or_else(|| next.and_then(Tried::length));
             let is_next = beyond.is_some() && beyond == best.length().map(|it| it + 1);
             let at_most = if is_next { "at most " } else { "" };
             let rest = if best.length().is_some() && best.length() == found.model_longest {
@@ -153,6 +153,13 @@ pub fn text(it: &Report<'_>) -> String {
     for tried in &found.tried {
         let _ =
             writeln!(res, "  {} on {}: {}", tried.flags.shown(), tried.card, outcome(&tried.trial));
+    }
+    if let Some(refused) = found.refused {
+        let _ = writeln!(
+            res,
+            "the engine's own rule refuses {} tokens with what the last of these runs measured",
+            grouped(refused)
+        );
     }
     let not_allowed: Vec<&str> = Lever::ALL
         .into_iter()
@@ -214,6 +221,7 @@ pub fn json(it: &Report<'_>) -> String {
         "asked": { "users": it.wanted.users, "context": it.wanted.context, "allow": it.wanted.allowed.iter().map(|it| it.id()).collect::<Vec<_>>() },
         "found": best.map(one),
         "next": found.next().map(one),
+        "refused": found.refused,
         "command": it.command,
         "serving": serving,
         "tried": found.tried.iter().map(one).collect::<Vec<_>>(),
@@ -253,7 +261,7 @@ mod tests {
         };
         let next = (1 < tried.len()).then_some(1);
         let tried = tried.iter().map(of).collect();
-        let found = Found { best: Some(0), next, model_longest, tried, interrupted };
+        let found = Found { best: Some(0), next, refused: None, model_longest, tried, interrupted };
         text(&Report {
             card,
             is_any_card: false,

@@ -7,6 +7,8 @@
 
 /// `EIATTR_FRAME_SIZE`: bytes of local memory of a thread.
 const FRAME_SIZE: u8 = 0x11;
+/// `EIATTR_MIN_STACK_SIZE`: the same, with the functions that it calls.
+const MIN_STACK_SIZE: u8 = 0x12;
 /// `EIATTR_REGCOUNT`: registers of a thread.
 const REGISTERS: u8 = 0x2f;
 /// `EIATTR_PARAM_CBANK`: where the parameters lie, and how many bytes they are.
@@ -23,6 +25,8 @@ pub struct Kernel {
     pub registers: u32,
     /// Bytes of local memory of a thread: what did not fit into registers, mostly.
     pub local: u32,
+    /// Likewise, with the functions that it calls.
+    pub stack: u32,
     /// Bytes of its parameters.
     pub parameters: u32,
 }
@@ -64,7 +68,8 @@ pub fn kernels(image: &[u8]) -> Vec<Kernel> {
             let parameters =
                 own.iter().flatten().find(|it| it.0 == PARAMETERS).map_or(0, |it| it.2 >> 16);
             let local = of(symbol, FRAME_SIZE).unwrap_or(0);
-            Some(Kernel { name, registers, local, parameters })
+            let stack = of(symbol, MIN_STACK_SIZE).unwrap_or(0).max(local);
+            Some(Kernel { name, registers, local, stack, parameters })
         })
         .collect()
 }
@@ -121,12 +126,12 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An image of one kernel `k` with 40 registers and 16 bytes of local memory.
+    /// An image of one kernel `k` with 40 registers and 16 bytes of local memory, 48 with what it calls.
     fn image() -> Vec<u8> {
         let names = b"\0.names\0.nv.info\0.text.k\0.nv.info.k\0";
         let mut info = Vec::new();
         info.extend([3, 0x1b, 1, 0]); // An attribute without a value of its own.
-        for (kind, number) in [(REGISTERS, 40_u32), (FRAME_SIZE, 16)] {
+        for (kind, number) in [(REGISTERS, 40_u32), (FRAME_SIZE, 16), (MIN_STACK_SIZE, 48)] {
             info.extend([SIZED, kind, 8, 0, 7, 0, 0, 0]);
             info.extend(number.to_le_bytes());
         }
@@ -162,7 +167,8 @@ mod tests {
     fn registers_and_local_memory_are_read_from_the_code() {
         let image = image();
         assert_eq!(length(&image[..64]), Some(image.len()));
-        let k = Kernel { name: "k".to_owned(), registers: 40, local: 16, parameters: 288 };
+        let k =
+            Kernel { name: "k".to_owned(), registers: 40, local: 16, stack: 48, parameters: 288 };
         assert_eq!(kernels(&image), [k]);
     }
 

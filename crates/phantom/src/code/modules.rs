@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::code::cubin;
 use crate::code::fatbin::{self, Wrapper};
@@ -13,8 +12,8 @@ use crate::machine::card::{self, Card};
 /// `PyTorch` is built for the same capabilities throughout.
 static MODULES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 const ENOUGH_MODULES: usize = 64;
-/// Whether a library brings kernels that is not PyTorch's: one of a serving engine, or of attention.
-static HAS_FOREIGN: AtomicBool = AtomicBool::new(false);
+/// Those of libraries that are not PyTorch's: of a serving engine, of attention.
+static FOREIGN: RwLock<BTreeSet<usize>> = RwLock::new(BTreeSet::new());
 
 /// The capability (86 for 8.6) whose machine code the kernels of this program run with on `card`;
 /// `None` if they have none for it.
@@ -34,19 +33,35 @@ pub fn code_for(card: &Card) -> Option<i32> {
     })
 }
 
-/// How many bytes of parameters the kernel called `name` of a registered `module` has, by the machine code that runs on this process's card; none if
+/// What a kernel makes the driver take, by its machine code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Bytes of its parameters.
+    pub parameters: u32,
+    /// Bytes of local memory of a thread, with the functions that it calls.
+    pub stack: u32,
+}
+
+impl Needs {
+    /// Those of this kernel.
+    pub fn of(kernel: &cubin::Kernel) -> Needs {
+        Needs { parameters: kernel.parameters, stack: kernel.stack }
+    }
+}
+
+/// What the kernel called `name` of a registered `module` needs, by the machine code that runs on this process's card; nothing if
 /// that has no such kernel. What a module has is read once.
-pub(crate) fn parameters(module: usize, name: &CStr) -> u32 {
-    static READ: Mutex<BTreeMap<usize, BTreeMap<String, u32>>> = Mutex::new(BTreeMap::new());
-    let Some(capability) = card::current().and_then(code_for) else { return 0 };
+pub(crate) fn needs(module: usize, name: &CStr) -> Needs {
+    static READ: Mutex<BTreeMap<usize, BTreeMap<String, Needs>>> = Mutex::new(BTreeMap::new());
+    let Some(capability) = card::current().and_then(code_for) else { return Needs::default() };
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     let kernels = read.entry(module).or_insert_with(|| {
         // SAFETY: the compiler's own wrapper: what it registered is what `__cudaRegisterFatBinary` answered.
         let images = unsafe { fatbin::machine_code(module as *const Wrapper, capability) };
         let kernels = images.iter().flat_map(|it| cubin::kernels(it));
-        kernels.map(|it| (it.name, it.parameters)).collect()
+        kernels.map(|it| (Needs::of(&it), it.name)).map(|(needs, name)| (name, needs)).collect()
     });
-    name.to_str().ok().and_then(|it| kernels.get(it)).copied().unwrap_or(0)
+    name.to_str().ok().and_then(|it| kernels.get(it)).copied().unwrap_or_default()
 }
 
 /// A module of kernels: its handle is opaque to the compiler's code that asks for it.
@@ -56,15 +71,20 @@ pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
     if modules.len() < ENOUGH_MODULES {
         modules.push(image as usize);
     }
-    if !HAS_FOREIGN.load(Ordering::Relaxed) && is_outside_of_pytorch(image) {
-        HAS_FOREIGN.store(true, Ordering::Relaxed);
+    if is_outside_of_pytorch(image) {
+        FOREIGN.write().unwrap_or_else(PoisonError::into_inner).insert(image as usize);
     }
     image
 }
 
 /// Whether a library that is not PyTorch's has registered kernels.
 pub(crate) fn has_foreign() -> bool {
-    HAS_FOREIGN.load(Ordering::Relaxed)
+    !FOREIGN.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+}
+
+/// Whether this module is one of them.
+pub(crate) fn is_foreign(module: usize) -> bool {
+    FOREIGN.read().unwrap_or_else(PoisonError::into_inner).contains(&module)
 }
 
 /// Whether `address` lies in another library than PyTorch's. To be asked while that is loaded, because the loader's lock is taken.

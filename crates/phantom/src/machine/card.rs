@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::machine::completion::Order;
 use crate::machine::nccl::Nccl;
-use crate::machine::resident::Handles;
+use crate::machine::resident::{Handles, Threads};
 
 /// The imitated card, and how many of it the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,11 +170,11 @@ impl Card {
         }
     }
 
-    /// How many threads the whole chip keeps at once, those of switched-off multiprocessors included: of Hopper's 144
-    /// multiprocessors 132 are in use.
-    pub fn chip_threads(&self) -> u64 {
-        let multiprocessors = u64::try_from(self.sm_count).unwrap_or(0) * 12 / 11;
-        multiprocessors * u64::try_from(self.max_threads_per_sm).unwrap_or(0)
+    /// How many threads it keeps at once: of Hopper's 144 multiprocessors 132 are in use.
+    pub fn threads(&self) -> Threads {
+        let multiprocessors = u64::try_from(self.sm_count).unwrap_or(0);
+        let each = u64::try_from(self.max_threads_per_sm).unwrap_or(0);
+        Threads { card: multiprocessors * each, chip: multiprocessors * 12 / 11 * each }
     }
 
     /// `deviceVer` of cuDNN and `binaryVersion` of a kernel: 90 for compute capability 9.0.

@@ -207,7 +207,7 @@ impl Machine {
             .map(|_| {
                 let floor = reserve_addresses(space);
                 DeviceMemory::new(usable, card.context_bytes, floor, floor + space)
-                    .with(card.handles, card.chip_threads())
+                    .with(card.handles, card.threads())
                     .lending(card.lent_bytes)
             })
             .collect();

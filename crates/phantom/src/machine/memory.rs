@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::addresses::{Addresses, GRANULE};
 use crate::machine::neighbours::{Holder, Seat, together};
-use crate::machine::resident::{Handles, Resident};
+use crate::machine::resident::{Handles, Resident, Threads};
 use plimsoll_values::Contents;
 
 /// The card is full.
@@ -90,9 +90,9 @@ impl DeviceMemory {
         }
     }
 
-    /// Counts what libraries take as this card has it, whose chip keeps `threads` threads at once.
+    /// Counts what libraries and local memory take as this card has them.
     #[must_use]
-    pub fn with(mut self, handles: Handles, threads: u64) -> DeviceMemory {
+    pub fn with(mut self, handles: Handles, threads: Threads) -> DeviceMemory {
         self.resident.count(handles, threads);
         self
     }

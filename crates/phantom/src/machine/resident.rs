@@ -17,9 +17,14 @@ const CONTEXT: [u64; 3] = [32 * MIB, 70 * MIB, GRANULE];
 /// A multiprocessor's resident threads on Hopper, and the multiprocessors of its full chip: local memory is
 /// taken for those that a card has switched off, too.
 const THREADS: u64 = 144 * 2048;
-/// Local memory of a thread in a new context, once a kernel of PyTorch or of NCCL is loaded, and once one of
-/// NCCL's collectives is, in bytes.
-const LOCAL: [u64; 3] = [1472, 1792, 2448];
+/// Local memory of a thread in a new context, and once a kernel of PyTorch or of NCCL is loaded, in bytes.
+const LOCAL: [u64; 2] = [1472, 1792];
+/// Bytes of a kernel's local memory that every kernel has room for, and those of NCCL's collectives, as their machine code says. Kernels with up
+/// to 1,024 bytes took nothing on an H200, those with more as much more for each thread that the card keeps.
+const STACK: u64 = 1024;
+const NCCL_STACK: u64 = 1736;
+/// What the driver adds where it looks for a place for it.
+const STACK_BESIDE: u64 = 712;
 /// The first kernel's code; what kernels print into; the heap that `malloc` has on the device, as soon as
 /// a kernel could fail an assertion.
 const CODE: u64 = GRANULE;
@@ -64,14 +69,25 @@ impl Default for Handles {
     }
 }
 
+/// How many threads a card keeps at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// On the multiprocessors that are in use.
+    pub card: u64,
+    /// Those of switched-off multiprocessors included.
+    pub chip: u64,
+}
+
 /// The ranges of one device that are not the program's.
 #[derive(Clone, Debug, Default)]
 pub struct Resident {
     handles: Handles,
-    /// Threads of the card's chip, each of which has local memory.
-    threads: u64,
+    /// Threads, each of which has local memory.
+    threads: Threads,
     /// Where local memory is, and how much a thread has.
     local: Option<(u64, u64)>,
+    /// The most local memory of a thread that a kernel's machine code asks for.
+    stack: u64,
     has_code: bool,
     has_kernels: bool,
     has_heap: bool,
@@ -99,13 +115,14 @@ impl Resident {
         for bytes in CONTEXT {
             addresses.take(bytes);
         }
-        let mut res = Resident { threads: THREADS, ..Resident::default() };
+        let threads = Threads { card: THREADS / 12 * 11, chip: THREADS };
+        let mut res = Resident { threads, ..Resident::default() };
         res.grow(addresses, LOCAL[0]);
         res
     }
 
-    /// Counts handles as this card has them, and local memory for so many `threads` of its chip.
-    pub fn count(&mut self, handles: Handles, threads: u64) {
+    /// Counts handles as this card has them, and local memory for so many `threads`.
+    pub fn count(&mut self, handles: Handles, threads: Threads) {
         self.handles = handles;
         self.threads = threads;
     }
@@ -121,6 +138,16 @@ impl Resident {
         }
         if room == Room::Asserting && !std::mem::replace(&mut self.has_heap, true) {
             addresses.take(HEAP);
+        }
+    }
+
+    /// A kernel is launched whose threads need so many bytes of local memory.
+    pub fn stack(&mut self, addresses: &mut Addresses, bytes: u64) {
+        if self.stack < bytes {
+            self.stack = bytes;
+            if STACK < bytes {
+                self.grow(addresses, bytes + STACK_BESIDE);
+            }
         }
     }
 
@@ -200,7 +227,7 @@ impl Resident {
                     addresses.take(bytes);
                 }
             }
-            self.grow(addresses, LOCAL[2]);
+            self.grow(addresses, NCCL_STACK + STACK_BESIDE);
         }
     }
 
@@ -217,13 +244,17 @@ impl Resident {
         let solvers = self.n_solvers * (blas + SOLVER[1]);
         let transforms = if self.has_transforms { FFT } else { 0 };
         let without = |is_there: bool, bytes: u64| if is_there { 0 } else { bytes };
-        let local = (self.threads * (LOCAL[1] - LOCAL[0])).next_multiple_of(GRANULE);
+        let local = (self.threads.chip * (LOCAL[1] - LOCAL[0])).next_multiple_of(GRANULE);
+        // What NCCL is known to take has its kernels' local memory in it.
+        let usual_stack = if self.has_collectives { NCCL_STACK } else { STACK };
+        let stack = self.stack.saturating_sub(usual_stack) * self.threads.card;
         let less = less
             + without(0 < self.n_blas + self.n_solvers, CODE)
             + without(self.has_code, CODE)
             + without(LOCAL[1] <= self.local.map_or(0, |it| it.1), local);
         let foreign = if self.has_foreign_code { CODE } else { 0 };
-        (more + ranges + self.graphs.bytes(streams) + solvers + transforms + foreign, less)
+        let of_libraries = ranges + self.graphs.bytes(streams) + solvers + transforms + foreign;
+        (more + of_libraries + stack.next_multiple_of(GRANULE), less)
     }
 
     /// A kernel needs that much local memory.
@@ -309,10 +340,44 @@ mod tests {
     fn handles_are_those_of_the_card() {
         let mut space = Addresses::new(0x7000_0000_0000, TOP);
         let mut resident = Resident::new(&mut space);
-        resident.count(Handles { blas: 10 * MIB, dnn: 12 * MIB }, 80 * 1536);
+        let threads = Threads { card: 72 * 1536, chip: 80 * 1536 };
+        resident.count(Handles { blas: 10 * MIB, dnn: 12 * MIB }, threads);
         resident.blas(&mut space);
         // Of the two handles of cuBLAS one, of cuDNN's none, and no kernel yet.
         assert_eq!(resident.beside(), (0, 10 * MIB + 24 * MIB + 2 * MIB + 38 * MIB));
+    }
+
+    #[test]
+    fn local_memory_grows_with_the_largest_kernel() {
+        // Kernels with so many bytes one after another on an H200, and MiB that were free before and not after; the last two are vLLM's
+        // sampler for 50,257 and for 49,159 words.
+        let rows = [(512, 0), (1024, 0), (1280, 66), (1536, 132), (512, 132), (2048, 264)];
+        let mut space = Addresses::new(0x7000_0000_0000, TOP);
+        let mut resident = Resident::new(&mut space);
+        resident.kernel(&mut space, Room::Usual);
+        for (bytes, mib) in rows {
+            resident.stack(&mut space, bytes);
+            assert_eq!(total(&resident), 610 + mib, "{bytes}");
+        }
+        for (bytes, mib) in [(1488, 120), (1544, 136)] {
+            let mut resident = Resident::new(&mut space);
+            resident.kernel(&mut space, Room::Usual);
+            resident.stack(&mut space, bytes);
+            assert_eq!(total(&resident), 610 + mib, "{bytes}");
+        }
+        // NCCL's is in what a collective takes, whichever comes first.
+        for collective_first in [true, false] {
+            let mut resident = Resident::new(&mut space);
+            resident.kernel(&mut space, Room::Usual);
+            if collective_first {
+                resident.collective(&mut space);
+            }
+            resident.stack(&mut space, 2048);
+            if !collective_first {
+                resident.collective(&mut space);
+            }
+            assert_eq!(total(&resident), 610 + 82, "312 bytes more than NCCL's");
+        }
     }
 
     #[test]

@@ -30,6 +30,9 @@ use crate::{
     output::{Output, say},
 };
 
+/// vLLM does not store what it compiles.
+const NO_STORE: &str = "VLLM_DISABLE_COMPILE_CACHE";
+
 pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let wanted =
         Wanted { users: args.users, context: args.context, allowed: allowed(&args.allow)? };
@@ -44,7 +47,8 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let started = Instant::now();
     let command = ScriptCommand::resolve(&words)?;
-    let runner = Runner::new(Cache::open()?, &args.world)?;
+    let mut runner = Runner::new(Cache::open()?, &args.world)?;
+    runner.share_what_is_compiled()?;
     let mut maker = Maker { args, runner, command: &command };
     let mut make = |order: Order<'_>| maker.make(order);
     let found = if is_any_card {
@@ -145,6 +149,11 @@ impl Maker<'_> {
         let began = Instant::now();
         let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
         let signals = Signals::hold().context("cannot hold signals")?;
+        let mut settings = vec![(contract::ENGINE, view::for_agent(&order).into())];
+        // Its own store of what is compiled goes with each run, and is found by no other length.
+        if self.command.variable(NO_STORE).is_none() {
+            settings.push((NO_STORE, "1".into()));
+        }
         let run = Run {
             command: self.command,
             conf: &(order.card.phantom_conf(self.args.gpus) + &assumed),
@@ -153,7 +162,7 @@ impl Maker<'_> {
             ranks: &Ranks::OfLauncher { rank: 0 },
             ghost_weights: GhostWeights::Auto,
             output: ScriptOutput::InSession,
-            settings: &[(contract::ENGINE, view::for_agent(&order).into())],
+            settings: &settings,
             device: Device::Phantom,
         };
         let left = self.runner.run(run, &signals, None)?;

@@ -42,6 +42,8 @@ pub(crate) struct Runner {
     layers: Option<Layers>,
     /// Whom the script reached, in all runs.
     reached: RefCell<Reached>,
+    /// Where its runs find what others of them have compiled; none if each compiles everything.
+    compiled: Option<Session>,
 }
 
 /// The world of one run: its session folder, with what the phantom is told, and its layer. It goes with this value.
@@ -87,7 +89,15 @@ impl Runner {
             }
             cli::Writes::Layer | cli::Writes::Keep(_) => Some(layers(&cache, args)?),
         };
-        Ok(Runner { cache, bundle, layers, reached: RefCell::default() })
+        Ok(Runner { cache, bundle, layers, reached: RefCell::default(), compiled: None })
+    }
+
+    /// From now on each run finds what the others have compiled. They are runs of one command.
+    pub(crate) fn share_what_is_compiled(&mut self) -> anyhow::Result<()> {
+        let session = Session::create(&self.cache)?;
+        session.share_what_is_compiled().context("cannot make a folder for what is compiled")?;
+        self.compiled = Some(session);
+        Ok(())
     }
 
     /// The phantom and the agent.
@@ -167,7 +177,10 @@ impl Runner {
         signals: &Signals,
         watch: Option<&mut dyn Watch>,
     ) -> anyhow::Result<RunOutput> {
-        let world = self.world(run.conf, &[])?;
+        let mut settings = run.settings.to_vec();
+        settings.extend(self.compiled.iter().flat_map(|it| launch::caches(it.path())));
+        let shared: Vec<PathBuf> = self.compiled.iter().map(|it| it.path().to_owned()).collect();
+        let world = self.world(run.conf, &shared)?;
         let launch = launch::Launch {
             command: run.command,
             bundle: &self.bundle,
@@ -177,7 +190,7 @@ impl Runner {
             ranks: run.ranks,
             ghost_weights: run.ghost_weights,
             output: run.output,
-            settings: run.settings,
+            settings: &settings,
             device: run.device,
             nursery,
         };

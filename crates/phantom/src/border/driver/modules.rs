@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::border::runtime::{NO_DEVICE, answer, machine};
 use crate::code::cubin::{self, Kernel};
+use crate::code::modules::Needs;
 use crate::launch;
 use crate::machine::card;
 
@@ -53,7 +54,7 @@ unsafe fn kernel(out: *mut u64, module: u64, name: *const c_char) -> i32 {
     if let Some(found) = found {
         KERNELS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, found.clone());
     }
-    launch::found(handle, name, found.map_or(0, |it| it.parameters));
+    launch::found(handle, name, found.map(Needs::of).unwrap_or_default());
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle) }
 }

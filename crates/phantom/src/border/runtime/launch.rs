@@ -38,10 +38,12 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     if modules::code_for(machine.card).is_none() {
         return fail(NO_KERNEL_IMAGE);
     }
-    machine.current().reside(|it, addresses| it.kernel(addresses, room));
-    let parameters =
-        if machine.capture(stream).is_some() { launch::parameters(function) } else { 0 };
-    machine.work(stream, Node::Kernel(parameters));
+    let needs = launch::needs(function, machine.capture(stream).is_some());
+    machine.current().reside(|it, addresses| {
+        it.kernel(addresses, room);
+        it.stack(addresses, u64::from(needs.stack));
+    });
+    machine.work(stream, Node::Kernel(needs.parameters));
     SUCCESS
 }
 
