@@ -3,6 +3,7 @@
     python shrunk.py real LAYOUTS OUT SECONDS            every rank of each, one layout after the other
     python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each, as many at a time as there are CORES
     python shrunk.py edges LAYOUTS OUT COUNT             new lines: these layouts with limits between what is allocated and reserved
+    python shrunk.py compare REAL OUT                    the lines of REAL (a rank each) against the reports
 """
 
 import json
@@ -109,6 +110,29 @@ def edges(lines, out, count):
     print("\n".join(res))
 
 
+def compare(path, out):
+    real = {}
+    with open(path) as f:
+        for it in map(json.loads, f):
+            real.setdefault(it["name"], []).append(it)
+    n_right, n_limits = 0, 0
+    for name, ranks in real.items():
+        try:
+            with open(os.path.join(out, name + ".json")) as f:
+                report = json.load(f)
+        except OSError:
+            continue
+        if "_at_" in name:
+            fits = len(ranks) == (1 if "_one" in name else 2) and not any(it["error"] for it in ranks)
+            n_limits, n_right = n_limits + 1, n_right + (fits == (report["verdict"] == "fits"))
+            continue
+        kinds = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes")
+        worst = [max(mark[at] for it in ranks for mark in it["marks"]) for at in (1, 2, 3)]
+        off = ", ".join(f"{it // MIB} {100 * (report[kind] / it - 1):+.2f} %" for kind, it in zip(kinds, worst))
+        print(f"{name}: {off}{'' if worst[2] <= report['safe_bytes'] else ', OVER THE SAFE SIZE'}")
+    print(f"limits: {n_right} of {n_limits} judged right")
+
+
 if __name__ == "__main__":
     what, path, out, *more = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
@@ -116,5 +140,7 @@ if __name__ == "__main__":
         real(lines_of(path), out, float(more[0]))
     elif what == "predict":
         predict(lines_of(path), out, float(more[0]), more[1], int(more[2]))
+    elif what == "compare":
+        compare(path, out)
     else:
         edges(lines_of(path), out, int(more[0]))
