@@ -575,6 +575,65 @@ torch.cuda.synchronize()
     assert ran.report["other_bytes"] == (836 + mib) << 20, ran.report["other_bytes"] / 2**20
 
 
+@pytest.mark.matrix(2)
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize(
+    "ranks, rank, use, mib",
+    [
+        ("range(0, 64, 8)", "8", "exchange", 58),
+        ("range(64)", "62", "exchange", 58 + 7 * (64 + 320)),
+        ("[0, 1, 8, 9, 62, 63]", "8", "exchange", 58 + 64 + 320),
+        ("[0, 1, 8, 9, 62, 63]", "0", "send to 9", 58),
+        ("[0, 1, 8, 9, 62, 63]", "8", "send to 9", 58 + 64),
+    ],
+)
+def test_only_messages_within_a_machine_take_memory_for_each_rank(plimsoll, eager, ranks, rank, use, mib):
+    """Of eight machines with eight ranks each; a group may have one rank of each, or all of one and some of another."""
+    plimsoll.script(
+        f"""
+import os, torch, torch.distributed as dist
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", **({{"device_id": device}} if {eager} else {{}}))
+x = torch.zeros(len({ranks}) << 10, device=device)
+dist.all_reduce(x)
+group = dist.new_group(list({ranks}))
+if "{use}" == "exchange":
+    dist.all_to_all_single(torch.empty_like(x), x, group=group)
+else:
+    dist.send(x, 9, group=group)
+torch.cuda.synchronize()
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h200", "--world-size", "64", "--rank", rank, "--until-exit"))
+    assert ran.code == 0, ran
+    # A pair has a communicator of its own where the group has none yet.
+    assert ran.report["other_bytes"] == (836 + 198 + mib) << 20, ran.report["other_bytes"] / 2**20 - 836 - 198
+
+
+def test_what_others_send_in_an_exchange_is_what_this_rank_sends_to_itself(plimsoll):
+    """However it is asked for: NCCL gets one exchange, or a message to each rank and one from each."""
+    plimsoll.script(
+        """
+import os, torch, torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+mine = torch.arange(8, device="cuda") + 10
+ways = [torch.empty_like(mine) for _ in range(3)]
+dist.all_to_all_single(ways[0], mine)
+dist.all_to_all_single(ways[1], mine, [1] * 4 + [2] * 2 + [0] * 2, [1] * 4 + [2] * 2 + [0] * 2)
+dist.all_to_all(list(ways[2].chunk(8)), list(mine.chunk(8)))
+ways.append(functional.all_to_all_single(mine, None, None, dist.group.WORLD))
+print("SAYS", [it.tolist() for it in ways])
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "8", "--rank", "3", "--until-exit"))
+    assert ran.code == 0, ran
+    all_ours = [13] * 8
+    assert f"SAYS {[all_ours, [13, 13, 13, 13, 0, 0, 0, 0], all_ours, all_ours]}" in ran.stdout, ran.stdout
+
+
 RESUMED = """
 import os, sys, torch, torch.distributed as dist
 from torch import nn

@@ -4,5 +4,6 @@
     imagined_store      the key-value store of the ranks
     object_collectives  Python objects that ranks send each other
     first_gpu           lines that open GPU 0 in every rank
+    meshes              meshes of many devices
     consolidation       states of optimizers that ranks send each other
 """

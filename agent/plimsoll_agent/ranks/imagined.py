@@ -22,12 +22,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.ranks import consolidation
+from plimsoll_agent.ranks import consolidation, meshes
 from plimsoll_agent.ranks.imagined_store import store_class
 from plimsoll_agent.ranks.object_collectives import Objects
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.after_import import after_import
-from plimsoll_agent.values.phantom import finding_all, function, group_of, tell_group_size
+from plimsoll_agent.values.phantom import finding_all, function, tell_group, tell_next_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,7 @@ def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
     after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
     after_import(_DEEPSPEED, lambda _: _be_of_deepspeed(recording))
     after_import(consolidation.MODULE, consolidation.wrap)
+    after_import(meshes.MODULE, meshes.wrap)
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
         return
@@ -68,7 +69,7 @@ def install(torch: Torch, recording: Recording, phantom: Phantom) -> None:
     for name, by in objects.replacements().items():
         _replace(torch, name, by)
     _wrap_destroy(torch, phantom)
-    _tell_group_sizes(torch)
+    _tell_groups(torch)
     _wrap_reducer(torch)
     _wrap_sync_batch_norm()
     global _imagine
@@ -159,15 +160,23 @@ def _wrap_destroy(torch: Torch, phantom: Phantom) -> None:
     _replace(torch, "destroy_process_group", destroy_process_group)
 
 
-def _tell_group_sizes(torch: Torch) -> None:
-    """The phantom's NCCL cannot ask how many ranks a part of a group has. `new_group` names a part by its ranks
+def _near(ranks: list[int]) -> list[int]:
+    """Which of these ranks of the job are on the machine of this one, by their numbers among them."""
+    of_a_machine, own = os.environ.get("LOCAL_WORLD_SIZE", ""), os.environ.get("RANK", "")
+    if not (of_a_machine.isdigit() and own.isdigit() and int(of_a_machine)):
+        return list(range(len(ranks)))
+    return [at for at, it in enumerate(ranks) if it // int(of_a_machine) == int(own) // int(of_a_machine)]
+
+
+def _tell_groups(torch: Torch) -> None:
+    """The phantom's NCCL cannot ask who is in a part of a group. `new_group` names a part by its ranks
     in Python, and a mesh (since PyTorch 2.10) in C++."""
     color = sys.modules[_C10D]._process_group_color
 
     @functools.wraps(color)
     def _process_group_color(ranks: Any) -> Any:
         result = color(ranks)
-        tell_group_size(result, len(list(ranks)))
+        tell_group(result, len(list(ranks)), _near(list(ranks)))
         return result
 
     _replace(torch, "_process_group_color", _process_group_color)
@@ -177,8 +186,12 @@ def _tell_group_sizes(torch: Torch) -> None:
         return
 
     def split_group(self: Any, new_ranks: Any, *args: Any, **kwargs: Any) -> Any:
-        with group_of(len(list(new_ranks))):
+        ranks = list(new_ranks)
+        tell_next_group(len(ranks), _near(ranks))
+        try:
             return split(self, new_ranks, *args, **kwargs)
+        finally:
+            tell_next_group(0, [])
 
     patch.put(group, "split_group", split_group)
 
@@ -425,8 +438,24 @@ class _Imagined:
             raise ValueError("rank %d is not one of %d ranks" % (rank, world_size))
         yield self._new_store(), rank, world_size
 
+    def _tell_who_meets(self, key: str) -> None:
+        """The ranks of a group meet by an id that they leave in the store under the group's name, and two of them under their numbers,
+        too: `.../NAME//cuda//0` and `.../NAME//cuda//0:3`. A communicator of them is made next."""
+        *before, kind, numbers = key.split("//")
+        if kind != "cuda" or not before:
+            return
+        name, world = before[-1].rpartition("/")[2], self._c10d._world
+        group = next((it for it, its_name in world.pg_names.items() if its_name == name), None)
+        if group not in world.pg_group_ranks:
+            tell_next_group(0, [])
+            return
+        by_number = {number: rank for rank, number in world.pg_group_ranks[group].items()}
+        pair = [int(it) for it in numbers.split(":") if it.isdigit()]
+        ranks = [by_number[it] for it in (pair if len(pair) == 2 else sorted(by_number))]
+        tell_next_group(len(ranks), _near(ranks))
+
     def _new_store(self) -> Any:
-        store = self._store_class()
+        store = self._store_class(self._tell_who_meets)
         self._stores.append(store)
         return store
 

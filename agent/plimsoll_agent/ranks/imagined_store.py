@@ -6,6 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from plimsoll_agent.kinds import Torch
 
 
@@ -15,16 +17,20 @@ def store_class(dist: Torch) -> type:
     class ImaginedStore(dist.Store):
         """A key-value store that the others have already written to: what they would say is what we say."""
 
-        def __init__(self) -> None:
+        def __init__(self, ask: Callable[[str], None]) -> None:
+            """`ask` gets every key before it is answered."""
             dist.Store.__init__(self)
+            self._ask = ask
             self._values: dict[Any, Any]
             self._values, self._lock = {}, threading.RLock()
 
         def set(self, key: Any, value: Any) -> None:
+            self._ask(key)
             with self._lock:
                 self._values[key] = _bytes(value)
 
         def get(self, key: Any) -> Any:
+            self._ask(key)
             with self._lock:
                 known = self._values.get(key)
                 return known if known is not None else self._of_a_peer(key)

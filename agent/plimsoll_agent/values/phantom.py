@@ -179,27 +179,20 @@ def function(name: str) -> Any:
     return _function(_library(), name)
 
 
-def tell_group_size(color: Any, size: int) -> None:
-    """The phantom's NCCL cannot ask the other ranks how many of them chose `color`."""
+def tell_group(color: Any, size: int, near: list[int]) -> None:
+    """The phantom's NCCL cannot ask the other ranks how many of them chose `color`, and which are on this machine."""
     learn = function("plimsoll_phantom_group")
     if learn is not None:
-        learn.argtypes, learn.restype = [ctypes.c_int, ctypes.c_int], None
-        learn(color, size)
+        learn.argtypes, learn.restype = [ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int], None
+        learn(color, size, (ctypes.c_int * len(near))(*near), len(near))
 
 
-@contextlib.contextmanager
-def group_of(size: int) -> Iterator[None]:
-    """The part of a communicator that is made meanwhile, on this thread, is of so many ranks."""
+def tell_next_group(size: int, near: list[int]) -> None:
+    """The communicator that this thread makes next is of so many ranks, of which these are on this machine; of 0: nobody knows."""
     expect = function("plimsoll_phantom_next_group")
-    if expect is None:
-        yield
-        return
-    expect.argtypes, expect.restype = [ctypes.c_int], None
-    expect(size)
-    try:
-        yield
-    finally:
-        expect(0)
+    if expect is not None:
+        expect.argtypes, expect.restype = [ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int], None
+        expect(size, (ctypes.c_int * len(near))(*near), len(near))
 
 
 def bytes_of(tensor: Tensor) -> bytes | None:

@@ -1,6 +1,7 @@
 //! The collectives: work on a stream, which is done at once, and what it makes of small values.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
@@ -152,6 +153,10 @@ struct Group {
     depth: u32,
     /// Where each broadcast has what we send, if we are its root, and where it arrives; of so many bytes.
     broadcasts: Vec<(Option<u64>, u64, u64)>,
+    /// What we send to ourselves in a communicator, and of how many bytes it is.
+    to_ourselves: BTreeMap<u64, (u64, u64)>,
+    /// The communicator of each message to us, where it arrives, and of how many bytes it is.
+    received: Vec<(u64, u64, u64)>,
 }
 
 thread_local! {
@@ -164,17 +169,27 @@ pub extern "C" fn ncclGroupStart() -> i32 {
     SUCCESS
 }
 
-/// A broadcast from every rank in turn is a gathering, as `PyTorch` 2.15 writes it: the others send what we do.
+/// A broadcast from every rank in turn is a gathering, as `PyTorch` 2.15 writes it: the others send what we do. Messages to every rank
+/// and from every rank are an exchange: what the others send to us is what we send to ourselves.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupEnd() -> i32 {
-    let broadcasts = GROUP.with_borrow_mut(|group| {
+    let group = GROUP.with_borrow_mut(|group| {
         group.depth = group.depth.saturating_sub(1);
-        if group.depth == 0 { std::mem::take(&mut group.broadcasts) } else { Vec::new() }
+        if group.depth == 0 { std::mem::take(group) } else { Group::default() }
     });
-    let own = broadcasts.iter().find_map(|&(from, _, size)| Some((from?, size)));
-    let Some((from, size)) = own else { return SUCCESS };
+    let own = group.broadcasts.iter().find_map(|&(from, _, size)| Some((from?, size)));
+    let of_others = group.broadcasts.iter().filter(|it| it.0.is_none());
+    let gathered = of_others.filter_map(|&(_, at, size)| Some((own?, at, size)));
+    let exchanged = group
+        .received
+        .iter()
+        .filter_map(|&(of, at, size)| Some((*group.to_ourselves.get(&of)?, at, size)));
+    let arrive: Vec<_> = gathered.chain(exchanged).filter(|it| it.0.1 == it.2).collect();
+    if arrive.is_empty() {
+        return SUCCESS;
+    }
     let Some(mut machine) = machine::lock() else { return UNHANDLED_CUDA_ERROR };
-    for (_, at, _) in broadcasts.into_iter().filter(|&(ours, _, it)| ours.is_none() && it == size) {
+    for ((from, size), at, _) in arrive {
         if let Some((device, ..)) = machine.device_of(at) {
             machine.devices[device].contents.copy(at, from, size);
         }
@@ -262,17 +277,22 @@ pub extern "C" fn ncclScatter(
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclSend(
     from: *const c_void,
-    _count: usize,
+    count: usize,
     datatype: c_int,
     peer: c_int,
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let _ = of!(communicator, datatype, Use::Send(Some(peer)));
+    let (it, kind) = of!(communicator, datatype, Use::Send(Some(peer)));
+    GROUP.with_borrow_mut(|group| {
+        if group.depth != 0 && it.rank == peer {
+            group.to_ourselves.insert(communicator, (from as u64, bytes(count, kind)));
+        }
+    });
     on_device(from, stream, |_, _| {})
 }
 
-/// What a particular other rank would have sent is not known.
+/// What a particular other rank would have sent is not known, unless it is part of an exchange.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclRecv(
     to: *mut c_void,
@@ -284,5 +304,10 @@ pub extern "C" fn ncclRecv(
 ) -> i32 {
     let (_, kind) = of!(communicator, datatype, Use::Receive(Some(peer)));
     let size = bytes(count, kind);
+    GROUP.with_borrow_mut(|group| {
+        if group.depth != 0 {
+            group.received.push((communicator, to as u64, size));
+        }
+    });
     on_device(to, stream, |contents, at| contents.forget(at, size))
 }

@@ -1,6 +1,6 @@
 //! The communicators of this process, and what they take on their devices.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -46,9 +46,19 @@ pub struct Communicator {
     pub device: u32,
 }
 
+/// Who is in a communicator.
+#[derive(Clone, Debug)]
+pub struct Members {
+    pub ranks: u64,
+    /// Those of them that are on this machine, by their numbers in it.
+    pub near: BTreeSet<i32>,
+}
+
 /// What a communicator holds on its device.
 #[derive(Debug, Default)]
 struct Holdings {
+    /// Its ranks on this machine. Those of others are reached through a network, whose buffers are not counted.
+    near: BTreeSet<i32>,
     /// The device's handles of it.
     memory: Vec<u64>,
     rings: bool,
@@ -58,10 +68,10 @@ struct Holdings {
 }
 
 impl Holdings {
-    /// What a rank at the other end of one-way messages takes more than this one, of `near` ranks on a machine:
+    /// What a rank at the other end of one-way messages takes more than this one, of those on this machine:
     /// this one scattered, and each of the others has received; or it had the other part in either.
-    fn more_at_a_peer(&self, near: i32, nccl: Nccl) -> u64 {
-        let others = u64::try_from(near - 1).unwrap_or(0);
+    fn more_at_a_peer(&self, nccl: Nccl) -> u64 {
+        let others = self.near.len().saturating_sub(1) as u64;
         let only = |some: &BTreeSet<i32>, of: &BTreeSet<i32>| some.difference(of).count() as u64;
         let (to, from) = (only(&self.sent, &self.received), only(&self.received, &self.sent));
         let ours = nccl.send * to + nccl.receive * from;
@@ -81,9 +91,12 @@ impl Communicator {
         u64::try_from(self.rank).unwrap_or(0)
     }
 
-    /// How many of its ranks are on this machine. Those of others are reached through a network, whose buffers are the host's.
-    fn near(&self) -> i32 {
-        i32::try_from(self.ranks.min(machine::device_count().into())).unwrap_or(0)
+    /// The ranks on this machine, where nobody knows which ones of the job they are: as if it was the whole job.
+    fn of_a_whole_job(&self) -> BTreeSet<i32> {
+        let devices = i32::try_from(machine::device_count()).unwrap_or(1).max(1);
+        let first = self.rank / devices * devices;
+        let ranks = i32::try_from(self.ranks).unwrap_or(i32::MAX);
+        (first..first.saturating_add(devices).min(ranks)).collect()
     }
 }
 
@@ -99,8 +112,8 @@ pub enum Refused {
 static ALL: Mutex<BTreeMap<u64, (Communicator, Holdings)>> = Mutex::new(BTreeMap::new());
 /// What is loaded once, by device.
 static LOADED: Mutex<BTreeSet<(u32, Once)>> = Mutex::new(BTreeSet::new());
-/// Sizes of groups by the color that they split with.
-static COLORS: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
+/// Groups by the color that they split with.
+static COLORS: Mutex<BTreeMap<i32, Members>> = Mutex::new(BTreeMap::new());
 /// The most that other ranks took where this one took less, by device, at a moment when it was looked at.
 static MORE_ELSEWHERE: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 static HAS_RANKS: AtomicBool = AtomicBool::new(false);
@@ -108,8 +121,8 @@ static RAN_OUT: AtomicBool = AtomicBool::new(false);
 static IDS: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// How many ranks the next part of a communicator has that this thread makes, zero if that is not known.
-    static NEXT: Cell<u64> = const { Cell::new(0) };
+    /// Who is in the next communicator that this thread makes, if that is known.
+    static NEXT: RefCell<Option<Members>> = const { RefCell::new(None) };
 }
 
 /// A number that no other unique id of this process has.
@@ -132,32 +145,29 @@ pub fn create(ranks: i32, rank: i32, device: u32) -> Result<u64, Refused> {
     let (Ok(n), true) = (u64::try_from(ranks), (0..ranks).contains(&rank)) else {
         return Err(Refused::Argument);
     };
-    add(Communicator { ranks: n, known_ranks: n, rank, device })
+    let members = NEXT.take().filter(|it| it.ranks == n);
+    add(Communicator { ranks: n, known_ranks: n, rank, device }, members)
 }
 
 /// The part of `parent` that chose `color`, in the order of `key`.
 pub fn split(parent: u64, color: i32, key: i32) -> Result<u64, Refused> {
     let parent = find(parent).ok_or(Refused::Argument)?;
-    let learnt = COLORS.lock().unwrap_or_else(PoisonError::into_inner).get(&color).copied();
-    let known_ranks = match NEXT.get() {
-        0 => learnt.unwrap_or(0),
-        ranks => ranks,
-    };
+    let learnt = COLORS.lock().unwrap_or_else(PoisonError::into_inner).get(&color).cloned();
+    let members = NEXT.take().or(learnt);
+    let known_ranks = members.as_ref().map_or(0, |it| it.ranks);
     let ranks = if known_ranks == 0 { parent.ranks } else { known_ranks };
     // PyTorch gives the rank in the new group as the key.
-    add(Communicator { ranks, known_ranks, rank: key, device: parent.device })
+    add(Communicator { ranks, known_ranks, rank: key, device: parent.device }, members)
 }
 
-/// `color` stands for a group of `ranks`.
-pub fn learn(color: i32, ranks: i32) {
-    if let Ok(ranks) = u64::try_from(ranks) {
-        COLORS.lock().unwrap_or_else(PoisonError::into_inner).insert(color, ranks);
-    }
+/// `color` stands for a group of these.
+pub fn learn(color: i32, members: Members) {
+    COLORS.lock().unwrap_or_else(PoisonError::into_inner).insert(color, members);
 }
 
-/// Until it is told otherwise, this thread makes parts of `ranks`; zero if that is not known.
-pub fn expect(ranks: u64) {
-    NEXT.set(ranks);
+/// The next communicator that this thread makes is of these; none if that is not known.
+pub fn expect(members: Option<Members>) {
+    NEXT.set(members);
 }
 
 /// What other ranks take at most of their device number `device` where this one takes less. Not asked in the middle of a group of
@@ -167,7 +177,7 @@ pub fn more_elsewhere(device: u32) -> u64 {
     let now: u64 = all
         .values()
         .filter(|it| it.0.device == device)
-        .map(|(it, holdings)| holdings.more_at_a_peer(it.near(), nccl()))
+        .map(|(_, holdings)| holdings.more_at_a_peer(nccl()))
         .sum();
     drop(all);
     let mut more = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,8 +192,9 @@ pub fn find(handle: u64) -> Option<Communicator> {
 }
 
 /// Takes the memory and gives the communicator a handle.
-fn add(communicator: Communicator) -> Result<u64, Refused> {
-    let mut holdings = Holdings::default();
+fn add(communicator: Communicator, members: Option<Members>) -> Result<u64, Refused> {
+    let near = members.map_or_else(|| communicator.of_a_whole_job(), |it| it.near);
+    let mut holdings = Holdings { near, ..Holdings::default() };
     let nccl = nccl();
     take_once(communicator.device, Once::Library)?;
     holdings.memory.push(take(communicator.device, nccl.communicator(communicator.ranks))?);
@@ -210,10 +221,10 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
     if it.ranks < 2 {
         return Ok(());
     }
-    let (near, rank) = (it.near(), it.rank);
+    let (near, rank) = (holdings.near.clone(), it.rank);
     let peers = |of: Option<i32>| {
-        let all = of.map_or(0..near, |it| it..it.saturating_add(1));
-        all.filter(move |&it| it != rank)
+        let is_one = move |it: &i32| *it != rank && of.is_none_or(|of| of == *it);
+        near.iter().copied().filter(is_one).collect::<Vec<_>>()
     };
     let (to, from) = match how {
         Use::Ring => (None, None),
@@ -311,18 +322,19 @@ mod tests {
     #[test]
     fn who_receives_takes_more_than_who_sends() {
         const MIB: u64 = 1 << 20;
-        let holdings = |sent: &[i32], received: &[i32]| Holdings {
+        let holdings = |near: i32, sent: &[i32], received: &[i32]| Holdings {
+            near: (0..near).collect(),
             sent: sent.iter().copied().collect(),
             received: received.iter().copied().collect(),
             ..Holdings::default()
         };
         // Rank 0 of two, and of four, scattered: the others have 320 each where it has 64 and 192.
-        assert_eq!(holdings(&[1], &[]).more_at_a_peer(2, Nccl::default()), 256 * MIB);
-        assert_eq!(holdings(&[1, 2, 3], &[]).more_at_a_peer(4, Nccl::default()), 128 * MIB);
-        assert_eq!(holdings(&[], &[0]).more_at_a_peer(4, Nccl::default()), 0);
+        assert_eq!(holdings(2, &[1], &[]).more_at_a_peer(Nccl::default()), 256 * MIB);
+        assert_eq!(holdings(4, &[1, 2, 3], &[]).more_at_a_peer(Nccl::default()), 128 * MIB);
+        assert_eq!(holdings(4, &[], &[0]).more_at_a_peer(Nccl::default()), 0);
         // One of four was gathered from: the first one has 960 for its 64.
-        assert_eq!(holdings(&[0], &[]).more_at_a_peer(4, Nccl::default()), 896 * MIB);
+        assert_eq!(holdings(4, &[0], &[]).more_at_a_peer(Nccl::default()), 896 * MIB);
         // Messages both ways are the same at both ends.
-        assert_eq!(holdings(&[1, 2], &[1, 2]).more_at_a_peer(8, Nccl::default()), 0);
+        assert_eq!(holdings(8, &[1, 2], &[1, 2]).more_at_a_peer(Nccl::default()), 0);
     }
 }

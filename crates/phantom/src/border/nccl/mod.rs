@@ -9,7 +9,7 @@ mod communicators;
 
 use std::ffi::{c_char, c_int, c_void};
 
-use self::communicators::Refused;
+use self::communicators::{Members, Refused};
 use crate::border::installed;
 use crate::machine;
 
@@ -192,16 +192,42 @@ pub unsafe extern "C" fn ncclCommShrink(
     unsafe { join(out, ranks, it.rank.min(ranks - 1)) }
 }
 
-/// The agent says that `color`, as given to `ncclCommSplit`, is of a group of `ranks`.
+/// The agent says that `color`, as given to `ncclCommSplit`, is of a group of `ranks`, of which `near` are on this machine.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_group(color: c_int, ranks: c_int) {
-    communicators::learn(color, ranks);
+pub unsafe extern "C" fn plimsoll_phantom_group(
+    color: c_int,
+    ranks: c_int,
+    near: *const c_int,
+    n_near: c_int,
+) {
+    // SAFETY: the same contract.
+    if let Some(members) = unsafe { members(ranks, near, n_near) } {
+        communicators::learn(color, members);
+    }
 }
 
-/// The agent says of how many ranks the next part is that this thread makes; zero when it is made.
+/// The agent says who is in the next communicator that this thread makes; no ranks: nobody knows.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_next_group(ranks: c_int) {
-    communicators::expect(u64::try_from(ranks).unwrap_or(0));
+pub unsafe extern "C" fn plimsoll_phantom_next_group(
+    ranks: c_int,
+    near: *const c_int,
+    n_near: c_int,
+) {
+    // SAFETY: the same contract.
+    communicators::expect(unsafe { members(ranks, near, n_near) });
+}
+
+/// Those of a list; none of no ranks.
+///
+/// # Safety
+///
+/// `near` must be null or a list of `n_near` numbers.
+unsafe fn members(ranks: c_int, near: *const c_int, n_near: c_int) -> Option<Members> {
+    let ranks = u64::try_from(ranks).ok().filter(|it| *it != 0)?;
+    let n = if near.is_null() { 0 } else { usize::try_from(n_near).unwrap_or(0) };
+    // SAFETY: the caller's list.
+    let near = (0..n).map(|at| unsafe { near.add(at).read() }).collect();
+    Some(Members { ranks, near })
 }
 
 #[unsafe(no_mangle)]
