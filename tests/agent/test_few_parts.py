@@ -60,3 +60,15 @@ def test_the_first_parts_show_what_all_take(run, net, passes, samples, few_calls
     assert memory == all_memory
     if net is OWN_LOSS:
         assert printed(PLIMSOLL_FEW_PARTS="3:3") == (all_calls, all_memory), "first batches with all parts"
+
+
+@pytest.mark.parametrize("net", [OWN_LOSS, OUTPUTS])
+def test_parts_that_are_left_out_are_counted(run, net):
+    def work(**more):
+        plan = json.dumps({"version": 1, "remedies": [{"id": "micro-batches", "parts": 8}]})
+        r = run(SCRIPT.format(net=net, samples=32), stop="until-exit", env={"PLIMSOLL_PLAN": plan, "PLIMSOLL_METER": "1", **more})
+        assert r.returncode == 0, r.stderr
+        products = [it for it in r.process.one("work")["ops"] if it["op"].startswith("matmul")]
+        return sum(it["flops"] * it["count"] for it in products), sum(it["count"] for it in products)
+
+    assert work(PLIMSOLL_FEW_PARTS="3:0") == work()

@@ -428,3 +428,22 @@ for epoch in range(5): train(epoch)
 def test_a_loop_that_makes_a_network_in_each_turn_is_followed_into_its_second(run, text, goes_on):
     steps = len(run(text, stop="validation").process.steps)
     assert (30 < steps < 50) is goes_on, steps
+
+
+SAVES = """
+import io, torch
+wanted = torch.serialization.get_crc32_options()
+numbers = {"a": torch.arange(4096.0), "b": torch.ones(64, device="cuda")}
+torch.save(numbers, "x.pt")
+try:
+    torch.save(lambda: 0, io.BytesIO())
+except Exception as error:
+    print(type(error).__name__)
+found = torch.load("x.pt", weights_only=True)
+print(torch.equal(found["a"], numbers["a"]), found["b"].shape, torch.serialization.get_crc32_options() is wanted)
+"""
+
+
+def test_what_is_saved_is_read_again_and_torchs_options_stay(run):
+    ran = run(SAVES, stop="until-exit")
+    assert ran.stdout.splitlines()[-1] == "True torch.Size([64]) True", (ran.stdout, ran.stderr)

@@ -38,7 +38,7 @@ from plimsoll_agent.remedies.support import again, places, rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, weights_of, with_one_label
-from plimsoll_agent.run import nested
+from plimsoll_agent.run import meter, nested
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.refusal import CannotApply, unsuited
 from plimsoll_agent.values import phantom
@@ -182,7 +182,9 @@ def recomputed(
     as_a_whole = again.is_compiled(torch, module) or not way.is_alone
     trained = [p for p in module.parameters() if p.requires_grad]
     hands_gradients_on = any(it.requires_grad for it in nested.tensors_in(torch, (args, kwargs)))
-    is_alike = _alike(bounds) if around is None and trained and not hands_gradients_on else set()
+    # What backward runs again later is not one part after the other.
+    makes_few = around is None and trained and not hands_gradients_on and not meter.part.is_counted
+    is_alike = _alike(bounds) if makes_few else set()
     for start, end in bounds:
         if start in is_alike:
             outputs.append(_as_large(torch, outputs[-1], trained[0]))
@@ -238,7 +240,9 @@ def _accumulated(
         if start in is_alike:
             kept.append(kept[-1].once_more(torch))
             parts.append(parts[-1])
+            meter.part.once_more()
             continue
+        meter.part.begins()
         choices.again()
 
         def run(start: int = start, end: int = end) -> Any:

@@ -62,6 +62,41 @@ emptied = LeftOut(work.SEGMENT)
 """Segments that a remedy gave back to the device and that have to be asked for again."""
 
 
+class Part:
+    """What one part of a batch takes: parts like it that a run leaves out are counted as that one."""
+
+    def __init__(self) -> None:
+        self._counts: Counts | None = None
+        self._before: Counts = {}
+        self._taken: Counts | None = None
+
+    def counts_into(self, counts: Counts | None) -> None:
+        """A step is counted there from now on; None for a step that is not."""
+        self._counts, self._before, self._taken = counts, {}, None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether this step is counted."""
+        return self._counts is not None
+
+    def begins(self) -> None:
+        """A part begins."""
+        if self._counts is not None:
+            self._before, self._taken = dict(self._counts), None
+
+    def once_more(self) -> None:
+        """One that is left out is like the last one that began, which is over."""
+        if self._counts is None:
+            return
+        if self._taken is None:
+            self._taken = {key: n - self._before.get(key, 0) for key, n in self._counts.items()}
+        for key, n in self._taken.items():
+            self._counts[key] += n
+
+
+part = Part()
+
+
 class Meter:
     """Counts one step."""
 
@@ -85,11 +120,13 @@ class Meter:
             self._mode = self._counting()
             self._mode.__enter__()
             self._count_hooks()
+            part.counts_into(self._counts)
             moved.forget()
             emptied.forget()
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
+            part.counts_into(None)
             if self._counted_hooks is not None:
                 self._counted_hooks.undo()
             kinds = [

@@ -63,12 +63,21 @@ impl Blocks {
     pub fn new(nothing: &[Reading], everything: &[Reading], seconds: &[f64]) -> Option<Blocks> {
         let (kept, again) = (Pass::highest(nothing)?, Pass::highest(everything)?);
         let same = kept.numbers == again.numbers && kept.ways.len() == again.ways.len();
+        // What blocks that keep theirs leave from pass to pass of a batch in parts, as the weights that autocast has cast, lies below all of a pass.
+        let n_blocks = i64::try_from(kept.ways.len()).ok().filter(|it| 0 < *it)?;
+        let left = (kept.base - again.base).max(0) / n_blocks;
         let blocks = kept.numbers.iter().zip(kept.ways.iter().zip(&again.ways));
         let blocks = blocks.map(|(&number, (&kept, &again))| {
+            let kept = Way { keeps: kept.keeps + left, ..kept };
             Some(Block { number, kept, again, seconds: *seconds.get(number)? })
         });
         let blocks = blocks.collect::<Option<Vec<_>>>().filter(|it| same && !it.is_empty())?;
-        Some(Blocks { blocks, base: kept.base.max(again.base), head: kept.head.max(again.head) })
+        Some(Blocks { blocks, base: again.base, head: kept.head.max(again.head) })
+    }
+
+    /// Whether the readings of a step tell its blocks apart, as `new` wants it.
+    pub fn are_told_apart(readings: &[Reading]) -> bool {
+        Pass::highest(readings).is_some()
     }
 
     /// How many there are.
@@ -326,6 +335,25 @@ mod tests {
     fn the_cheap_large_ones_first() {
         let blocks = measured(&[(10, 1, 0), (90, 1, 0), (10, 1, 0)], &[1.0, 1.5, 1.0]);
         assert_eq!(blocks.cheapest(Bytes(205)).unwrap().blocks, [1]);
+    }
+
+    #[test]
+    fn what_kept_blocks_leave_for_the_next_pass_is_theirs() {
+        let higher = |by: u64, readings: Vec<Reading>| -> Vec<Reading> {
+            let more = |it: Bytes| Bytes(it.0 + by);
+            let raised =
+                |it: Reading| Reading { current: more(it.current), peak: more(it.peak), ..it };
+            readings.into_iter().map(raised).collect()
+        };
+        let all = [(50, 10, 5); 4];
+        let (kept, again) = (step(&all, &[false; 4]), step(&all, &[true; 4]));
+        let blocks = Blocks::new(&higher(80, kept), &again, &[1.0; 4]).unwrap();
+        let count = |budget| blocks.cheapest(Bytes(budget)).map(|it| it.blocks.len());
+        // As without, and 80 more if none runs again; 20 of them go with each that does.
+        assert_eq!(count(395), Some(0));
+        assert_eq!(count(389), Some(1));
+        assert_eq!(count(329), Some(2));
+        assert_eq!(count(191), Some(4));
     }
 
     #[test]

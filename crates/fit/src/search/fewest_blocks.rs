@@ -21,8 +21,8 @@ use crate::cost::{
 const MOST_PROOFS: usize = 6;
 /// and of what is compiled, where each is compiled anew, and the compiler has its own mind about what is kept,
 const MOST_COMPILED: usize = 2;
-/// and where batches differ in size, where each run goes through small and large ones.
-const MOST_DIFFERING: usize = 3;
+/// and where batches differ in size: the first that fits is enough there.
+const MOST_DIFFERING: usize = 2;
 
 /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones, but all of what is compiled. `it` checkpoints all
 /// of its `n_blocks`, and fits.
@@ -31,27 +31,43 @@ pub(super) async fn fewest_blocks(
     it: Candidate,
     n_blocks: u64,
 ) -> Candidate {
-    match cheapest_blocks(program, &it).await {
+    let (measured, without) = measured(program, &it.plan).await;
+    let cheapest = match measured {
+        Some(blocks) => cheapest_blocks(program, &it, &blocks).await,
+        None => None,
+    };
+    match cheapest {
         Some(cheapest) => cheapest,
         None if program.known.compiles => it,
-        None => first_blocks(program, it, n_blocks).await,
+        None => first_blocks(program, it, n_blocks, without).await,
     }
 }
 
-/// Looks between too few blocks and enough for how many have to be checkpointed: where their needs say, if both are known, else in the middle.
+/// Looks between too few blocks and enough for how many have to be checkpointed: where their needs say, if both are known, else in the middle. `without`:
+/// what it needs with none.
 /// The first ones are: backward reaches the last ones first, and frees them before anything is run again.
-async fn first_blocks(program: &mut Program, mut it: Candidate, n_blocks: u64) -> Candidate {
+async fn first_blocks(
+    program: &mut Program,
+    mut it: Candidate,
+    n_blocks: u64,
+    without: Option<Bytes>,
+) -> Candidate {
     let may_be_tight = program.is_tight(&it);
+    let most = at_most(program, &it);
     let (mut too_few, mut enough) = (0, n_blocks);
-    let mut needs_of_too_few: Option<Bytes> = None;
+    // Between two that are far from each other blocks need not save alike.
+    let mut needs_of_too_few = without.filter(|_| program.known.sizes_differ);
     while too_few + 1 < enough && !program.interrupted {
         let needs = needs_of_too_few.map(|more| (more, it.needs));
-        let n = between(too_few, enough, needs, program.rules.most());
+        let n = between(too_few, enough, needs, most);
         let plan = with_blocks(&it.plan, (0..n).collect());
         let run = program.run(&plan).await;
         match run {
             Some(fewer) if fewer.fits && (may_be_tight || !program.is_tight(&fewer)) => {
                 (it, enough) = (fewer, n);
+                if program.known.sizes_differ {
+                    break;
+                }
             }
             run => {
                 let whole = run.filter(|it| it.cut_after.is_none() && !it.fits);
@@ -60,6 +76,12 @@ async fn first_blocks(program: &mut Program, mut it: Candidate, n_blocks: u64) -
         }
     }
     it
+}
+
+/// What is to be needed at most, of less than `all`, which checkpoints all blocks: where batches differ in size that leaves some room, if all blocks do.
+fn at_most(program: &Program, all: &Candidate) -> Bytes {
+    let spare = program.rules.most().saturating_sub(all.needs);
+    program.rules.most().saturating_sub(program.room_for_orders().min(spare))
 }
 
 /// The fewest blocks, of more than `too_few` and less than `enough`, that need at most `most` if each saves as much as the others; `needs` are
@@ -75,14 +97,16 @@ fn between(too_few: u64, enough: u64, needs: Option<(Bytes, Bytes)>, most: Bytes
     n.clamp(too_few + 1, enough - 1)
 }
 
-/// `everything`, which checkpoints all blocks and fits, with the cheapest blocks that fit instead; none if the blocks of
-/// this model cannot be told apart.
-async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Option<Candidate> {
-    let blocks = measured(program, &everything.plan).await?;
+/// `everything`, which checkpoints all blocks and fits, with the cheapest blocks that fit instead; none if what they keep does not say.
+async fn cheapest_blocks(
+    program: &mut Program,
+    everything: &Candidate,
+    blocks: &Blocks,
+) -> Option<Candidate> {
     // Where all blocks leave no room for sizes that were not seen, fewer need not either.
     let may_be_tight = program.is_tight(everything);
     let room = if may_be_tight { Bytes::ZERO } else { program.room_for_sizes() };
-    let most = program.rules.most().saturating_sub(room);
+    let most = at_most(program, everything).saturating_sub(room);
     let a_little = Bytes(most.0 / 100);
     let mut best: Option<(f64, Candidate)> = None;
     // What is beside the blocks: the allocator's slack, the context, the allowance.
@@ -117,6 +141,9 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
         if fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
             best = Some((choice.seconds, it.clone()));
         }
+        if fits && program.known.sizes_differ {
+            break;
+        }
         beside = if fits {
             // It may bear one block less than two measured runs make believe: the next choice is bolder.
             really.min(beside.saturating_sub(a_little))
@@ -131,15 +158,20 @@ fn numbers_of(choice: &Choice) -> Vec<u64> {
     choice.blocks.iter().filter_map(|it| u64::try_from(*it).ok()).collect()
 }
 
-/// What each block keeps and costs, with the plan's other remedies.
-async fn measured(program: &mut Program, plan: &Plan) -> Option<Blocks> {
+/// What each block keeps and costs, with the plan's other remedies, if blocks can be told apart; and what it needs if none is checkpointed.
+async fn measured(program: &mut Program, plan: &Plan) -> (Option<Blocks>, Option<Bytes>) {
     let nothing = measuring(program, plan, Some(Vec::new()), 3);
     let everything = measuring(program, plan, None, 2);
-    let nothing = program.trial(nothing).await.noted;
+    let ran = program.trial(nothing).await;
+    let needs = ran.fits().then(|| program.needs(&ran.took));
+    let nothing = ran.noted;
+    if !nothing.readings.is_empty() && !Blocks::are_told_apart(&nothing.readings) {
+        return (None, needs);
+    }
     let everything = program.trial(everything).await.noted;
     let card = &program.rules.card;
     let times: Vec<f64> = nothing.block_work.iter().map(|it| seconds(it, card)).collect();
-    Blocks::new(&nothing.readings, &everything.readings, &times)
+    (Blocks::new(&nothing.readings, &everything.readings, &times), needs)
 }
 
 /// A run of `plan` that measures, with these blocks checkpointed, or with all.

@@ -34,10 +34,14 @@ use crate::cost::{Factor, factor};
 
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
+/// What is likely to need so many hundredths more than there is, by what runs like it took, is not run.
+const DOUBT: u64 = 1;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 /// What goes through the host in each pass takes longer than all else: a plan with it is not the first beside one without.
 const SLOWEST: [&str; 2] = [remedies::PARAMETER_OFFLOAD, remedies::OFFLOAD];
+/// A step that takes so many hundredths of the most takes the most, where batches differ in size.
+const NEARLY: u64 = 99;
 /// So many plans of one rung that a second run refutes give way to the next stronger one.
 const MOST_REFUTED: usize = 3;
 
@@ -426,12 +430,9 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         return tuned(program, it).await;
     }
     let mut parts = 2;
-    // What half as many parts allocated, and whether that is of training only.
-    let mut before: Option<(Bytes, bool)> = None;
+    let mut before: Option<InParts> = None;
     let mut left_out: Vec<Plan> = Vec::new();
-    while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
-        && !program.interrupted
-    {
+    while parts <= most_parts(program) && !program.interrupted {
         let in_parts = settled(plan, parts, gpus);
         if scouts::find_hopeless(program, &in_parts).await {
             // Twice as many save half as much again.
@@ -453,6 +454,7 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         let it = run?;
         let (allocated, of_training) = (it.took.peak.allocated, it.cut_after.is_some());
         let is_cut = !program.pace.shows_training(&it);
+        let (took, least) = (it.took.clone(), program.needs_at_least(&it.took));
         if let Some(mut it) = tuned(program, it).await {
             // By what this one takes it may be seen that fewer parts are enough.
             while let Some(fewer) = left_out.pop().filter(|it| !program.seems_hopeless(it)) {
@@ -463,19 +465,62 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
             }
             return Some(it);
         }
-        // More parts no longer help: what is left is not the batch's. Twice as many save half as much again, and all that can be
-        // saved so is not enough.
-        let left = |before: Bytes| (allocated + allocated).saturating_sub(before);
-        let is_vain = |it: Bytes| it.0 / 100 * 98 < allocated.0 || program.rules.most() < left(it);
         // An evaluation may take more than the training of fewer parts.
-        let alike = before.filter(|it| !is_cut && it.1 == of_training);
-        if alike.is_some_and(|it| is_vain(it.0)) {
-            return None;
+        let alike = before.filter(|it| !is_cut && it.of_training == of_training);
+        if let Some(InParts { parts: fewer, allocated: more, .. }) = alike {
+            // Of what a batch takes each of so many parts takes its share; the rest stays with any number of them.
+            let saved = more.saturating_sub(allocated);
+            let share = Bytes(saved.0 * fewer / (parts - fewer));
+            let no_longer_helps = more.0 / 100 * 98 < allocated.0;
+            if no_longer_helps || program.rules.most() < allocated.saturating_sub(share) {
+                return None;
+            }
+            program.known.stays_in_parts = Some((others(plan), least.saturating_sub(share)));
         }
-        before = Some((allocated, of_training)).filter(|_| !is_cut);
-        parts *= 2;
+        before = Some(InParts { parts, allocated, of_training }).filter(|_| !is_cut);
+        parts = if is_cut { 2 * parts } else { enough_parts(program, &in_parts, &took, parts) };
     }
     None
+}
+
+/// What a plan took that splits batches.
+#[derive(Clone, Copy)]
+struct InParts {
+    parts: u64,
+    allocated: Bytes,
+    /// Its evaluation was not waited for.
+    of_training: bool,
+}
+
+/// What decides what a plan takes beside the batch's share.
+fn others(plan: &Plan) -> Vec<Remedy> {
+    let of_batch = [remedies::MICRO_BATCHES, remedies::CHECKPOINT];
+    plan.remedies.iter().filter(|it| !of_batch.contains(&it.id)).cloned().collect()
+}
+
+/// The fewest parts, at least twice as many as these, that may be enough, or as many as there can be: of what is not the batch's twice as many take half.
+fn enough_parts(program: &Program, plan: &Plan, took: &Took, parts: u64) -> u64 {
+    let (least, most) = (program.needs_at_least(took), program.rules.most());
+    let lives_between_steps = took.steps.iter().map(|it| it.allocated_after).max();
+    let stays = match &program.known.stays_in_parts {
+        Some((of, stays)) if *of == others(plan) => (*stays).min(least),
+        _ => {
+            let beside = least.saturating_sub(took.peak.allocated);
+            lives_between_steps.unwrap_or_default() + beside
+        }
+    };
+    let share = least.saturating_sub(stays);
+    let mut times = 2;
+    while most + Bytes(most.0 / 100 * DOUBT) < stays + Bytes(share.0 / times)
+        && 2 * parts * times <= most_parts(program)
+    {
+        times *= 2;
+    }
+    parts * times
+}
+
+fn most_parts(program: &Program) -> u64 {
+    MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
 }
 
 /// By one metered step each.
@@ -513,14 +558,18 @@ async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
     ran.noted.work
 }
 
-/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there. Where sizes differ what is
-/// kept for later is no need, and may grow for longer.
+/// After how many steps a run had taken the most, or nearly; two at least: from the second on the optimizer's state is there. Where sizes differ
+/// what is kept for later is no need, and may grow for longer; and the same batch takes a little more where larger free blocks serve it.
 fn steps_to_the_peak(it: &Took, sizes_differ: bool) -> Option<u32> {
-    let highest = |of: fn(&StepPeaks) -> Bytes| {
+    let first_with = |of: fn(&StepPeaks) -> Bytes, enough: fn(Bytes) -> Bytes| {
         let most = it.steps.iter().map(of).max()?;
-        it.steps.iter().find(|it| of(it) == most).map(|it| it.step)
+        it.steps.iter().find(|it| enough(most) <= of(it)).map(|it| it.step)
     };
-    let allocated = highest(|it| it.allocated)?;
-    let reserved = if sizes_differ { allocated } else { highest(|it| it.reserved)? };
+    if sizes_differ {
+        let nearly = |most: Bytes| Bytes(most.0 / 100 * NEARLY);
+        return Some(first_with(|it| it.allocated, nearly)?.max(2));
+    }
+    let allocated = first_with(|it| it.allocated, |most| most)?;
+    let reserved = first_with(|it| it.reserved, |most| most)?;
     Some(allocated.max(reserved).max(2))
 }

@@ -1,7 +1,7 @@
 //! The script that a search is about: runs plans of it, each once, and remembers what they told.
 
 use plimsoll_core::{
-    plan::{Numbers, Parameter, Plan, remedies},
+    plan::{Numbers, Parameter, Plan, Remedy, remedies},
     prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
     recording::{Averages, Work},
     units::{Bytes, times},
@@ -25,6 +25,8 @@ const LARGE_SLACK: u64 = 4;
 
 /// One part in so many of what there is stays free for sizes that no run came to: they may take a quarter more.
 const ROOM_FOR_SIZES: u64 = 5;
+/// And one in so many for batches that differ in size.
+const ROOM_FOR_ORDERS: u64 = 32;
 /// In the first steps of a run the optimizer's state comes, or small batches and the worst ones.
 const MIXED: usize = 2;
 const MIXED_IF_SIZES_DIFFER: usize = 12;
@@ -54,6 +56,8 @@ pub(super) struct Known {
     pub(super) n_blocks: Option<u64>,
     /// The samples of a batch, once one was split.
     pub(super) n_samples: Option<u64>,
+    /// What plans with these remedies need, whatever the number of parts, by two that differ in that alone.
+    pub(super) stays_in_parts: Option<(Vec<Remedy>, Bytes)>,
     /// Its model returns its loss, as was seen when a batch was split.
     pub(super) has_loss: bool,
     /// What that averages over.
@@ -271,9 +275,32 @@ impl Program {
         self.known.written_least = None;
     }
 
-    /// Runs `plan`; nothing if the script does not bear it.
+    /// Runs `plan`; nothing if the script does not bear it, or it is too large by what is known already.
     pub(super) async fn run(&mut self, plan: &Plan) -> Option<Candidate> {
+        if self.is_too_large(plan) {
+            return None;
+        }
         self.run_up_to(plan, GiveUp::AtOnce(self.most_allocated())).await
+    }
+
+    /// Whether `plan` takes too much by what was run: it changes the allocator only, and what the script allocates as it is is too much; or the same with
+    /// more that is free was.
+    fn is_too_large(&self, plan: &Plan) -> bool {
+        let makes_do_with_less = self.adapts() || self.known.shrinks_to.is_some();
+        if makes_do_with_less || self.known.compiles || plan.remedies.is_empty() {
+            return false;
+        }
+        let is_too_much = |it: &Candidate| {
+            it.cut_after.is_some() || self.rules.most() < self.needs_at_least(&it.took)
+        };
+        let of_allocator = [remedies::ALLOCATOR, remedies::EMPTY_CACHE];
+        let changes_nothing = |it: &Remedy| of_allocator.contains(&it.id);
+        self.tried.iter().filter(|it| !it.fits && is_too_much(it)).any(|it| {
+            let has = |remedy: &Remedy| it.plan.remedies.contains(remedy);
+            let mut rest = plan.remedies.iter().filter(|it| !has(it));
+            let mut more = it.plan.remedies.iter().filter(|it| !plan.remedies.contains(it));
+            it.plan != *plan && rest.all(changes_nothing) && more.all(|it| ladder::is_free(it.id))
+        })
     }
 
     /// Who has allocated more than this can never fit.
@@ -538,6 +565,17 @@ impl Program {
     pub(super) fn room_for_sizes(&self) -> Bytes {
         let room = Bytes(self.rules.most().0 / ROOM_FOR_SIZES);
         if self.known.has_unseen_sizes { room } else { Bytes::ZERO }
+    }
+
+    /// What a plan leaves free for lengths and orders of batches that no run came to, where that costs little time.
+    pub(super) fn room_for_orders(&self) -> Bytes {
+        let room = Bytes(self.rules.most().0 / ROOM_FOR_ORDERS);
+        if self.known.sizes_differ { room } else { Bytes::ZERO }
+    }
+
+    /// Whether it leaves most of that.
+    pub(super) fn leaves_room_for_orders(&self, it: &Candidate) -> bool {
+        it.needs + Bytes(self.room_for_orders().0 / 2) <= self.rules.most()
     }
 
     /// Whether a plan that fits leaves less.

@@ -83,16 +83,19 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let of_rank = |rank: u32| {
         let run = program.roomy(&it.plan, program.until_again());
         let with_room = Run { rank: Some(rank % gpus), ..run };
-        let few_parts = few_parts(&it.plan).filter(|_| rank < REPEATS);
+        let few_parts = few_parts(&it.plan);
         let run = Run { limit_reserved: Some(limit), few_parts, ..with_room.clone() };
         (rank % gpus, run, with_room)
     };
-    let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
+    // What two runs differ by is less than that, and the proof meets the worst batches in other orders, too.
+    let leaves_room = program.known.sizes_differ && program.leaves_room_for_orders(it);
+    let repeats = if leaves_room { 1 } else { REPEATS };
+    let mut all: Vec<_> = (1..=repeats.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
     let last = if gpus == 1 { all.pop() } else { None };
     // What is compiled is counted as it was written, which takes other memory: in a run of its own.
     let look = if program.known.compiles { None } else { Some(Look::Work) };
     let last = last.map(|(_, run, _)| Run { look, ..run });
-    let mut before = Peaks::default();
+    let mut before = it.took.peak;
     for (rank, run, with_room) in all {
         let ran = program.trial(run).await;
         before = ran.took.peak;
@@ -122,7 +125,7 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
         return it.fits;
     }
     it.work = (counts && ran.fits()).then(|| std::mem::take(&mut ran.noted.work));
-    // The run before it went through a few parts of each batch only: no two such runs reserve the same.
+    // No two runs that go through a few parts of each batch reserve the same.
     let is_like = match few_parts(&it.plan) {
         Some(_) => program.needs(&ran.took) <= it.needs,
         None => are_like(before, ran.took.peak),

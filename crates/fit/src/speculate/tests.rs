@@ -96,9 +96,6 @@ fn as_many_parts_are_likely_as_will_be_enough() {
     expect![[r#"
         the unchanged script, steady, sites -> 32.71 GiB
         micro-batches (2 parts), 2 steps -> 17.09 GiB
-            micro-batches (4 parts), 2 steps
-            the unchanged script, steady, half as long
-        micro-batches (4 parts), 2 steps -> 9.28 GiB
             micro-batches (8 parts), 2 steps
             micro-batches (8 parts), steady, reserves up to 7.32 GiB
         micro-batches (8 parts), 2 steps -> 5.37 GiB
@@ -114,8 +111,8 @@ fn as_many_parts_are_likely_as_will_be_enough() {
         the unchanged script, 2 steps, work -> 32.71 GiB
             micro-batches (8 parts), a validation, alone on the card
         micro-batches (8 parts), a validation, alone on the card -> 5.37 GiB
-        one core: 10, 8 runs
-        two cores: 6, 8 runs
+        one core: 9, 7 runs
+        two cores: 5, 7 runs
     "#]]
     .assert_eq(&picture(&made.allow(&["micro-batches"])));
 }

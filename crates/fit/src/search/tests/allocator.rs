@@ -201,7 +201,6 @@ fn a_strong_remedy_is_tuned_too() {
         checkpoint, 2 steps -> 8.50 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 1
         checkpoint + allocator (expandable_segments:True), 2 steps -> 7.62 GiB
-        allocator (expandable_segments:True), 2 steps -> cut
         checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 7.62 GiB
         checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 7.62 GiB
         the unchanged script, 2 steps, work -> 12.70 GiB

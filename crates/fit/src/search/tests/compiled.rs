@@ -149,12 +149,12 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         " micro-batches (4 parts) + checkpoint: needs at least 6.30 GiB before anything is compiled, too much to compile it
         chunked-loss, steady -> 12.21 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
-        micro-batches (4 parts), steady -> 4.88 GiB
+        micro-batches (16 parts), steady -> 3.05 GiB
         checkpoint, steady -> cut
         micro-batches (2 parts) + checkpoint, steady -> 6.84 GiB
-        micro-batches (4 parts) + checkpoint, steady -> 4.64 GiB
+        micro-batches (16 parts) + checkpoint, steady -> 2.99 GiB
         as it is: does not fit, needs 12.21 GiB
-        nearest: micro-batches (4 parts) + checkpoint, needs 4.64 GiB
+        nearest: micro-batches (16 parts) + checkpoint, needs 2.99 GiB
     "#]].assert_eq(&runs(compiled_on(1_900, 0, |_| true, |mib| mib / 10 * 14)));
 }
 

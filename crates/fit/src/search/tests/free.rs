@@ -129,7 +129,6 @@ fn and_sometimes_both_are_needed() {
         checkpoint, 2 steps -> cut
         set-to-none + checkpoint, 2 steps -> cut
         fused + checkpoint, 2 steps -> 7.32 GiB
-        fused, 2 steps -> cut
         fused + checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
         fused + checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the unchanged script, 2 steps, work -> 12.21 GiB

@@ -4,6 +4,7 @@ use expect_test::expect;
 use plimsoll_core::{
     plan::Remedy,
     prediction::{EvaluationPeak, StepPeaks},
+    recording::Split,
     units::Bytes,
 };
 
@@ -55,7 +56,6 @@ fn the_allocator_comes_first() {
         the unchanged script, one validation after 3 steps -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> 6.64 GiB
         allocator (expandable_segments:True), 3 steps -> 6.45 GiB
-        allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
@@ -93,9 +93,7 @@ fn what_every_card_would_keep_is_no_need() {
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation after 3 steps -> 26.86 GiB
-        allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 5.47 GiB
@@ -116,7 +114,6 @@ fn the_allocator_comes_first_wherever_much_is_kept_for_later() {
     expect![[r#"
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: 26.86 GiB to be safe
-        allocator (expandable_segments:True), 2 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 2 steps -> 6.93 GiB
         allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB -> 6.93 GiB
         allocator (expandable_segments:True) + checkpoint, steady, reserves up to 7.32 GiB, work -> 6.93 GiB
@@ -174,11 +171,8 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation after 3 steps -> 26.86 GiB
-        allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + autocast, 3 steps -> 7.23 GiB
-        allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB -> 7.23 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB, work -> 7.23 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
@@ -249,11 +243,9 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation after 3 steps -> 26.86 GiB
         " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
-        allocator (expandable_segments:True), one validation after 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, one validation after 3 steps -> cut
         allocator (expandable_segments:True) + optimizer-offload + checkpoint, one validation after 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + optimizer-offload, a validation, alone on the card -> 5.47 GiB
@@ -274,13 +266,10 @@ fn a_plan_whose_training_needs_too_much_does_not_wait_for_its_evaluation() {
         " without changes: at least 21.97 GiB to be safe
         the unchanged script, one validation after 3 steps -> 64.94 GiB
         " the evaluation needs 8.30 GiB with what training keeps meanwhile: from now on each run includes it
-        allocator (expandable_segments:True), one validation after 3 steps -> cut
-        " allocator (expandable_segments:True): needs more than 7.81 GiB (1.0 s)
         allocator (expandable_segments:True) + micro-batches (2 parts), one validation after 3 steps, 3 steps at least -> cut
         " allocator (expandable_segments:True) + micro-batches (2 parts): at least 12.21 GiB to be safe, too much (1.0 s)
         allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, 3 steps at least -> 7.42 GiB
         " allocator (expandable_segments:True) + micro-batches (4 parts): fits, 7.42 GiB to be safe (1.0 s)
-        allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
         allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
         the unchanged script, 2 steps, work -> 64.94 GiB
         allocator (expandable_segments:True) + micro-batches (4 parts), a validation, alone on the card -> 7.42 GiB
@@ -304,7 +293,6 @@ fn free_memory_in_pieces_is_said_to_be_so() {
         the unchanged script, one validation after 3 steps -> 18.07 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         allocator (expandable_segments:True), 3 steps -> 6.45 GiB
-        allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
@@ -331,12 +319,11 @@ fn what_a_second_run_refutes_gives_way_to_a_stronger_plan() {
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation after 3 steps -> 26.86 GiB
-        allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.67 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> out of memory
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> out of memory
         allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
         allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card -> 5.47 GiB
@@ -362,18 +349,13 @@ fn a_plan_whose_runs_differ_by_more_than_what_is_to_spare_is_tight() {
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation after 3 steps -> 26.86 GiB
-        allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.42 GiB
-        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 7.76 GiB
-        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps -> 5.47 GiB
-        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB -> 5.47 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 7.76 GiB
-        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 7.76 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
-        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 7.76 GiB
         as it is: does not fit, needs 9.28 GiB
-        plan: allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, needs 5.47 GiB, same
         plan: allocator (expandable_segments:True) + checkpoint, needs 7.76 GiB, same, tight
         seen: 3 steps
     "#]]
@@ -414,10 +396,8 @@ fn a_plan_that_is_only_too_large_by_what_is_kept_for_later_is_run_where_that_is_
         the unchanged script, steady, sites -> 26.86 GiB
         " without changes: at least 9.28 GiB to be safe
         the unchanged script, one validation after 3 steps -> 26.86 GiB
-        allocator (expandable_segments:True), 3 steps -> cut
         allocator (expandable_segments:True) + offload, 3 steps -> 8.20 GiB
           replayed below 7.32 GiB on 7.81 GiB -> 0
-        allocator (expandable_segments:True) + offload, 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
         allocator (expandable_segments:True) + offload, 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
         allocator (expandable_segments:True) + offload, 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
@@ -447,7 +427,6 @@ fn after_an_evaluation_that_makes_do_with_less_so_do_the_candidates() {
         allocator (expandable_segments:True), one validation, on the card -> 7.42 GiB
         the unchanged script, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
-        allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
         allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
         the unchanged script, 2 steps, work -> 15.14 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 7.42 GiB
@@ -456,4 +435,79 @@ fn after_an_evaluation_that_makes_do_with_less_so_do_the_candidates() {
         plan: allocator (expandable_segments:True), needs 7.42 GiB, same
         seen: 3 steps, an evaluation
     "#]].assert_eq(&made.allow(&["allocator"]).plans());
+}
+
+/// A language model on texts of every length: weights, gradients and optimizer hold 6,000 MiB between steps, a worst batch of eight samples takes 25,000
+/// MiB more, and its 24 blocks keep most of that. It steps through a small batch, the worst one, and both again, and the same batch takes some MiB
+/// more when larger free blocks serve it.
+fn language_model(run: &Run, evaluation: u64) -> Ran {
+    let parts = run.plan.remedies.iter().find_map(Remedy::parts).unwrap_or(1);
+    let again = run.remedy("checkpoint").map_or(0, |it| it.blocks().map_or(24, <[u64]>::len));
+    let again = u64::try_from(again).unwrap();
+    let batch = (25_000 - 500 * again) / parts;
+    let held = if run.has("optimizer-offload") { 4_500 } else { 8_200 };
+    let split = (1 < parts).then(|| Split { samples: Some(8), exact: true, ..Split::default() });
+    let ran = with_evaluation(evaluation, 6_000, run, differ(held + batch, run, 0));
+    let mut took = ran.took;
+    let step = took.steps[1];
+    let of = |(n, mib): (u32, u64)| StepPeaks {
+        step: n,
+        allocated: step.allocated.saturating_sub(Bytes::mib(mib)),
+        allocated_after: Bytes::mib(6_000),
+        ..step
+    };
+    took.steps = vec![of((1, 5_000)), of((2, 9)), of((3, 5_000)), of((4, 4)), of((5, 0))];
+    let idle = |id: &str| (id.to_owned(), None);
+    let idle = [
+        "autocast",
+        "fused",
+        "optimizer-in-backward",
+        "channels-last",
+        "attention",
+        "inplace-activations",
+    ]
+    .map(idle);
+    let noted = Noted {
+        n_blocks: run.has("checkpoint").then_some(24),
+        split,
+        idle: Some(idle.into()),
+        ..ran.noted
+    };
+    Ran { took, noted, ..ran }
+}
+
+#[test]
+fn a_language_model_on_texts_of_every_length_has_a_plan_soon() {
+    let made = Made::new(11_900, |run| language_model(run, 1_000));
+    expect![[r#"
+        the unchanged script, steady, sites -> 97.75 GiB
+        " without changes: at least 32.91 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 97.75 GiB
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss, 3 steps -> cut
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + micro-batches (2 parts), 3 steps -> 20.80 GiB
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + micro-batches (8 parts), 3 steps -> 11.65 GiB
+          replayed below 11.13 GiB on 11.62 GiB -> 0
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + optimizer-8bit, 3 steps -> cut
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + checkpoint, 3 steps -> cut
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + micro-batches (2 parts) + checkpoint, 3 steps -> 14.94 GiB
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + micro-batches (4 parts) + checkpoint, 3 steps -> 11.77 GiB
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + micro-batches (8 parts) + checkpoint, 3 steps -> 10.18 GiB
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint, 3 steps -> 10.18 GiB
+        allocator (expandable_segments:True) + micro-batches (8 parts), 3 steps -> 11.65 GiB
+          replayed below 11.13 GiB on 11.62 GiB -> 0
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (1 measure, 0 blocks), 3 steps -> 11.65 GiB
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (1 measure), 2 steps -> 10.18 GiB
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), 3 steps -> 11.22 GiB
+        allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + optimizer-offload + checkpoint, 3 steps -> cut
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), 3 steps, reserves up to 11.13 GiB, work -> 11.22 GiB
+        the unchanged script, 2 steps, work -> 97.75 GiB
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), a validation, alone on the card -> 11.22 GiB
+        as it is: does not fit, needs 32.91 GiB
+        plan: allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), needs 11.22 GiB, same
+        seen: 3 steps, an evaluation
+    "#]].assert_eq(&made.plans());
+    assert_eq!(made.n_runs(), (Some(10), 19));
+    // Where nothing reaches its evaluation, no plan is run.
+    let too_large = Made::new(11_900, |run| language_model(run, 14_000));
+    assert_eq!(too_large.n_runs(), (None, 4));
 }

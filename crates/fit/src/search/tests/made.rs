@@ -10,8 +10,8 @@ use plimsoll_core::{
 };
 
 use crate::search::{
-    Failed, FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said, Search,
-    Seen, SoFar, Steps, Took, Until, WhyNot, largest_value, plans,
+    Best, Failed, FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said,
+    Search, Seen, SoFar, Steps, Took, Until, WhyNot, largest_value, plans,
 };
 
 /// What is on the device beside what is reserved: 500 MiB.
@@ -203,6 +203,28 @@ impl Made {
             }
         }
         res
+    }
+
+    /// How many runs it makes until a plan fits, and in all.
+    pub(super) fn n_runs(&self) -> (Option<usize>, usize) {
+        let (mut first, mut n_runs, mut so_far) = (None, 0, SoFar::default());
+        let mut search = plans(self.rules.clone());
+        loop {
+            search = match search.next() {
+                Next::Say(_, search) => search,
+                Next::Run(run, waiting) => {
+                    let ran = self.on_a_card(&run);
+                    n_runs += 1;
+                    so_far.takes_in(&self.rules, &run, &ran);
+                    let has_plan = matches!(so_far.best(), Best::Plan(_));
+                    first = first.or(has_plan.then_some(n_runs));
+                    waiting.tell(ran)
+                }
+                Next::Replay(_, waiting) => waiting.tell(Vec::new()),
+                Next::Measure(it, waiting) => waiting.tell((self.steps)(&it)),
+                Next::Found(_) => return (first, n_runs),
+            };
+        }
     }
 
     /// The search for the largest value; with a row for each set of remedies if `sets`.

@@ -26,7 +26,6 @@ fn there_are_twice_as_many_until_it_fits() {
         the unchanged script, steady, sites -> 32.71 GiB
         " without changes: 32.71 GiB to be safe
         micro-batches (2 parts), 2 steps -> 17.09 GiB
-        micro-batches (4 parts), 2 steps -> 9.28 GiB
         micro-batches (8 parts), 2 steps -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
@@ -45,7 +44,6 @@ fn there_are_no_more_than_samples() {
         the unchanged script, steady, sites -> 36.62 GiB
         " without changes: 36.62 GiB to be safe
         micro-batches (2 parts), 2 steps -> 21.00 GiB
-        micro-batches (4 parts), 2 steps -> 13.18 GiB
         micro-batches (8 parts), 2 steps -> 9.28 GiB
         as it is: does not fit, needs 36.62 GiB
         nearest: micro-batches (8 parts), needs 9.28 GiB
