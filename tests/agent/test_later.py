@@ -448,6 +448,9 @@ def test_what_a_turn_leaves_is_seen_in_the_third(run, text, loop):
         (FOLDS.replace("range(30)", "range(10**6)") % "for fold in range(5): train(fold)", ("fold", 1, 5, 0)),
         (FOLDS.replace("range(30)", "range(10**6)") % "for fold in map(int, range(5)): train(fold)", ("fold", 1, None, 0)),
         (FOLDS % "for fold in range(5): train(fold)", None),
+        # Another try, until one succeeds.
+        (FOLDS.replace("range(30)", "range(10**6)") % "for size in (64, 32):\n    try:\n        train(size)\n        break\n    except RuntimeError: pass", None),
+        (FOLDS.replace("range(30)", "range(10**6)") % "while True:\n    train(0)\n    break", None),
         (EPOCHS.replace("range(30)", "range(10**6)"), None),
     ],
 )

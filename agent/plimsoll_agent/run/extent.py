@@ -45,7 +45,7 @@ _TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_de
 class Loop:
     """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
 
-    __slots__ = ("anew", "counted", "done", "feeds", "line", "lines", "name", "stage", "turns")
+    __slots__ = ("anew", "counted", "done", "feeds", "line", "lines", "may_add_up", "name", "stage", "turns")
 
     def __init__(self, turns: int | None, done: int | None, feeds: bool, counted: tuple[int, int] | None = None) -> None:
         self.turns, self.done, self.feeds = turns, done, feeds
@@ -53,6 +53,7 @@ class Loop:
         """Of a loop around the one with the steps, whose variable the steps use: its line, its variable, its turns and which one it is."""
         self.anew = False
         """Each turn of it makes an optimizer, and so most likely a network: what one turn leaves, the next one has beside its own."""
+        self.may_add_up = True
         self.lines = (0, 0)
         """Where it begins and ends."""
         self.line: Line | None = None
@@ -168,13 +169,27 @@ def _loops_around(frame: FrameType, called: FrameType | None, made_at: set[int])
     for loop, node in zip(loops[1:], found[1:]):
         loop.stage = _stage(node, found[0], loop, variables, frame)
     for loop, node in zip(loops, found):
+        # A loop that another try leaves with `break` makes nothing twice that stays.
+        loop.may_add_up = not isinstance(node, ast.While) and not any(isinstance(it, ast.Break) for it in _own_statements(node))
         loop.name, loop.lines = ast.unparse(node.test if isinstance(node, ast.While) else node.target), (node.lineno, node.end_lineno or node.lineno)
     loops = _of_a_comprehension(frame, called, variables) + loops
     for loop in loops:
         first, last = loop.lines
-        loop.anew = any(first <= it <= last for it in made_at)
+        loop.anew = loop.may_add_up and any(first <= it <= last for it in made_at)
         loop.line = frames.with_text({"file": code.co_filename, "line": first, "function": code.co_name})
     return loops
+
+
+def _own_statements(loop: Any) -> list[Any]:
+    """What stands in a loop, and in no loop or function inside of it."""
+    found: list[Any] = []
+    todo = list(loop.body)
+    while todo:
+        it = todo.pop()
+        found.append(it)
+        if not isinstance(it, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            todo += ast.iter_child_nodes(it)
+    return found
 
 
 def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: Variables) -> list[Loop]:

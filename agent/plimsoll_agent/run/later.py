@@ -110,7 +110,8 @@ class Later:
         """Steps that were done when its second turn began, and its third."""
         self._ends_of_turns: dict[int, int] = {}
         self._last_step: int | None = None
-        self._left_by_a_turn = self._lived_before_a_turn = 0
+        self._left_by_a_turn: int | None = None
+        self._lived_before_a_turn = 0
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
@@ -144,7 +145,7 @@ class Later:
     @property
     def a_turn_left_something(self) -> bool:
         """Whether more lives in the last turn that was seen than in the one before it."""
-        return LEFT_BEHIND <= self._left_by_a_turn
+        return self._left_by_a_turn is not None and LEFT_BEHIND <= self._left_by_a_turn
 
     @property
     def is_under_way(self) -> bool:
@@ -260,10 +261,11 @@ class Later:
 
     def turn(self) -> Named | None:
         """The loop whose turns may add up, and in which of them the run was; None where it was seen whether they do."""
-        if self.anew is None or len(self.turned_at) == TURNS or self.turned_at and not self.a_turn_left_something:
+        is_clean = self._left_by_a_turn is not None and not self.a_turn_left_something
+        if self.anew is None or len(self.turned_at) == TURNS or is_clean:
             return None
         named = {name: self.anew[name] for name in ("line", "name", "turns")}
-        return {**named, "turn": self.anew["turn"] + len(self.turned_at), "left": self._left_by_a_turn}
+        return {**named, "turn": self.anew["turn"] + len(self.turned_at), "left": self._left_by_a_turn or 0}
 
     def _begin(self, place: Place, steps: int) -> None:
         before = self._intervals[-2:]
