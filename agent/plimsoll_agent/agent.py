@@ -131,6 +131,7 @@ class Agent:
         self._samples = Samples(torch, recording) if asked.worst_sample or steps.goal == "validation" and not asked.is_real else None
         if self._samples is not None and steps.later is not None:
             steps.later.before_cut, steps.later.before_end = self._samples.look, keepers.of_those_that_may_return
+        keepers.memory_rises = steps.rise
         steps.after_step, steps.before_stop = self._after_step, self._before_stop
         self._before_end: list[Callable[[], object]] = []
         self.watching.is_asked_for(asked.watch, asked.label, asked.expected)
@@ -198,7 +199,11 @@ class Agent:
 
             survives = survival.apply(torch, hooks, recording, self._oom, lambda: self._steps.done)
             self.calls.step_failed = survives.optimizer_failed
-        if asked.batch_length:
+        if asked.batch_length == "text":
+            from plimsoll_agent.inputs import unpadded
+
+            unpadded.apply(torch, recording)
+        elif asked.batch_length:
             from plimsoll_agent.inputs import worst_sequence
 
             worst_sequence.apply(torch, asked.batch_length, hooks, recording)

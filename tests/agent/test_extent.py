@@ -79,7 +79,7 @@ while step < 400:
     before = [None]
     exec(compile(text, str(script), "exec"), {"loader": list(range(50)), "seen": seen})
     left = 400 - first
-    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None, "stage": None, "anew": False}
+    assert said[1] == {"epochs": None, "steps": left if counts_steps else left // every, "turns": None, "stage": None, "anew": None}
     assert first or said[0] == said[1]
 
 

@@ -165,3 +165,28 @@ gc.disable()
     found = keepers(run, MODEL + function + STEPS.replace("out = net(x)", "out = Squash.apply(net(x))"), stop="until-exit")
     what, tensors, line = held(found, "Squash.forward > ctx.kept")
     assert (what, line) == ("context", "ctx.kept = y") and tensors >= 11
+
+
+def test_a_model_that_only_refers_to_itself_waits_for_the_garbage_collector(run):
+    text = """
+import torch
+class Watched(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norms = torch.nn.Linear(1024, 1024), []
+        def watch(module, given, made):
+            self.norms.append(1)
+        self.layer.register_forward_hook(watch)
+    def forward(self, x):
+        return self.layer(x)
+def train():
+    net = Watched().cuda()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(30):
+        opt.zero_grad(); net(torch.randn(4, 1024).cuda()).sum().backward(); opt.step()
+for turn in range(20): train()
+"""
+    last = {it["where"]: it for it in run(text, stop="validation").process.all("keepers")[-1]["entries"]}["Watched"]
+    assert (last["what"], last["line"]["text"], last["tensors"]) == ("garbage", "def watch(module, given, made):", 4)
+    weak = text.replace("        def watch", "        import weakref; me = weakref.ref(self)\n        def watch").replace("self.norms.append(1)", "me().norms.append(1)")
+    assert all(it["where"] != "Watched" for line in run(weak, stop="validation").process.all("keepers") for it in line["entries"])

@@ -447,3 +447,53 @@ print(torch.equal(found["a"], numbers["a"]), found["b"].shape, torch.serializati
 def test_what_is_saved_is_read_again_and_torchs_options_stay(run):
     ran = run(SAVES, stop="until-exit")
     assert ran.stdout.splitlines()[-1] == "True torch.Size([64]) True", (ran.stdout, ran.stderr)
+KEPT = FOLDS.replace("def train(fold):", "kept = []\ndef train(fold):").replace("    for _ in range(30):", "    kept.append(net)\n    for _ in range(30):").replace("64, 64", "1024, 1024").replace("randn(4, 64)", "randn(4, 1024)")
+FED = KEPT.replace("for _ in range(30):", "for epoch in range(6):\n      for x in torch.utils.data.DataLoader(torch.randn(160, 1024), 4):").replace("torch.randn(4, 1024).cuda()", "x.cuda()")
+
+
+@pytest.mark.parametrize("text", [KEPT, FED], ids=["steps", "epochs"])
+@pytest.mark.parametrize("loop", ["[train(fold) for fold in range(50)]", "for fold in range(50): train(fold)"])
+def test_what_a_turn_leaves_is_seen_in_the_third(run, text, loop):
+    assert "kept.append" in text
+    ahead = run(text % loop, stop="validation").process.end["ahead"]
+    assert (len(ahead["turned_at"]), ahead["turns"], ahead["stage"]) == (2, 50, None)
+
+
+@pytest.mark.parametrize(
+    "text, turn",
+    [
+        (FOLDS.replace("range(30)", "range(10**6)") % "for fold in range(5): train(fold)", ("fold", 1, 5, 0)),
+        (FOLDS.replace("range(30)", "range(10**6)") % "for fold in map(int, range(5)): train(fold)", ("fold", 1, None, 0)),
+        (FOLDS % "for fold in range(5): train(fold)", None),
+        # Another try, until one succeeds.
+        (FOLDS.replace("range(30)", "range(10**6)") % "for size in (64, 32):\n    try:\n        train(size)\n        break\n    except RuntimeError: pass", None),
+        (FOLDS.replace("range(30)", "range(10**6)") % "while True:\n    train(0)\n    break", None),
+        (EPOCHS.replace("range(30)", "range(10**6)"), None),
+    ],
+)
+def test_turns_that_were_not_seen_are_said(run, text, turn):
+    stage = run(text, stop="validation").process.end["ahead"]["stage"]
+    assert (stage and (stage["name"], stage["turn"], stage["turns"], stage["left"])) == turn
+
+
+AFTER = """
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+loader = torch.utils.data.DataLoader(torch.randn(160, 64), 4)
+for epoch in range(%d):
+    for x in loader:
+        opt.zero_grad(); net(x.cuda()).sum().backward(); opt.step()
+def test(model):
+    return [model(x.cuda()) for x in loader]
+%s
+"""
+
+
+@pytest.mark.parametrize(
+    "epochs, end, is_seen, is_said",
+    [(20, "test(net)", True, False), (10**6, "test(net)", False, True), (20, "print(loader)", False, False), (10**6, "net(x.cuda())", False, True)],
+)
+def test_a_model_that_is_called_after_the_loops_is_seen_where_the_epochs_are_few(run, epochs, end, is_seen, is_said):
+    process = run(AFTER % (epochs, end), stop="validation").process
+    assert (process.end["why"] == "exit", "calls-later" in process.notes) == (is_seen, is_said)

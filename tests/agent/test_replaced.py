@@ -37,6 +37,7 @@ RUNS = {
     "predict": {},
     "a search": {"PLIMSOLL_STOP": "validation", "PLIMSOLL_SITES": "1", "PLIMSOLL_METER": "1", "PLIMSOLL_UNHURRIED": "1"},
     "the largest inputs": {"PLIMSOLL_BATCH_LENGTH": "64", "PLIMSOLL_IMAGE_SIZE": "64x64"},
+    "batches without padding": {"PLIMSOLL_BATCH_LENGTH": "text"},
     "the worst batches": {"PLIMSOLL_WORST_BATCHES": "1"},
     "half of each batch": {"PLIMSOLL_HALF": "samples"},
     "a real run": {"PLIMSOLL_MODE": "run"},

@@ -18,7 +18,9 @@ CAUSES = [
     ("table", "gradients/dense-table", 562, "2000000 rows of `items.weight`", "sparse=True"),
     ("windows", "copies/unfold", 1200, "each value up to 25 times, and 6 tensors", "torch.utils.checkpoint"),
     ("pieces", "copies/unfold", 122, "each value up to 16 times, and a tensor is", "`__getitem__`"),
-    ("padding", "inputs/padding", 496, "padded to 256 tokens, and no text of the 8 batches seen has more than 60", "collate_fn"),
+    ("parametrized", "weights/made-again", 111, "compute weights anew in each call, and 60 copies", "parametrize.cached()"),
+    ("recurrent", "weights/made-again", 234, "joins the weights of `GRU` into one piece in each call, and 40 copies", "flatten_parameters()"),
+    ("padding", "inputs/padding", 0, "padded to 256 tokens, and no text of the 8 batches seen has more than 60", "collate_fn"),
     ("validation", "evaluation/large-batch", 3700, "5000 rows in one forward pass, the training 64", "batches"),
     ("volume", "evaluation/whole-volume", 514, "64 forward passes", "sw_device"),
     ("closures", "leak/earlier-models", 640, "5 earlier models", "`reports[...] > model` keeps the model"),
@@ -43,6 +45,16 @@ def test_a_cause_is_named_and_its_fixed_twin_has_none(plimsoll, name, code, mib,
     ours = {it[1] for it in CAUSES}
     fixed = found(plimsoll.predict(SCRIPTS / f"{name}_fixed.py", options=["--gpu", "rtx4090"]))
     assert not ours.intersection(fixed), fixed
+
+
+@pytest.mark.matrix(1)
+def test_a_run_without_padding_measures_what_it_takes(plimsoll):
+    script = SCRIPTS / "padding.py"
+    with_it = plimsoll.predict(script, options=["--gpu", "rtx4090"])
+    without = plimsoll.predict(script, options=["--gpu", "rtx4090", "--worst-seq", "text"])
+    assert "unpadded" in {it["code"] for it in without.report["notes"]}, without
+    assert "inputs/padding" not in found(without)
+    assert 2 * without.report["peak_allocated_bytes"] < with_it.report["peak_allocated_bytes"]
 
 
 LARGER = [

@@ -8,6 +8,7 @@
     aside           asks the data in a child process, where nothing of the script notices
     samples         whether a sample is far larger than those of the batches seen; every batch with that one
     padding         whether the batches of the training are mostly padding
+    unpadded        batches without the places that are padding in all of their texts
     half            batches with half as many samples, or images of half the size
     edits           other text in files of the script: a number, a framework's switches
 """

@@ -6,7 +6,7 @@ at that length: a script may cut them itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.guard import guarded
@@ -20,6 +20,38 @@ LEAST_LENGTH = 32
 """A row of so few numbers is no text."""
 MOST_INSIDE = 0.05
 """So much of what lies before the padding may be the same number: a table of counts is full of zeros, and no text."""
+
+
+class Text(NamedTuple):
+    """Rows of tokens."""
+
+    length: int
+    longest: int
+    """Without its padding."""
+    is_left: bool
+    """The padding stands before the text."""
+
+
+def text_in(torch: Torch, tensor: Tensor) -> Text | None:
+    """What is known of these rows; None if these are no tokens."""
+    if tensor.is_cuda or tensor.dim() != 2 or tensor.shape[1] < LEAST_LENGTH or not tensor.shape[0] or tensor.is_floating_point() or tensor.dtype == torch.bool:
+        return None
+    if bool(((tensor == 0) | (tensor == 1)).all()):
+        return None  # A mask, or the number of a segment.
+    right, left = _longest_of(torch, tensor), _longest_of(torch, tensor.flip(1))
+    return Text(int(tensor.shape[1]), min(right, left), left < right)
+
+
+def _longest_of(torch: Torch, rows: Any) -> int:
+    """Without what all rows end with."""
+    length = int(rows.shape[1])
+    last = rows[:, -1]
+    if not bool((last == last[0]).all()):
+        return length
+    is_text = rows != last[0]
+    lengths = (is_text * torch.arange(1, length + 1)).amax(1)
+    inside = int(lengths.sum()) - int(is_text.sum())
+    return length if MOST_INSIDE * int(lengths.sum()) < inside else int(lengths.max())
 
 
 class Padding:
@@ -36,9 +68,9 @@ class Padding:
         """A loader gave this."""
         if self._is_over:
             return
-        found = [it for it in map(self._text, nested.tensors_in(self._torch, batch)) if it is not None]
-        lengths = {length for length, _ in found}
-        self._taken = (lengths.pop(), max(longest for _, longest in found)) if len(lengths) == 1 else None
+        found = [it for it in (text_in(self._torch, tensor) for tensor in nested.tensors_in(self._torch, batch)) if it is not None]
+        lengths = {it.length for it in found}
+        self._taken = (lengths.pop(), max(it.longest for it in found)) if len(lengths) == 1 else None
 
     @guarded
     def given(self, is_training: bool, tensors: list[Tensor]) -> None:
@@ -58,23 +90,3 @@ class Padding:
         n = self._batches
         if before != self._longest or n & (n - 1) == 0:
             self._recording.write("padding", length=self._length, longest=self._longest, batches=n)
-
-    def _text(self, tensor: Tensor) -> tuple[int, int] | None:
-        """How long the rows of this are, and the longest without what all end, or begin, with; None if these are no tokens."""
-        if tensor.is_cuda or tensor.dim() != 2 or tensor.shape[1] < LEAST_LENGTH or not tensor.shape[0] or tensor.is_floating_point() or tensor.dtype == self._torch.bool:
-            return None
-        if bool(((tensor == 0) | (tensor == 1)).all()):
-            return None  # A mask, or the number of a segment.
-        length = int(tensor.shape[1])
-        return length, min(self._longest_of(it) for it in (tensor, tensor.flip(1)))
-
-    def _longest_of(self, rows: Any) -> int:
-        """Without what all rows end with."""
-        torch, length = self._torch, int(rows.shape[1])
-        last = rows[:, -1]
-        if not bool((last == last[0]).all()):
-            return length
-        is_text = rows != last[0]
-        lengths = (is_text * torch.arange(1, length + 1)).amax(1)
-        inside = int(lengths.sum()) - int(is_text.sum())
-        return length if MOST_INSIDE * int(lengths.sum()) < inside else int(lengths.max())

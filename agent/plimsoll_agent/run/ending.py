@@ -208,13 +208,16 @@ class Ending:
 def _ahead(steps: Steps) -> Named:
     """How far the script would have gone, as far as that is known: batches that training took, how many of them an epoch has, and all
     epochs; steps in all."""
-    batches, in_an_epoch = steps.later.batches() if steps.later is not None else (0, None)
+    later, ahead = steps.later, steps.ahead
+    batches, in_an_epoch = later.batches() if later is not None else (0, None)
     return {
         "batches": batches or None,
         "batches_an_epoch": in_an_epoch,
-        "epochs": steps.ahead["epochs"],
-        "steps": steps.ahead["steps"],
-        "stage": steps.ahead["stage"],
+        "epochs": ahead["epochs"],
+        "steps": ahead["steps"],
+        "stage": ahead["stage"] or (later.turn() if later is not None else None),
+        "turns": later.anew["turns"] if later is not None and later.anew is not None else None,
+        "turned_at": later.turned_at if later is not None else [],
     }
 
 

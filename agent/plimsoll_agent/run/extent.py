@@ -13,16 +13,20 @@ from plimsoll_agent import source
 from plimsoll_agent.run import frames
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Iterable
+    from types import CodeType, FrameType
 
-    from plimsoll_agent.kinds import Named
+    from plimsoll_agent.kinds import Line, Named
 
 MOST_FRAMES = 60
 COMPREHENSIONS: dict[str, Any] = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp, "<genexpr>": ast.GeneratorExp}
 """The frames that they have, if any."""
 
-NOT_KNOWN: Named = {"epochs": None, "steps": None, "turns": None, "stage": None, "anew": False}
+NOT_KNOWN: Named = {"epochs": None, "steps": None, "turns": None, "stage": None, "anew": None}
 """Of the loops around a step."""
+
+Where = list["tuple[int, CodeType, int]"]
+"""The functions of the user's that ran, the innermost first: the identity of each frame, its code, its line."""
 
 SIZED = (list, tuple, dict, set, frozenset, range, str)
 """What says its length without running code of the script's."""
@@ -41,7 +45,7 @@ _TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_de
 class Loop:
     """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
 
-    __slots__ = ("anew", "counted", "done", "feeds", "stage", "turns")
+    __slots__ = ("anew", "counted", "done", "feeds", "line", "lines", "may_add_up", "name", "stage", "turns")
 
     def __init__(self, turns: int | None, done: int | None, feeds: bool, counted: tuple[int, int] | None = None) -> None:
         self.turns, self.done, self.feeds = turns, done, feeds
@@ -49,36 +53,55 @@ class Loop:
         """Of a loop around the one with the steps, whose variable the steps use: its line, its variable, its turns and which one it is."""
         self.anew = False
         """Each turn of it makes an optimizer, and so most likely a network: what one turn leaves, the next one has beside its own."""
+        self.may_add_up = True
+        self.lines = (0, 0)
+        """Where it begins and ends."""
+        self.line: Line | None = None
+        self.name = ""
+        """Its variable, or its condition."""
         self.counted = counted
         """Of `while step < 1000` around another loop that counts `step`: that number, and how far it is."""
 
 
-def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Named, int | None]:
-    """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
-    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None.
-
-    Also how many turns the loops have done, or how far the script has counted. With this and the steps `before`, of an earlier look, turns that
-    came before the first step count for nothing: a replay memory is filled first, or a run goes on from a checkpoint."""
-    loops: list[Loop] = []
-    trainers: int | None = None
+def here() -> Where:
+    """Where this is called."""
+    found: Where = []
     frame: FrameType | None = sys._getframe(1)
-    called: FrameType | None = None
-    makes_one = False
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
         if frames.is_users(frame.f_code.co_filename):
-            around = _loops_around(frame, called)
-            for it in around:
-                it.anew = it.anew or makes_one
-            loops += around
-            makes_one = makes_one or _makes_an_optimizer(frame)
+            found.append((id(frame), frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def of_this_step(steps: int, before: tuple[int, int] | None = None, made: Iterable[Where] = ()) -> tuple[Named, int | None]:
+    """`epochs`, if the step stands in a loop over a data loader: how often that loop begins; `steps` in all, of which so many are done;
+    and `turns` of the innermost of several loops, which may be an epoch. What is not known is None.
+
+    Also how many turns the loops have done, or how far the script has counted. With this and the steps `before`, of an earlier look, turns that
+    came before the first step count for nothing: a replay memory is filled first, or a run goes on from a checkpoint.
+
+    And `anew`: the innermost loop around that of the steps whose turn made one of the optimizers, which were `made` there: its `line`, its
+    variable, its `turns`, the `turn` it is in, and how many turns the loops inside of it have together, without those of a data loader."""
+    loops: list[Loop] = []
+    trainers: int | None = None
+    frame: FrameType | None = sys._getframe(1)
+    called: FrameType | None = None
+    inside = {place for where in made for place in where}
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        if frames.is_users(frame.f_code.co_filename):
+            loops += _loops_around(frame, called, {line for identity, code, line in inside if identity == id(frame) and code is frame.f_code})
             called = frame
         elif trainers is None:
             trainers = _of_a_trainer(frame)
         frame = frame.f_back
     if trainers is not None:
-        return {**NOT_KNOWN, "steps": trainers}, None
+        # Its own loop is a library's, and it makes the optimizer.
+        return {**NOT_KNOWN, "steps": trainers, "anew": _anew(loops, 0, None)}, None
     counted = next((it.counted for it in loops[1:] if it.counted is not None), None)
     if counted is not None:
         end, now = counted
@@ -89,11 +112,23 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None) -> tuple[Nam
         return {**NOT_KNOWN, "steps": in_all}, now
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {**NOT_KNOWN, "epochs": _product(loops[feeding[-1] + 1 :])}, None
+        return {**NOT_KNOWN, "epochs": _product(loops[feeding[-1] + 1 :]), "anew": _anew(loops, feeding[-1] + 1, feeding[-1] + 1)}, None
     turns = loops[0].turns if 1 < len(loops) else None
     in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
     stage = next((it.stage for it in loops[1:] if it.stage is not None), None)
-    return {"epochs": None, "steps": in_all, "turns": turns, "stage": stage, "anew": any(it.anew for it in loops[1:])}, done
+    return {"epochs": None, "steps": in_all, "turns": turns, "stage": stage, "anew": _anew(loops, 1, 0)}, done
+
+
+def _anew(loops: list[Loop], first: int, inner: int | None) -> Named | None:
+    """`first`: the innermost loop that may be one; `inner`: the first whose turns count inside of it, None where a library's loop has the steps."""
+    if any(it.anew for it in loops[:first]):
+        return None  # A step, or the first of all, makes its own.
+    at = next((i for i in range(first, len(loops)) if loops[i].anew), None)
+    if at is None or loops[at].turns == 1:
+        return None
+    it = loops[at]
+    turn = it.done + 1 if it.done is not None and (it.turns is None or it.done < it.turns) else 1
+    return {"line": it.line, "name": it.name, "turns": it.turns, "turn": turn, "inside": _product(loops[inner:at]) if inner is not None else None}
 
 
 def _product(loops: list[Loop]) -> int | None:
@@ -120,8 +155,8 @@ def _steps_in_all(loops: list[Loop], steps: int, before: tuple[int, int] | None)
     return turns * steps // done if 0 < steps < done else turns, done
 
 
-def _loops_around(frame: FrameType, called: FrameType | None) -> list[Loop]:
-    """The innermost first. `called` is the frame of the script's that this one called."""
+def _loops_around(frame: FrameType, called: FrameType | None, made_at: set[int]) -> list[Loop]:
+    """The innermost first. `called` is the frame of the script's that this one called; `made_at`: lines that made, or called what made, an optimizer."""
     code = frame.f_code
     if code.co_name in COMPREHENSIONS:
         return []  # What it goes through stands in the frame around it.
@@ -133,23 +168,28 @@ def _loops_around(frame: FrameType, called: FrameType | None) -> list[Loop]:
     loops = [_loop(it, variables) for it in found]
     for loop, node in zip(loops[1:], found[1:]):
         loop.stage = _stage(node, found[0], loop, variables, frame)
-        assigned = [it.id for each in ast.walk(node) if isinstance(each, ast.Assign) for it in each.targets if isinstance(it, ast.Name)]
-        loop.anew = any(map(_is_optimizer, map(variables.by_name, assigned)))
-    return _of_a_comprehension(frame, called, variables) + loops
+    for loop, node in zip(loops, found):
+        # A loop that another try leaves with `break` makes nothing twice that stays.
+        loop.may_add_up = not isinstance(node, ast.While) and not any(isinstance(it, ast.Break) for it in _own_statements(node))
+        loop.name, loop.lines = ast.unparse(node.test if isinstance(node, ast.While) else node.target), (node.lineno, node.end_lineno or node.lineno)
+    loops = _of_a_comprehension(frame, called, variables) + loops
+    for loop in loops:
+        first, last = loop.lines
+        loop.anew = loop.may_add_up and any(first <= it <= last for it in made_at)
+        loop.line = frames.with_text({"file": code.co_filename, "line": first, "function": code.co_name})
+    return loops
 
 
-def _makes_an_optimizer(frame: FrameType) -> bool:
-    """Whether the call of a function has one that it was not given."""
-    code = frame.f_code
-    if code.co_name == "<module>":
-        return False
-    variables = Variables(frame)
-    return any(map(_is_optimizer, map(variables.by_name, code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])))
-
-
-def _is_optimizer(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.optim.Optimizer)
+def _own_statements(loop: Any) -> list[Any]:
+    """What stands in a loop, and in no loop or function inside of it."""
+    found: list[Any] = []
+    todo = list(loop.body)
+    while todo:
+        it = todo.pop()
+        found.append(it)
+        if not isinstance(it, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            todo += ast.iter_child_nodes(it)
+    return found
 
 
 def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: Variables) -> list[Loop]:
@@ -173,7 +213,10 @@ def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: V
     innermost = max(found, key=lambda it: (it.lineno, it.col_offset))
     if kind is not None:
         inside = Variables(called)
-    return [_for(it.target, it.iter, variables, inside) for it in reversed(innermost.generators)]
+    loops = [_for(it.target, it.iter, variables, inside) for it in reversed(innermost.generators)]
+    for loop, it in zip(loops, reversed(innermost.generators)):
+        loop.name, loop.lines = ast.unparse(it.target), (innermost.lineno, innermost.end_lineno or innermost.lineno)
+    return loops
 
 
 def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: FrameType) -> Named | None:

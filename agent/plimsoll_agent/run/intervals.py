@@ -134,6 +134,36 @@ def loads_after_the_loops() -> Line | None:
     return None
 
 
+@guarded
+def calls_a_model_after_the_loops() -> Line | None:
+    """The line behind the loops around the step that calls a model, or gives one to a function of the script's that the loops do not call: a test,
+    statistics of an averaged network."""
+    from torch.nn import Module
+
+    for frame in _users():
+        file, here = frame.f_code.co_filename, frame.f_lineno
+        tree, variables = source.tree(file), extent.Variables(frame)
+        around = [it for it in extent.loops_in(file) if _is_in(here, it)]
+        end = max((it.end_lineno or 0 for it in around), default=here)
+        functions = [it for it in ast.walk(tree) if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+        own = next((it for it in functions if it.name == frame.f_code.co_name and _is_in(here, it)), tree)
+        inner = {it.lineno for each in functions if each is not own and not _is_in(here, each) for it in ast.walk(each) if hasattr(it, "lineno")}
+        names = {it.name for it in functions if not isinstance(it, ast.ClassDef)}
+        in_loops = {ast.unparse(it.func) for each in around for it in ast.walk(each) if isinstance(it, ast.Call)}
+        for node in ast.walk(own):
+            if isinstance(node, ast.Call) and end < node.lineno and node.lineno not in inner:
+                called = variables.value(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else None
+                given = [variables.value(it) for it in [*node.args, *(it.value for it in node.keywords)]]
+                code = getattr(called, "__code__", None)
+                # One that stands behind the loops is not defined yet.
+                is_users = code is not None and frames.is_users(code.co_filename) or ast.unparse(node.func) in names
+                is_new = ast.unparse(node.func) not in in_loops
+                takes_one = is_users and is_new and any(isinstance(it, Module) for it in given)
+                if isinstance(called, Module) or takes_one:
+                    return frames.with_text({"file": file, "line": node.lineno, "function": frame.f_code.co_name})
+    return None
+
+
 def _loads(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     is_load = name.endswith(("torch.load", "load_file", ".from_pretrained"))

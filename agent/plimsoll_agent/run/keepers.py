@@ -3,7 +3,8 @@
 Looked for once, when the run is about to end: from the variables of the functions that run (or of the error that ended the program) and of the
 user's modules, through what they refer to, to tensors on a device. Only references are read: no property runs, no value is copied, and
 nothing is kept. The look has a limit of processor time, so that a busy machine sees as much, and of objects. What only autograd holds is found by the tensors whose graph it is, or by the
-context of a function of the user's own.
+context of a function of the user's own. What nobody holds but itself, and that waits for Python's garbage collector, is looked for where memory
+rises: the collector says what it would free.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.intervals import PUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from plimsoll_agent.kinds import Frame, Line, Torch
     from plimsoll_agent.run.memory import Memory
@@ -36,7 +37,7 @@ MOST_SECONDS = 1.0
 MOST_OBJECTS = 200_000
 MOST_MEMBERS = 20_000
 MOST_NODES = 100_000
-MOST_ADDRESSES = 4096
+MOST_ADDRESSES = 32_768
 MOST_KEEPERS = 64
 _DEEPEST = 9
 _NEAR = 4
@@ -88,6 +89,7 @@ class Keepers:
     def __init__(self, torch: Torch, memory: Memory, recording: Recording, tensors: Tensors) -> None:
         self._torch, self._memory, self._recording, self._tensors = torch, memory, recording, tensors
         self._has_looked = False
+        self.memory_rises: Callable[[], bool] = lambda: False
         # Python takes this name from the main module when the script has ended.
         self._script = getattr(sys.modules.get("__main__"), "__file__", None)
 
@@ -96,7 +98,7 @@ class Keepers:
         """The run is about to be ended here; its functions have their variables still."""
         if not self._has_looked:
             self._has_looked = self._memory.started
-            self._look(_running(sys._getframe(1)))
+            self._look(_running(sys._getframe(1)), self.memory_rises())
 
     @guarded
     def of_those_that_may_return(self) -> None:
@@ -113,14 +115,14 @@ class Keepers:
                 failed.append(traceback.tb_frame)
                 traceback = traceback.tb_next
             self._has_looked = self._memory.started
-            self._look(failed[::-1])
+            self._look(failed[::-1], isinstance(error, self._torch.OutOfMemoryError) or self.memory_rises())
 
-    def _look(self, running: list[types.FrameType]) -> None:
+    def _look(self, running: list[types.FrameType], for_garbage: bool = False) -> None:
         if not self._memory.started:
             return
         until = time.thread_time() + MOST_SECONDS
         groups: dict[tuple[int, str], _Group] = {}
-        roots = itertools.chain(_roots(running, self._script), _contexts(self._torch))
+        roots = itertools.chain(_roots(running, self._script), _contexts(self._torch), _garbage(self._torch) if for_garbage else ())
         for path, root, tensor in self._tensors_from(roots, until):
             where = self._tensors.storage_of(tensor)
             if where is not None:
@@ -270,6 +272,37 @@ def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
                 yield _Path(path, "attribute", name, function), _Root(file, "forward", 1, 0), value
 
 
+def _garbage(torch: Torch) -> list[tuple[_Path, _Root, Any]]:
+    """The models that refer to themselves, and that nothing else refers to. One is told with the user's function that closes the circle, if there is one."""
+    flags, gc_garbage = gc.get_debug(), gc.garbage[:]
+    try:
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found = gc.garbage[len(gc_garbage) :]
+    finally:
+        gc.set_debug(flags)
+        gc.garbage[:] = gc_garbage
+    modules = [it for it in found if isinstance(it, torch.nn.Module)]
+    inner = {id(part) for it in modules for part in it._modules.values()}
+    functions = [it for it in found if isinstance(it, types.FunctionType) and it.__closure__ and frames.is_users(it.__code__.co_filename)]
+    roots: list[tuple[_Path, _Root, Any]] = []
+    for module in modules:
+        file = getattr(sys.modules.get(type(module).__module__), "__file__", None)
+        if id(module) in inner or file is None:
+            continue
+        closing = next((it for it in functions if any(cell.cell_contents is module for cell in it.__closure__ or () if _is_filled(cell))), None)
+        path = _Path(None, "garbage", type(module).__name__, closing)
+        roots.append((_Path(path, "garbage", "", closing), _Root(file, None, 1, 0), module))
+    return roots
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
 def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
     """What an object refers to."""
     kind = type(value)
@@ -337,8 +370,9 @@ def _what(path: _Path) -> str:
     """What kind of thing holds them."""
     steps = path.steps()
     kinds = [it.kind for it in steps]
-    if "traceback" in kinds:
-        return "traceback"
+    for kind in ("traceback", "garbage"):
+        if kind in kinds:
+            return kind
     if kinds[-1] == "gradient":
         return "gradient"
     if any(it.kind == "attribute" and it.name.endswith("_hooks") for it in steps):
@@ -409,6 +443,11 @@ class _Finder:
                 code = getattr(getattr(it.owner, "__wrapped__", None), "__code__", None)
                 if code is not None and frames.is_users(code.co_filename):
                     return _line(code.co_filename, code.co_firstlineno), None
+            if it.kind == "garbage" and it.owner is not None:
+                return _line(it.owner.__code__.co_filename, it.owner.__code__.co_firstlineno), None
+            if it.kind == "garbage" and frames.is_users(root.file):
+                classes = [node.lineno for node in ast.walk(source.tree(root.file)) if isinstance(node, ast.ClassDef) and node.name == self._steps[0].name]
+                return _line(root.file, _first(classes)), None
             if it.kind in ("closure", "generator"):
                 file = (it.owner.__code__ if it.kind == "closure" else it.owner.gi_code).co_filename
                 found = _put(source.tree(file), it.name, False) if frames.is_users(file) else None

@@ -7,12 +7,13 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
     on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. An
             interval that is a variable is short meanwhile (see `intervals`); else the run goes on to the evaluation, to the end of the
             innermost loop, or for so many allocations: not for a time, which depends on the machine. Where the script seems to count
-            steps, or the loader is a stream that may be its only one, this part is the first. Where each turn of a loop around the steps
-            makes an optimizer, it goes on to the next turn
+            steps, or the loader is a stream that may be its only one, this part is the first
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there; or as often as
             the text says, where an evaluation comes every so many epochs
+    turns   where each turn of a loop around the steps makes an optimizer, it goes on to the next turn; where the first left something
+            behind, to the third, which shows whether each leaves as much
 
-The run ends with the first training step after an evaluation; where that left something behind, after a second one, which shows whether
+Else the run ends with the first training step after an evaluation; where that left something behind, after a second one, which shows whether
 each leaves as much. An evaluation is whatever calls models more often without a
 backward pass than a usual step does: a teacher that is called in each step is none.
 """
@@ -67,6 +68,9 @@ within these."""
 LEFT_BEHIND = 1 << 20
 """Bytes that stay after an evaluation, and are a reason to see another."""
 
+TURNS = 2
+"""So many beginnings of a turn show what each leaves."""
+
 FIRST_KNOWN = 2
 """The first step before which it is known what was called: what comes before the first of all is another thing."""
 
@@ -98,8 +102,16 @@ class Later:
         self._lives_before = 0
         self.steps_in_an_epoch: int | None = None
         """Turns of the loop that the steps stand in, if another loop is around it."""
-        self.begins_anew = False
-        """Whether each turn of that other loop makes an optimizer: a fold, a rate to try."""
+        self.epochs_to_the_end: int | None = None
+        """How many epochs there are, where the script calls a model after them."""
+        self.anew: Named | None = None
+        """A loop of which each turn makes an optimizer: a fold, a rate to try. See `extent`."""
+        self.turned_at: list[int] = []
+        """Steps that were done when its second turn began, and its third."""
+        self._ends_of_turns: dict[int, int] = {}
+        self._last_step: int | None = None
+        self._left_by_a_turn: int | None = None
+        self._lived_before_a_turn = 0
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
@@ -123,6 +135,17 @@ class Later:
         # What torch.compile made is called past us; that a model goes into evaluation mode is seen.
         changes = self._mode_changes - self._mode_changes_before if self._modules.has_stepped_aside else 0
         return (*self._phases.calls_beside_training(), changes)
+
+    def a_turn_begins(self, steps: int, lived: int) -> None:
+        """So many steps are done, after the last of which so many bytes lived, and the line that made the optimizer has made another one."""
+        if self.anew is not None and len(self.turned_at) < TURNS and steps not in self.turned_at:
+            self.turned_at.append(steps)
+            self._lived_before_a_turn = lived
+
+    @property
+    def a_turn_left_something(self) -> bool:
+        """Whether more lives in the last turn that was seen than in the one before it."""
+        return self._left_by_a_turn is not None and LEFT_BEHIND <= self._left_by_a_turn
 
     @property
     def is_under_way(self) -> bool:
@@ -173,11 +196,12 @@ class Later:
         lives, before = sum(place.allocated), self._lives_before
         self._lives_before = lives
         if self._just_evaluated:
-            self._evaluated_at.append(steps)
+            self._evaluated_at = [*self._evaluated_at, steps][:2]
             self._was_brought_forward = self._was_brought_forward or bool(self._shortened)
             if self._asked or 2 <= len(self._evaluated_at) or lives < before + LEFT_BEHIND:
                 self._restore(self._shortened)
-                return False
+                self._just_evaluated = False
+                return self._goes_to_the_end(place, steps) or self._goes_to_a_turn(place, steps)
             self._wait_for_another()
         is_over = self._steps_after_cut == AFTER_A_CUT or self._steps_in_part == MORE_STEPS
         if self._part == "epoch" and is_over:
@@ -191,7 +215,57 @@ class Later:
             self.before_end()
             epochs.end_early = True
             self._part, self._steps_in_part = "end", 0
-        return self._part != "end" or self._steps_in_part < self._most_short and epochs.feed_training
+        if self._part != "end" or self._steps_in_part < self._most_short and epochs.feed_training:
+            return True
+        return self._goes_to_the_end(place, steps) or self._goes_to_a_turn(place, steps)
+
+    def _goes_to_the_end(self, place: Place, steps: int) -> bool:
+        """Epochs of one step bring the script to what it does after them. Whether they are so few that the run goes on for that."""
+        epochs, training = self.epochs_to_the_end, self._epochs
+        if epochs is None or self._asked or self._has_company() or not training.feed_training:
+            return False
+        if self._last_step is None:
+            each = (sum(place.allocs) - self._allocations) // max(steps - self._steps, 1)
+            self._last_step = steps + epochs if epochs * each <= MOST_ALLOCATIONS_FOR_A_GUESS else 0
+            self._part = "end"
+        training.end_early = True
+        return steps < self._last_step
+
+    def _goes_to_a_turn(self, place: Place, steps: int) -> bool:
+        """What the network and the optimizer of one turn leave, the next turn has beside its own. Whether the run goes on to see that."""
+        if self.anew is None or self._asked or self._has_company():
+            return False
+        seen = len(self.turned_at)
+        if seen and steps < self.turned_at[-1] + STEPS_OF_AN_INTERVAL:
+            return True
+        if seen:
+            self._left_by_a_turn = max(place.lives - self._lived_before_a_turn, 0)
+        if seen == TURNS or seen and not self.a_turn_left_something:
+            return False
+        self._part = "end"
+        if seen not in self._ends_of_turns:
+            self._ends_of_turns[seen] = self._end_of_turn(sum(place.allocs), steps)
+        return steps < self._ends_of_turns[seen]
+
+    def _end_of_turn(self, allocations: int, steps: int) -> int:
+        """The step with which some of the next turn is seen; 0 if that is too far, or nobody knows it."""
+        inside = self.anew["inside"] if self.anew is not None else None
+        if inside is None:
+            return 0
+        began = self.turned_at[-1] if self.turned_at else 0
+        if self._epochs.feed_training:
+            self._epochs.end_early = True  # Each epoch is a step then.
+            began = steps
+        end = began + inside + STEPS_OF_AN_INTERVAL
+        return end if (end - steps) * allocations // max(steps, 1) <= MOST_ALLOCATIONS_FOR_A_GUESS else 0
+
+    def turn(self) -> Named | None:
+        """The loop whose turns may add up, and in which of them the run was; None where it was seen whether they do."""
+        is_clean = self._left_by_a_turn is not None and not self.a_turn_left_something
+        if self.anew is None or len(self.turned_at) == TURNS or is_clean:
+            return None
+        named = {name: self.anew[name] for name in ("line", "name", "turns")}
+        return {**named, "turn": self.anew["turn"] + len(self.turned_at), "left": self._left_by_a_turn or 0}
 
     def _begin(self, place: Place, steps: int) -> None:
         before = self._intervals[-2:]
@@ -220,8 +294,6 @@ class Later:
         self._allocations, self._steps, self._effort = sum(place.allocs), steps, Effort()
         if is_worth_it and not self._has_company():
             self._look_ahead(sum(place.allocs) / max(steps, 1), steps)
-        elif self.begins_anew and self._part == "on" and not self._has_company():
-            self._go_to_the_next_turn(sum(place.allocs) / max(steps, 1), steps)
         least, most = LONGEST_EVALUATION
         longest = min(max(2 * self._recording.seconds(), least), most)
         threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
@@ -242,12 +314,6 @@ class Later:
             short = max(it for it in epochs if it is not None) * AFTER_A_CUT + MORE_STEPS
             if short * allocations <= MOST_ALLOCATIONS:
                 self._most_steps, self._most_short = 0, short
-
-    def _go_to_the_next_turn(self, allocations: float, steps: int) -> None:
-        """What the network and the optimizer of one turn leave, the next turn has beside its own."""
-        to_come = (self.steps_in_an_epoch or 0) - steps + STEPS_OF_AN_INTERVAL
-        if 0 < to_come and to_come * allocations <= MOST_ALLOCATIONS_FOR_A_GUESS:
-            self._most_steps, self._most_allocations = to_come, MOST_ALLOCATIONS_FOR_A_GUESS
 
     def _came(self, are_of_epochs: bool) -> None:
         """Branches whose interval was 1 for long enough: what they have is no evaluation, unless they wait for something else, too."""

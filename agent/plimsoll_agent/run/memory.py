@@ -285,6 +285,11 @@ class Place:
         self.live, self.bytes_so_far, self.peaks = [], [], []
         self.host: dict[str, int | None] | None = None
 
+    @property
+    def lives(self) -> int:
+        """Bytes, of all devices."""
+        return sum(size for _, size in self.live)
+
     def where(self) -> dict[str, list[int]]:
         """The place alone, for a line of the recording."""
         return {"allocs": self.allocs, "frees": self.frees}

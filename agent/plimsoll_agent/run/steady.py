@@ -75,11 +75,16 @@ class Steadiness:
         self._previous, self._before = place, made
         if self.steps == FEWEST_STEPS:
             self._since_third_step, self._allocations_then = Effort(), sum(place.allocs)
-        lives = sum(size for _, size in place.live)
+        lives = place.lives
         if self.steps <= FEWEST_STEPS or lives > self._most + LITTLE:
             self._rises = self._rises[-1:] + [self.steps]
             self._most = lives
         self._lived.append(lives)
+
+    @property
+    def lived(self) -> int:
+        """Bytes after the last step."""
+        return self._lived[-1] if self._lived else 0
 
     def has_moved(self, place: Place) -> bool:
         """Whether anything was allocated since the last step."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plimsoll_agent.kinds import Arguments, Module, Named, Nested, Optimizer, Tensor, Torch
     from plimsoll_agent.run.memory import Memory
-    from plimsoll_agent.run.owners import Owners
+    from plimsoll_agent.run.owners import Model, Owners
     from plimsoll_agent.run.recording import Recording
 
 MOST_INPUT_LINES = 200
@@ -48,6 +48,7 @@ class Tensors:
         self.given: Callable[[bool, list[Tensor]], object] = lambda is_training, tensors: None
         """Called with the tensors that a top-level forward is given, and whether it is in training."""
         self._models_written: Named = {}
+        self._in_pieces: set[str] = set()
         self.first_inputs: list[str] = []
         """What the first forward pass was given, as in `input_ids 8x512 int64`."""
         self.input_wants_gradient = False
@@ -69,6 +70,7 @@ class Tensors:
                     names[id(parameter)] = name
                     storages.update(self._add(entries, parameter, name, "parameter", model.name))
                     self._add(entries, parameter.grad, name, "gradient", model.name)
+            self._write_in_pieces(root, model)
             for name, buffer in root.named_buffers():
                 self._add(entries, buffer, self._owners.name_in(model, root, name), "buffer", model.name)
             if storages:
@@ -86,6 +88,18 @@ class Tensors:
             if 1 < count and self._models_written.get(name) != (count, size):
                 self._models_written[name] = (count, size)
                 self._recording.write("models", model=name, count=count, bytes=size)
+
+    def _write_in_pieces(self, root: Module, model: Model) -> None:
+        """The recurrent layers whose weights are no single piece, so that each call on cuDNN joins them."""
+        for name, module in root.named_modules():
+            weights = getattr(module, "_flat_weights", None)
+            if isinstance(module, self._torch.nn.RNNBase) and isinstance(weights, list) and name not in self._in_pieces:
+                storages = [self.storage_of(it) for it in weights if isinstance(it, self._torch.Tensor)]
+                if None in storages or len({it[1] for it in storages if it is not None}) < 2:
+                    continue
+                self._in_pieces.add(name)
+                path = self._owners.name_in(model, root, name) or model.name
+                self._recording.write("in_pieces", module=path, bytes=sum(it.numel() * it.element_size() for it in weights))
 
     def _optimizer(self, entries: _Entries, optimizer: Optimizer, names: dict[int, str]) -> None:
         for g, group in enumerate(optimizer.param_groups):

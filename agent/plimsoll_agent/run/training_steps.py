@@ -24,6 +24,7 @@ from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
     from plimsoll_agent.kinds import Line, Named, Note, Optimizer
     from plimsoll_agent.run.later import Later
@@ -90,6 +91,8 @@ class Steps:
         self.later: Later | None = None
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}
         self._made_one = False
+        self._made_at: dict[int, extent.Where] = {}
+        """Where the optimizers were made that are alive."""
         self._covered: dict[int, tuple[int, set[int]]] = {}
         self._stepped: dict[int, int] = {}
         self._given_up_on: set[int] = set()
@@ -113,18 +116,22 @@ class Steps:
         self._was_steady = False
         self.ahead: Named = extent.NOT_KNOWN
         """What the script's own loops come to; see `extent`."""
+        self._first_made: tuple[CodeType, int] | None = None
         self._turns_before: tuple[int, int] | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
         self._stores_at: tuple[int, Line] | None = None
         """After how many steps the script stores something again, and where; see `intervals.longest_that_stores`."""
         self._loads_at: Line | None = None
         """Where it loads weights behind its loops; see `intervals.loads_after_the_loops`."""
+        self._calls_at: Line | None = None
+        """Where it calls a model behind its loops; see `intervals.calls_a_model_after_the_loops`."""
 
     def forked(self) -> None:
         """In a forked child: its steps are its own."""
         self._begin_counting()
         self._made_one = False
         self._optimizers.clear()
+        self._made_at.clear()
         self._covered.clear()
         self._stepped.clear()
         self._given_up_on.clear()
@@ -156,6 +163,10 @@ class Steps:
         """Whether `torch.optim` was used at all."""
         return self._made_one
 
+    def rise(self) -> bool:
+        """Whether more and more lived, step by step or turn by turn."""
+        return self._counted.rises or self.later is not None and self.later.a_turn_left_something
+
     def optimizers(self) -> list[Optimizer]:
         """The optimizers that are alive."""
         return [o for o in (reference() for reference in list(self._optimizers.values())) if o is not None]
@@ -166,10 +177,21 @@ class Steps:
         self._made_one = True
         if key not in self._optimizers:
             self._optimizers[key] = weakref.ref(optimizer, lambda _: self._forget(key))
+            self._made_at[key] = where = extent.here()
+            self._a_turn_begins(where)
+
+    def _a_turn_begins(self, where: extent.Where) -> None:
+        """If the line that made the first of the optimizers makes one again, in a loop of which each turn does."""
+        steps, first = self._by_optimizer.steps, self._first_made
+        if first is None:
+            self._first_made = where[0][1:] if where else None
+        elif steps and self.later is not None and where and where[0][1:] == first:
+            self.later.a_turn_begins(steps, self._by_optimizer.lived)
 
     @guarded
     def _forget(self, key: int) -> None:
         self._optimizers.pop(key, None)
+        self._made_at.pop(key, None)
         self._covered.pop(key, None)
 
     @guarded
@@ -359,13 +381,17 @@ class Steps:
         is_first = steps == LOOKED_AT
         if counted is self._by_forward or not is_first and (self._turns_before is None or steps & (steps - 1)):
             return
-        self.ahead, done = extent.of_this_step(steps, None if is_first else self._turns_before)
+        self.ahead, done = extent.of_this_step(steps, None if is_first else self._turns_before, self._made_at.values())
         if is_first:
             self._turns_before = (steps, done) if done is not None else None
             self._stores_at, self._loads_at = intervals.longest_that_stores(), intervals.loads_after_the_loops()
+            self._calls_at = intervals.calls_a_model_after_the_loops()
             counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
-                self.later.steps_in_an_epoch, self.later.begins_anew = self.ahead["turns"], self.ahead["anew"]
+                self.later.steps_in_an_epoch = self.ahead["turns"]
+                self.later.epochs_to_the_end = self.ahead["epochs"] if self._calls_at is not None else None
+                if self.goal == "validation":
+                    self.later.anew = self.ahead["anew"]
 
     @staticmethod
     def _each_evaluation_leaves_as_much(counted: Steadiness, later: Later) -> bool:
@@ -426,6 +452,9 @@ class Steps:
         if self._loads_at is not None:
             text = "after its loops the script loads weights (%s), and plimsoll ended the run before: what that needs was not seen"
             self._recording.note("loads-later", text % _shown(self._loads_at))
+        if self._calls_at is not None:
+            text = "after its loops the script calls a model (%s), and plimsoll ended the run before: what that needs was not seen"
+            self._recording.note("calls-later", text % _shown(self._calls_at))
 
 
 def _shown(line: Line) -> str:

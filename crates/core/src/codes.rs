@@ -122,6 +122,7 @@ problems! {
     Other WrittenOutAttention = "attention/written-out", "attention stores its score matrices", "written_out_attention.md";
     Other RepeatedCasts = "casts/repeated", "the same weights are cast to another type again and again", "repeated_casts.md";
     Other CastCopies = "weights/cast-copies", "autocast stores copies of weights in 32 bits that are not trained", "cast_copies.md";
+    Other MadeAgain = "weights/made-again", "each call of a layer makes its weights anew", "made_again.md";
     Other NoOptimizer = "gradients/no-optimizer", "parameters that no optimizer has get gradients", "no_optimizer.md";
     Other DenseTable = "gradients/dense-table", "an embedding table has a dense gradient", "dense_table.md";
     Other Unfolded = "copies/unfold", "windows that overlap are written out", "unfolded.md";
@@ -166,6 +167,7 @@ impl ProblemCode {
             ProblemCode::WrittenOutAttention
                 | ProblemCode::RepeatedCasts
                 | ProblemCode::CastCopies
+                | ProblemCode::MadeAgain
                 | ProblemCode::NoOptimizer
                 | ProblemCode::DenseTable
                 | ProblemCode::Unfolded

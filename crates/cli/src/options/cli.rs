@@ -273,8 +273,9 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) traceback: bool,
 
-    /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case.
-    #[arg(long, value_name = "N|longest")]
+    /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case; or `text`: only as
+    /// long as its own longest text, to see what padding takes.
+    #[arg(long, value_name = "N|longest|text")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
     /// Enlarge every smaller image of a DataLoader, and its masks, to this height and width, to predict the worst
@@ -508,8 +509,9 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case.
-    #[arg(long, value_name = "N|longest")]
+    /// Make every batch this long, or as long as the longest that the data loader shows, to predict the worst case; or `text`: only as
+    /// long as its own longest text, to see what padding takes.
+    #[arg(long, value_name = "N|longest|text")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
     /// Enlarge every smaller image of a DataLoader, and its masks, to this height and width, to predict the worst

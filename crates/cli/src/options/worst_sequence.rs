@@ -11,6 +11,8 @@ pub(crate) enum WorstSequence {
     Of(u32),
     /// As long as the longest that the data loader shows.
     Longest,
+    /// As long as its own longest text: what is padding in all texts of a batch is cut off.
+    Text,
 }
 
 impl WorstSequence {
@@ -26,6 +28,7 @@ impl fmt::Display for WorstSequence {
         match self {
             WorstSequence::Of(length) => length.fmt(f),
             WorstSequence::Longest => f.write_str("longest"),
+            WorstSequence::Text => f.write_str("text"),
         }
     }
 }
@@ -36,8 +39,9 @@ impl FromStr for WorstSequence {
     fn from_str(given: &str) -> Result<WorstSequence, String> {
         match (given, given.replace('_', "").parse()) {
             ("longest", _) => Ok(WorstSequence::Longest),
+            ("text", _) => Ok(WorstSequence::Text),
             (_, Ok(length @ 1..)) => Ok(WorstSequence::Of(length)),
-            _ => Err("expected a length, as in `2048`, or `longest`".to_owned()),
+            _ => Err("expected a length, as in `2048`, `longest` or `text`".to_owned()),
         }
     }
 }

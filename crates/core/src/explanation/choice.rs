@@ -12,11 +12,11 @@
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
 //!    quarter of what is reserved is free; a request that is a fifth of all there is has to find a quarter of itself in pieces;
 //! 8. what a mistake or another form of the same program would not have: casts that are repeated, networks that are not frozen,
-//!    a whole validation set at once, attention that is written out, windows that overlap, padding;
+//!    a whole validation set at once, attention that is written out, windows that overlap;
 //! 9. data that is on the device before a step needs it;
 //! 10. one result that is a fifth of all there is;
 //! 11. the model's own states;
-//! 12. the activations of a step.
+//! 12. the activations of a step, of batches that are mostly padding as that.
 //!
 //! Models of earlier experiments without an optimizer, which may be in use, come after the leaks; the passes of a step's inner loop
 //! before what one line made.
@@ -52,11 +52,11 @@ const CAUSES: [ProblemCode; 11] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
+    ProblemCode::MadeAgain,
     ProblemCode::NoOptimizer,
     ProblemCode::LargeEvaluation,
     ProblemCode::WrittenOutAttention,
     ProblemCode::Unfolded,
-    ProblemCode::Padding,
     ProblemCode::WholeVolume,
     ProblemCode::DenseTable,
     ProblemCode::StepBefore,
@@ -86,7 +86,7 @@ pub(super) fn choose(
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
         .or_else(|| failed.several_of_one_size())
-        .unwrap_or_else(|| failed.states_or_activations())
+        .unwrap_or_else(|| failed.of_padding(failed.states_or_activations()))
 }
 
 /// Models of one class that have most of what is `allocated`: more than a network with its copy.
@@ -336,8 +336,11 @@ impl<'a> Failed<'a> {
         let run = self.case.run;
         let signs = run.stacks.signs(run.device.events.stack(self.event.index()));
         let first_step = self.oom.step.is_none_or(|it| it <= 1);
+        // A state is no larger than all weights that it is of.
+        let may_be_one = self.asked <= self.states_bytes();
         let is_state = signs.has(Signs::APPLY)
             || first_step
+                && may_be_one
                 && (signs.has(Signs::OPTIMIZER) || self.oom.facts.phase == Some(Phase::Optimizer));
         is_state.then(|| self.states(self.states_bytes()))
     }
@@ -523,6 +526,16 @@ impl<'a> Failed<'a> {
         most.map_or(String::new(), |(bytes, it)| {
             format!(" ({bytes} of that {})", category_name(it))
         })
+    }
+
+    /// Activations of batches that are mostly padding. How many of them, a run without padding would say.
+    fn of_padding(&self, cause: RootCause) -> RootCause {
+        let is_it = |it: &&Finding| it.code == ProblemCode::Padding;
+        let found = self.findings.iter().find(is_it);
+        match found.filter(|_| cause.code == ProblemCode::Activations) {
+            Some(it) => RootCause { is_sure: false, ..self.of(it, "") },
+            None => cause,
+        }
     }
 
     fn states_or_activations(&self) -> RootCause {

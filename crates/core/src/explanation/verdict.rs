@@ -119,7 +119,8 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
             || finding.blocks.is_empty()
             || live_bytes(case, finding, event) != Bytes::ZERO
     };
-    let worth = findings.iter().filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes);
+    let is_worth = |it: &&Finding| Bytes::mib(1) <= it.bytes || it.code == ProblemCode::Padding;
+    let worth = findings.iter().filter(|it| it.weight != Weight::Fact).filter(is_worth);
     let worth = worth.filter(is_there);
     for it in worth.filter(|it| it.code.family() != Family::Fragmentation).take(4) {
         let proven = proof.as_ref().filter(|_| !it.blocks.is_empty());
@@ -133,6 +134,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
                 };
                 format!("{bytes} of the blocks live then; {verdict}")
             }
+            None if it.bytes == Bytes::ZERO => "that run says how much".to_owned(),
             None => format!("could save up to {} (an estimate)", it.bytes),
         };
         remedies.push(format!("{} ({}: {said})", it.remedy, it.code));
@@ -251,7 +253,9 @@ fn shape(oom: &Oom, findings: &[Finding], has_backward: bool) -> Shape {
         _ if oom.cause == Cause::Leak => Shape::OverTime,
         _ if dynamic => Shape::LargeInput,
         Some(Phase::Evaluation) => Shape::Evaluation,
-        Some(Phase::Optimizer) if step == 1 => Shape::FirstOptimizerStep,
+        Some(Phase::Optimizer) if step == 1 && oom.root.code == ProblemCode::ModelStates => {
+            Shape::FirstOptimizerStep
+        }
         Some(Phase::Forward) if step == 1 && !has_backward => Shape::FirstForward,
         _ if 3 < step => Shape::Late,
         Some(Phase::Backward) => Shape::Backward,

@@ -55,10 +55,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         n => (format!("{n} earlier models are"), "their"),
     };
     // A copy that only stores weights has nothing beside them.
-    let with = if it.parameters < it.bytes {
-        format!(", with {whose} gradients and optimizer states")
-    } else {
-        String::new()
+    let with = match (it.parameters < it.bytes, it.with_states) {
+        (false, _) => String::new(),
+        (true, 0) => format!(", with {whose} gradients"),
+        (true, _) => format!(", with {whose} gradients and optimizer states"),
     };
     let title = format!("{what} still on the device{with}: {}", it.bytes);
     // They may be teachers, or parts of an ensemble; nobody needs their optimizers then.

@@ -28,24 +28,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             && case.run.timeline.steps_before(case.life(live.block).alloc) < now
             && !collected.contains(&live.block)
     });
-    let blocks: Vec<_> = old.collect();
-    let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
-    if !case.matters(bytes, 3, Bytes::mib(8)) {
+    let blocks: Vec<BlockId> = old.map(|it| it.block).collect();
+    let mut res = RULE.finding(Weight::Chance, Bytes::ZERO, "");
+    if !tell(case, &mut res, blocks) {
         return Vec::new();
     }
-    let title = format!(
-        "gradients of an earlier step are still allocated at the peak, in the {}: {bytes}",
-        word(stage)
-    );
-    // In the backward pass they would be made again: half of them, at the most, are there too early.
-    let gain = if stage == Stage::Backward { Bytes(bytes.0 / 2) } else { bytes };
-    let mut res = RULE.finding(Weight::Chance, gain, title);
-    res.frees(blocks.iter().map(|it| it.block).collect());
     res.step = case.step(case.peak.event);
-    res.evidence.push(format!("{} gradients made before step {}", blocks.len(), now + 1));
-    if stage == Stage::Backward {
-        res.evidence.push("the peak is in the backward pass, which allocates new gradients one by one: the saving depends on where the peak then is".to_owned());
-    }
     // Without an optimizer they are in variables, as what `torch.autograd.grad` returns.
     let end = case.run.recording.notes.end.as_ref();
     res.remedy = if end.is_none_or(|it| it.has_optimizer) {
@@ -55,6 +43,31 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     .to_owned();
     vec![res]
+}
+
+/// The same without the gradients of models that are over; false if the rest is little.
+pub(super) fn without(case: &Case<'_>, it: &mut Finding, over: &BTreeSet<BlockId>) -> bool {
+    let n = it.blocks.len();
+    let rest: Vec<BlockId> = it.blocks.iter().copied().filter(|it| !over.contains(it)).collect();
+    rest.len() == n || tell(case, it, rest)
+}
+
+/// Says it of these; false if they are little.
+fn tell(case: &Case<'_>, it: &mut Finding, blocks: Vec<BlockId>) -> bool {
+    let (stage, bytes) = (case.run.timeline.stage(case.peak.event), case.sum(&blocks));
+    let now = case.run.timeline.steps_before(case.peak.event);
+    it.title = format!(
+        "gradients of an earlier step are still allocated at the peak, in the {}: {bytes}",
+        word(stage)
+    );
+    it.evidence = vec![format!("{} gradients made before step {}", blocks.len(), now + 1)];
+    // In the backward pass they would be made again: half of them, at the most, are there too early.
+    it.bytes = if stage == Stage::Backward { Bytes(bytes.0 / 2) } else { bytes };
+    if stage == Stage::Backward {
+        it.evidence.push("the peak is in the backward pass, which allocates new gradients one by one: the saving depends on where the peak then is".to_owned());
+    }
+    it.frees(blocks);
+    case.matters(bytes, 3, Bytes::mib(8))
 }
 
 fn word(stage: Stage) -> &'static str {

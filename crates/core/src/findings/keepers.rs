@@ -206,7 +206,15 @@ fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
     let so_many = limited.map_or(String::new(), |(members, limit)| {
         format!(" with {members} of at most {limit} members")
     });
-    let mut sentence = format!("`{}` holds {how_much} ({what}{so_many})", keeper.name);
+    let is_garbage = keeper.what == "garbage";
+    let mut sentence = if is_garbage {
+        format!(
+            "{how_much} is of `{}` objects that nothing but a cycle of references holds: they wait for Python's garbage collector",
+            keeper.name
+        )
+    } else {
+        format!("`{}` holds {how_much} ({what}{so_many})", keeper.name)
+    };
     if let Some(inner) = keeper.inner.as_ref().filter(|it| **it != at) {
         sentence += &format!("; {} puts it there", place(inner));
     }
@@ -224,9 +232,16 @@ fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
     }
     let name = keeper.name.trim_end_matches("[...]");
     if finding.code == ProblemCode::EarlierModels {
+        if is_garbage {
+            // Nobody can use them.
+            finding.weight = Weight::Problem;
+        }
         finding.remedy = match keeper.what.as_str() {
             "cache" => format!(
                 "`{name}` is cached, so its cache keeps the models that it was called with: remove `lru_cache`, or call `{name}.cache_clear()` when a model is done"
+            ),
+            "garbage" => format!(
+                "`{name}` refers to itself (a hook or a function that speaks of `self`, a parent's attribute): use `weakref.ref(self)` there, or remove the hook when the model is done; or call `gc.collect()` before you make the next"
             ),
             "closure" => format!(
                 "`{name}` keeps the model of each experiment: give the function numbers instead (`lambda loss=loss.item(): loss`), or empty its list when an experiment is done"
@@ -272,6 +287,9 @@ fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
         finding.remedy = format!(
             "each of these objects still refers to an earlier one by `.{link}`, so none is ever freed: set `.{link} = None` where a new one takes over, or store what it holds on the CPU"
         );
+    }
+    if finding.code == ProblemCode::ResultsKept && keeper.what == "container" {
+        finding.remedy = format!("`{name}` stores them: {}", finding.remedy);
     }
     if bytes == Bytes::ZERO && finding.code == ProblemCode::ResultsKept {
         finding.remedy = format!(

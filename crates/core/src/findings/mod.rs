@@ -34,6 +34,7 @@ mod keepers;
 mod kv_cache;
 mod large_evaluation;
 mod loaded_twice;
+mod made_again;
 mod many_passes;
 mod no_optimizer;
 mod not_quantized;
@@ -90,6 +91,7 @@ pub const RULES: &[Rule] = &[
     written_out_attention::RULE,
     repeated_casts::RULE,
     cast_copies::RULE,
+    made_again::RULE,
     no_optimizer::RULE,
     dense_table::RULE,
     unfolded::RULE,
@@ -157,6 +159,12 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
         !is_general || told * 2 <= finding.shown.len()
     });
     keepers::name(case, &mut res);
+    // Of models that are over, all is told with them.
+    let earlier = res.iter().filter(|it| it.code == ProblemCode::EarlierModels);
+    let earlier: BTreeSet<BlockId> = earlier.flat_map(|it| it.blocks.iter().copied()).collect();
+    res.retain_mut(|it| {
+        it.code != ProblemCode::GradientsKept || gradients_kept::without(case, it, &earlier)
+    });
     sort(&mut res);
     res
 }

@@ -1,5 +1,6 @@
 //! Batches of the training that are made as long as a text could be, where no text seen comes near: most of what is computed is padding.
-//! The agent looks at the values of batches in the host's memory; here is decided whether that makes the peak.
+//! The agent looks at the values of batches in the host's memory; here is decided whether what is computed makes the peak. How much of that is
+//! for padding, a run without padding says: no share of it is.
 
 use crate::{
     codes::ProblemCode,
@@ -24,11 +25,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         matches!(case.evidence.category(*block), Category::Activations | Category::Temporaries)
     };
     let blocks: Vec<BlockId> = live.iter().map(|it| it.block).filter(is_computed).collect();
-    // Of what is computed for each number of a row, so much is for padding, also in the longest row.
-    let all = case.sum(&blocks);
-    let rest = u128::from(it.length - it.longest) * u128::from(all.0) / u128::from(it.length);
-    let bytes = u64::try_from(rest).map_or(all, Bytes);
-    if !case.matters(bytes, 15, Bytes::mib(64)) {
+    if !case.matters(case.sum(&blocks), 30, Bytes::mib(128)) {
         return Vec::new();
     }
     let seen = match it.batches {
@@ -36,14 +33,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         n => format!("the {n} batches seen"),
     };
     let title = format!(
-        "batches are padded to {} tokens, and no text of {seen} has more than {}: by that share, {bytes} of activations are for padding",
+        "batches are padded to {} tokens, and no text of {seen} has more than {}",
         it.length, it.longest
     );
-    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    let mut res = RULE.finding(Weight::Chance, Bytes::ZERO, title);
     res.show(blocks.clone());
     let largest = blocks.iter().copied().max_by_key(|it| case.life(*it).size);
     res.at = largest.and_then(|it| case.line_outside(case.stack(it)));
     res.step = case.step(case.moment());
-    res.remedy = "pad each batch to its own longest text: `tokenizer(..., padding=\"longest\")` or `DataCollatorWithPadding` in `collate_fn`, not `padding=\"max_length\"` in the data set; with your own loop, `torch.nn.utils.rnn.pad_sequence`".to_owned();
+    res.remedy = "pad each batch to its own longest text: `tokenizer(..., padding=\"longest\")` or `DataCollatorWithPadding` in `collate_fn`, not `padding=\"max_length\"` in the data set; with your own loop, `torch.nn.utils.rnn.pad_sequence`. `plimsoll predict --worst-seq text` runs the script without padding, and so measures what that saves".to_owned();
     vec![res]
 }

@@ -28,10 +28,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 format!("the Trainer's evaluation collects {what} of all batches on the GPU: {} after {} batches", growth.held, growth.steps + 1)
             } else if growth.larger_each_time {
                 let which = match growth.tensors {
-                    0 | 1 => "one tensor grew".to_owned(),
-                    n => format!("{n} tensors grew, each about"),
+                    0 | 1 => "one tensor was made anew".to_owned(),
+                    n => format!("{n} tensors were made anew, each about"),
                 };
-                format!("{which} {} times by joining (stored results, or a cache): {} so far", growth.steps, growth.held)
+                format!("{which} {} times, larger each time (results that are joined, or a cache): {} so far", growth.steps, growth.held)
             } else if are_results {
                 format!("results of {} of {} forward passes stay on the device: {}, {} of each", growth.steps, growth.of, growth.bytes, growth.per_step)
             } else {

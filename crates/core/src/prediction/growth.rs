@@ -13,7 +13,7 @@ use std::{
 use crate::{
     cards::Card,
     prediction::{
-        Counted, DeviceRun, StepGrowth, StepPeaks,
+        Counted, DeviceRun, Seen, StepGrowth, StepPeaks,
         origins::{self, Origins},
         steps,
         timeline::Places,
@@ -34,12 +34,53 @@ const LEAST_PER_STEP: Bytes = Bytes::kib(16);
 /// How the run of one device grows, of which other processes hold `beside`; none if it does not, or if its script came to its end by itself: then all of it was
 /// seen.
 pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
-    of_steps(run, card, beside).or_else(|| of_evaluations(run, card, beside))
+    of_turns(run, card, beside)
+        .or_else(|| of_steps(run, card, beside))
+        .or_else(|| of_evaluations(run, card, beside))
+}
+
+/// Less than this, left by an evaluation or a turn, is a few numbers.
+const LEAST_LEFT: Bytes = Bytes::mib(1);
+
+/// Whether one of them left about as much as the other.
+fn is_as_much(once: Bytes, again: Bytes) -> bool {
+    LEAST_LEFT <= again && once.0 / 2 <= again.0 && again.0 / 2 <= once.0
+}
+
+/// What each turn of a loop around the steps leaves, each of which makes an optimizer, if two of them left about as much.
+fn of_turns(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
+    /// Turns that were seen, the last of them in part.
+    const SEEN: u32 = 3;
+    let end = run.recording.notes.end.as_ref()?;
+    let (first, second) = end.turned_at.filter(|it| 0 < it.0 && it.0 < it.1)?;
+    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let steps: Vec<StepPeaks> = curve.steps.iter().filter(|it| !it.unfinished).copied().collect();
+    let after = |step: u32| steps.iter().find(|it| it.step == step).map(|it| it.allocated_after);
+    let (before, left) = (after(first)?, after(second)?);
+    let now = steps.iter().filter(|it| second < it.step).map(|it| it.allocated_after).max()?;
+    let (once, again) = (left.saturating_sub(before), now.saturating_sub(left));
+    let is_over = end.ahead.turns.is_some_and(|it| it <= SEEN.into());
+    if is_over || !is_as_much(once, again) {
+        return None;
+    }
+    let needs = needs(run, &steps);
+    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
+    let more = room.saturating_sub(needs).0.checked_div(again.0)?;
+    Some(StepGrowth {
+        per_step: again,
+        taken: again,
+        at: line_of_what_is_left(run, first),
+        seen: SEEN,
+        needs,
+        grown: once + again,
+        runs_out_at: u64::from(SEEN) + more + 1,
+        has_run_out: false,
+        counted: Counted::Turns,
+    })
 }
 
 /// What each evaluation leaves, if two of them left about as much, and the steps between them gave nothing back.
 fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
-    const LEAST: Bytes = Bytes::mib(1);
     let later = run.recording.notes.end.as_ref()?.later?;
     let (first, second) = later.evaluated_at?;
     let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
@@ -49,8 +90,7 @@ fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Ste
     let (before, left) = (after(first.checked_sub(1)?)?, after(first)?);
     let (between, now) = (after(second.checked_sub(1)?)?, after(second)?);
     let (once, again) = (left.saturating_sub(before), now.saturating_sub(between));
-    let is_as_much = LEAST <= again && once.0 / 2 <= again.0 && again.0 / 2 <= once.0;
-    if !is_as_much || between + Bytes(once.0 / 4) < left {
+    if !is_as_much(once, again) || between + Bytes(once.0 / 4) < left {
         return None;
     }
     let steps: Vec<StepPeaks> = curve.steps.iter().filter(|it| !it.unfinished).copied().collect();
@@ -158,10 +198,18 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
 }
 
 impl StepGrowth {
+    /// How many steps, or what it counts, the script comes to, if that is known.
+    pub(super) fn in_all(&self, seen: Seen) -> Option<u64> {
+        match self.counted {
+            Counted::Evaluations => None,
+            Counted::Turns => seen.ahead.turns,
+            _ => seen.steps_in_all(),
+        }
+    }
+
     /// Whether a training is long enough to run out of it: this one, if the number of its steps is known, or any.
-    pub(super) fn matters(&self, steps_in_all: Option<u64>) -> bool {
-        let steps_in_all = steps_in_all.filter(|_| self.counted != Counted::Evaluations);
-        match steps_in_all {
+    pub(super) fn matters(&self, seen: Seen) -> bool {
+        match self.in_all(seen) {
             // A quarter more steps than the script has: later steps may leave a little more than those seen.
             Some(all) if LEAST_PER_STEP <= self.per_step => self.runs_out_at <= all + all / 4,
             Some(all) => self.runs_out_at <= all,
@@ -170,8 +218,8 @@ impl StepGrowth {
     }
 
     /// What the steps that were not seen leave, of so many in all.
-    pub(super) fn still_to_come(&self, steps_in_all: u64) -> Bytes {
-        let steps = steps_in_all.saturating_sub(self.seen.into());
+    pub(super) fn still_to_come(&self, in_all: u64) -> Bytes {
+        let steps = in_all.saturating_sub(self.seen.into());
         Bytes(self.taken.0.saturating_mul(steps)).round_up_to(Bytes::mib(2))
     }
 

@@ -82,8 +82,9 @@ impl<'a> Runs<'a> {
         let Runs { recordings, runs, card } = self;
         let growths =
             || runs.iter().filter_map(|it| growth::of(it, card, it.beside(recordings, card)));
-        let in_all = runs.first().and_then(|it| verdict::seen(recordings, it).steps_in_all());
-        let matters = |it: &StepGrowth| it.matters(in_all);
+        let seen_by_first =
+            runs.first().map(|it| verdict::seen(recordings, it)).unwrap_or_default();
+        let matters = |it: &StepGrowth| it.matters(seen_by_first);
         let mut growth = growths().find(matters);
         let oom = verdict::oom(recordings, runs);
         let outcome =
@@ -96,6 +97,7 @@ impl<'a> Runs<'a> {
         let growth = growth.filter(|_| outcome == Outcome::Grows);
         let is_slow = |it: &StepGrowth| !matters(it) && it.per_step != Bytes::ZERO;
         let slow = growths().find(is_slow).filter(|_| outcome == Outcome::Fits);
+        let in_all = slow.as_ref().and_then(|it| it.in_all(seen_by_first));
         let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
         let ranks = runs.iter().map(|it| it.rank(recordings, card)).collect();
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);

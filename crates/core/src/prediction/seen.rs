@@ -17,6 +17,8 @@ pub enum Counted {
     ForwardPasses,
     /// Evaluations, each of which leaves something behind.
     Evaluations,
+    /// Turns of a loop around the steps, each of which makes an optimizer: folds, rates to try.
+    Turns,
 }
 
 impl Counted {
@@ -30,6 +32,7 @@ impl Counted {
             }
             Counted::ForwardPasses => format!("{n} forward pass{}", if n == 1 { "" } else { "es" }),
             Counted::Evaluations => format!("{n} evaluation{s}"),
+            Counted::Turns => format!("{n} turn{s} of the loop around the steps"),
         }
     }
 
@@ -40,6 +43,7 @@ impl Counted {
             Counted::BackwardPasses => "backward passes",
             Counted::ForwardPasses => "forward passes",
             Counted::Evaluations => "evaluations",
+            Counted::Turns => "turns",
         }
     }
 
@@ -50,6 +54,7 @@ impl Counted {
             Counted::BackwardPasses => "backward passes",
             Counted::ForwardPasses => "forward passes",
             Counted::Evaluations => "evaluations",
+            Counted::Turns => "turns",
         }
     }
 
@@ -60,6 +65,7 @@ impl Counted {
             Counted::BackwardPasses => "backward pass",
             Counted::ForwardPasses => "forward pass",
             Counted::Evaluations => "evaluation",
+            Counted::Turns => "turn",
         }
     }
 }
@@ -149,7 +155,7 @@ impl Seen {
 
     /// How many steps the script comes to in all, as far as its own loops and data loaders say.
     pub fn steps_in_all(self) -> Option<u64> {
-        let Ahead { batches, batches_an_epoch, epochs, steps } = self.ahead;
+        let Ahead { batches, batches_an_epoch, epochs, steps, .. } = self.ahead;
         let of_batches = || {
             let all = batches_an_epoch?.checked_mul(epochs?)?;
             all.checked_mul(u64::from(self.steps))?.checked_div(batches?)
@@ -205,8 +211,12 @@ mod tests {
 
     #[test]
     fn steps_take_as_many_batches_as_they_took_so_far() {
-        let ahead =
-            Ahead { batches: Some(40), batches_an_epoch: Some(400), epochs: Some(3), steps: None };
+        let ahead = Ahead {
+            batches: Some(40),
+            batches_an_epoch: Some(400),
+            epochs: Some(3),
+            ..Ahead::default()
+        };
         let seen = Seen { steps: 10, ahead, ..Seen::default() };
         assert_eq!(seen.steps_in_all(), Some(300));
         let unknown = Seen { ahead: Ahead { epochs: None, ..ahead }, ..seen };

@@ -67,6 +67,9 @@ impl Signs {
     /// Inside L-BFGS, which keeps vectors of all weights.
     pub(crate) const HISTORY: Signs = Signs(1 << 22);
 
+    /// Inside what computes a weight that has a parametrization.
+    pub(crate) const PARAMETRIZED: Signs = Signs(1 << 24);
+
     /// What names say, each in lower case.
     const WORDS: [(&str, Signs); 23] = [
         ("loss", Signs::LOSS),
@@ -235,6 +238,10 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
         Signs::ENGINE
     } else if function == "closure" || file.ends_with("/closure.py") {
         Signs::CLOSURE
+    } else if file.ends_with("/torch/nn/utils/parametrize.py")
+        || file.ends_with("/torch/nn/utils/weight_norm.py")
+    {
+        Signs::PARAMETRIZED
     } else if file.contains("/torch/optim/") {
         match function {
             "zero_grad" => Signs::ZERO_GRAD,

@@ -101,6 +101,8 @@ note_kinds! {
     Padding = "padding",
     /// How large windows are that overlap.
     Unfolded = "unfolded",
+    /// A recurrent layer whose weights are no single piece.
+    InPieces = "in_pieces",
     /// Of which class several models are on a device.
     Models = "models",
     /// A line opens GPU 0 in every rank.

@@ -21,10 +21,10 @@ pub use curve::{Curve, CurveDevice};
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
-    FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later, LoopStage, Mark,
-    MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase, Place, ReadNote,
-    Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote, Spread, StacksNote,
-    StepTimes, Table, Tensors, Unfolded, Unowned, Unsupported, WrittenOut,
+    FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later,
+    LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase,
+    Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote,
+    Spread, StacksNote, StepTimes, Table, Tensors, Unfolded, Unowned, Unsupported, WrittenOut,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};

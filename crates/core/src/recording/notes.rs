@@ -29,6 +29,8 @@ pub struct Notes {
     pub padding: Option<Padding>,
     /// Windows that overlap.
     pub unfolded: Vec<Unfolded>,
+    /// Recurrent layers whose weights are no single piece of memory.
+    pub in_pieces: Vec<InPieces>,
     /// Classes of which several models are on a device, the last of each.
     pub models: Vec<Models>,
     /// Lines of the first rank that open its GPU in the other ranks, too.
@@ -171,6 +173,15 @@ pub struct Unfolded {
     /// How many windows have a value.
     pub copies: u64,
     /// All windows, written out.
+    pub bytes: Bytes,
+}
+
+/// A recurrent layer whose weights are no single piece of memory, which cuDNN wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InPieces {
+    /// Its path.
+    pub module: String,
+    /// All of its weights.
     pub bytes: Bytes,
 }
 
@@ -590,13 +601,15 @@ pub struct End {
     pub failed_later: Option<String>,
     /// How far the script would have gone.
     pub ahead: Ahead,
+    /// Of a loop of which each turn makes an optimizer: the steps that were done when the second began, and the third.
+    pub turned_at: Option<(u32, u32)>,
     /// Seconds that went into imports.
     pub seconds_imports: f64,
     /// Seconds in all.
     pub seconds: f64,
 }
 
-/// One turn of a loop around that of the steps: the stage of a curriculum, one of several sizes.
+/// One turn of a loop around that of the steps: the stage of a curriculum, one of several sizes, a fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopStage {
     /// Where the loop begins.
@@ -606,7 +619,10 @@ pub struct LoopStage {
     /// Which turn the run was in at last, from 1.
     pub turn: u64,
     /// How many there are.
-    pub turns: u64,
+    pub turns: Option<u64>,
+    /// Each turn makes an optimizer, and so most likely a network: what the turns that were seen left, which may be nothing. None if instead the
+    /// steps use the variable.
+    pub adds_up: Option<Bytes>,
 }
 
 /// What the code of a script has, or its trainer is set to, of what comes later.
@@ -648,6 +664,8 @@ pub struct Ahead {
     pub epochs: Option<u64>,
     /// How many steps there are in all, where they take no data loader, or the script counts them.
     pub steps: Option<u64>,
+    /// Turns of a loop around them of which each makes an optimizer.
+    pub turns: Option<u64>,
 }
 
 /// Why a process ended.

@@ -423,13 +423,18 @@ impl Report<'_> {
         // As its finding is told: at the line of who holds it.
         let line = |it: &CodeLine| (it.file.clone(), it.line);
         let made = at.as_ref().map(line);
-        let is_it = |it: &&Finding| made.is_some() && it.made_at.as_ref().map(line) == made;
+        let is_it = |it: &&Finding| match counted {
+            Counted::Turns => it.code == ProblemCode::EarlierModels,
+            _ => made.is_some() && it.made_at.as_ref().map(line) == made,
+        };
         let at = self.findings.iter().find(is_it).map_or(at, |it| &it.at);
         let place = at.as_ref().map_or_else(String::new, |it| format!(" at {}", Line(it)));
         let (one, step) = (counted.one(), grouped(*runs_out_at));
         let when = if *has_run_out { "ran out in" } else { "runs out near" };
         let a = if one.starts_with('e') { "an" } else { "a" };
-        let text = format!("{per_step} {a} {one}{place}: {when} {one} {step} of {card}");
+        let each =
+            if *counted == Counted::Turns { "turn of the loop around the steps" } else { one };
+        let text = format!("{per_step} {a} {each}{place}: {when} {one} {step} of {card}");
         self.said(f, self.styles.bad, "GROWS", &text)?;
         if let Some(line) = at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&line.text, self.width - 4))?;
@@ -489,13 +494,23 @@ impl Report<'_> {
     fn found(&self) -> Vec<&Finding> {
         let fits = self.prediction.outcome == Outcome::Fits;
         let much = Bytes(self.prediction.needs().0 / 4);
-        let gives_much = |it: &&Finding| it.weight == Weight::Chance && much < it.bytes;
+        // Another run says how much padding takes.
+        let gives_much = |it: &&Finding| {
+            it.weight == Weight::Chance && (much < it.bytes || it.code == ProblemCode::Padding)
+        };
         let is_problem = |it: &&Finding| it.weight == Weight::Problem;
         if fits {
             let chances = self.findings.iter().filter(gives_much).take(SHOWN_CHANCES);
             self.findings.iter().filter(is_problem).chain(chances).collect()
         } else {
-            self.findings.iter().collect()
+            // Beside one request that is far larger, what could be had back elsewhere is no answer.
+            let asked = self.prediction.oom.as_ref().map_or(Bytes::ZERO, |it| it.requested);
+            let is_little = |it: &Finding| {
+                it.weight == Weight::Chance
+                    && it.bytes != Bytes::ZERO
+                    && it.bytes < Bytes(asked.0 / 8)
+            };
+            self.findings.iter().filter(|it| !is_little(it)).collect()
         }
     }
 
@@ -906,11 +921,20 @@ pub fn to_come(it: &ToCome) -> String {
             "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
             Line(line)
         ),
-        ToCome::Turns(LoopStage { line, name, turn, turns }) => format!(
-            "the loop over `{name}` ({}) was seen in turn {turn} of {} only, and its steps use `{name}`: later turns may need more. --until-exit runs all",
-            Line(line),
-            grouped(*turns)
-        ),
+        ToCome::Turns(LoopStage { line, name, turn, turns, adds_up }) => {
+            let of = turns.map_or_else(String::new, |it| format!(" of {}", grouped(it)));
+            let why = match adds_up {
+                None => format!("its steps use `{name}`: later turns may need more"),
+                Some(Bytes::ZERO) => {
+                    "each turn makes an optimizer: what a turn leaves may add up".to_owned()
+                }
+                Some(left) => format!("the turn before left {left}: later turns may leave as much"),
+            };
+            format!(
+                "the loop over `{name}` ({}) was seen in turn {turn}{of} only, and {why}. --until-exit runs all",
+                Line(line)
+            )
+        }
     }
 }
 

@@ -52,9 +52,11 @@ struct PredictionWire<'a> {
     growth_bytes_per_step: Option<u64>,
     /// Where it is an evaluation that leaves something: the same, of each.
     growth_bytes_per_evaluation: Option<u64>,
+    growth_bytes_per_turn: Option<u64>,
     growth_at: Option<CodeWire<'a>>,
     runs_out_at_step: Option<u64>,
     runs_out_at_evaluation: Option<u64>,
+    runs_out_at_turn: Option<u64>,
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     peak_device_bytes: u64,
@@ -250,13 +252,16 @@ struct StageWire<'a> {
     variable: &'a str,
     /// From 1.
     turn: u64,
-    turns: u64,
+    turns: Option<u64>,
+    /// What turns that were seen left, where each makes an optimizer.
+    left_bytes: Option<u64>,
 }
 
 impl<'a> From<&'a LoopStage> for StageWire<'a> {
     fn from(it: &'a LoopStage) -> StageWire<'a> {
-        let LoopStage { line, name, turn, turns } = it;
-        StageWire { at: line.into(), variable: name, turn: *turn, turns: *turns }
+        let LoopStage { line, name, turn, turns, adds_up } = it;
+        let left_bytes = adds_up.map(|it| it.0);
+        StageWire { at: line.into(), variable: name, turn: *turn, turns: *turns, left_bytes }
     }
 }
 
@@ -286,6 +291,7 @@ fn counted(it: Counted) -> &'static str {
         Counted::BackwardPasses => "backward_passes",
         Counted::ForwardPasses => "forward_passes",
         Counted::Evaluations => "evaluations",
+        Counted::Turns => "turns",
     }
 }
 
@@ -520,10 +526,11 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             let peaks = it.others.iter().find(|it| it.0 == end)?.1;
             Some(PeaksWire::from(peaks))
         };
-        let (of_evaluations, of_steps) = match &it.growth {
-            Some(growth) if growth.counted == Counted::Evaluations => (Some(growth), None),
-            growth => (None, growth.as_ref()),
-        };
+        let grows_by =
+            |is_it: fn(Counted) -> bool| it.growth.as_ref().filter(|it| is_it(it.counted));
+        let of_evaluations = grows_by(|it| it == Counted::Evaluations);
+        let of_turns = grows_by(|it| it == Counted::Turns);
+        let of_steps = grows_by(|it| !matches!(it, Counted::Evaluations | Counted::Turns));
         PredictionWire {
             version: VERSION,
             outcome: match it.outcome {
@@ -550,9 +557,11 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             steady: it.steady,
             growth_bytes_per_step: of_steps.map(|it| it.per_step.0),
             growth_bytes_per_evaluation: of_evaluations.map(|it| it.per_step.0),
+            growth_bytes_per_turn: of_turns.map(|it| it.per_step.0),
             growth_at: it.growth.as_ref().and_then(|it| it.at.as_ref()).map(CodeWire::from),
             runs_out_at_step: of_steps.map(|it| it.runs_out_at),
             runs_out_at_evaluation: of_evaluations.map(|it| it.runs_out_at),
+            runs_out_at_turn: of_turns.map(|it| it.runs_out_at),
             peak_allocated_bytes: it.peak.allocated.0,
             peak_reserved_bytes: it.peak.reserved.0,
             peak_device_bytes: it.peak.device.0,

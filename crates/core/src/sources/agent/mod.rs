@@ -14,8 +14,8 @@ use self::{
     plan_notes::{ReadingKeys, RefusedLine, SitesLine, SplitLine, WorkKeys},
     run_notes::{
         AlarmLine, BeginLine, EndLine, EngineLine, FirstGpuLine, FirstStepLine, GraphLine,
-        HostLine, KeepersLine, LargeBatchLine, MarkLine, ModelsLine, OomLine, PaddingLine,
-        ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine, UnfoldedLine,
+        HostLine, InPiecesLine, KeepersLine, LargeBatchLine, MarkLine, ModelsLine, OomLine,
+        PaddingLine, ReadLine, RedoneLine, StatsLine, StepTimesLine, TensorsLine, UnfoldedLine,
     },
     weights::WeightsLine,
 };
@@ -80,6 +80,10 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             Line::LargeBatch(_) => {}
             Line::Padding(it) => notes.padding = Some(it.into()),
+            Line::InPieces(it) if notes.in_pieces.len() < MOST_GRAPHS => {
+                notes.in_pieces.push(it.into());
+            }
+            Line::InPieces(_) => {}
             Line::Unfolded(it) if notes.unfolded.len() < MOST_GRAPHS => {
                 notes.unfolded.push(it.into());
             }
@@ -220,6 +224,8 @@ enum Line {
     LargeBatch(LargeBatchLine),
     Padding(PaddingLine),
     Unfolded(UnfoldedLine),
+    #[serde(rename = "in_pieces")]
+    InPieces(InPiecesLine),
     Models(ModelsLine),
     #[serde(rename = "first_gpu")]
     FirstGpu(FirstGpuLine),
@@ -339,7 +345,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch padding unfolded models first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch padding unfolded in_pieces models first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

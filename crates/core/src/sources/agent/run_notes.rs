@@ -8,8 +8,8 @@ use crate::{
     failures::Verdict,
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
-        Exception, FirstGpu, FirstStep, GraphNote, HostNote, Keeper, Keepers, LargeBatch, Later,
-        LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote, Padding, Phase,
+        Exception, FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch,
+        Later, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote, Padding, Phase,
         ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table,
         Tensors, Unfolded, Unowned, WrittenOut,
     },
@@ -309,6 +309,19 @@ impl From<PaddingLine> for Padding {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+pub(super) struct InPiecesLine {
+    module: String,
+    bytes: u64,
+}
+
+impl From<InPiecesLine> for InPieces {
+    fn from(it: InPiecesLine) -> InPieces {
+        InPieces { module: clipped(one_line(it.module)), bytes: Bytes(it.bytes) }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct UnfoldedLine {
     copies: u64,
     bytes: u64,
@@ -597,7 +610,7 @@ pub(super) struct EndLine {
     mentions: Vec<String>,
     failed_later: Option<String>,
     #[serde(deserialize_with = "or_default")]
-    ahead: AheadLine,
+    ahead: Box<AheadLine>,
     #[serde(deserialize_with = "or_default")]
     seconds_imports: f64,
     #[serde(deserialize_with = "or_default")]
@@ -612,6 +625,9 @@ pub(super) struct AheadLine {
     epochs: Option<u64>,
     steps: Option<u64>,
     stage: Option<Box<StageKeys>>,
+    turns: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    turned_at: Vec<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -620,7 +636,8 @@ struct StageKeys {
     line: Option<CodeText>,
     name: String,
     turn: u64,
-    turns: u64,
+    turns: Option<u64>,
+    left: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -819,7 +836,8 @@ impl From<EndLine> for End {
         let stage = it.ahead.stage.take().and_then(|stage| {
             let line = CodeLine::from(stage.line?);
             let name = clipped(one_line(stage.name));
-            Some(LoopStage { line, name, turn: stage.turn, turns: stage.turns })
+            let adds_up = stage.left.map(Bytes);
+            Some(LoopStage { line, name, turn: stage.turn, turns: stage.turns, adds_up })
         });
         End {
             stage,
@@ -865,6 +883,11 @@ impl From<EndLine> for End {
                 batches_an_epoch: it.ahead.batches_an_epoch,
                 epochs: it.ahead.epochs,
                 steps: it.ahead.steps,
+                turns: it.ahead.turns,
+            },
+            turned_at: match it.ahead.turned_at[..] {
+                [first, second] => Some((first, second)),
+                _ => None,
             },
             seconds_imports: it.seconds_imports,
             seconds: it.seconds,

@@ -667,7 +667,7 @@ fn logits_that_a_trainer_collects_have_their_own_name() {
     let found = told("nested_concat", 9);
     assert_eq!(found[0].0, "growth/per-step", "{found:?}");
     assert!(found[0].1.contains("hidden states") && found[0].2.contains("output_hidden_states"));
-    assert!(told("join", 1).iter().any(|it| it.1.starts_with("one tensor grew")));
+    assert!(told("join", 1).iter().any(|it| it.1.starts_with("one tensor was made anew")));
 }
 
 /// A decoder that is called for each token, and runs out before the one backward pass: that needs all of these passes.

@@ -788,7 +788,7 @@ fn trains_and_joins(times: u64) -> Explanation {
 fn tensors_that_a_training_joins_are_counted_and_neither_a_cache_nor_a_larger_input() {
     let found = trains_and_joins(1);
     let it = found.findings.iter().find(|it| it.code.word() == "growth/per-step").unwrap();
-    assert!(it.title.starts_with("6 tensors grew, each about 24 times"), "{}", it.title);
+    assert!(it.title.starts_with("6 tensors were made anew, each about 24 times"), "{}", it.title);
     assert!(!has(&found, "growth/kv-cache") && !has(&found, "inputs/dynamic-shapes"));
     let cause = found.root_cause().unwrap();
     assert_eq!((cause.code.word(), cause.at.map(|it| it.line)), ("growth/per-step", Some(40)));
@@ -820,7 +820,7 @@ fn a_dict_whose_tensors_are_joined_is_several() {
     let found = conversations(1000);
     let it = found.findings.iter().find(|it| it.code.word() == "growth/per-step");
     let it = it.unwrap_or_else(|| panic!("{:?}", found.findings));
-    assert!(it.title.starts_with("4 tensors grew, each about 18 times"), "{}", it.title);
+    assert!(it.title.starts_with("4 tensors were made anew, each about 18 times"), "{}", it.title);
     assert!(!has(&conversations(12), "growth/per-step"));
 }
 

@@ -520,7 +520,8 @@ fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
         let end = it.notes.end.get_or_insert_default();
         end.why = why;
         let line = CodeLine { file: "/w/train.py".into(), line: 9, ..CodeLine::default() };
-        end.stage = Some(LoopStage { line, name: "size".into(), turn: 1, turns: 3 });
+        let stage = LoopStage { line, name: "size".into(), turn: 1, turns: Some(3), adds_up: None };
+        end.stage = Some(stage);
         predicted(&[it], 0)
     };
     let cut = predict(EndReason::Steady);
