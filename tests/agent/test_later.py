@@ -473,7 +473,7 @@ def test_what_a_turn_leaves_is_seen_in_the_third(run, text, loop):
 )
 def test_turns_that_were_not_seen_are_said(run, text, turn):
     stage = run(text, stop="validation").process.end["ahead"]["stage"]
-    assert (stage and (stage["name"], stage["turn"], stage["turns"], stage["left"])) == turn
+    assert (stage and (stage["name"], stage["turn"], stage["turns"], stage["left_bytes"])) == turn
 
 
 AFTER = """

@@ -456,7 +456,7 @@ def test_each_run_has_what_it_was_given_for_itself_and_leaves_nobody(plimsoll):
         except OSError:
             return False
 
-    for _ in range(600):
+    for _ in range(3000):
         if len(lines("left")) >= 3 or process.poll() is not None:
             break
         time.sleep(0.1)

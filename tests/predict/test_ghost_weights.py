@@ -148,6 +148,29 @@ def test_a_call_of_a_model_on_the_device_allocates_as_without_ghosts(plimsoll, w
     assert seen[0] == seen[1]
 
 
+READS = """
+import torch
+from torch.nn import functional as F
+head = torch.nn.Linear(256, 40).cuda()
+x, letters = torch.randn(50, 4, 256, device="cuda"), torch.randint(1, 40, (4, 9), device="cuda")
+loss = F.ctc_loss(head(x).log_softmax(-1), letters, torch.tensor([50, 48, 40, 30]), torch.tensor([9, 8, 7, 6]), zero_infinity=True)
+print("SAYS", torch.cuda.memory_stats()["allocation.all.allocated"], flush=True)
+loss.backward()
+later = torch.nn.Linear(4096, 4096)
+print("SAYS", later.weight.device, flush=True)
+"""
+
+
+def test_lengths_on_the_host_stay_there(plimsoll):
+    """While there is a dispatch mode, `ctc_loss` wants them on the device."""
+    plimsoll.script(READS)
+    seen = []
+    for when in ("off", "on"):
+        ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090", "--until-exit", f"--ghost-weights={when}"))
+        seen.append((says(ran), ran.report["peak_allocated_bytes"], ran.report["peak_reserved_bytes"]))
+    assert seen[0] == seen[1]
+
+
 def test_a_model_larger_than_its_share_of_the_host_becomes_a_ghost_by_itself(plimsoll):
     """32 GB of weights, converted twice on the CPU."""
     plimsoll.script(

@@ -56,7 +56,7 @@ class Unpadded:
             return None
         if self._cut is None or self._cut[1] < longest:
             self._cut = length, longest
-            self._recording.note("unpadded", "--worst-seq text cut the padding of batches: %d of %d places are left at most" % (longest, length))
+            self._recording.note("unpadded", "--worst-seq text cut the padding of batches: %d of %d places remain at most" % (longest, length))
         return self._map(batch, length, (length - longest, length) if is_left else (0, longest), _DEEPEST)
 
     def _map(self, value: Any, length: int, kept: tuple[int, int], depth: int) -> Any:

@@ -265,7 +265,7 @@ class Later:
         if self.anew is None or len(self.turned_at) == TURNS or is_clean:
             return None
         named = {name: self.anew[name] for name in ("line", "name", "turns")}
-        return {**named, "turn": self.anew["turn"] + len(self.turned_at), "left": self._left_by_a_turn or 0}
+        return {**named, "turn": self.anew["turn"] + len(self.turned_at), "left_bytes": self._left_by_a_turn or 0}
 
     def _begin(self, place: Place, steps: int) -> None:
         before = self._intervals[-2:]

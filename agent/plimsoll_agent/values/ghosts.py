@@ -83,6 +83,7 @@ class Ghosts:
         self._wrap_load()
         self._wrap_mapped_files()
         self._wrap_executors()
+        patch.replace(self._torch, "ctc_loss", self._wrap_ctc_loss)
         if self._which == "on":
             self._begin("--ghost-weights is on")
             return
@@ -122,12 +123,18 @@ class Ghosts:
         return _mode_class(self._torch)(*self._memory)
 
     @guarded
-    @guarded
     def leaves_for(self, module: Module) -> Any:
         """Called before a model is: while there is a mode, `linear` adds its bias out of place (`isTensorSubclassLike` in PyTorch), and
         takes other memory on the device. Who comes back after the call; None where there is no mode, or it is needed."""
+        if self._mode is None or any(it.device.type == "cpu" for it in module.parameters()):
+            return None
+        return self._leaves()
+
+    @guarded
+    def _leaves(self) -> Any:
+        """Ends the mode for a while. Who brings it back; None where there is none, or another one is above it."""
         mode = self._mode
-        if mode is None or mode.is_over or any(it.device.type == "cpu" for it in module.parameters()):
+        if mode is None or mode.is_over:
             return None
         if sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode() is not mode:
             return None
@@ -197,6 +204,19 @@ class Ghosts:
             return submit(executor, self._in_mode, fn, *args, **kwargs)
 
         patch.put(ThreadPoolExecutor, "submit", wrapped)
+
+    def _wrap_ctc_loss(self, loss: Function) -> Function:
+        """While there is a mode it takes lengths for tensors of its own device (`areAnyTensorSubclassLike` in PyTorch), and refuses those on the host."""
+
+        def ctc_loss(*args: Any, **kwargs: Any) -> Any:
+            comes_back = self._leaves()
+            try:
+                return loss(*args, **kwargs)
+            finally:
+                if comes_back is not None:
+                    comes_back()
+
+        return ctc_loss
 
     def _in_mode(self, fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode

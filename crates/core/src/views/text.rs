@@ -928,7 +928,11 @@ pub fn to_come(it: &ToCome) -> String {
                 Some(Bytes::ZERO) => {
                     "each turn makes an optimizer: what a turn leaves may add up".to_owned()
                 }
-                Some(left) => format!("the turn before left {left}: later turns may leave as much"),
+                Some(more) => {
+                    format!(
+                        "{more} stayed in use after the turn before: later turns may add as much"
+                    )
+                }
             };
             format!(
                 "the loop over `{name}` ({}) was seen in turn {turn}{of} only, and {why}. --until-exit runs all",

@@ -238,10 +238,10 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Tries, Option<S
                 return (found, recipes, Some(seen));
             }
             let refuted = found.remove(0);
-            // By a validation that nobody had seen before: a few blocks more may be enough.
-            if !saw && program.pace.until == Until::Validation {
-                let mut more: Vec<_> =
-                    with_more_blocks(program, &refuted).await.into_iter().collect();
+            // By a validation that nobody had seen before, or by what only the card itself shows: more blocks may be enough.
+            if program.pace.until == Until::Validation {
+                let more = with_more_blocks(program, &refuted, !saw).await;
+                let mut more: Vec<_> = more.into_iter().collect();
                 estimate_time(program, &mut more).await;
                 mark_tight(program, &mut more);
                 found.extend(more);
@@ -278,9 +278,13 @@ fn mark_tight(program: &Program, found: &mut [Candidate]) {
     }
 }
 
-/// A plan that checkpoints some blocks and does not fit through a validation, with as many as that takes; none if it has all, or that
-/// is not enough.
-async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<Candidate> {
+/// A plan that checkpoints some blocks and does not fit through a validation, with as many as that takes if a run shows it (`is_seen_in_runs`), else with
+/// all; none if it has all, or that is not enough.
+async fn with_more_blocks(
+    program: &mut Program,
+    refuted: &Candidate,
+    is_seen_in_runs: bool,
+) -> Option<Candidate> {
     let n_blocks = program.known.n_blocks?;
     let some = |it: &Remedy| it.id == remedies::CHECKPOINT && !it.parameters.is_empty();
     if program.interrupted || !refuted.plan.remedies.iter().any(some) {
@@ -290,7 +294,7 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
         |it: &Remedy| if some(it) { Remedy::plain(remedies::CHECKPOINT) } else { it.clone() };
     let all = Plan::of(refuted.plan.remedies.iter().map(with_all).collect());
     let it = program.run_through(&all).await.filter(|it| it.fits)?;
-    let mut it = fewest_blocks(program, it, n_blocks).await;
+    let mut it = if is_seen_in_runs { fewest_blocks(program, it, n_blocks).await } else { it };
     let fits =
         proof::fits_again(program, &mut it).await && proof::fits_once_more(program, &mut it).await;
     fits.then_some(it)

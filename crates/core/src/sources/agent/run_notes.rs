@@ -637,7 +637,7 @@ struct StageKeys {
     name: String,
     turn: u64,
     turns: Option<u64>,
-    left: Option<u64>,
+    left_bytes: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -836,7 +836,7 @@ impl From<EndLine> for End {
         let stage = it.ahead.stage.take().and_then(|stage| {
             let line = CodeLine::from(stage.line?);
             let name = clipped(one_line(stage.name));
-            let adds_up = stage.left.map(Bytes);
+            let adds_up = stage.left_bytes.map(Bytes);
             Some(LoopStage { line, name, turn: stage.turn, turns: stage.turns, adds_up })
         });
         End {

@@ -8,7 +8,7 @@ use plimsoll_core::{
 };
 
 use super::made::{Made, out_of_memory, takes};
-use crate::search::{Noted, Ran, Run, Until};
+use crate::search::{Noted, On, Ran, Run, Until};
 
 const N: usize = 6;
 
@@ -93,6 +93,13 @@ fn the_cheapest_that_fit_by_two_measured_runs() {
         seen: 3 steps
     "#]]
     .assert_eq(&six(10_000, 0, true).plans());
+}
+
+#[test]
+fn where_only_the_card_itself_takes_more_all_blocks_are_tried() {
+    let more = |run: &Run| if run.on == On::CardAlone { 600 } else { 0 };
+    let shown = six_with(10_000, more, true).plans();
+    assert!(shown.contains("\nplan: checkpoint, needs 4.69 GiB"), "{shown}");
 }
 
 #[test]
