@@ -41,6 +41,22 @@ def test_the_context_grows_as_on_a_card(phantom):
     assert ran.values == [518, 610, 676, 686]
 
 
+def test_a_kernel_that_needs_much_local_memory_takes_it_for_each_thread(phantom):
+    """5,136 bytes, by its machine code, of which 1,024 are there for every kernel, for 132 x 2,048 threads: `bench/results/raw/driver/local-h200.txt`."""
+    ran = phantom(
+        """
+        import json, torch
+        x = torch.rand(1000, device="cuda") + 1
+        free = torch.cuda.mem_get_info()[0]
+        torch.special.gammainc(x, x)
+        first = free - torch.cuda.mem_get_info()[0]
+        torch.special.gammainc(x, x)
+        print(json.dumps([first >> 20, free - torch.cuda.mem_get_info()[0] - first]))
+        """
+    )
+    assert ran.values == [1062, 0]
+
+
 @pytest.mark.parametrize(("kind", "kernels", "graphs", "mib"), [("add", 100, 50, 16), ("foreach", 100, 50, 56), ("mm", 5, 500, 60)])
 def test_graphs_take_what_the_driver_takes_for_their_kernels_parameters(phantom, kind, kernels, graphs, mib):
     """As an H100 and an H200 did (`bench/results/raw/driver/graphs-*.jsonl.gz`): a kernel of `add` has 40 bytes, one of `foreach` 4 KiB, a product 1,720."""

@@ -101,13 +101,13 @@ fn kernel(stub: u64) -> Option<Arc<Kernel>> {
     Some(Arc::clone(it.kernel.get_or_init(|| Arc::new(Kernel::of(it.name.to_bytes())))))
 }
 
-/// What the kernel at `stub` needs, by its machine code; nothing where that is unknown. PyTorch's own machine code is read for what `is_captured`
-/// only: it is large, and of all its kernels (2.11, for Hopper) those of `igamma`, and FlashAttention's that also return the probabilities, for
-/// heads of 32, need more local memory than any kernel has.
+/// What the kernel at `stub` needs, by its machine code; nothing where that is unknown. PyTorch's own machine code, which is large, is read for what
+/// `is_captured` and for the few kernels that need much local memory only.
 pub(crate) fn needs(stub: u64, is_captured: bool) -> Needs {
     let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
     if let Some((it, module)) = kernels.get(&stub).and_then(|it| Some((it, it.module?))) {
-        if !is_captured && !modules::is_foreign(module) {
+        let spills = || it.kernel.get().is_some_and(|it| it.spills());
+        if !is_captured && !modules::is_foreign(module) && !spills() {
             return Needs::default();
         }
         return *it.needs.get_or_init(|| modules::needs(module, it.name));

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use crate::kernels::family::Family;
 use crate::kernels::{count, reduce};
+use crate::names::{self, has};
 use crate::questions::{self, Purpose};
 use crate::room::Room;
 use crate::signature::Signature;
@@ -15,6 +16,7 @@ pub struct Kernel {
     pub(crate) family: Option<Family>,
     pub(crate) purpose: Option<Purpose>,
     room: Room,
+    spills: bool,
     /// What it takes, of one that is looked at.
     signature: Option<Signature>,
 }
@@ -29,7 +31,8 @@ impl Kernel {
         } else {
             is_looked_at.then(|| Signature::of(name)).flatten()
         };
-        Kernel { family, purpose, room: Room::of(name), signature }
+        let (room, spills) = (Room::of(name), has(name, names::IGAMMA));
+        Kernel { family, purpose, room, spills, signature }
     }
 
     /// The name of a kernel that a module has which was made at run time, if it is looked at.
@@ -40,6 +43,12 @@ impl Kernel {
     /// What it makes the driver take when it is loaded.
     pub fn room(&self) -> Room {
         self.room
+    }
+
+    /// Whether it needs more local memory than a context has for each kernel. Of PyTorch's (all 448 modules of 2.11 for Hopper were read) these are
+    /// `igamma`'s; FlashAttention's that also return the probabilities, for heads of 32, are not looked for.
+    pub fn spills(&self) -> bool {
+        self.spills
     }
 
     /// Whether it needs so few registers that a multiprocessor holds as many blocks of it as its threads allow.

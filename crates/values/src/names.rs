@@ -150,6 +150,7 @@ fragments! {
     // Of `kernels/random`.
     BERNOULLI_TENSOR = b"28bernoulli_tensor_cuda_kernelI";
     POINTWISE_APPLY_2 = b"21kernelPointwiseApply2I";
+    IGAMMA = b"10CalcIgammaI";
     DISTRIBUTION = b"43distribution_elementwise_grid_stride_kernelI";
     FIRST_LAMBDA_AND_PHILOX_STATE = b"E_EEvlNS_15PhiloxCudaState";
     DISTRIBUTION_NULLARY = b"27distribution_nullary_kernelI";
