@@ -59,7 +59,7 @@ pub(crate) fn needs(module: usize, name: &CStr) -> Needs {
         // SAFETY: the compiler's own wrapper: what it registered is what `__cudaRegisterFatBinary` answered.
         let images = unsafe { fatbin::machine_code(module as *const Wrapper, capability) };
         let kernels = images.iter().flat_map(|it| cubin::kernels(it));
-        kernels.map(|it| (Needs::of(&it), it.name)).map(|(needs, name)| (name, needs)).collect()
+        kernels.map(|it| (it.name.clone(), Needs::of(&it))).collect()
     });
     name.to_str().ok().and_then(|it| kernels.get(it)).copied().unwrap_or_default()
 }
