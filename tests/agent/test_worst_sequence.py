@@ -135,3 +135,28 @@ def test_a_mapping_of_its_own_kind_and_positions_that_end(run):
     assert r.stdout == "(2, 64)\n(2, 64)\n", r.stderr
     too_long = run(TRANSFORMER, env={"PLIMSOLL_BATCH_LENGTH": "65"})
     assert "--worst-seq 65 is more than the 64 positions of GPT2LMHeadModel" in too_long.stderr
+
+
+TEXTS = """
+import torch
+from torch.utils.data import DataLoader
+texts = torch.zeros(8, 64, dtype=torch.long)
+texts[:, :20] = torch.arange(20) + 3
+net = torch.nn.Embedding(50, 16).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+shapes = []
+for batch in DataLoader({data}, batch_size=4):
+    x = {taken}
+    optimizer.zero_grad()
+    net(x.cuda()).sum().backward()
+    optimizer.step()
+    shapes.append(tuple(x.shape))
+print(shapes)
+"""
+
+
+@pytest.mark.parametrize("data, taken", [("texts", "batch"), ("torch.utils.data.TensorDataset(texts, texts > 0)", "batch[0]"), ("[dict(ids=it) for it in texts]", "batch['ids']")])
+def test_a_batch_is_cut_to_its_own_longest_text(run, data, taken):
+    r = run(TEXTS.format(data=data, taken=taken), stop="until-exit", env={"PLIMSOLL_BATCH_LENGTH": "text"})
+    assert r.returncode == 0, r.stderr
+    assert eval(r.stdout) == [(4, 20)] * 2

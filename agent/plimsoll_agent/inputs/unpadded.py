@@ -42,7 +42,8 @@ class Unpadded:
 
         def _next_data(iterator: Any) -> Any:
             batch = take(iterator)
-            return self._shorter(batch) or batch
+            shorter = self._shorter(batch)
+            return batch if shorter is None else shorter
 
         return _next_data
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import MERGING, SAVING
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ class Saving:
     def _seen(self, serialization: Any, save: Function) -> Function:
         def seen(*args: Any, **kwargs: Any) -> Any:
             self.was_seen = True
-            wanted = serialization.get_crc32_options()
-            serialization.set_crc32_options(False)
+            wanted = _checksums(serialization, False)
             try:
                 return save(*args, **kwargs)
             finally:
-                serialization.set_crc32_options(wanted)
+                if wanted is not None:
+                    _checksums(serialization, wanted)
 
         return seen
 
@@ -73,3 +74,11 @@ class Saving:
                     self._phases.end(phase)
 
         return marked
+
+
+@guarded
+def _checksums(serialization: Any, are_written: bool) -> bool | None:
+    """Sets whether `torch.save` writes them, and returns whether it did before; None if that failed."""
+    before: bool = serialization.get_crc32_options()
+    serialization.set_crc32_options(are_written)
+    return before
