@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from harness import Plimsoll, Unpacked
@@ -18,11 +19,21 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 2
 
 
+def long_tests():
+    """The lines of `long.txt`."""
+    text = Path(__file__).with_name("long.txt").read_text(encoding="utf-8")
+    return {line for line in text.splitlines() if line and not line.startswith("#")}
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Of a test with `matrix(n)` all cases but n are for `make soak`."""
+    """Of a test with `matrix(n)` all cases but n are for `make soak`, and so is what `long.txt` lists."""
     matrices = {}
+    long = long_tests()
     for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        if name in long or name.split("[")[0] in long:
+            item.add_marker("soak")
         marker = item.get_closest_marker("matrix")
         if marker and not item.get_closest_marker("soak"):
             matrices.setdefault((item.path, item.originalname, *marker.args), []).append(item)
@@ -87,6 +98,7 @@ SOAK = """What `make soak` runs:
   an engine's own errors and interrupted servers, whom a script reached over the network, DeepSpeed's launcher;
   a notebook from top to bottom, functions that are predicted from Python, hostile names in predictions;
   a world of files under each command and way that writes are kept apart, and with a training; all hostile files, sources, statuses and folders of strangers;
+  what tests/long.txt lists: most of the viewer's, and of each other kind the cases that take more than a second of a processor;
   other versions of torch and Python, and a small job of each library that is there, if PLIMSOLL_OTHER_PYTHONS names some."""
 
 

@@ -194,6 +194,20 @@ fn no_order_comes_from_a_hash() {
 }
 
 #[test]
+fn every_long_test_is_a_test() {
+    let root = root_folder();
+    for line in fs::read_to_string(root.join("tests/long.txt")).unwrap().lines() {
+        if line.starts_with('#') {
+            continue;
+        }
+        let (file, test) = line.split_once("::").unwrap();
+        let name = test.split_once('[').map_or(test, |it| it.0);
+        let text = fs::read_to_string(root.join("tests").join(file)).unwrap();
+        assert!(text.contains(&format!("def {name}(")), "tests/long.txt: no test {line}");
+    }
+}
+
+#[test]
 fn every_file_says_what_it_is_for() {
     for (path, text) in rust_files("crates").into_iter().chain(rust_files("xtask")) {
         assert!(text.starts_with("//! "), "{}: begins with no `//!` sentence", path.display());

@@ -331,7 +331,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 /// Without optimisation each takes long; a release build looks at more.
-const CASES: u32 = if cfg!(debug_assertions) { 24 } else { 240 };
+const CASES: u32 = if cfg!(debug_assertions) { 8 } else { 240 };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() })]
