@@ -130,6 +130,19 @@ def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(ru
     assert "the batch differs (args[0] 65536x256 float32; the plan was made with args[0] 32768x256 float32)" in sentence
 
 
+@pytest.mark.parametrize("visible, sentences", [(None, 1), ("1", 0)])
+def test_a_machine_with_more_gpus_than_the_plan_is_for_is_told(program, cache, visible, sentences):
+    program.folder.joinpath("train.py").write_text("print('trains')")
+    program.folder.joinpath("plan.toml").write_text("version = 1\n\n[[remedy]]\nid = 'tf32'\n")
+    environment = program.on_a_device("--gpu", "t4", "--gpus", "2")
+    if visible is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+    ran = Plimsoll(program.folder, cache).run("run", "--plan", "plan.toml", "--", PYTHON, "train.py", environment=environment)
+    assert ran.code == 0 and ran.stdout == "trains\n" and len(ran.sentences) == sentences, ran
+    if sentences:
+        assert ran.sentences[0].startswith("the plan is for 1 GPU, and the script sees 2"), ran
+
+
 def test_fit_runs_a_script_that_fits_as_it_is(run):
     ran = run("--fit", "--", PYTHON, "train.py", 512)
     assert ran.code == 0 and ran.sentences[-1] == "it fits without changes", ran

@@ -80,6 +80,12 @@ pub(crate) fn run(args: &RunArgs, out: &mut Output) -> anyhow::Result<Exit> {
     }
     let sinks = args.watch.then(|| Sinks::open(&args.to)).transpose()?;
     warn_if_too_little_is_free(&plan);
+    if let Some(seen) = more_gpus_than_planned(args, &plan, &command) {
+        say(&format!(
+            "the plan is for 1 GPU, and the script sees {seen}. A library that spreads each batch over all of them, \
+             as transformers' Trainer does, takes other memory than planned. To show the script one: CUDA_VISIBLE_DEVICES=0"
+        ));
+    }
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
     let signals = Signals::hold().context("cannot hold signals")?;
@@ -205,6 +211,17 @@ fn ranks(args: &RunArgs, plan: &Plan, command: &ScriptCommand) -> anyhow::Result
 
 fn has_gpu() -> bool {
     Path::new("/dev/nvidiactl").exists() || Path::new("/dev/dxg").exists() || devices::are_there()
+}
+
+/// How many GPUs a process sees of which the plan uses one, if that is more than one.
+fn more_gpus_than_planned(args: &RunArgs, plan: &Plan, command: &ScriptCommand) -> Option<usize> {
+    let is_planned = args.plan.is_some() || args.fit;
+    let is_ranked = env::var_os("LOCAL_RANK").is_some() || command.is_launcher();
+    let uses_several = plan.remedies.iter().any(|it| it.gpus().is_some());
+    if !is_planned || is_ranked || uses_several || args.no_gpu {
+        return None;
+    }
+    Some(devices::visible_count()).filter(|it| 1 < *it)
 }
 
 /// The plan knows what will be reserved; what others hold may leave less than that.
