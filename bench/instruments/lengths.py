@@ -19,8 +19,10 @@ of what `predict` says with `expandable_segments`. For each script:
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -50,13 +52,40 @@ class Bench:
     def __init__(self, args):
         self.args, self.began, self.until = args, time.monotonic(), time.monotonic() + args.budget_seconds
         self.folder = Path(tempfile.mkdtemp())
-        self.cores, self.lanes = threading.Semaphore(args.jobs), threading.Semaphore(args.lanes)
+        # Cores for a search, and the GPU for a real run: whoever takes one gives it back.
+        self.places, self.lanes, self.mine = queue.Queue(), queue.Queue(), threading.local()
+        for at in range(args.jobs):
+            self.places.put(",".join(str(at * args.pin + it) for it in range(args.pin)))
+        for at in range(args.lanes):
+            self.lanes.put(str(at % args.gpus))
         self.guard = threading.Lock()
         self.limits = {row["script"]: row["limit"] for row in rows_of(args.limits)} if args.limits.exists() else {}
+
+    @contextlib.contextmanager
+    def taking(self, places, name):
+        place = places.get()
+        setattr(self.mine, name, place)
+        try:
+            yield
+        finally:
+            setattr(self.mine, name, "")
+            places.put(place)
+
+    @property
+    def cores(self):
+        return self.taking(self.places, "cores")
+
+    @property
+    def gpu(self):
+        return self.taking(self.lanes, "gpu")
 
     def call(self, words, seconds, folder, **env):
         """Exit code (none if it had to be ended), output, seconds, processor seconds of it and its children."""
         env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PLIMSOLL_CACHE": str(self.folder / "cache"), **env}
+        if getattr(self.mine, "cores", ""):
+            words = ["taskset", "-c", self.mine.cores, *words]
+        if getattr(self.mine, "gpu", ""):
+            env["CUDA_VISIBLE_DEVICES"] = self.mine.gpu
         began, ended = time.monotonic(), False
         with tempfile.TemporaryFile("w+", errors="replace") as out:
             process = subprocess.Popen([str(it) for it in words], cwd=folder, env=env, stdout=out, stderr=subprocess.STDOUT)
@@ -184,7 +213,7 @@ class Bench:
         if "--steps" not in words:
             env |= {"METER_STEPS": str(STEPS), "METER_SECONDS": "1e9", "METER_LOCK": str(folder / "lock")}
         options = [*options, "--json", "run.json", "--stacks", "none", "--events", "1000"]
-        with self.lanes:
+        with self.gpu:
             code, text, seconds, _ = self.call([self.args.binary, "run", *options, "--", *words], self.args.real_seconds, folder, **env)
         res = {"code": code, "seconds": seconds, "oom": "OutOfMemoryError" in text, "limited": "evaluation limited" in text}
         if (folder / "run.json").exists():
@@ -285,7 +314,9 @@ def main():
     parser.add_argument("--limits", type=Path, default=ROWS)
     parser.add_argument("--card", help="what the searches imitate: h200 on one, else h100-80g")
     parser.add_argument("--jobs", type=int, default=14, help="searches at once")
-    parser.add_argument("--lanes", type=int, default=8, help="processes on the GPU at once")
+    parser.add_argument("--pin", type=int, default=0, metavar="N", help="each search has N cores of its own")
+    parser.add_argument("--lanes", type=int, default=8, help="processes on the GPUs at once")
+    parser.add_argument("--gpus", type=int, default=1, help="the GPUs that they take turns on; each sees one")
     parser.add_argument("--fit-seconds", type=float, default=150)
     parser.add_argument("--real-seconds", type=float, default=120)
     parser.add_argument("--fit-options", nargs="*", default=[])
