@@ -38,9 +38,9 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// After so long a search says what is best so far, and how long the rest may take.
 const LONG: Duration = Duration::from_secs(30);
-/// A search makes so many runs: the fewest and the most of 13 that found a plan for batches of every length (bench/results/lengths.md).
-const FEW_RUNS: u64 = 21;
-const MANY_RUNS: u64 = 51;
+/// Of 65 searches that tried plans for batches of every length, a tenth made fewer runs and a tenth more (bench/results/lengths.md).
+const FEW_RUNS: u64 = 23;
+const MANY_RUNS: u64 = 42;
 
 /// Makes runs.
 pub(super) struct Driver<'a> {
