@@ -318,8 +318,10 @@ pub struct CategoryShare {
 /// Memory that grows with the steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepGrowth {
-    /// What each step leaves.
+    /// What each step leaves; on average, if they leave something every so many steps only.
     pub per_step: Bytes,
+    /// After every so many steps it rises.
+    pub every: u32,
     /// The line that made it, as its loop called it.
     pub at: Option<CodeLine>,
     /// Steps that were seen.

@@ -68,6 +68,7 @@ fn of_turns(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let more = room.saturating_sub(needs).0.checked_div(again.0)?;
     Some(StepGrowth {
         per_step: again,
+        every: 1,
         taken: again,
         at: line_of_what_is_left(run, first),
         seen: SEEN,
@@ -103,6 +104,7 @@ fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Ste
     let more = room.saturating_sub(needs).0.checked_div(taken.0)?;
     Some(StepGrowth {
         per_step: again,
+        every: 1,
         taken,
         at: line_of_what_is_left(run, first),
         seen: 2,
@@ -147,7 +149,7 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
         || !rises_in_each_part(&after[half..])
         || !has_not_stopped(&in_tensors[half..])
     {
-        return None;
+        return of_stairs(run, &steps, &after, card, beside);
     }
     let left = Remains::of(run, half, after.len());
     let grown = after.last()?.saturating_sub(after[half]);
@@ -169,6 +171,7 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let has_graphs = run.trace.pools.iter().any(|it| *it != (0, 0));
     Some(StepGrowth {
         per_step: Bytes(if has_graphs { taken } else { per_step }),
+        every: 1,
         taken: Bytes(taken),
         at: left.at,
         seen: last.step,
@@ -179,6 +182,74 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
         has_run_out: false,
         counted: run.counted(),
     })
+}
+
+/// What a script keeps every so many steps (a copy of its model, results of so many batches), if it did so four times and gave nothing back.
+fn of_stairs(
+    run: &DeviceRun<'_>,
+    steps: &[StepPeaks],
+    after: &[u64],
+    card: &Card,
+    beside: Bytes,
+) -> Option<StepGrowth> {
+    let Stairs { first, every, rise } = stairs(after)?;
+    let left = Remains::of(run, first, after.len());
+    let grown = Bytes(after.last()?.saturating_sub(after[first - 1]));
+    if left.bytes.0 < grown.0 / 2 {
+        return None;
+    }
+    let per_step = Bytes(rise.div_ceil(every.into()));
+    let needs = needs(run, steps);
+    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
+    let seen = steps.last()?.step;
+    Some(StepGrowth {
+        per_step,
+        every,
+        taken: per_step,
+        at: left.at,
+        seen,
+        needs,
+        grown,
+        runs_out_at: u64::from(seen) + room.saturating_sub(needs).0.checked_div(per_step.0)? + 1,
+        has_run_out: false,
+        counted: run.counted(),
+    })
+}
+
+/// Levels that rise by about as much after every so many steps.
+#[derive(Debug, PartialEq, Eq)]
+struct Stairs {
+    /// Where it rose first, by its place among the levels.
+    first: usize,
+    /// How many levels lie between two rises.
+    every: u32,
+    /// By how much it rises.
+    rise: u64,
+}
+
+/// Whether these levels are stairs: at least four rises that nothing takes back, all at the same distance and about as high. The first
+/// steps do not count, in which much is made that stays.
+fn stairs(after: &[u64]) -> Option<Stairs> {
+    /// Rises.
+    const FEWEST: usize = 4;
+    // What lives from there on, at least.
+    let mut floors: Vec<u64> = after.to_vec();
+    for at in (1..floors.len()).rev() {
+        floors[at - 1] = floors[at - 1].min(floors[at]);
+    }
+    // Of the last ones nobody knows whether they stay.
+    let known = LEAST / 2..floors.len().saturating_sub(LEAST);
+    let mut rises: Vec<(usize, u64)> = known.map(|at| (at, floors[at] - floors[at - 1])).collect();
+    let highest = rises.iter().map(|it| it.1).max()?;
+    // Batches of different sizes leave a little more or less.
+    rises.retain(|it| LEAST_LEFT.0.max(highest / 4) <= it.1);
+    let (first, rise) = *rises.first()?;
+    let every = rises.get(1)?.0 - first;
+    let is_even = rises.windows(2).all(|it| it[1].0 - it[0].0 == every);
+    let is_as_high = rises.iter().all(|it| is_as_much(Bytes(rise), Bytes(it.1)));
+    let is_overdue = every + LEAST < floors.len() - rises.last()?.0;
+    let are_stairs = FEWEST <= rises.len() && is_even && is_as_high && !is_overdue;
+    are_stairs.then_some(Stairs { first, every: u32::try_from(every).ok()?, rise: highest })
 }
 
 /// The line that made most of what the steps of a recording left on a device; none if they left nothing. That
@@ -484,6 +555,22 @@ mod tests {
         }
         for it in [full, late, noise, vec![5; 100], vec![0; 4]] {
             assert!(!rises_in_each_part(&it), "{it:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_every_so_many_steps_makes_stairs() {
+        const MIB: u64 = 1 << 20;
+        let copies: Vec<u64> =
+            (0..237).map(|it| 900 * MIB + 74 * MIB * (it / 50) + it % 3 * 4 * MIB).collect();
+        assert_eq!(stairs(&copies), Some(Stairs { first: 50, every: 50, rise: 74 * MIB }));
+        let three = &copies[..190];
+        let full: Vec<u64> = (0..300).map(|it| 74 * MIB * (it / 50).min(4)).collect();
+        let small: Vec<u64> = (0..237).map(|it| 900 * MIB + 1024 * (it / 50)).collect();
+        let given_back: Vec<u64> = (0..237).map(|it| 74 * MIB * (it / 50 % 3)).collect();
+        let uneven: Vec<u64> = (0..237).map(|it| 74 * MIB * [0, 1, 1, 2, 3][it / 50]).collect();
+        for levels in [three, &full, &small, &given_back, &uneven] {
+            assert_eq!(stairs(levels), None, "{levels:?}");
         }
     }
 

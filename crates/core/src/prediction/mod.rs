@@ -103,6 +103,7 @@ impl<'a> Runs<'a> {
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
         notes.extend(slow.map(|growth| Note::GrowsSlowly {
             per_step: growth.per_step,
+            every: growth.every,
             counted: growth.counted,
             at: growth.at,
             of: in_all.zip(still_to_come),

@@ -66,8 +66,10 @@ pub enum Note {
     },
     /// So little grows with the steps that no training is long enough to run out of it.
     GrowsSlowly {
-        /// What each step leaves.
+        /// What each step leaves, on average.
         per_step: Bytes,
+        /// After every so many steps it rises.
+        every: u32,
         /// What a step is.
         counted: Counted,
         /// The line that made it.
@@ -390,9 +392,16 @@ impl fmt::Display for Note {
                     ". If it was to train, its output shows why it did not"
                 })
             }
-            Note::GrowsSlowly { per_step, counted, at, of } => {
+            Note::GrowsSlowly { per_step, every, counted, at, of } => {
                 let several = counted.several();
-                write!(f, "{per_step} more stay allocated after each {}", counted.one())?;
+                match every {
+                    0 | 1 => write!(f, "{per_step} more stay allocated after each {}", counted.one())?,
+                    _ => write!(
+                        f,
+                        "{} more stay allocated every {every} {several}",
+                        Bytes(per_step.0.saturating_mul((*every).into()))
+                    )?,
+                }
                 if let Some(at) = at {
                     write!(f, " ({at})")?;
                 }

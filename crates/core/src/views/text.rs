@@ -419,7 +419,8 @@ impl Report<'_> {
 
     fn grows(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
         let Some(growth) = &self.prediction.growth else { return writeln!(f, "{card}") };
-        let StepGrowth { per_step, at, seen, counted, runs_out_at, has_run_out, .. } = growth;
+        let StepGrowth { per_step, every, at, seen, counted, runs_out_at, has_run_out, .. } =
+            growth;
         // As its finding is told: at the line of who holds it.
         let line = |it: &CodeLine| (it.file.clone(), it.line);
         let made = at.as_ref().map(line);
@@ -434,7 +435,14 @@ impl Report<'_> {
         let a = if one.starts_with('e') { "an" } else { "a" };
         let each =
             if *counted == Counted::Turns { "turn of the loop around the steps" } else { one };
-        let text = format!("{per_step} {a} {each}{place}: {when} {one} {step} of {card}");
+        let pace = match every {
+            0 | 1 => format!("{per_step} {a} {each}"),
+            _ => {
+                let rise = Bytes(per_step.0.saturating_mul((*every).into()));
+                format!("{rise} every {every} {}", counted.several())
+            }
+        };
+        let text = format!("{pace}{place}: {when} {one} {step} of {card}");
         self.said(f, self.styles.bad, "GROWS", &text)?;
         if let Some(line) = at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&line.text, self.width - 4))?;

@@ -581,6 +581,7 @@ fn it_does_not_get_through_all_the_same() {
 fn growing(per_step: Bytes, seen: u32, needs: Bytes) -> StepGrowth {
     StepGrowth {
         per_step,
+        every: 1,
         at: None,
         seen,
         counted: Counted::Steps,
