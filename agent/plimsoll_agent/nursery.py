@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import fcntl
+import functools
 import importlib
 import json
 import os
@@ -37,6 +38,7 @@ from plimsoll_agent.values import draws
 
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from plimsoll_agent.kinds import Named, Torch
@@ -101,7 +103,7 @@ def serve() -> None:
                 orders.close()
                 answers.close()
                 _enter(mounts)
-                _live(program, order)
+                live(functools.partial(_become, program, order))
             for mount in mounts:
                 os.close(mount)
             pidfd = os.pidfd_open(pid)
@@ -225,30 +227,47 @@ def _is_untouched() -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _live(program: Any, order: Any) -> None:
-    """In the child: the script from its first line to its end, and everything that runs at exit.
+def live(act: Callable[[], object]) -> None:
+    """The script from its first line to its end, which is `act`, and everything that runs at exit.
 
     Then the process is over at once. Python would first take apart all that the nursery has imported, object
     by object, in pages that the child has only borrowed; that costs more than most scripts do.
     """
     code = 0
     try:
-        _become(program, order)
+        act()
     except SystemExit as end:
         code = _exit_code(end)
     except BaseException as error:
         # As Python does it at the end of a program; the agent looks for it there.
+        error.__traceback__ = _without_ours(error.__traceback__)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        sys.audit("sys.excepthook", sys.excepthook, type(error), error, error.__traceback__)
         _tell_the_agent(error)
         sys.excepthook(type(error), error, error.__traceback__)
-        code = 1
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(code)
+        _end(code)
+
+
+def _without_ours(traceback: Any) -> Any:
+    """Its frames from the first one on that is the program's."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _end(code: int) -> None:
+    """With this exit code, or by the signal of this number below zero."""
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def _tell_the_agent(error: BaseException) -> None:
@@ -280,15 +299,20 @@ def _become(program: Any, order: Any) -> None:
         from plimsoll_agent.inputs import edits
 
         edits.write(os.environ["PLIMSOLL_EDITS"])
-    script, module = program.get("script"), program.get("module")
-    sys.argv = [program.get("name", module)] + order["arguments"]
     torch = sys.modules["torch"]
     # An import may have asked for the number of devices, which on a real GPU spoils a fork.
     patch.put(torch.cuda, "_is_in_bad_fork", lambda: False)
     _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
+    run(program, order["arguments"])
+
+
+def run(program: Any, arguments: list[str]) -> None:
+    """The script with these arguments, after the imports that were made, with an agent of its own."""
+    script, module = program.get("script"), program.get("module")
+    sys.argv = [program.get("name", module)] + arguments
     from plimsoll_agent import agent
 
-    agent.install(torch)
+    agent.install(sys.modules["torch"])
     if module:
         import runpy
 
@@ -297,7 +321,7 @@ def _become(program: Any, order: Any) -> None:
     with open(script, "rb") as file:
         code = compile(file.read(), script, "exec")
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=script, __builtins__=__builtins__, __cached__=None)
+    main.__dict__.update(__file__=os.path.abspath(script), __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
 

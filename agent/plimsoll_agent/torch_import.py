@@ -87,9 +87,13 @@ class _Loader:
 
         if not supported or settings.mode() == "nursery":
             return  # A nursery's children install the agent for themselves.
+        from plimsoll_agent.ranks import launcher
         from plimsoll_agent.run.refusal import CannotApply
 
         try:
+            if settings.mode() == "predict" and launcher.is_here():
+                launcher.wait(module)
+                return  # It becomes a rank, and then installs the agent.
             from plimsoll_agent import agent
 
             agent.install(module)

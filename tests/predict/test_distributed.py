@@ -386,6 +386,40 @@ def test_a_launcher_without_the_rank_that_was_asked_for_says_so(plimsoll):
     assert ran.code == 2 and "there is no --rank 9 among the 8 ranks of this launch" in ran.stderr, ran
 
 
+AS_A_RANK = """
+import os, sys, torch, torch.distributed as dist
+here = os.path.dirname(os.path.abspath(__file__))
+assert __name__ == "__main__" and sys.modules["__main__"].__dict__ is globals()
+assert sys.argv == ["train.py", "--name", "x y"] and os.path.realpath(sys.path[0]) == os.path.realpath(here), (sys.argv, sys.path)
+assert not hasattr(sys, "last_value") and sys._getframe().f_code.co_name == "<module>"
+assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"]) == 1
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(4):
+    net(torch.zeros(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+if os.environ["RANK"] == "5":
+    raise ValueError("rank 5 is ill")
+"""
+
+
+@pytest.mark.parametrize("launcher", [TORCHRUN, ("torchrun",)])
+def test_torchrun_becomes_the_rank(plimsoll, launcher):
+    """In its own process, which the script does not see; each rank has its own device, also the last one of another machine."""
+    plimsoll.script(AS_A_RANK)
+    command = (*launcher, "--nnodes", "2", "--nproc-per-node", "4", "train.py", "--name", "x y")
+    ran = plimsoll.predict(*command, options=("--gpu", "h100-80g"))
+    assert ran.code == 0 and "ranks-alike" in notes(ran), ran
+    ill = plimsoll.predict(*command, options=("--gpu", "h100-80g", "--rank", "5"))
+    assert ill.code == 2 and "the script raised ValueError: rank 5 is ill" in ill.stderr, ill
+    frames = [line for line in ill.stderr.splitlines() if line.strip().startswith(("File", "[rank5]:   File"))]
+    assert len(frames) == 1 and "train.py" in frames[0], ill.stderr
+
+
 def test_a_function_that_is_launched_from_a_notebook(plimsoll):
     """The process that launches goes on as the rank."""
     plimsoll.script(

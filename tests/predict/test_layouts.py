@@ -84,21 +84,27 @@ def name_of(pid):
 
 @pytest.mark.parametrize("to_group", [True, False])
 def test_who_asks_to_stop_gets_what_is_known(plimsoll, to_group):
-    """The first layout has its answer, the second one sleeps, and the third has not begun."""
+    """The first layout has its answer, the second one sleeps and heeds no request, and the third has not begun."""
     length = f"{600 + os.getpid() / 1e7:.7f}"
-    script = f"if [ $0 = 2 ]; then sleep {length}; fi; exit 3"
+    script = f"trap '' INT TERM; if [ $0 = 2 ]; then sleep {length}; fi; exit 3"
     command = ("layouts", "--gpu", "t4", "--gpus", "4", "-j", "1", "--json", "layouts.json", "--", "sh", "-c", script, "{tp}")
     process = plimsoll.start(*command, start_new_session=True)
     end = time.monotonic() + 60
     while not any(name_of(it) == "sleep" for it in running(length)):
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.05)
+    # Who kills us now has this.
+    so_far = json.loads((plimsoll.folder / "layouts.json").read_text())
+    assert [it["values"] for it in so_far["layouts"]] == [{"tp": "1"}] and so_far["not_run"] == 2, so_far
+    asked = time.monotonic()
     if to_group:
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 2, stderr
+    assert time.monotonic() - asked < 6, stderr  # Python and the runs alone would take 12 s to give up on it.
+    assert "plimsoll: tp=1: cannot work: the command exited with code 3" in stderr, stderr
     assert "0 FIT of 3 layouts on 4 x t4" in stdout and "plimsoll was interrupted, and 2 did not run" in stdout, stdout
     report = json.loads((plimsoll.folder / "layouts.json").read_text())
     assert [it["values"] for it in report["layouts"]] == [{"tp": "1"}] and report["not_run"] == 2, report

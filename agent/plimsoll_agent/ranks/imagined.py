@@ -244,20 +244,26 @@ def _wrap_launcher(module: Library, recording: Recording) -> None:
     launch = module.elastic_launch.__call__
 
     def __call__(self: Any, *args: Any) -> Any:
-        config, entry = self._config, self._entrypoint
-        local_world = config.nproc_per_node
-        given = os.environ.get(WORLD, "")
-        world = int(given) if given.isdigit() else config.min_nodes * local_world
-        if os.environ.get(ALL) or world < 2:
-            need_devices(max(local_world, _devices()))
+        entry, rank = self._entrypoint, take_rank_of(self._config)
+        if rank is None:
             return launch(self, *args)
-        rank = _take_rank(world, local_world)
         if not isinstance(entry, str):
             _imagine()
             return {rank: entry(*args)}
         _go_on_as(recording, [entry, *args])
 
     patch.put(module.elastic_launch, "__call__", __call__)
+
+
+def take_rank_of(config: Any) -> int | None:
+    """Has this process be the rank that runs, of those that a launch of this configuration starts; none if all of them run."""
+    local_world = config.nproc_per_node
+    given = os.environ.get(WORLD, "")
+    world = int(given) if given.isdigit() else config.min_nodes * local_world
+    if os.environ.get(ALL) or world < 2:
+        need_devices(max(local_world, _devices()))
+        return None
+    return _take_rank(world, local_world)
 
 
 def _be_of_deepspeed(recording: Recording) -> None:

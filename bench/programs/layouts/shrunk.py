@@ -1,11 +1,15 @@
-"""Layouts of one or two GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`.
+"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, or of `split.py` where
+the name begins with `split_`.
 
-    python shrunk.py real LAYOUTS OUT SECONDS            every rank of each, one layout after the other
-    python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each, as many at a time as there are CORES
-    python shrunk.py edges LAYOUTS OUT COUNT             new lines: these layouts with limits between what is allocated and reserved
-    python shrunk.py compare REAL OUT                    the lines of REAL (a rank each) against the reports
+    python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come
+    python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each of `large.py` the limits nearest to its edge
+    python shrunk.py compare REAL OUT            the lines of REAL (a rank each) against the reports
+
+The edge of a layout is found by halving, by the phantom: between two limits on what PyTorch may reserve, the largest known to be too small and
+the smallest known to be enough, until they are two hundredths apart. Both are written to OUT/edges.txt, and run on the GPUs.
 """
 
+import collections
 import json
 import math
 import os
@@ -17,32 +21,49 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EACH = 45
+APART = 0.02
 MIB = 1 << 20
+SPLIT_RANKS = 4
+KINDS = ("allocated", "reserved", "device")
 
 
 def lines_of(path):
+    if not os.path.exists(path):
+        return []
     with open(path) as f:
-        return [it.split() for it in f if it.strip()]
+        return [it.split() for it in f if it.endswith("\n") and it.strip()]
 
 
-def ranks_of(words):
+def is_split(name):
+    return name.startswith("split_")
+
+
+def ranks_of(name, words):
     """What the splits multiply to."""
+    if is_split(name):
+        return SPLIT_RANKS
     sizes = [int(words[words.index(it) + 1]) for it in ("--tp", "--pp", "--cp", "--dp") if it in words]
     return math.prod(sizes)
 
 
-def real(lines, out, seconds):
+def real(path, out, seconds):
     sys.path.insert(0, HERE)
     import large
+    import split
     import torch.distributed.pipelining  # noqa: F401 - So that no rank imports it.
 
     os.environ["OUT_LAYOUTS"] = out
-    began = time.time()
-    for number, (name, *words) in enumerate(lines):
-        if seconds < time.time() - began + 8:
-            print(f"DONE {number} of {len(lines)}", flush=True)
-            break
-        then, pids, n = time.time(), [], ranks_of(words)
+    began, number = time.time(), 0
+    todo, n_edges = lines_of(path), 0
+    while time.time() - began < seconds - 8:
+        if not todo:
+            todo = lines_of(os.path.join(out, "edges.txt"))[n_edges:]
+            n_edges += len(todo)
+            time.sleep(0.0 if todo else 0.2)
+            continue
+        name, *words = todo.pop(0)
+        number += 1
+        then, pids, n = time.time(), [], ranks_of(name, words)
         for rank in range(n):
             pid = os.fork()
             if pid == 0:
@@ -51,7 +72,7 @@ def real(lines, out, seconds):
                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29600 + number),
                 })
                 try:
-                    large.main(["--name", name, *words])
+                    (split if is_split(name) else large).main(["--name", name, *words])
                 finally:
                     sys.stdout.flush()
                     os._exit(0)
@@ -66,81 +87,112 @@ def real(lines, out, seconds):
         for pid in alive:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        print(f"RAN {name} {'killed ' if alive else ''}{time.time() - then:.1f} s", flush=True)
+        print(f"RAN {name} {'killed ' if alive else ''}{time.time() - then:.1f} s, at {time.time() - began:.0f} s", flush=True)
+    print(f"DONE {number}, {len(todo)} left", flush=True)
 
 
-def predict(lines, out, seconds, plimsoll, cores):
-    end = time.time() + seconds
+class Predicting:
+    def __init__(self, out, seconds, plimsoll):
+        self.out, self.end, self.plimsoll = out, time.time() + seconds, plimsoll
 
-    def one(line):
-        name, *words = line
-        command = [plimsoll, "predict", "--gpu", "h200", "--until-exit", "--world-size", str(ranks_of(words)), "--json", os.path.join(out, name + ".json"), "--"]
-        then = time.time()
-        if end < then + 20:
-            return
+    def report(self, name, words):
+        """None if the time is over."""
+        path, then = os.path.join(self.out, name + ".json"), time.time()
+        if self.end < then + 10:
+            return None
+        program = os.path.join(HERE, "split.py" if is_split(name) else "large.py")
+        command = [self.plimsoll, "predict", "--gpu", "h200", "--until-exit", "--world-size", str(ranks_of(name, words)), "--json", path]
         try:
-            code = subprocess.run(
-                [*command, sys.executable, os.path.join(HERE, "large.py"), *words],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=end - then, check=False,
+            ran = subprocess.run(
+                [*command, "--", sys.executable, program, *words],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=self.end - then, check=False,
             )
-            words = code.stderr.decode(errors="replace")[-300:] if code.returncode > 1 else ""
-            print(f"SAID {name} {code.returncode} {time.time() - then:.1f} s {words}", flush=True)
         except subprocess.TimeoutExpired:
             print(f"LATE {name}", flush=True)
+            return None
+        said = ran.stderr.decode(errors="replace")[-300:] if ran.returncode > 1 else ""
+        print(f"SAID {name} {ran.returncode} {time.time() - then:.1f} s {said}", flush=True)
+        try:
+            with open(path) as f:
+                return json.load(f)
+        except (OSError, ValueError):
+            return None
 
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(one, lines))
+    def layout(self, line):
+        name, *words = line
+        report = self.report(name, words)
+        if report is None or report["verdict"] != "fits" or is_split(name):
+            return
+        low, high = report["peak_allocated_bytes"] / MIB, report["peak_reserved_bytes"] / MIB
+        bounds = [low, high]
+        while bounds[1] - bounds[0] > APART * bounds[1]:
+            limit = round(sum(bounds) / 2)
+            there = self.report(f"{name}_at_{limit}", [*words, "--limit", str(limit)])
+            if there is None:
+                return
+            bounds[there["verdict"] == "fits"] = limit
+        for limit in {round(it) for it in bounds}:
+            full = [f"{name}_at_{limit}", *words, "--limit", str(limit)]
+            if limit in (round(low), round(high)) and self.report(full[0], full[1:]) is None:
+                return
+            with open(os.path.join(self.out, "edges.txt"), "a") as f:
+                f.write(" ".join(full) + "\n")
 
 
-def edges(lines, out, count):
-    """The levels of one layout follow each other by turns with those of the others, so that each has some when the time is over."""
-    res = []
-    for level in range(count):
-        for name, *words in lines:
-            try:
-                with open(os.path.join(out, name + ".json")) as f:
-                    report = json.load(f)
-            except (OSError, ValueError):
-                continue
-            low, high = 0.985 * report["peak_allocated_bytes"], 1.015 * report["peak_reserved_bytes"]
-            # The middle first, then the ends.
-            at = sorted(range(count), key=lambda it: abs(it - (count - 1) / 2))[level] / (count - 1)
-            limit = round((low + at * (high - low)) / MIB)
-            res.append(f"{name}_at_{limit} {' '.join(words)} --limit {limit}")
-    print("\n".join(res))
+def of_rank(report, rank, kind):
+    """What the report says of this rank; all need the same where it names none."""
+    found = [it for it in report["ranks"] if it["rank"] == rank]
+    return found[0][kind + "_bytes"] if found else report[f"peak_{kind}_bytes"]
 
 
 def compare(path, out):
-    real = {}
+    real = collections.defaultdict(dict)
     with open(path) as f:
         for it in map(json.loads, f):
-            real.setdefault(it["name"], []).append(it)
-    n_right, n_limits = 0, 0
+            real[it["name"]][it["rank"]] = it
+    errors, unsafe, limits = collections.defaultdict(list), [], []
     for name, ranks in real.items():
         try:
             with open(os.path.join(out, name + ".json")) as f:
                 report = json.load(f)
         except OSError:
             continue
-        if "_at_" in name:
-            fits = len(ranks) == (1 if "_one" in name else 2) and not any(it["error"] for it in ranks)
-            n_limits, n_right = n_limits + 1, n_right + (fits == (report["verdict"] == "fits"))
+        if "_at_" in name:  # A rank that waited for one that ran out was ended, and has no line.
+            fits = len(ranks) == len(real[name.split("_at_")[0]]) and not any(it["error"] for it in ranks.values())
+            limits.append((name, fits, report["verdict"]))
             continue
-        kinds = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes")
-        worst = [max(mark[at] for it in ranks for mark in it["marks"]) for at in (1, 2, 3)]
-        off = ", ".join(f"{it // MIB} {100 * (report[kind] / it - 1):+.2f} %" for kind, it in zip(kinds, worst))
-        print(f"{name}: {off}{'' if worst[2] <= report['safe_bytes'] else ', OVER THE SAFE SIZE'}")
-    print(f"limits: {n_right} of {n_limits} judged right")
+        failed = [it["error"] for it in ranks.values() if it["error"]]
+        if failed or report["verdict"] != "fits":
+            print(f"{name}: {report['verdict']}; real {failed[:1]}")
+            continue
+        taken = {rank: [max(mark[at] for mark in it["marks"]) for at in (1, 2, 3)] for rank, it in ranks.items()}
+        cells = []
+        for at, kind in enumerate(KINDS):
+            off = {rank: 100 * (of_rank(report, rank, kind) / it[at] - 1) for rank, it in taken.items()}
+            errors[kind] += off.values()
+            cells.append("equal" if max(map(abs, off.values())) < 0.0005 else f"{min(off.values()):+.2f} to {max(off.values()):+.2f} %")
+        worst = max(it[2] for it in taken.values())
+        if report["safe_bytes"] < worst:
+            unsafe.append(name)
+        print(f"| {name} | {len(ranks)} | {' | '.join(cells)} | {worst // MIB}, {report['peak_device_bytes'] // MIB}, {report['safe_bytes'] // MIB} |")
+    for kind, all_ in errors.items():
+        print(f"{kind}: of {len(all_)} ranks equal {sum(abs(it) < 0.0005 for it in all_)}, within 1 % {sum(abs(it) <= 1 for it in all_)}")
+    print("over the safe size:", ", ".join(unsafe) or "none")
+    right = [it for it in limits if it[1] == (it[2] == "fits")]
+    print(f"limits: {len(right)} of {len(limits)} judged right; {sum(it[1] for it in limits)} fitted")
+    for it in limits:
+        if it not in right:
+            print("wrong:", *it)
 
 
 if __name__ == "__main__":
     what, path, out, *more = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
     if what == "real":
-        real(lines_of(path), out, float(more[0]))
-    elif what == "predict":
-        predict(lines_of(path), out, float(more[0]), more[1], int(more[2]))
+        real(path, out, float(more[0]))
     elif what == "compare":
         compare(path, out)
     else:
-        edges(lines_of(path), out, int(more[0]))
+        predicting = Predicting(out, float(more[0]), more[1])
+        with ThreadPoolExecutor(int(more[2])) as pool:
+            list(pool.map(predicting.layout, lines_of(path)))

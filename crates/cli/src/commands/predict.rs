@@ -106,6 +106,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         failure: failure.map(|it| diagnosis::with_kernels(it, &script.card)),
         ends: phantom_run::left_open(&recordings, &args.assume),
         any_card: matches!(how, Some(How::Largest(_))) && args.memory.is_none(),
+        verdict_is_enough: args.verdict,
         cards: given,
         job: script.job(&recordings, ended.host.peak),
         alone: args.rank.zip(world_of(&recordings)),

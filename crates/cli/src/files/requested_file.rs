@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{self, Write as _},
+    io::{self, Seek as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -65,10 +65,24 @@ impl RequestedFile {
         self.bytes(output::json(document).as_bytes(), out)
     }
 
+    /// Writes a JSON document of which a later one takes the place; nothing where both would stay, as in a pipe.
+    pub(crate) fn json_so_far(&mut self, document: &str) -> anyhow::Result<()> {
+        let is_file = match &self.target {
+            Target::Stdout => false,
+            Target::Open(file) => file.metadata().is_ok_and(|it| it.is_file()),
+            Target::New => true,
+        };
+        if is_file { self.file(output::json(document).as_bytes()) } else { Ok(()) }
+    }
+
     /// Writes everything, in place of what was there.
     pub(crate) fn bytes(mut self, bytes: &[u8], out: &mut Output) -> anyhow::Result<()> {
+        if self.is_stdout() { out.bytes(bytes) } else { self.file(bytes) }
+    }
+
+    fn file(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let result = match &mut self.target {
-            Target::Stdout => return out.bytes(bytes),
+            Target::Stdout => Ok(()),
             Target::Open(file) => replace(file, bytes),
             Target::New => fs::write(&self.path, bytes).inspect_err(|_| {
                 // Half a report is none.
@@ -85,6 +99,7 @@ fn replace(file: &mut fs::File, bytes: &[u8]) -> io::Result<()> {
     // A terminal, a pipe and /dev/null have no length to set.
     if file.metadata()?.is_file() {
         file.set_len(0)?;
+        file.rewind()?;
     }
     file.write_all(bytes)?;
     file.flush()

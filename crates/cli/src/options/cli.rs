@@ -322,6 +322,10 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) full: bool,
 
+    /// End once it is known that the card is not enough, without looking how much would be.
+    #[arg(long, hide = true)]
+    pub(crate) verdict: bool,
+
     /// Print no report and no progress, only errors.
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -46,6 +46,8 @@ pub struct Observed {
     pub ends: Vec<OtherEnd>,
     /// Nobody named a card and this machine has none: the answer is which cards it fits.
     pub any_card: bool,
+    /// Nobody asks how much more it needs than the card has.
+    pub verdict_is_enough: bool,
     /// The cards that it is to be run on.
     pub cards: Vec<&'static Card>,
     /// The job that it was one rank of, if others are to be looked at.
@@ -124,6 +126,7 @@ impl Inquiry {
     /// After the first run, by which `first` was predicted.
     pub fn new(first: Prediction, observed: Observed) -> Inquiry {
         let Observed { unread, writes, host, host_total, half_of_masks, .. } = observed;
+        let verdict_is_enough = observed.verdict_is_enough;
         let Observed { interrupted, chosen, failure, ends, any_card, cards, job, alone, .. } =
             observed;
         let mut so_far = first.into_parts();
@@ -133,7 +136,7 @@ impl Inquiry {
         so_far.notes.extend(half_of_masks.then_some(Note::HalfOfMasks));
         so_far.notes.extend(alone.map(|(rank, world)| Note::RankAlone { rank, world }));
         (so_far.writes, so_far.host) = (writes, host);
-        let may_learn = cards.is_empty() && !interrupted;
+        let may_learn = cards.is_empty() && !interrupted && !verdict_is_enough;
         let any_card = any_card && may_learn;
         let (ends, named) =
             if interrupted { Default::default() } else { (ends.into(), cards.into()) };

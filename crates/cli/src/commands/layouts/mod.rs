@@ -6,12 +6,18 @@ mod processes;
 mod shown;
 
 use std::{
-    collections::BTreeMap, env, ffi::OsString, num::NonZeroUsize, process::Command, sync::Mutex,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    env,
+    ffi::OsString,
+    num::NonZeroUsize,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
-use nix::sys::signal::SigSet;
+use nix::sys::{prctl, signal::SigSet};
 use plimsoll_core::{codes::NoteCode, prediction::Verdict, units::Bytes};
 use serde::Deserialize;
 
@@ -29,11 +35,13 @@ use crate::{
     exit::Exit,
     files::requested_file::RequestedFile,
     options::{cli::LayoutsArgs, shown_command},
-    output::{self, Output, say},
+    output::{Output, say},
 };
 
 /// What a run of a rank takes of the host, by experience.
 const OF_A_RUN: Bytes = Bytes::gib(2);
+/// How long who has nothing to run waits before looking again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How plimsoll's own lines on standard error begin.
 const OURS: &str = "plimsoll: ";
 /// The letters of a reason that are printed.
@@ -64,12 +72,13 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
         );
     }
     layouts.sort_by_key(Layout::effort);
-    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
+    let mut json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let jobs = args.jobs.unwrap_or_else(at_a_time).min(layouts.len()).max(1);
     let n_layouts = layouts.len();
-    let queue = Mutex::new(layouts.into_iter().enumerate());
-    let results: Mutex<BTreeMap<usize, Tried>> = Mutex::default();
+    let search = Search::new(layouts);
+    // What a run leaves when it is killed is ours to end.
+    prctl::set_child_subreaper(true).context("cannot become the subreaper of the runs")?;
     let signals = Signals::hold().context("cannot hold signals")?;
     let processes = Processes::default();
     let each = Each {
@@ -80,20 +89,35 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
         processes: &processes,
         mask: signals.before(),
     };
+    let so_far = |search: &State| Layouts {
+        card: card.id.clone(),
+        total: card.usable(),
+        gpus: args.gpus,
+        not_run: n_layouts - search.tried.len(),
+        tried: search.tried.values().cloned().collect(),
+    };
+    let json_so_far = Mutex::new(json.as_mut());
     let work = || -> anyhow::Result<()> {
-        loop {
-            let next = queue.lock().ok().and_then(|mut it| it.next());
-            let Some((at, layout)) = next else { return Ok(()) };
-            let name = layout.name();
-            let Some(tried) = each.attempt(layout)? else { return Ok(()) };
-            let n_done = results.lock().map_or(0, |mut all| {
-                all.insert(at, tried);
-                all.len()
-            });
-            if output::is_seen() && !args.quiet {
-                say(&format!("{name} ({n_done} of {n_layouts} done)"));
+        while let Some(next) = search.next() {
+            let began = Instant::now();
+            let answer = each.attempt(next.layout, next.asks);
+            let Some(tried) = answer.inspect_err(|_| search.stop())? else {
+                search.stop();
+                return Ok(());
+            };
+            let state = search.came(next.at, next.asks, tried.clone(), began.elapsed());
+            let layouts = so_far(&state);
+            if !args.quiet {
+                say(&layouts.line(&tried));
+            }
+            // Others wait for the list meanwhile, and so the newest one is written last.
+            if let Ok(mut file) = json_so_far.lock()
+                && let Some(file) = file.as_mut()
+            {
+                file.json_so_far(&format!("{:#}\n", layouts.json()))?;
             }
         }
+        Ok(())
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
@@ -103,22 +127,96 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
             .into_iter()
             .try_for_each(|it| it.join().unwrap_or_else(|_| bail!("a worker ended early")))
     })?;
-    drop(signals);
-    let tried: Vec<Tried> = results.into_inner().unwrap_or_default().into_values().collect();
-    let layouts = Layouts {
-        card: card.id.clone(),
-        total: card.usable(),
-        gpus: args.gpus,
-        not_run: n_layouts - tried.len(),
-        tried,
-    };
+    let layouts = so_far(&search.state());
     if let Some(sink) = json {
         sink.json(&format!("{:#}\n", layouts.json()), out)?;
     }
     if !json_on_stdout && !args.quiet {
         out.report(&layouts.text(out.styles()), true, &[])?;
     }
+    drop(signals);
     Ok(layouts.exit())
+}
+
+/// What a run of a layout is to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    /// Whether it fits.
+    Verdict,
+    /// By how much it does not.
+    Size,
+}
+
+/// One run of a layout.
+struct Next {
+    at: usize,
+    layout: Layout,
+    asks: Asks,
+}
+
+/// Which layouts are still to run, and what came of the others. First each runs as far as its verdict takes; then those that do not
+/// fit run on a larger card, so that the nearest of them are known. Those that came far before memory ran out come first.
+struct Search(Mutex<State>);
+
+struct State {
+    verdicts: VecDeque<(usize, Layout)>,
+    /// Each after so long, and its place.
+    sizes: BTreeSet<(Duration, usize)>,
+    n_under_way: usize,
+    tried: BTreeMap<usize, Tried>,
+}
+
+impl Search {
+    fn new(layouts: Vec<Layout>) -> Search {
+        let verdicts = layouts.into_iter().enumerate().collect();
+        let (sizes, tried) = Default::default();
+        Search(Mutex::new(State { verdicts, sizes, n_under_way: 0, tried }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next run; none if nothing is left to do. Waits where what runs may leave something.
+    fn next(&self) -> Option<Next> {
+        loop {
+            let mut state = self.state();
+            if let Some((at, layout)) = state.verdicts.pop_front() {
+                state.n_under_way += 1;
+                return Some(Next { at, layout, asks: Asks::Verdict });
+            }
+            if let Some((_, at)) = state.sizes.pop_last() {
+                let layout = state.tried.get(&at)?.layout.clone();
+                return Some(Next { at, layout, asks: Asks::Size });
+            }
+            if state.n_under_way == 0 {
+                return None;
+            }
+            drop(state);
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Nothing more is to run.
+    fn stop(&self) {
+        let mut state = self.state();
+        state.verdicts.clear();
+        state.sizes.clear();
+        state.n_under_way = 0;
+    }
+
+    /// What came of a run that took so long.
+    fn came(&self, at: usize, asks: Asks, tried: Tried, took: Duration) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        if asks == Asks::Verdict {
+            state.n_under_way = state.n_under_way.saturating_sub(1);
+            if tried.wants_size() {
+                state.sizes.insert((took, at));
+            }
+        }
+        state.tried.insert(at, tried);
+        state
+    }
 }
 
 /// How many runs this machine has cores and memory for.
@@ -178,7 +276,7 @@ struct Each<'a> {
 
 impl Each<'_> {
     /// Runs one layout; none if somebody asked us to stop before it had an answer.
-    fn attempt(&self, layout: Layout) -> anyhow::Result<Option<Tried>> {
+    fn attempt(&self, layout: Layout, asks: Asks) -> anyhow::Result<Option<Tried>> {
         let Each { args, is_launched, gpu, processes, mask } = *self;
         let mut words: Vec<OsString> = ["predict", "--gpu", gpu].map(OsString::from).to_vec();
         if !is_launched && 1 < args.gpus {
@@ -194,6 +292,7 @@ impl Each<'_> {
         let mut shown: Vec<OsString> = vec!["plimsoll".into()];
         shown.extend(words.iter().cloned());
         words.extend(["--json", "-"].map(OsString::from));
+        words.extend((asks == Asks::Verdict).then(|| "--verdict".into()));
         let command = candidates::command_of(&args.command, &layout, args.gpus);
         for of in [&mut words, &mut shown] {
             of.push("--".into());

@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -17,6 +17,13 @@ use crate::engine::launch::{self, Signals};
 
 /// How often we look whether all is done.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a run may take to stop by itself: then it ends its script at once, and clears up;
+const BY_ITSELF: Duration = Duration::from_millis(400);
+/// and how long it may take for that.
+const CLEARING_UP: Duration = Duration::from_millis(1500);
+
+/// By these somebody asks us to stop.
+const ENDS: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 /// Those that run now.
 #[derive(Debug, Default)]
@@ -65,25 +72,48 @@ impl Processes {
         Ok(Some((child, pid)))
     }
 
-    /// Until `is_over`, ends all that run when somebody asks us to stop.
+    /// Until `is_over`, ends all that run when somebody asks us to stop; what does not stop soon, and all when asked twice, is killed.
     pub(super) fn attend(&self, signals: &Signals, is_over: impl Fn() -> bool) -> io::Result<()> {
+        let mut asked: Option<Instant> = None;
+        let mut was_told_again = false;
         while !is_over() {
-            let Some(arrived) = signals.next(TICK)? else { continue };
-            match arrived.signal {
-                Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM => {
-                    let mut state = self.state();
-                    state.is_stopped = true;
+            let arrived = signals.next(TICK)?.filter(|it| ENDS.contains(&it.signal));
+            let since = asked.map(|it| it.elapsed());
+            match (arrived, since) {
+                (Some(arrived), None) => {
+                    asked = Some(Instant::now());
+                    self.state().is_stopped = true;
                     // The terminal has sent it to all of us.
                     if !arrived.from_terminal {
-                        for it in &state.running {
-                            let _ = kill(*it, arrived.signal);
-                        }
+                        self.tell(arrived.signal);
                     }
+                }
+                // `timeout` and closing terminals send several.
+                (Some(_), Some(since)) if BY_ITSELF <= since => {
+                    launch::signal_all(Signal::SIGKILL, Default::default());
+                }
+                (_, Some(since)) if CLEARING_UP <= since => {
+                    launch::signal_all(Signal::SIGKILL, Default::default());
+                }
+                (_, Some(since)) if BY_ITSELF <= since && !was_told_again => {
+                    was_told_again = true;
+                    self.tell(Signal::SIGTERM);
                 }
                 _ => (),
             }
         }
+        // Those of a run that was killed.
+        if asked.is_some() {
+            launch::end_all(false, Default::default());
+        }
         Ok(())
+    }
+
+    fn tell(&self, signal: Signal) {
+        for it in &self.state().running {
+            // It may just have ended.
+            let _ = kill(*it, signal);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -16,12 +16,19 @@ const NAMED: usize = 3;
 const GROUPS: usize = 3;
 
 /// A layout that was tried.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tried {
     pub(super) layout: Layout,
     /// What runs it alone.
     pub(super) command: String,
     pub(super) answer: Answer,
+}
+
+impl Tried {
+    /// It does not fit, and nobody knows by how much.
+    pub(super) fn wants_size(&self) -> bool {
+        matches!(&self.answer, Answer::Ran { verdict: Verdict::DoesNotFit, sizes } if sizes.needs.is_none())
+    }
 }
 
 /// What came of it.
@@ -131,6 +138,19 @@ impl Layouts {
         self.tried.iter().find(|it| it.answer.fits())
     }
 
+    /// What came of one of them, and how many have an answer.
+    pub(super) fn line(&self, it: &Tried) -> String {
+        let what = match &it.answer {
+            Answer::CannotWork(why) => format!("cannot work: {}", printable(why)),
+            Answer::Ran { verdict, sizes } => {
+                let needs = sizes.needs.map_or_else(String::new, |it| format!(", needs {it}"));
+                format!("{}{needs}", verdict.word().replace('_', " "))
+            }
+        };
+        let (n, of) = (self.tried.len(), self.tried.len() + self.not_run);
+        format!("{}: {what} ({n} of {of} layouts have a verdict)", shown_name(it))
+    }
+
     pub(super) fn text(&self, styles: Styles) -> String {
         let (fitting, too_large, open) = (self.fitting(), self.too_large(), self.open());
         let impossible = self.impossible();
@@ -156,6 +176,9 @@ impl Layouts {
         }
         if self.not_run != 0 {
             let _ = write!(res, "; plimsoll was interrupted, and {} did not run", self.not_run);
+        }
+        if let n @ 1.. = self.tried.iter().filter(|it| it.wants_size()).count() {
+            let _ = write!(res, "; by how much {n} do not fit is not known");
         }
         res.push('\n');
         if !fitting.is_empty() {

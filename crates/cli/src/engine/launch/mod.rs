@@ -33,6 +33,7 @@ use plimsoll_writes::{Layer, Way};
 
 pub(crate) use self::{
     command::{ScriptCommand, Variable, assignments, no_such_script, python},
+    descendants::{end_all, signal_all},
     end::{End, Ended},
     nursery::{Begun, Finished, Nursery, Order},
     progress::Progress,
