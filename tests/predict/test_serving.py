@@ -411,3 +411,35 @@ def test_what_is_wrong_is_said_before_anything_runs(plimsoll):
     plimsoll.script("import torch; torch.zeros(1, device='cuda')", "none.py")
     ran = fit(plimsoll, "--users", "2", command=("none.py",))
     assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM)" in ran.stdout, ran
+
+
+GROWING = """
+import torch
+from torch import nn
+
+
+def update_cache(past, new):
+    return new.clone() if past is None else torch.cat([past, new], 1)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(256, 256)
+
+    def forward(self, x, past):
+        return update_cache(past, self.project(x))
+
+
+model, past = Attention().cuda().eval(), None
+with torch.no_grad():
+    for _ in range(6):
+        past = model(torch.ones(64, 1000 if past is None else 1, 256, device="cuda"), past)
+"""
+
+
+def test_a_cache_that_is_made_anew_for_each_token_is_one_and_no_word_is_of_training(plimsoll):
+    (plimsoll.folder / "generate.py").write_text(GROWING)
+    ran = plimsoll.predict("generate.py", options=("--gpu", "l4", "--until-exit", "--full"))
+    assert ran.report["categories"]["kv_cache"] == 64 * 1000 * 256 * 4, ran
+    assert "evaluation" not in ran.stdout and "training" not in ran.stdout, ran

@@ -352,16 +352,17 @@ def _plans(recording: Recording, asked: Asked, stopping: Stopping, module: Any, 
         return not asked.is_search or asked.users <= found["users"]
 
     def held(config: Any, groups: Any, planned: Any, available: Any) -> dict[str, Any]:
-        """What a search asked: of how many tokens the cache holds its users, and how many of its context. One token more than the engine is to serve is
-        asked, too, where the search chose that length: the engine would measure no less then."""
+        """What a search asked: of how many tokens the cache holds its users, and how many of its context. More tokens than the engine is to serve are
+        asked, too, where the search chose that length: it may have measured less than with a longer one."""
         if not asked.is_search:
             return {}
         least = int(min(available))
         if planned is None:
             planned = module.get_kv_cache_config_from_groups(config, groups, max(least, 0))
         capacity = _Capacity(module, config, groups, planned, least)
-        beyond = 0 if asked.flags.get("max_model_len") is None else 1
-        return {"longest": capacity.longest(asked.users, beyond), "users": capacity.users(asked.context or config.model_config.max_model_len)}
+        served = int(config.model_config.max_model_len)
+        most = served if asked.flags.get("max_model_len") is None else 2 * served
+        return {"longest": capacity.longest(asked.users, most), "users": capacity.users(asked.context or config.model_config.max_model_len)}
 
     def get_kv_cache_configs(config: Any, specs: Any, available: Any) -> Any:
         try:
@@ -394,9 +395,9 @@ class _Capacity:
         finally:
             model.max_model_len = self._most
 
-    def longest(self, users: int, beyond: int) -> int:
-        """The longest request of which it holds so many, up to so many tokens `beyond` the longest that the engine is to serve."""
-        least, most = 0, self._most + beyond
+    def longest(self, users: int, most: int) -> int:
+        """The longest request of which it holds so many, up to `most` tokens."""
+        least = 0
         while least < most:
             middle = (least + most + 1) // 2
             least, most = (middle, most) if users <= self.users(middle) else (least, middle - 1)

@@ -459,9 +459,9 @@ impl<'a, E> Search<'a, E> {
             if high <= low + 1 {
                 break;
             }
-            // The next one is tried if the rule has it fit; else the rule says where to look.
+            // The rule says where to look. An engine that was told of a shorter request may have measured less, and hold a longer one.
             guess = if good == Some(guess) {
-                low + 1
+                rule.clamp(low + 1, high - 1)
             } else if low < rule && rule < high {
                 rule
             } else {
@@ -527,6 +527,11 @@ mod tests {
 
     /// An engine of 16 GiB of weights and passes; what it takes grows a little with the longest request.
     fn engine(order: Order<'_>) -> Result<Trial, Infallible> {
+        growing(order, 100)
+    }
+
+    /// The same that takes `each` bytes for each token of the longest request.
+    fn growing(order: Order<'_>, each: u64) -> Result<Trial, Infallible> {
         let Order { card, flags, users, context } = order;
         let length = match flags.length {
             Length::Tokens(n) => n,
@@ -535,13 +540,12 @@ mod tests {
         let share = flags.share.map_or(0.92, |it| f64::from(it) / 100.0);
         let token = if flags.fp8 { TOKEN / 2 } else { TOKEN };
         let graphs = if flags.eager { 0 } else { GIB };
-        let fixed = 16 * GIB + graphs + length * 100;
+        let fixed = 16 * GIB + graphs + length * each;
         let available = share_of(card.total, share).0.saturating_sub(fixed);
         let of = |length: u64| length.next_multiple_of(BLOCK) * token;
         let holds = |length: u64| available / of(length);
-        let chosen = u64::from(matches!(flags.length, Length::Tokens(_)));
-        let longest =
-            (1..=length + chosen).rev().find(|it| users <= holds(*it)).unwrap_or_default();
+        let most = if matches!(flags.length, Length::Tokens(_)) { 2 * length } else { length };
+        let longest = (1..=most).rev().find(|it| users <= holds(*it)).unwrap_or_default();
         let note = EngineNote {
             total: Some(card.total),
             share: Some(share),
@@ -589,6 +593,21 @@ mod tests {
             assert_eq!(engine(next).unwrap().came, Came::TooFew, "{users}");
             assert!(it.tried.len() <= 3, "{users}: {} runs", it.tried.len());
         }
+    }
+
+    #[test]
+    fn an_engine_that_takes_much_less_for_a_shorter_request_holds_more_of_its_tokens() {
+        let wanted = Wanted { users: Some(8), ..Wanted::default() };
+        let it =
+            search(&wanted, card("h100-80g"), &mut |it: Order<'_>| growing(it, 20_000)).unwrap();
+        let length = it.best().unwrap().length().unwrap();
+        assert!(it.tried.len() <= 5, "{} runs", it.tried.len());
+        let holds = |length| {
+            let flags = Flags { length: Length::Tokens(length), ..Flags::default() };
+            let order = Order { card: card("h100-80g"), flags, users: 8, context: None };
+            growing(order, 20_000).unwrap().came == Came::Ready
+        };
+        assert!(holds(length) && !holds(length + 16), "{length}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Card {
     pub compute_capability: (u32, u32),
     /// What the driver calls total memory (`cudaMemGetInfo`): less than what is sold.
     pub total: Bytes,
+    /// What the driver keeps of that for no process: free from the start for nobody.
+    pub kept: Bytes,
     /// What other programs hold of it: the display, a browser. Nothing unless somebody says so.
     pub beside: Bytes,
     /// What the driver lends of the host's memory once the card is full, as NVIDIA's for Windows does; nothing elsewhere.
@@ -183,6 +185,6 @@ impl Card {
 
     /// What a script can get of it, its context included; what the driver lends is not in it.
     pub fn usable(&self) -> Bytes {
-        self.total.saturating_sub(self.beside)
+        self.total.saturating_sub(self.kept + self.beside)
     }
 }

@@ -19,8 +19,9 @@ impl Card {
         line("name", &self.name);
         line("compute_capability", &format_args!("{major}.{minor}"));
         line("total_bytes", &self.total.0);
-        if self.beside != Bytes::ZERO {
-            line("beside_bytes", &self.beside.0);
+        let beside = self.total.saturating_sub(self.usable());
+        if beside != Bytes::ZERO {
+            line("beside_bytes", &beside.0);
         }
         if self.lent != Bytes::ZERO {
             line("lent_bytes", &self.lent.0);

@@ -86,7 +86,7 @@ pub enum CardError {
 }
 
 /// The keys of a card file, in the order of the manual.
-pub(super) const KEYS: [&str; 33] = [
+pub(super) const KEYS: [&str; 34] = [
     "format",
     "id",
     "aliases",
@@ -97,6 +97,7 @@ pub(super) const KEYS: [&str; 33] = [
     "compute_capability",
     "total",
     "total_known",
+    "kept",
     "context",
     "context_known",
     "blas",

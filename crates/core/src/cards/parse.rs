@@ -32,6 +32,7 @@ struct CardText {
     #[serde(alias = "memory")]
     total: Option<SizeText>,
     total_known: Option<String>,
+    kept: Option<SizeText>,
     context: Option<SizeText>,
     context_known: Option<String>,
     blas: Option<SizeText>,
@@ -395,6 +396,7 @@ impl Catalogue {
                 text.memory_bus_bits,
                 base.map(|it| it.memory_bus_bits),
             )?,
+            kept: sized("kept", &text.kept, Some(base.map_or(Bytes::ZERO, |it| it.kept)))?,
             beside: Bytes::ZERO,
             lent: Bytes::ZERO,
             nccl,

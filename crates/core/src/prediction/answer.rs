@@ -393,6 +393,18 @@ impl RunPhase {
         }
     }
 
+    /// The same in a run of which so much was counted: one that only calls a model evaluates nothing.
+    pub fn name_in(self, counted: Counted) -> &'static str {
+        match (counted, self) {
+            (Counted::ForwardPasses, RunPhase::FirstEvaluation) => "first pass",
+            (Counted::ForwardPasses, RunPhase::LaterEvaluations) => "later passes",
+            (Counted::ForwardPasses, RunPhase::FirstStep | RunPhase::LaterSteps) => {
+                "between passes"
+            }
+            _ => self.name(),
+        }
+    }
+
     /// Whether it is a training step.
     pub fn is_step(self) -> bool {
         matches!(self, RunPhase::FirstStep | RunPhase::LaterSteps)

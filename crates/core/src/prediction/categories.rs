@@ -19,7 +19,7 @@
 //!      latest: input; freed before: temporary, but for what `module.to()`
 //!      made, which are weights;
 //!    - anywhere, where nothing is trained: what never goes, or goes when a serving engine ends, and was made by a function or file named after a key-value cache
-//!      or CUDA graphs is that.
+//!      or CUDA graphs is that. A cache that grows is made anew in each pass: what outlives the pass is it, too.
 //! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
 //!    in the allocator, taken by an operation that cuDNN serves or by autograd, and there not of a
 //!    parameter's size (a gradient that is added to one which exists has the same lifetime).
@@ -178,7 +178,9 @@ impl<'a> Evidence<'a> {
     pub(crate) fn category(&self, block: BlockId) -> Category {
         let signs = self.signs(self.replay.blocks[block.index()].alloc);
         // A model is called with these, and no data loader made them.
-        let of_inputs = if signs.has(Signs::CACHE) || signs.has(Signs::COLLECTED) {
+        let of_inputs = if signs.has(Signs::CACHE) && !self.trains {
+            Category::KeyValueCache
+        } else if signs.has(Signs::CACHE) || signs.has(Signs::COLLECTED) {
             Category::Retained
         } else if signs.has(Signs::GATHERED) {
             Category::Parameters
@@ -242,13 +244,15 @@ impl<'a> Evidence<'a> {
 
     /// What stays allocated where nothing is trained (in an engine: until it ends), and whose maker's name says what it is for.
     fn of_serving(&self, life: &BlockLife, free: Option<EventId>) -> Option<Category> {
-        if self.trains || free.is_some() && !self.serves {
+        if self.trains {
             return None;
         }
         let signs = self.signs(life.alloc);
+        let stays = free.is_none() || self.serves;
         if signs.has(Signs::CACHE) {
-            Some(Category::KeyValueCache)
-        } else if signs.has(Signs::GRAPH) {
+            let outlives = free.is_none_or(|it| self.timeline.stretch_end(life.alloc) <= it);
+            (stays || outlives).then_some(Category::KeyValueCache)
+        } else if stays && signs.has(Signs::GRAPH) {
             Some(Category::Graphs)
         } else {
             None

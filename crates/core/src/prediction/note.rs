@@ -665,7 +665,7 @@ fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
         f.write_str("; plimsoll ended the epochs early (--until-exit runs all)")?;
     }
     if seen.counted != Counted::Steps {
-        f.write_str("; the script has no optimizer, so plimsoll expected no training step")?;
+        f.write_str("; the script has no optimizer")?;
     }
     match (steady, seen.whole) {
         (true, _) => write!(f, "; memory was the same in the last two {}", seen.counted.several()),

@@ -379,7 +379,7 @@ impl Report<'_> {
         }
         if p.seen.counted == Counted::ForwardPasses {
             let times = p.seen.counted.times(p.seen.steps);
-            writeln!(f, "{times}; the script has no optimizer, so no training step was expected")?;
+            writeln!(f, "counted {times}, because the script has no optimizer")?;
         }
         let Some(safe) = p.safe() else { return Ok(()) };
         let more = safe.saturating_sub(needs);
@@ -574,7 +574,8 @@ impl Report<'_> {
         let head =
             format!("  {:<17} {:>10} {:>11} {:>11}", "", "allocated", "reserved", "on the GPU");
         writeln!(f, "{}", self.styles.faint.of(head))?;
-        let rows = p.phases.iter().map(|it| (it.phase.name(), it.peak, it.at.as_ref()));
+        let rows =
+            p.phases.iter().map(|it| (it.phase.name_in(p.seen.counted), it.peak, it.at.as_ref()));
         for (name, peak, at) in [("whole run", p.peak, None)].into_iter().chain(rows) {
             let Peaks { allocated, reserved, device } = peak;
             let mut row = format!("  {name:<17} {allocated:>10} {reserved:>11} {device:>11}");
@@ -598,23 +599,30 @@ impl Report<'_> {
         let is_other = |other: &&PhasePeak| {
             it.phase != other.phase && (other.phase.is_step() || other.phase == RunPhase::Loading)
         };
+        let name = |it: &PhasePeak| it.phase.name_in(p.seen.counted);
         let others: Vec<String> = (p.phases.iter().filter(is_other))
-            .map(|it| format!("{} {}", it.phase.name(), it.peak.allocated))
+            .map(|it| format!("{} {}", name(it), it.peak.allocated))
             .collect();
         let at = it.at.as_ref().map_or_else(String::new, |at| format!(" at {}", Line(at)));
-        let mut text = format!("{} decides: {} of tensors{at}", it.phase.name(), it.peak.allocated);
+        let mut text = format!("{} decides: {} of tensors{at}", name(it), it.peak.allocated);
         if !others.is_empty() {
             text += &format!("; {}", others.join(", "));
         }
         // Its finding says what to do.
         let twice = |it: &Finding| it.code == ProblemCode::LoadedTwice;
-        if it.phase == RunPhase::Loading && p.serving.is_none() && !self.findings.iter().any(twice)
+        let most = p.categories.iter().max_by_key(|it| it.bytes).map(|it| it.category);
+        // An engine takes its cache while it loads.
+        if it.phase == RunPhase::Loading
+            && most != Some(Category::KeyValueCache)
+            && !self.findings.iter().any(twice)
         {
             text += match p.oom {
                 Some(_) => {
                     ". A smaller batch does not help: fewer bytes a weight (dtype=torch.bfloat16, load_in_4bit), no second copy"
                 }
-                None => ". Load the weights in the precision of training, straight onto the GPU",
+                None => {
+                    ". Load the weights in the precision in which they are used, straight onto the GPU"
+                }
             };
         }
         self.wrapped(f, &text, 0, 2)

@@ -175,7 +175,9 @@ fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
 fn holders(ordinal: u32) -> Option<Vec<Holder>> {
     let (used, _) = used_and_total(ordinal)?;
     let others = machine::lock().map(|it| it.others(ordinal)).unwrap_or_default();
-    let own = Holder { pid: std::process::id(), bytes: used.saturating_sub(together(&others)) };
+    // What no process of this run holds is nobody's here.
+    let elsewhere = together(&others) + card::current()?.beside_bytes;
+    let own = Holder { pid: std::process::id(), bytes: used.saturating_sub(elsewhere) };
     let is_own = others.is_empty() || own.bytes != 0;
     Some(is_own.then_some(own).into_iter().chain(others).collect())
 }

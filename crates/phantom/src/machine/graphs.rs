@@ -17,7 +17,7 @@ const ENTRY: u64 = 512;
 /// Kernels get their parameters' place in blocks of so many.
 const BLOCK: u64 = 32;
 /// What a context has used of the first chunk of those.
-const USED: u64 = 80 * KIB;
+const USED: u64 = 72 * KIB;
 
 /// How much place a kernel's parameters get: the most bytes of them, and those of the place. Between 1,024 and 1,280 bytes, between 2,048 and
 /// 2,560, and between 6,000 and 8,192 is where more was taken.

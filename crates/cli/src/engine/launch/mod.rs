@@ -324,8 +324,13 @@ fn environment(
 pub(crate) fn caches(session: &Path) -> [Setting; 2] {
     [
         ("TORCHINDUCTOR_CACHE_DIR", session.join(contract::INDUCTOR).into()),
-        ("TRITON_CACHE_DIR", session.join(contract::TRITON).into()),
+        cache_of_kernels(session),
     ]
+}
+
+/// The part of it that holds Triton's kernels.
+pub(crate) fn cache_of_kernels(session: &Path) -> Setting {
+    ("TRITON_CACHE_DIR", session.join(contract::TRITON).into())
 }
 
 /// Under tracing one library more, if nobody else steps between the script and libc: it would not be asked.

@@ -42,7 +42,7 @@ pub(crate) struct Runner {
     layers: Option<Layers>,
     /// Whom the script reached, in all runs.
     reached: RefCell<Reached>,
-    /// Where its runs find what others of them have compiled; none if each compiles everything.
+    /// Where its runs find Triton's kernels of others of them; none if each compiles everything.
     compiled: Option<Session>,
 }
 
@@ -92,7 +92,8 @@ impl Runner {
         Ok(Runner { cache, bundle, layers, reached: RefCell::default(), compiled: None })
     }
 
-    /// From now on each run finds what the others have compiled. They are runs of one command.
+    /// From now on each run finds the Triton kernels of the others, which are runs of one command. What Inductor compiles it does not find: a
+    /// run that does measures less.
     pub(crate) fn share_what_is_compiled(&mut self) -> anyhow::Result<()> {
         let session = Session::create(&self.cache)?;
         session.share_what_is_compiled().context("cannot make a folder for what is compiled")?;
@@ -178,7 +179,7 @@ impl Runner {
         watch: Option<&mut dyn Watch>,
     ) -> anyhow::Result<RunOutput> {
         let mut settings = run.settings.to_vec();
-        settings.extend(self.compiled.iter().flat_map(|it| launch::caches(it.path())));
+        settings.extend(self.compiled.iter().map(|it| launch::cache_of_kernels(it.path())));
         let shared: Vec<PathBuf> = self.compiled.iter().map(|it| it.path().to_owned()).collect();
         let world = self.world(run.conf, &shared)?;
         let launch = launch::Launch {

@@ -77,7 +77,7 @@ fn what_only_just_fits_is_called_tight() {
         predict(&[recording(program)], card, facts)
     };
     let needs = on(card).needs();
-    let of = |more: Bytes| on(&card.clone().with_total(needs + more));
+    let of = |more: Bytes| on(&card.clone().with_total(needs + card.kept + more));
     let (tight, fits) = (of(Bytes::mib(1)), of(Bytes::gib(2)));
     what_is_called_safe_is_safe(&tight);
     what_is_called_safe_is_safe(&fits);
