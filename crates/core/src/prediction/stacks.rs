@@ -296,6 +296,8 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
 
 /// What the names of a function and of its file say.
 fn named(file: &str, function: &str) -> Signs {
+    // The top level of a script runs everything, whatever the file is called.
+    let file = if function == "<module>" { "" } else { file };
     let file = file.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let function = function.to_ascii_lowercase();
     let said = Signs::WORDS.iter().filter(|(it, _)| function.contains(it) || file.contains(it));
