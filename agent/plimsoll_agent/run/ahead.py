@@ -32,7 +32,7 @@ _ALWAYS = {"run_in_executor", "to_thread", "start_new_thread", "submit", "map", 
 
 def kind_of(container: Any) -> str | None:
     """Of what has no limit: `queue`, `deque` or `results` of a pool. None of what has one, and of everything else."""
-    if isinstance(container, (queue.Queue, _of("asyncio.queues", "Queue"))):
+    if isinstance(container, queue.Queue) or _is_of_asyncio(container):
         return "queue" if container.maxsize <= 0 else None
     if isinstance(container, queue.SimpleQueue):
         return "queue"
@@ -45,7 +45,7 @@ def members(container: Any) -> list[Any] | None:
     """What waits in a queue, or what a call in a pool returned; None of everything else."""
     if isinstance(container, queue.Queue):
         return list(container.queue)
-    if isinstance(container, _of("asyncio.queues", "Queue")):
+    if _is_of_asyncio(container):
         return list(container._queue)
     if isinstance(container, queue.SimpleQueue):
         found = gc.get_referents(container)
@@ -111,6 +111,10 @@ def _of(module: str, name: str) -> type:
 
 class _Nothing:
     """What no object is."""
+
+
+def _is_of_asyncio(container: Any) -> bool:
+    return isinstance(container, _of("asyncio.queues", "Queue"))
 
 
 def _future() -> type:

@@ -23,7 +23,7 @@ def is_idle(module: Module) -> bool:
         return False
     if getattr(module, "gradient_checkpointing", None) is True:
         return True
-    return any(all(vars(module).get(name) for name in guard) for guard in _guards(type(module)))
+    return any(all(vars(module).get(name) for name in guard) for guard in _guards(type(module)))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=1024)
