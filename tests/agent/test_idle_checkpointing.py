@@ -54,6 +54,40 @@ def test_layers_that_are_checkpointed_and_evaluations_are_no_finding(run, text):
     assert CODE not in run(LAYERS + text, stop="until-exit").process.notes
 
 
+BY_HAND = """
+import torch, torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.use, self.layers = True, nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+    def forward(self, x):
+        for layer in self.layers:
+            {call}
+        return x
+net = Net().cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+{mode}
+for _ in range(3):
+    opt.zero_grad(); net(torch.randn(32, 64, device="cuda")).sum().backward(); opt.step()
+"""
+
+CALLS = [
+    ("x = checkpoint(layer, x, use_reentrant=False) if self.training else layer(x)", "net.eval()", 1),
+    ("x = checkpoint(layer, x, use_reentrant=False) if self.use and self.training else layer(x)", "net.eval()", 1),
+    ("x = checkpoint(layer, x, use_reentrant=False) if self.use and self.training else layer(x)", "net.eval(); net.use = False", 0),
+    ("x = checkpoint(layer, x, use_reentrant=False) if self.training and len(x) > 64 else layer(x)", "net.eval()", 0),
+    ("x = checkpoint(layer, x, use_reentrant=False) if self.training else layer(x)", "net.train()", 0),
+    ("x = checkpoint(layer, x, use_reentrant=False)", "net.eval()", 0),
+    ("x = nn.functional.dropout(layer(x), 0.1) if self.training else layer(x)", "net.eval()", 0),
+]
+
+
+@pytest.mark.parametrize(("call", "mode", "told"), CALLS)
+def test_a_forward_that_checkpoints_in_training_mode_by_its_own_text(run, call, mode, told):
+    assert run(BY_HAND.format(call=call, mode=mode)).process.notes.count(CODE) == told
+
+
 def test_a_pass_that_runs_out_before_its_backward_pass_says_it_too(run):
     text = LAYERS + "switch_on(); net.eval()\ntorch.cuda.set_per_process_memory_fraction(0.01)\nx = torch.randn(1 << 20, 64, device='cuda')\nfor _ in range(9):\n    loss = net(x).sum()\n    loss.backward()"
     process = run(text).process

@@ -190,3 +190,46 @@ for turn in range(20): train()
     assert (last["what"], last["line"]["text"], last["tensors"]) == ("garbage", "def watch(module, given, made):", 4)
     weak = text.replace("        def watch", "        import weakref; me = weakref.ref(self)\n        def watch").replace("self.norms.append(1)", "me().norms.append(1)")
     assert all(it["where"] != "Watched" for line in run(weak, stop="validation").process.all("keepers") for it in line["entries"])
+
+
+AHEAD = """
+import collections, queue, threading, time
+from concurrent.futures import ThreadPoolExecutor
+def load(i=0): return torch.zeros(64, 1024).cuda(), torch.zeros(64, dtype=torch.long).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def step(x, y):
+    time.sleep(0.01)
+    opt.zero_grad(); out = net(x[:, :64]); F.cross_entropy(out, y % 10).backward(); opt.step()
+"""
+
+FILLED = {
+    "queue": ("q = queue.Queue({limit})\ndef feed():\n    for i in range(400): q.put(load(i))\n", "threading.Thread(target=feed, daemon=True).start()\nwhile True: step(*q.get())\n"),
+    "simple": ("q = queue.SimpleQueue()\nroom = threading.Semaphore(2)\ndef feed():\n    for i in range(400):\n        {limit}\n        q.put(load(i))\n", "threading.Thread(target=feed, daemon=True).start()\nwhile True: step(*q.get()); room.release()\n"),
+    "deque": (
+        "class Ahead(threading.Thread):\n    def __init__(self): super().__init__(daemon=True); self.held = collections.deque()\n    def run(self):\n        for i in range(400):\n            {limit}\n            self.held.append(load(i))\n",
+        "ahead = Ahead(); ahead.start()\nwhile True:\n    while not ahead.held: time.sleep(0.001)\n    step(*ahead.held.popleft())\n",
+    ),
+    "map": ("pool = ThreadPoolExecutor(2)\n", "for it in pool.map(load, range({limit})): step(*it)\n"),
+    "submit": ("pool = ThreadPoolExecutor(2)\n", "futures = [pool.submit(load, i) for i in range({limit})]\nfor i in range(400):\n    step(*futures.pop(0).result())\n    futures.append(pool.submit(loaded, i))\n"),
+}
+
+LIMITS = [
+    ("queue", "", "queue"),
+    ("queue", "maxsize=4", None),
+    ("simple", "pass", "queue"),
+    ("simple", "room.acquire()", None),
+    ("deque", "pass", "deque"),
+    ("deque", "while len(self.held) > 4: time.sleep(0.001)", None),
+    ("map", "400", "results"),
+    ("submit", "400", "results"),
+    ("submit", "4", None),
+]
+
+
+@pytest.mark.parametrize(("filled", "limit", "kind"), LIMITS)
+def test_what_a_thread_fills_without_a_limit_is_told_and_what_waits_for_room_is_not(run, filled, limit, kind):
+    begin, loop = (part.replace("{limit}", limit) for part in FILLED[filled])
+    lines = run(MODEL + AHEAD + begin + loop, stop="steps:8").process.all("keepers")
+    told = [it["unlimited"] for line in lines for it in line["entries"] if it["unlimited"]]
+    assert {it["kind"] for it in told} == ({kind} if kind else set()), lines
+    assert all(1 <= it["entries"] for it in told)

@@ -75,6 +75,28 @@ def test_a_recording_of_a_run_that_ran_out_leads_with_the_cause(plimsoll, name, 
     assert told.startswith("OUT OF MEMORY") and f"[{code}]" in told.split("\n\n")[0], told
 
 
+OF_EACH = """
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+net = nn.Sequential(nn.Linear(64, 4096), nn.Tanh(), nn.Linear(4096, 4096), nn.Tanh(), nn.Linear(4096, 1)).cuda()
+weights = {name: it.detach() for name, it in net.named_parameters()}
+def height(x): return functional_call(net, weights, (x,)).sum()
+x = torch.randn(ROWS, 64, device="cuda")
+for _ in range(3): CALL
+"""
+
+
+@pytest.mark.matrix(1)
+@pytest.mark.parametrize(("call", "is_told"), [("vmap(grad(height))(x)", True), ("with_gradients(x)", False)])
+def test_rows_that_vmap_computes_at_once_get_a_chunk_size(plimsoll, call, is_told):
+    text = OF_EACH.replace("ROWS", "400_000").replace("CALL", call)
+    script = plimsoll.script(text.replace("for _", "def with_gradients(x): net(x).sum().backward()\nfor _"))
+    plimsoll.run("predict", "--gpu", "rtx3060-12g", "--record", "rec", "--quiet", "--", script)
+    told = plimsoll.run("explain", "rec").stdout
+    assert told.startswith("OUT OF MEMORY") and ("give `vmap` (or `jacrev`) a `chunk_size`" in " ".join(told.split())) == is_told, told
+
+
 @pytest.mark.soak
 def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
     """Plans that fit need a third more time for it; a large batch of written-out attention needs an edit."""

@@ -31,7 +31,7 @@ _AROUND = (ast.For, ast.AsyncFor, ast.While, ast.If)
 MOST_LINES = 200
 """Of a branch that are read."""
 
-PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "push", "setdefault", "record", "log", "store", "collect", "forward"}
+PUTS = {"append", "appendleft", "extend", "insert", "add", "update", "put", "put_nowait", "push", "setdefault", "record", "log", "store", "collect", "forward"}
 """Methods that put what they are given into what they are called on."""
 
 _TO_THE_HOST = {"item", "tolist", "cpu", "numpy", "float", "int", "str", "len", "round"}

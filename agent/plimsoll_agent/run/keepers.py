@@ -21,7 +21,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
-from plimsoll_agent.run import frames
+from plimsoll_agent.run import ahead, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.intervals import PUTS
 
@@ -122,8 +122,8 @@ class Keepers:
             return
         until = time.thread_time() + MOST_SECONDS
         groups: dict[tuple[int, str], _Group] = {}
-        roots = itertools.chain(_roots(running, self._script), _contexts(self._torch), _garbage(self._torch) if for_garbage else ())
-        for path, root, tensor in self._tensors_from(roots, until):
+        roots = itertools.chain(_roots(running + ahead.running_elsewhere(), self._script), _contexts(self._torch), _garbage(self._torch) if for_garbage else ())
+        for path, root, tensor in self._tensors_from(roots, _pools(running), until):
             where = self._tensors.storage_of(tensor)
             if where is not None:
                 key = (where[0], path.shown())
@@ -142,14 +142,19 @@ class Keepers:
         for device, entries in sorted(by_device.items()):
             self._recording.write("keepers", device=device, entries=entries, **place)
 
-    def _tensors_from(self, roots: Iterable[tuple[_Path, _Root, Any]], until: float) -> Iterator[tuple[_Path, _Root, Any]]:
-        """(path, root, tensor) of each tensor that is reached, the shortest path first. The parameters of a model have the path of who holds
-        the model, if that is more than a variable."""
+    def _tensors_from(self, roots: Iterable[tuple[_Path, _Root, Any]], others: Iterable[tuple[_Path, _Root, Any]], until: float) -> Iterator[tuple[_Path, _Root, Any]]:
+        """(path, root, tensor) of each tensor that is reached, the shortest path first; last from `others`, which a variable may lead to. The
+        parameters of a model have the path of who holds the model, if that is more than a variable."""
         seen: dict[int, Any] = {}  # Objects that are made for this look, too: their ids are not used again meanwhile.
         model: _Path | None = None
         todo = collections.deque((path, root, value, 0, model) for path, root, value in roots)
         is_tensor, parameter, module = self._torch.Tensor, self._torch.nn.Parameter, self._torch.nn.Module
-        while todo and len(seen) < MOST_OBJECTS:
+        late = iter(others)
+        while len(seen) < MOST_OBJECTS:
+            if not todo:
+                todo.extend((path, root, value, 0, None) for path, root, value in itertools.islice(late, 1))
+            if not todo:
+                return
             path, root, value, depth, model = todo.popleft()
             if isinstance(value, _PLAIN) or id(value) in seen:
                 continue
@@ -197,11 +202,13 @@ class _Group:
         self._path, self._root, self.is_of_a_model = path, root, is_of_a_model
         self._addresses: dict[int, int] = {}
         self._tensors = self.bytes = 0
+        self._members: set[_Path] = set()
         self.graphs: list[Any] = []
         self._link: str | None = None
 
     def add(self, path: _Path, address: int, size: int, graph: Any) -> None:
         self._tensors += 1
+        self._members.update([it for it in path.steps() if it.kind == "member" and it.owner is not None][-1:])
         # Of a chain, the first member is reached without its link, or with one of it.
         if self._link is None:
             self._link = next((it.name for it in path.steps() if it.again), None)
@@ -214,7 +221,8 @@ class _Group:
     def told(self, shown: str, until: float) -> dict[str, Any]:
         """As it stands in the recording."""
         line, inner = _Finder(self._path, self._root).lines()
-        limited = next((it.owner for it in self._path.steps() if it.kind == "member" and it.owner is not None), None)
+        containers = [it.owner for it in self._path.steps() if it.kind == "member" and it.owner is not None]
+        limited = next((it for it in containers if isinstance(it, collections.deque) and it.maxlen is not None), None)
         # How large it becomes is known where all of it was counted.
         if limited is not None and (MOST_MEMBERS < len(limited) or MOST_ADDRESSES <= len(self._addresses)):
             limited = None
@@ -230,7 +238,16 @@ class _Group:
             "line": line,
             "inner": inner,
             "link": self._link,
+            "unlimited": self._unlimited(containers, shown, inner or line),
         }
+
+    def _unlimited(self, containers: list[Any], shown: str, line: Line | None) -> dict[str, Any] | None:
+        """Of what another thread fills without a limit: how many entries wait there."""
+        # Of futures in a deque, those who fill it are calls in a pool.
+        kind = next((kind for it in reversed(containers) if (kind := ahead.kind_of(it)) is not None), None)
+        if kind is None or line is None or not ahead.is_filled_by_another(kind, line, shown.partition("[")[0]):
+            return None
+        return {"kind": kind, "entries": len(self._members)}
 
 
 def _roots(running: list[types.FrameType], script: str | None) -> Iterator[tuple[_Path, _Root, Any]]:
@@ -272,6 +289,14 @@ def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
                 yield _Path(path, "attribute", name, function), _Root(file, "forward", 1, 0), value
 
 
+def _pools(running: list[types.FrameType]) -> Iterator[tuple[_Path, _Root, Any]]:
+    """What calls in pools of threads returned, and no variable leads to."""
+    files = dict.fromkeys(it.f_code.co_filename for it in running if frames.is_users(it.f_code.co_filename))
+    for file, it in itertools.islice(((file, it) for file in files for it in ahead.begins(file)), 1):
+        for call in ahead.calls():
+            yield _Path(None, "pool", ast.unparse(it.func), it.lineno), _Root(file, None, 1, 0), call
+
+
 def _garbage(torch: Torch) -> list[tuple[_Path, _Root, Any]]:
     """The models that refer to themselves, and that nothing else refers to. One is told with the user's function that closes the circle, if there is one."""
     flags, gc_garbage = gc.get_debug(), gc.garbage[:]
@@ -310,9 +335,10 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
         return []
     found: list[tuple[_Path, Any]] = []
     if isinstance(value, _MEMBERS):
-        members = list(value)[-MOST_MEMBERS:]
-        bounded = value if isinstance(value, collections.deque) and value.maxlen is not None else None
-        found += [(_Path(path, "member", "", bounded), it) for it in members]
+        container = value if isinstance(value, collections.deque) else None
+        found += [(_Path(path, "member", "", container), it) for it in list(value)[-MOST_MEMBERS:]]
+    elif (waiting := ahead.members(value)) is not None:
+        found += [(_Path(path, "member", "", value), it) for it in waiting[-MOST_MEMBERS:]]
     elif isinstance(value, dict):
         found += [(_Path(path, "member", ""), it) for it in list(value.values())[-MOST_MEMBERS:]]
     elif isinstance(value, types.FunctionType):
@@ -448,6 +474,8 @@ class _Finder:
             if it.kind == "garbage" and frames.is_users(root.file):
                 classes = [node.lineno for node in ast.walk(source.tree(root.file)) if isinstance(node, ast.ClassDef) and node.name == self._steps[0].name]
                 return _line(root.file, _first(classes)), None
+            if it.kind == "pool":
+                return _line(root.file, it.owner), None
             if it.kind in ("closure", "generator"):
                 file = (it.owner.__code__ if it.kind == "closure" else it.owner.gi_code).co_filename
                 found = _put(source.tree(file), it.name, False) if frames.is_users(file) else None

@@ -17,7 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import frames, nested
+from plimsoll_agent.run import frames, idle_checkpoints, nested
 from plimsoll_agent.run.gradients import Gradients
 from plimsoll_agent.run.guard import failed, guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD
@@ -230,7 +230,7 @@ class Modules:
         """Whether a part of it that is to checkpoint is in evaluation mode: PEFT's wrapper is in training mode around a model that is not."""
         if module.training and module in self._in_order:
             return False
-        idle = (it for it in module.modules() if getattr(it, "gradient_checkpointing", None) is True and not it.training)
+        idle = (it for it in module.modules() if idle_checkpoints.is_idle(it))
         # One that is frozen stores nothing for itself.
         res = any(not module.training or self._gradients.is_trainable(it) for it in idle)
         if module.training and not res:

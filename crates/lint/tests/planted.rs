@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
-const PLANTED: [&str; 11] = [
+const PLANTED: [&str; 12] = [
     "planted-1.txt",
     "planted-2.txt",
     "planted-3.txt",
@@ -17,6 +17,7 @@ const PLANTED: [&str; 11] = [
     "planted-9.txt",
     "planted-10.txt",
     "planted-11.txt",
+    "planted-12.txt",
 ];
 
 /// Scripts one after the other, each under a line `#: name`.

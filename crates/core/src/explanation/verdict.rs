@@ -33,6 +33,9 @@ const LESS_WEIGHTS: [&str; 2] = [
 /// What helps where several models of one class are there.
 const FEWER_MODELS: &str = "have fewer of these models on the GPU at once: load one, use it and drop it before the next, or keep the others on the CPU";
 
+/// What helps where `vmap` computes many rows at once.
+const ROWS_AT_ONCE: &str = "give `vmap` (or `jacrev`) a `chunk_size`: it takes so many rows at a time; of `torch.autograd.functional`, set `vectorize=False`";
+
 /// What helps where L-BFGS keeps a history.
 const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its history has two vectors as large as all weights";
 
@@ -154,6 +157,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let own = [
         (are_states && many.is_some()).then(|| FEWER_MODELS.to_owned()),
         (are_states && keeps_history(case, event)).then(|| LESS_HISTORY.to_owned()),
+        (res.cause == Cause::Size && are_of_vmap(case, event)).then(|| ROWS_AT_ONCE.to_owned()),
         (are_states && are_mostly_buffers(case, event)).then(|| SMALLER_BUFFERS.to_owned()),
     ];
     let first: Vec<String> = own.into_iter().flatten().chain(first).collect();
@@ -196,6 +200,20 @@ fn keeps_history(case: &Case<'_>, event: EventId) -> bool {
     let (history, others): (Vec<&Live>, Vec<&Live>) = states.partition(is_history);
     let sum = |it: Vec<&Live>| it.iter().map(|it| it.size).sum::<Bytes>();
     sum(others) < sum(history)
+}
+
+/// Whether `vmap` made a quarter of what is live, or wants what is not there.
+fn are_of_vmap(case: &Case<'_>, event: EventId) -> bool {
+    let live = case.live_after(event);
+    let all: Bytes = live.iter().map(|it| it.size).sum();
+    let of_vmap = live.iter().filter(|it| case.signs(it.block).has(Signs::VMAP));
+    let of_vmap: Bytes = of_vmap.map(|it| it.size).sum();
+    let (asked, stack) = (
+        case.run.device.events.get(event.index()).size,
+        case.run.device.events.stack(event.index()),
+    );
+    let wanted = if case.run.stacks.signs(stack).has(Signs::VMAP) { asked } else { Bytes::ZERO };
+    (all + asked).0 / 4 < (of_vmap + wanted).0
 }
 
 /// Whether anything of a training is there: gradients, or what an optimizer has, or is just making.

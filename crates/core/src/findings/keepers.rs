@@ -7,7 +7,7 @@ use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Weight, place},
     prediction::timeline::Places,
-    recording::{Keeper, Keepers},
+    recording::{Keeper, Keepers, Unlimited},
     replay::{BlockId, BlockLife},
     trace::EventId,
     units::Bytes,
@@ -300,6 +300,12 @@ fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
         finding.remedy = format!(
             "store the members of `{name}` on the CPU (`.cpu()`, pictures as uint8) and move each sampled batch to the device; or lower its `maxlen`"
         );
+    }
+    if let Some(Unlimited { waits_in, .. }) = keeper.unlimited {
+        finding.title = format!(
+            "a thread fills `{name}` faster than the training takes from it, and nothing limits it"
+        );
+        finding.remedy = format!("`{name}` has no limit: {}", waits_in.limit());
     }
     if keeper.what == "gradient" {
         "these tensors are no parameters, so no `zero_grad` clears their gradients: give the model a copy that wants a gradient (`x = x.detach().requires_grad_()`), or set `x.grad = None` after the step".clone_into(&mut finding.remedy);

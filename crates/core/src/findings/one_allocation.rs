@@ -11,6 +11,7 @@ use crate::{
         stacks::{Signs, is_of_a_layer},
         timeline::Stage,
     },
+    recording::Role,
     replay::BlockId,
     trace::StackId,
     units::Bytes,
@@ -147,7 +148,9 @@ fn is_loss(case: &Case<'_>, stack: StackId) -> bool {
 fn vocabulary(case: &Case<'_>, size: Bytes) -> Option<(u64, u64, u64)> {
     let replay = &case.run.replay;
     let weights = (0..).map(BlockId).zip(&replay.blocks);
-    let weights = weights.filter(|(id, _)| case.stage(*id) == Stage::Setup);
+    // What the first step is fed with is made before it, too.
+    let is_fed = |id: BlockId| case.evidence.name(id).is_some_and(|it| it.role == Role::Input);
+    let weights = weights.filter(|(id, _)| case.stage(*id) == Stage::Setup && !is_fed(*id));
     let weights = weights.map(|(_, it)| it.requested.0);
     let weights: Vec<u64> = weights.chain(replay.initial.iter().map(|it| it.requested.0)).collect();
     // In 32 bits beside 16, or the other way round; the biases of recurrent layers have three or four.

@@ -6,7 +6,7 @@ use crate::{
     cards::Card,
     codes::RemarkCode,
     prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
-    recording::{CodeLine, Exception, FirstStep, LoopStage, Phase, Reached},
+    recording::{CodeLine, Exception, FirstStep, LoopStage, Phase, Reached, Unlimited},
     units::Bytes,
 };
 
@@ -159,6 +159,8 @@ pub struct Predicted {
     pub awaited: Option<CodeLine>,
     /// A loop of which later turns were not reached, though the steps use its variable.
     pub stage: Option<LoopStage>,
+    /// A thread of the script's own fills something without a limit: how far it gets depends on the machine.
+    pub ahead: Option<RunsAhead>,
     /// Memory was the same in the last two steps.
     pub steady: bool,
     /// The peak of each phase that the run went through, in their order.
@@ -574,6 +576,19 @@ pub enum ToCome {
     Evaluation(CodeLine),
     /// Later turns of a loop, whose variable the steps use.
     Turns(LoopStage),
+    /// More of what another thread makes before the training takes it.
+    Ahead(RunsAhead),
+}
+
+/// A thread of the script's own that fills something without a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunsAhead {
+    /// What it fills.
+    pub name: String,
+    /// The line that puts something there.
+    pub at: CodeLine,
+    /// How much waited there.
+    pub held: Unlimited,
 }
 
 /// What a run took of the host's memory at most, with all that it started.
@@ -602,8 +617,9 @@ impl Predicted {
 
     /// What the script comes to, and the run did not; the first of several.
     pub fn to_come(&self) -> Option<ToCome> {
-        let evaluation = self.awaited.clone().map(ToCome::Evaluation);
-        evaluation.or_else(|| self.stage.clone().map(ToCome::Turns))
+        let ahead = self.ahead.clone().map(ToCome::Ahead);
+        let evaluation = || self.awaited.clone().map(ToCome::Evaluation);
+        ahead.or_else(evaluation).or_else(|| self.stage.clone().map(ToCome::Turns))
     }
 
     /// Whether the script comes to something that was not seen, and that may need more.

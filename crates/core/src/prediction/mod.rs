@@ -29,7 +29,7 @@ mod writes;
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
     Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
-    SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
+    RunsAhead, SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
@@ -136,6 +136,7 @@ impl<'a> Runs<'a> {
             },
             awaited: None,
             stage: None,
+            ahead: None,
             steady: false,
             phases: Vec::new(),
             deciding_phase: None,
@@ -222,6 +223,7 @@ impl<'a> Runs<'a> {
             seen,
             awaited: end(run.recording).awaited,
             stage: end(run.recording).stage.filter(|_| !seen.ended),
+            ahead: runs_ahead(run),
             steady: end(run.recording).steady,
             phases,
             deciding_phase,
@@ -241,6 +243,20 @@ impl<'a> Runs<'a> {
             ..unused
         })
     }
+}
+
+/// What another thread fills without a limit, the largest of several.
+fn runs_ahead(run: &DeviceRun<'_>) -> Option<RunsAhead> {
+    /// Of less, even many are little.
+    const LEAST: Bytes = Bytes::kib(16);
+    let looks = run.recording.notes.keepers.iter().filter(|it| it.device == run.index);
+    let found = looks.flat_map(|it| &it.entries).filter_map(|it| {
+        let held = it.unlimited.filter(|it| LEAST <= it.each)?;
+        let at = it.inner.clone().or_else(|| it.at.clone())?;
+        let name = it.name.split('[').next().unwrap_or_default().to_owned();
+        Some(RunsAhead { name, at, held })
+    });
+    found.max_by_key(|it| u128::from(it.held.each.0) * u128::from(it.held.entries))
 }
 
 /// One moment, broken down.

@@ -70,6 +70,9 @@ impl Signs {
     /// Inside what computes a weight that has a parametrization.
     pub(crate) const PARAMETRIZED: Signs = Signs(1 << 24);
 
+    /// Inside `vmap`, which computes many rows at once.
+    pub(crate) const VMAP: Signs = Signs(1 << 25);
+
     /// What names say, each in lower case.
     const WORDS: [(&str, Signs); 23] = [
         ("loss", Signs::LOSS),
@@ -242,6 +245,10 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
         || file.ends_with("/torch/nn/utils/weight_norm.py")
     {
         Signs::PARAMETRIZED
+    } else if file.ends_with("/torch/_functorch/vmap.py")
+        || file.ends_with("/torch/_vmap_internals.py")
+    {
+        Signs::VMAP
     } else if file.contains("/torch/optim/") {
         match function {
             "zero_grad" => Signs::ZERO_GRAD,
@@ -296,6 +303,8 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
 
 /// What the names of a function and of its file say.
 fn named(file: &str, function: &str) -> Signs {
+    // The top level of a script runs everything, whatever the file is called.
+    let file = if function == "<module>" { "" } else { file };
     let file = file.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let function = function.to_ascii_lowercase();
     let said = Signs::WORDS.iter().filter(|(it, _)| function.contains(it) || file.contains(it));

@@ -383,6 +383,41 @@ pub struct Keeper {
     pub inner: Option<CodeLine>,
     /// The attribute by which objects of one class refer to one another on the way there, such as `parent`.
     pub link: Option<String>,
+    /// Another thread fills it, and nothing limits how much.
+    pub unlimited: Option<Unlimited>,
+}
+
+/// What another thread fills as fast as it can, and the training takes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unlimited {
+    /// What kind of thing it is.
+    pub waits_in: WaitsIn,
+    /// How many entries waited there.
+    pub entries: u64,
+    /// What one of them holds of the device's memory.
+    pub each: Bytes,
+}
+
+impl WaitsIn {
+    /// How to limit it, in words that follow "how far the thread gets:".
+    pub const fn limit(self) -> &'static str {
+        match self {
+            WaitsIn::Queue => "give it a limit (`maxsize=2`)",
+            WaitsIn::Deque => "let the thread wait while it has two entries",
+            WaitsIn::Results => "begin the next call when a result is taken",
+        }
+    }
+}
+
+/// Where what a thread made waits for the training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsIn {
+    /// A queue without a `maxsize`.
+    Queue,
+    /// A deque without a `maxlen`.
+    Deque,
+    /// Futures of a pool.
+    Results,
 }
 
 /// A request that failed.

@@ -13,10 +13,10 @@ use crate::{
     findings::{Finding, Weight},
     prediction::{
         Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, Serving, StepGrowth, ToCome,
-        Verdict, purpose,
+        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, RunsAhead, Serving, StepGrowth,
+        ToCome, Verdict, purpose,
     },
-    recording::{CodeLine, LoopStage, Phase},
+    recording::{CodeLine, LoopStage, Phase, Unlimited},
     units::{Bytes, grouped, percent},
     views::{
         answer::Answer,
@@ -953,6 +953,14 @@ pub fn to_come(it: &ToCome) -> String {
             format!(
                 "the loop over `{name}` ({}) was seen in turn {turn}{of} only, and {why}. --until-exit runs all",
                 Line(line)
+            )
+        }
+        ToCome::Ahead(RunsAhead { name, at, held: Unlimited { waits_in, entries, each } }) => {
+            format!(
+                "how far a thread runs ahead of the training depends on the machine: nothing limits `{name}` ({}), which held {} × {each} at last; {}",
+                Line(at),
+                grouped(*entries),
+                waits_in.limit()
             )
         }
     }

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
-        OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, ScriptExit, Serving,
-        SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
+        OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, RunsAhead,
+        ScriptExit, Serving, SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
     },
     recording::{CodeLine, Destination, Exception, LoopStage, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
@@ -242,6 +242,8 @@ struct SeenWire<'a> {
     awaited_at: Option<CodeWire<'a>>,
     /// The loop around the steps of which later turns were not run.
     stage: Option<StageWire<'a>>,
+    /// What a thread of the script's own fills without a limit.
+    ahead: Option<AheadWire<'a>>,
     /// What the numbers are about, if that is not all of the script.
     covers: Option<CoversWire>,
 }
@@ -262,6 +264,22 @@ impl<'a> From<&'a LoopStage> for StageWire<'a> {
         let LoopStage { line, name, turn, turns, adds_up } = it;
         let left_bytes = adds_up.map(|it| it.0);
         StageWire { at: line.into(), variable: name, turn: *turn, turns: *turns, left_bytes }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct AheadWire<'a> {
+    at: CodeWire<'a>,
+    name: &'a str,
+    /// That waited at last.
+    entries: u64,
+    bytes_an_entry: u64,
+}
+
+impl<'a> From<&'a RunsAhead> for AheadWire<'a> {
+    fn from(it: &'a RunsAhead) -> AheadWire<'a> {
+        let RunsAhead { name, at, held } = it;
+        AheadWire { at: at.into(), name, entries: held.entries, bytes_an_entry: held.each.0 }
     }
 }
 
@@ -552,6 +570,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 missing: it.seen.missing(),
                 awaited_at: it.awaited.as_ref().map(CodeWire::from),
                 stage: it.stage.as_ref().map(StageWire::from),
+                ahead: it.ahead.as_ref().map(AheadWire::from),
                 covers: it.seen.covers().map(CoversWire::from),
             },
             steady: it.steady,

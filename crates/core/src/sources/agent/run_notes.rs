@@ -11,7 +11,7 @@ use crate::{
         Exception, FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch,
         Later, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote, Padding, Phase,
         ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table,
-        Tensors, Unfolded, Unowned, WrittenOut,
+        Tensors, Unfolded, Unlimited, Unowned, WaitsIn, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -180,6 +180,8 @@ struct KeeperLine {
     #[serde(deserialize_with = "or_default")]
     tensors: u64,
     #[serde(deserialize_with = "or_default")]
+    bytes: u64,
+    #[serde(deserialize_with = "or_default")]
     nodes: u64,
     members: Option<u64>,
     limit: Option<u64>,
@@ -188,6 +190,16 @@ struct KeeperLine {
     line: Option<CodeText>,
     inner: Option<CodeText>,
     link: Option<String>,
+    unlimited: Option<UnlimitedKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UnlimitedKeys {
+    #[serde(deserialize_with = "or_default")]
+    kind: String,
+    #[serde(deserialize_with = "or_default")]
+    entries: u64,
 }
 
 impl From<KeepersLine> for Keepers {
@@ -202,6 +214,16 @@ impl From<KeepersLine> for Keepers {
             at: keeper.line.map(CodeLine::from),
             inner: keeper.inner.map(CodeLine::from),
             link: keeper.link.map(one_line).map(clipped),
+            unlimited: keeper.unlimited.and_then(|it| {
+                let waits_in = match it.kind.as_str() {
+                    "queue" => WaitsIn::Queue,
+                    "deque" => WaitsIn::Deque,
+                    "results" => WaitsIn::Results,
+                    _ => return None,
+                };
+                let each = Bytes(keeper.bytes.checked_div(it.entries)?);
+                Some(Unlimited { waits_in, entries: it.entries, each })
+            }),
         };
         let entries = it.entries.into_iter().map(keeper).collect();
         Keepers { place: it.place.into(), device: it.device, entries }

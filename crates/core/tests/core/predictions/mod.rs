@@ -14,7 +14,8 @@ use plimsoll_core::{
         RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
-        CodeLine, EndReason, Holder, LoopStage, PhantomDevice, PhantomReport, Phase, Recording,
+        CodeLine, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice, PhantomReport,
+        Phase, Recording, Unlimited, WaitsIn,
     },
     units::Bytes,
     views::{
@@ -527,6 +528,31 @@ fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
     let cut = predict(EndReason::Steady);
     assert_eq!((cut.verdict(), cut.safe()), (Verdict::FitsSoFar, None));
     assert_eq!(predict(EndReason::Exit).verdict(), Verdict::Fits, "the script came to its end");
+}
+
+/// How far a thread gets before the training takes what it made depends on the machine, also where all of it was seen.
+#[test]
+fn what_a_thread_fills_without_a_limit_leaves_no_safe_size() {
+    let predict = |each: Bytes| {
+        let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+        it.notes.end.get_or_insert_default().why = EndReason::Exit;
+        let held = Unlimited { waits_in: WaitsIn::Queue, entries: 30, each };
+        let line = CodeLine { file: "/w/train.py".into(), line: 14, ..CodeLine::default() };
+        let keeper = Keeper {
+            name: "ready[...]".into(),
+            at: Some(line),
+            unlimited: Some(held),
+            ..Keeper::default()
+        };
+        it.notes.keepers = vec![Keepers { entries: vec![keeper], ..Keepers::default() }];
+        predicted(&[it], 0)
+    };
+    let found = predict(Bytes::mib(75));
+    assert_eq!((found.verdict(), found.safe()), (Verdict::FitsSoFar, None));
+    let said = text::to_come(&found.to_come().unwrap());
+    assert!(said.contains("nothing limits `ready` (train.py:14)"), "{said}");
+    assert!(said.contains("30 × 75.0 MiB") && said.contains("`maxsize=2`"), "{said}");
+    assert_eq!(predict(Bytes(512)).verdict(), Verdict::Fits, "losses for a log");
 }
 
 #[test]
