@@ -11,6 +11,7 @@
     source        the text of a file as a tree, for all who look something up in it
     outside       turns experiment trackers and hubs off
     own_statements  what a script imports, and whether before anything else: read, not run
+    launcher      `torchrun`, which becomes the rank that it would have started
     nursery       a process that has imported torch, and forks one child for each run
 
     run           records a training run; changes nothing that a step computes or allocates

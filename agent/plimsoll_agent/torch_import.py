@@ -87,7 +87,7 @@ class _Loader:
 
         if not supported or settings.mode() == "nursery":
             return  # A nursery's children install the agent for themselves.
-        from plimsoll_agent.ranks import launcher
+        from plimsoll_agent import launcher
         from plimsoll_agent.run.refusal import CannotApply
 
         try:

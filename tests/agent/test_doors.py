@@ -24,7 +24,7 @@ KNOWS_THE_ENVIRONMENT = {
     "plimsoll_agent/nursery.py": "gives each child the environment that it was ordered with",
     "plimsoll_agent/outside.py": "sets what others read: the switches of services that a phantom must not reach",
     "plimsoll_agent/ranks/imagined.py": "is a launcher: what it sets is what its ranks read",
-    "plimsoll_agent/ranks/launcher.py": "becomes a rank, with the environment that the launcher made for it",
+    "plimsoll_agent/launcher.py": "becomes a rank, with the environment that the launcher made for it",
     "plimsoll_agent/remedies/support/spread.py": "takes a launcher's place: what it takes away the script does not see",
     "plimsoll_agent/calibrate/ranks.py": "a program of its own, which starts ranks",
 }

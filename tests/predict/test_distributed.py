@@ -407,7 +407,7 @@ if os.environ["RANK"] == "5":
 """
 
 
-@pytest.mark.parametrize("launcher", [TORCHRUN, ("torchrun",)])
+@pytest.mark.parametrize("launcher", [TORCHRUN, (str(Path(COLD).parent / "torchrun"),)])
 def test_torchrun_becomes_the_rank(plimsoll, launcher):
     """In its own process, which the script does not see; each rank has its own device, also the last one of another machine."""
     plimsoll.script(AS_A_RANK)

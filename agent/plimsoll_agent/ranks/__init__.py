@@ -1,7 +1,6 @@
 """One rank of a job, without the other ranks.
 
-    launcher            `torchrun`, which becomes the rank
-    imagined            other launchers, rendezvous, and everything else that needs other ranks
+    imagined            launchers, rendezvous, and everything else that needs other ranks
     imagined_store      the key-value store of the ranks
     object_collectives  Python objects that ranks send each other
     first_gpu           lines that open GPU 0 in every rank

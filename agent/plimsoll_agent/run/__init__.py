@@ -21,6 +21,7 @@
     hints           whether the text of the script mentions an evaluation or a checkpoint
     trainers        makes trainers of libraries validate now
     training_calls  an optimizer's step, zero_grad and backward: where they begin and end
+    idle_checkpoints  which modules checkpoint in training mode only
     checkpoints     where checkpointing cuts the graph of what is to be trained
     compiled        stops watching calls of modules at the first call of what torch.compile made
     engines         what a serving engine plans with its memory
@@ -37,6 +38,7 @@
     unfolded        how large windows are that overlap
     graphs          what autograd's graph shows: attention written out, repeated casts, gradients for no optimizer
     weights         what weights are packed, frozen or adapted
+    ahead           what threads of the script put where nothing limits them
     keepers         who holds the tensors that stay allocated
     oom             where memory ran out
     first_step      the memory of the first step, to compare with a plan's prediction

@@ -664,10 +664,22 @@ impl Predicted {
         ends.map(|it| (it.0, it.1.device + self.beside)).max_by_key(|it| it.1)
     }
 
-    /// The end of values that nobody computed that decides whether it fits, where it does not fit at that end.
+    /// The end of values that nobody computed that decides whether it fits: it does not fit at that end; or a router decides, and it fits
+    /// at both ends only because PyTorch gave its cache back. Sizes between them, which differ from step to step, may leave holes that neither has.
     pub fn undecided(&self) -> Option<OtherEnd> {
         let is_over = |it: &(OtherEnd, Bytes)| self.max.is_some_and(|max| max < it.1);
-        self.runs_out_at.or_else(|| self.at_other_values().filter(is_over).map(|it| it.0))
+        let is_in_doubt = |it: &(OtherEnd, Bytes)| {
+            is_over(it) || it.0 == OtherEnd::Routed && self.gave_cache_back().is_some()
+        };
+        self.runs_out_at.or_else(|| self.at_other_values().filter(is_in_doubt).map(|it| it.0))
+    }
+
+    /// How often memory was full and PyTorch gave its cache back, where the script fits because of that.
+    pub fn gave_cache_back(&self) -> Option<u64> {
+        self.notes.iter().find_map(|note| match note {
+            Note::Retries(n) => Some(*n),
+            _ => None,
+        })
     }
 
     /// What to request so that a real run is safe; see [`safe_bytes`](super::safe_bytes). None unless the script fits.

@@ -341,7 +341,15 @@ impl Report<'_> {
                     },
                 );
                 let OtherValues { as_shown, at_most, say, .. } = OtherValues::of(end);
-                let text = format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}");
+                let is_over = of_end
+                    .is_none_or(|(_, peak)| p.max.is_some_and(|max| max < peak.device + p.beside));
+                let text = match p.gave_cache_back() {
+                    Some(times) if !is_over && p.runs_out_at.is_none() => format!(
+                        "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back {times} times when \
+                         memory was full. A real router sends other numbers of tokens in each step, which may leave holes for which that is not enough"
+                    ),
+                    _ => format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}"),
+                };
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
                 self.wrapped(f, say, 0, 2)?;
                 return self.not_seen(f);

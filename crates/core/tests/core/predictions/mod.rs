@@ -14,8 +14,8 @@ use plimsoll_core::{
         RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
-        CodeLine, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice, PhantomReport,
-        Phase, Recording, Unlimited, WaitsIn,
+        CodeLine, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice,
+        PhantomReport, Phase, Recording, Unlimited, WaitsIn,
     },
     units::Bytes,
     views::{
@@ -687,6 +687,35 @@ fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
     let prediction = covered(&first, &[(OtherEnd::Found, &ran_out)]);
     assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
     assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
+}
+
+/// Experts: each layer and step sends them another number of tokens, and so leaves other holes than runs in which all are alike.
+#[test]
+fn what_fits_only_because_the_cache_was_given_back_depends_on_the_router() {
+    let even = "alloc weights 20MiB\nstep\nstep";
+    let one = "alloc weights 20MiB\nalloc tokens 40MiB\nstep\nstep";
+    let of = |text: &str, retries: u64| {
+        let mut recording = recording(text);
+        recording.notes.stats = vec![DeviceStats { retries, ..DeviceStats::default() }];
+        predicted(&[recording], 0)
+    };
+    let answer = |end: OtherEnd, retries: u64| covered(&of(even, retries), &[(end, &of(one, 0))]);
+    assert_eq!(answer(OtherEnd::Routed, 0).verdict(), Verdict::Fits);
+    assert_eq!(answer(OtherEnd::Found, 18).verdict(), Verdict::Fits);
+    let prediction = answer(OtherEnd::Routed, 18);
+    assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::Depends, None));
+    let said =
+        text::prediction((&prediction).into(), Extent::Short, Styles::default(), 80).to_string();
+    expect![[r#"
+        IT DEPENDS h200 (139.80 GiB) for the 2 training steps seen: fits if the router
+          spreads tokens evenly over the experts, and if it sends all of them to one,
+          because PyTorch gave its cache back 18 times when memory was full. A real
+          router sends other numbers of tokens in each step, which may leave holes for
+          which that is not enough
+        say the largest share of an expert, such as a tenth: --assume experts=0.1
+        not seen: later steps; --until-exit runs the script to its end
+    "#]]
+    .assert_eq(&said.lines().take(8).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
