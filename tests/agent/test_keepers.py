@@ -1,6 +1,10 @@
 """Who holds what stays allocated is found at the end of a run, with the line that puts it there; nothing is kept alive for it."""
 
+import collections
+import queue
+
 import pytest
+from plimsoll_agent.run import ahead
 from test_steps import MODEL
 
 STEPS = """
@@ -224,6 +228,12 @@ LIMITS = [
     ("submit", "400", "results"),
     ("submit", "4", None),
 ]
+
+
+def test_the_entries_of_a_queue_are_of_that_queue():
+    """A thread that puts something there may lead straight to them, whose type has no limit."""
+    endless, limited, deque = queue.Queue(), queue.Queue(4), collections.deque()
+    assert [ahead.kind_of(it) for it in (endless, endless.queue, limited, limited.queue, deque)] == ["queue", "queue", None, None, "deque"]
 
 
 @pytest.mark.parametrize(("filled", "limit", "kind"), LIMITS)

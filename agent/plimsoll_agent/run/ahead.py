@@ -37,8 +37,17 @@ def kind_of(container: Any) -> str | None:
     if isinstance(container, queue.SimpleQueue):
         return "queue"
     if isinstance(container, collections.deque):
-        return "deque" if container.maxlen is None else None
+        owner = _owner(container)
+        return kind_of(owner) if owner is not None else "deque" if container.maxlen is None else None
     return "results" if isinstance(container, _future()) else None
+
+
+def _owner(entries: collections.deque[Any]) -> Any:
+    """The queue whose entries these are: a thread that looks into it may lead past it."""
+    for it in gc.get_objects():
+        if issubclass(type(it), queue.Queue) and it.queue is entries or type(it) is _of("asyncio.queues", "Queue") and it._queue is entries:
+            return it
+    return None
 
 
 def members(container: Any) -> list[Any] | None:
