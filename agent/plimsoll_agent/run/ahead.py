@@ -44,8 +44,10 @@ def kind_of(container: Any) -> str | None:
 
 def _owner(entries: collections.deque[Any]) -> Any:
     """The queue whose entries these are: a thread that looks into it may lead past it."""
+    of_asyncio = _of("asyncio.queues", "Queue")
     for it in gc.get_objects():
-        if issubclass(type(it), queue.Queue) and it.queue is entries or type(it) is _of("asyncio.queues", "Queue") and it._queue is entries:
+        name = "queue" if issubclass(type(it), queue.Queue) else "_queue" if type(it) is of_asyncio else None
+        if name is not None and getattr(it, name, None) is entries:
             return it
     return None
 
