@@ -91,6 +91,7 @@ test-python: test-built
 # long. It begins by saying what that is.
 soak: build
 	@cargo test --package plimsoll-writes --package plimsoll-lint -- --ignored
+	cargo test --release --package plimsoll-core --test core replay_agrees_with_reference
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc
 	cargo check --quiet --package plimsoll --no-default-features

@@ -98,7 +98,7 @@ SOAK = """What `make soak` runs:
   an engine's own errors and interrupted servers, whom a script reached over the network, DeepSpeed's launcher;
   a notebook from top to bottom, functions that are predicted from Python, hostile names in predictions;
   a world of files under each command and way that writes are kept apart, and with a training; all hostile files, sources, statuses and folders of strangers;
-  what tests/long.txt lists: most of the viewer's, and of each other kind the cases that take more than a second of a processor;
+  what tests/long.txt lists: tests of more than a second of a processor, from files of which `make test` runs others;
   other versions of torch and Python, and a small job of each library that is there, if PLIMSOLL_OTHER_PYTHONS names some."""
 
 

@@ -330,7 +330,7 @@ fn rules() -> impl Strategy<Value = Rules> {
         .prop_map(|(capacity, max_split, divisions)| Rules { capacity, max_split, divisions })
 }
 
-/// Without optimisation each takes long; a release build looks at more.
+/// Without optimisation each takes long; a release build, which `make soak` makes, looks at more.
 const CASES: u32 = if cfg!(debug_assertions) { 8 } else { 240 };
 
 proptest! {
