@@ -97,14 +97,20 @@ def is_filled_by_another(kind: str, line: Line, name: str) -> bool:
 
 def running_elsewhere() -> list[FrameType]:
     """The functions of the user's that other threads run."""
-    own, found = threading.get_ident(), []
+    return [it for stack in _other_threads() for it in stack]
+
+
+def _other_threads() -> Iterator[list[FrameType]]:
+    """The user's frames of each other thread, the innermost first."""
+    own = threading.get_ident()
     for thread, frame in list(sys._current_frames().items()):
+        stack = []
         at: FrameType | None = frame if thread != own else None
         while at is not None:
             if frames.is_users(at.f_code.co_filename):
-                found.append(at)
+                stack.append(at)
             at = at.f_back
-    return found
+        yield stack
 
 
 def _function(file: str, line: int) -> ast.AST:
@@ -163,15 +169,9 @@ def _is_begun(tree: ast.AST, function: str) -> bool:
 
 def _running_elsewhere(file: str, function: str) -> list[ast.AST]:
     """The functions of the user's that a thread runs which runs this one now; none if there is no other."""
-    own = threading.get_ident()
-    for thread, frame in list(sys._current_frames().items()):
-        running = []
-        at: FrameType | None = frame if thread != own else None
-        while at is not None:
-            running.append((at.f_code.co_filename, at.f_code.co_name, at.f_lineno))
-            at = at.f_back
-        if any((file, function) == it[:2] for it in running):
-            return [_function(path, line) for path, _, line in running if frames.is_users(path)]
+    for stack in _other_threads():
+        if any((file, function) == (it.f_code.co_filename, it.f_code.co_name) for it in stack):
+            return [_function(it.f_code.co_filename, it.f_lineno) for it in stack]
     return []
 
 

@@ -292,7 +292,9 @@ def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
 def _pools(running: list[types.FrameType]) -> Iterator[tuple[_Path, _Root, Any]]:
     """What calls in pools of threads returned, and no variable leads to."""
     files = dict.fromkeys(it.f_code.co_filename for it in running if frames.is_users(it.f_code.co_filename))
-    for file, it in itertools.islice(((name, begin) for name in files for begin in ahead.begins(name)), 1):
+    begin = next(((file, it) for file in files for it in ahead.begins(file)), None)
+    if begin is not None:
+        file, it = begin
         for call in ahead.calls():
             yield _Path(None, "pool", ast.unparse(it.func), it.lineno), _Root(file, None, 1, 0), call
 

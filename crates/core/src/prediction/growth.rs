@@ -269,6 +269,11 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
 }
 
 impl StepGrowth {
+    /// What stays at a time: after each step, or every so many.
+    pub fn at_a_time(&self) -> Bytes {
+        Bytes(self.per_step.0.saturating_mul(self.every.into()))
+    }
+
     /// How many steps, or what it counts, the script comes to, if that is known.
     pub(super) fn in_all(&self, seen: Seen) -> Option<u64> {
         match self.counted {

@@ -102,7 +102,7 @@ impl<'a> Runs<'a> {
         let ranks = runs.iter().map(|it| it.rank(recordings, card)).collect();
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
         notes.extend(slow.map(|growth| Note::GrowsSlowly {
-            per_step: growth.per_step,
+            at_a_time: growth.at_a_time(),
             every: growth.every,
             counted: growth.counted,
             at: growth.at,

@@ -66,8 +66,8 @@ pub enum Note {
     },
     /// So little grows with the steps that no training is long enough to run out of it.
     GrowsSlowly {
-        /// What each step leaves, on average.
-        per_step: Bytes,
+        /// What stays at a time.
+        at_a_time: Bytes,
         /// After every so many steps it rises.
         every: u32,
         /// What a step is.
@@ -392,16 +392,9 @@ impl fmt::Display for Note {
                     ". If it was to train, its output shows why it did not"
                 })
             }
-            Note::GrowsSlowly { per_step, every, counted, at, of } => {
+            Note::GrowsSlowly { at_a_time, every, counted, at, of } => {
                 let several = counted.several();
-                match every {
-                    0 | 1 => write!(f, "{per_step} more stay allocated after each {}", counted.one())?,
-                    _ => write!(
-                        f,
-                        "{} more stay allocated every {every} {several}",
-                        Bytes(per_step.0.saturating_mul((*every).into()))
-                    )?,
-                }
+                write!(f, "{at_a_time} more stay allocated {}", counted.when(*every))?;
                 if let Some(at) = at {
                     write!(f, " ({at})")?;
                 }
@@ -412,7 +405,7 @@ impl fmt::Display for Note {
                         grouped(*steps)
                     ),
                     None => {
-                        let many = Bytes(per_step.0.saturating_mul(10_000));
+                        let many = Bytes(at_a_time.0.saturating_mul(10_000 / u64::from(*every).max(1)));
                         write!(f, ": {many} in 10,000 {several}, which the safe size does not include")
                     }
                 }

@@ -36,6 +36,15 @@ impl Counted {
         }
     }
 
+    /// When something stays that does so every so many of them: `after each step`, `every 50 steps`.
+    pub fn when(self, every: u32) -> String {
+        if every == 1 {
+            format!("after each {}", self.one())
+        } else {
+            format!("every {every} {}", self.several())
+        }
+    }
+
     /// All of them, where a number holds for nothing else.
     pub fn limits(self) -> &'static str {
         match self {

@@ -399,7 +399,7 @@ pub struct Unlimited {
 }
 
 impl WaitsIn {
-    /// How to limit it, in words that follow "how far the thread gets:".
+    /// How to limit it, as an order.
     pub const fn limit(self) -> &'static str {
         match self {
             WaitsIn::Queue => "give it a limit (`maxsize=2`)",

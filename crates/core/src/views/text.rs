@@ -444,18 +444,22 @@ impl Report<'_> {
         let each =
             if *counted == Counted::Turns { "turn of the loop around the steps" } else { one };
         let pace = match every {
-            0 | 1 => format!("{per_step} {a} {each}"),
-            _ => {
-                let rise = Bytes(per_step.0.saturating_mul((*every).into()));
-                format!("{rise} every {every} {}", counted.several())
-            }
+            1 => format!("{per_step} {a} {each}"),
+            _ => format!("{} {}", growth.at_a_time(), counted.when(*every)),
         };
         let text = format!("{pace}{place}: {when} {one} {step} of {card}");
         self.said(f, self.styles.bad, "GROWS", &text)?;
         if let Some(line) = at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&line.text, self.width - 4))?;
         }
-        let text = if *has_run_out {
+        let text = if 1 < *every {
+            let until = if *has_run_out { ", until memory ran out" } else { "" };
+            format!(
+                "seen: {}; {} that much more stayed allocated{until}. No size is safe",
+                counted.times(*seen),
+                counted.when(*every)
+            )
+        } else if *has_run_out {
             format!(
                 "seen: after each of {} that much more stayed allocated, until memory ran out",
                 counted.times(*seen)

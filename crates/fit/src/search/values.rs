@@ -337,8 +337,8 @@ impl Values {
         }
         if let Some(it) = &ran.took.growth {
             let at = it.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
-            let (per_step, one) = (it.per_step, it.counted.one());
-            return Tried::Fails(format!("{per_step} more stay allocated after each {one}{at}"));
+            let when = it.counted.when(it.every);
+            return Tried::Fails(format!("{} more stay allocated {when}{at}", it.at_a_time()));
         }
         match &ran.failure {
             Some(why) if ran.n_ooms == 0 => Tried::Fails(why.clone()),
