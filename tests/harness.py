@@ -38,10 +38,13 @@ MEASURED = pytest.mark.skipif(release_of("torch") != (2, 11), reason="a GPU was 
 
 def warm_up(cache, bare=False):
     """Before a command that may start PYTHON on the phantom, or without one."""
-    if WARM and not WARM.is_running("phantom"):
-        WARM.start("phantom", Unpacked.ask(cache, ("--gpu", "h200")).environment(Path(WARM.folder, "session")))
-    if WARM and bare and not WARM.is_running("bare"):
-        WARM.start("bare", clean_environment())
+    if not WARM:
+        return
+    if not WARM.is_running("phantom"):
+        unpacked = Unpacked.ask(cache, ("--gpu", "h200"))
+        WARM.start("phantom", unpacked.environment(Path(WARM.folder, "session")), unpacked.agent)
+    if bare and not WARM.is_running("bare"):
+        WARM.start("bare", clean_environment(), Unpacked.ask(cache, ("--gpu", "h200")).agent)
 
 
 @atexit.register

@@ -28,6 +28,7 @@ import struct
 import sys
 import threading
 import types
+import weakref
 from importlib.machinery import SourceFileLoader
 
 # Imported before the fork where a script imports them: large, and without a hand on the device.
@@ -112,14 +113,14 @@ class Warm:
         assert process is None or process.poll() is None, "the warm Python is gone"
         return process is not None
 
-    def start(self, name, environment):
-        """`phantom` in the environment of a process on the phantom, whose libraries are loaded once, for all; `bare` in
+    def start(self, name, environment, agent):
+        """With the folder of the agent that its children import. `phantom` in the environment of a process on the phantom, whose libraries are loaded once, for all; `bare` in
         one without it."""
         import subprocess
 
         # A name that is nobody's file: its frames are not the user's, for the agent and for the report.
         text = f"exec(compile(open({__file__!r}).read(), '<frozen warm>', 'exec'))"
-        words = [self.cold, "-c", text, "serve", os.path.join(self.folder, name), self.python]
+        words = [self.cold, "-c", text, "serve", os.path.join(self.folder, name), self.python, agent]
         process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "ready\n", "the warm Python did not start"
         self._processes[name] = process
@@ -130,18 +131,42 @@ class Warm:
             process.wait(30)
 
 
-def serve(path, python):
+def serve(path, python, agent):
     """Answers clients until standard input ends."""
     import torch
     import torch._dynamo  # noqa: F401  # Which the first optimizer of a script would import.
 
     assert not torch.cuda.is_initialized()
+    compile_once(agent)
+    # At the end of a process torch takes each of its operators out of a table that ends with it: a tenth of a small script's time.
+    for it in list(weakref.finalize._registry.values()):
+        it.atexit = False
     sys.executable = python
     door = socket.socket(socket.AF_UNIX)
     door.bind(path)
     door.listen(64)
     print("ready", flush=True)
     Server(door, 0).run()
+
+
+def compile_once(agent):
+    """The modules below a folder, for all children: each would compile them again, because nothing is written beside them."""
+    codes = {}
+    for path in glob.glob(os.path.join(agent, "**", "*.py"), recursive=True):
+        with open(path, "rb") as file:
+            codes[path] = (stamp(path), compile(file.read(), path, "exec", dont_inherit=True))
+    of_disk = SourceFileLoader.get_code
+
+    def get_code(self, name):
+        made_of, code = codes.get(self.path, (None, None))
+        return code if code and made_of == stamp(self.path) else of_disk(self, name)
+
+    SourceFileLoader.get_code = get_code
+
+
+def stamp(path):
+    info = os.stat(path)
+    return info.st_mtime_ns, info.st_size
 
 
 class Server:
