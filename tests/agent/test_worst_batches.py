@@ -3,6 +3,7 @@
 import ast
 
 import pytest
+from plimsoll_agent.inputs import worst_batches
 
 SCRIPT = """
 import os, torch
@@ -118,3 +119,9 @@ def ran(run, size, workers, more="", collate="nn.utils.rnn.pad_sequence(texts, b
     (process,) = [it for it in r.processes if it.all("end")]
     process.printed = r.stdout
     return process, ast.literal_eval(r.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("path, named", [("", "samples"), ("/1", "part 2:"), ("/input_ids", "input_ids"), ("/1/boxes", "sample[1]['boxes']"), ("/1/1", "sample[1][1]")])
+def test_a_part_of_a_sample_is_named_as_a_script_would_reach_it(path, named):
+    sizes = {0: {path: (4, 1)}, 1: {path: (4, 81)}}
+    assert worst_batches._text(sizes, 2, 40) == f"batches differ in size ({named} 4x1 to 4x81, in 2 samples): plimsoll runs the worst of 40 drawn batches first"

@@ -377,7 +377,7 @@ def test_fit_measures_no_more_than_fits_on_the_device(program, cache):
     ran = Plimsoll(program.folder, cache).run(*words, environment=environment)
     assert ran.code == 0 and "the script without changes was not measured: it needs more than is free there" in ran.stdout, ran
     assert "not measured: the unchanged script needs " in ran.stderr, ran
-    assert "the unchanged script, on the device" not in ran.stderr and "checkpoint (1 blocks), on the device: " in ran.stderr, ran
+    assert "the unchanged script, on the device" not in ran.stderr and "checkpoint (1 block), on the device: " in ran.stderr, ran
 
 
 def test_fit_measures_nothing_without_a_device(plimsoll):

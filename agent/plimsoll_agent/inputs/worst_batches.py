@@ -410,6 +410,8 @@ def _text(sizes: dict[int, Any], n: int, n_drawn: int) -> str:
     of = "%d samples" % n if len(sizes) == n else "%d of %d samples" % (len(sizes), n)
     if what.isdigit():
         what = "part %d:" % (int(what) + 1)
+    elif "/" in what:  # As a script would reach it.
+        what = "sample" + "".join("[%s]" % (it if it.isdigit() else repr(it)) for it in what.split("/"))
     return "batches differ in size (%s %s to %s, in %s): plimsoll runs the worst of %d drawn batches first" % (
         what,
         "x".join(map(str, least)),

@@ -75,8 +75,8 @@ impl Remedy {
     /// In a few words, as in `micro-batches (4 parts)`.
     pub fn shown(&self) -> String {
         let detail = self.parameters.iter().map(|parameter| match (parameter, parameter.value()) {
-            (_, Value::Number(n)) => format!("{n} {}", parameter.takes().name),
-            (_, Value::Numbers(all)) => format!("{} {}", all.len(), parameter.takes().name),
+            (_, Value::Number(n)) => counted(n, parameter.takes().name),
+            (_, Value::Numbers(all)) => counted(all.len() as u64, parameter.takes().name),
             (Parameter::After(_), Value::Text(word)) => format!("after {word}"),
             (_, Value::Text(text)) => text,
         });
@@ -87,4 +87,10 @@ impl Remedy {
             format!("{} ({})", self.id, detail.join(", "))
         }
     }
+}
+
+/// `1 block`, `2 blocks`.
+fn counted(n: u64, plural: &str) -> String {
+    let name = if n == 1 { plural.strip_suffix('s').unwrap_or(plural) } else { plural };
+    format!("{n} {name}")
 }

@@ -192,7 +192,7 @@ fn the_first_ones_where_blocks_cannot_be_told_apart() {
         checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
         checkpoint (1 measure), 2 steps -> 4.10 GiB
         checkpoint (3 blocks), 2 steps -> 7.81 GiB
-        checkpoint (1 blocks), 2 steps -> cut
+        checkpoint (1 block), 2 steps -> cut
         checkpoint (2 blocks), 2 steps -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB

@@ -50,13 +50,13 @@ fn while_plans_are_looked_for() {
             checkpoint (1 measure, 0 blocks), 3 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (1 measure), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (2 blocks), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
-            checkpoint (1 blocks), 2 steps; 0 more; plan: checkpoint (2 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            the unchanged script, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), a validation, on the card, late; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), a validation, alone on the card; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
+            checkpoint (1 block), 2 steps; 0 more; plan: checkpoint (2 blocks), needs 5.37 GiB, same
+            checkpoint (1 block), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            the unchanged script, 2 steps, work; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), a validation, on the card, late; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), a validation, alone on the card; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
         "#]],
     );
 }
@@ -127,17 +127,17 @@ fn while_steps_are_measured() {
             checkpoint (1 measure, 0 blocks), 3 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (1 measure), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (2 blocks), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
-            checkpoint (1 blocks), 2 steps; 0 more; plan: checkpoint (2 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            the unchanged script, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), a validation, on the card, late; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), a validation, alone on the card; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), 16 steps on the device; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            autocast, 16 steps on the device; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            checkpoint (1 blocks), 16 steps on the device; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
-            autocast, 16 steps on the device; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
+            checkpoint (1 block), 2 steps; 0 more; plan: checkpoint (2 blocks), needs 5.37 GiB, same
+            checkpoint (1 block), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            the unchanged script, 2 steps, work; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), a validation, on the card, late; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), a validation, alone on the card; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), 16 steps on the device; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            autocast, 16 steps on the device; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            checkpoint (1 block), 16 steps on the device; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
+            autocast, 16 steps on the device; 0 more; plan: checkpoint (1 block), needs 5.37 GiB, same
         "#]],
     );
 }
