@@ -110,6 +110,38 @@ def test_a_loop_whose_variable_the_steps_use_is_a_stage(tmp_path, outer, inner, 
     assert expected is None or said[-1] is None, "the last turn has none behind it"
 
 
+@pytest.mark.parametrize(
+    "used, expected",
+    [
+        ("horizon = 10 + epoch\n        for _ in range(horizon): pass", "epoch"),
+        ("length = min(64, 8 * epoch)\n        x[:length]", "epoch"),
+        ("zeros(4, epoch + 1)", "epoch"),
+        ("full((4, 2), epoch)", None),
+        ("x[step * 4 : (step + 1) * 4]", None),
+        ("x[step * 4 : min(step * 4 + 4, 90)]", None),
+        ("for i in range(4 * epoch, 4 * epoch + 4): pass", None),
+        ("rate = 0.1 * 0.9**epoch\n        draw(rate)", None),
+        ("noise = draw(epoch)\n        x[:noise]", None),
+        ("if epoch % 2: x[:2]", None),
+        ("x[: 8 + step // 2]", "step"),
+        ("x[: min(8 + step, 9)]", None),
+        ("length = min(8 * (step + 1), 24)\n        zeros(4, length)", None),
+    ],
+)
+def test_a_loop_whose_variable_sets_a_size_is_a_stage(tmp_path, used, expected):
+    text = f"for epoch in range(200):\n    for step in range(20):\n        {used}\n        seen(step)\n"
+    script, said = tmp_path / "train.py", []
+    script.write_text(text)
+
+    def seen(step):
+        if step == 3 and not said:
+            said.append(of_this_step(4)[0]["stage"])
+
+    names = {"draw": int, "zeros": lambda *_: 0, "full": lambda *_: 0, "x": list(range(99)), "seen": seen}
+    exec(compile(text, str(script), "exec"), names)
+    assert (said[0] and said[0]["name"]) == expected
+
+
 COMPREHENSION = """
 def train(fold):
     for step in range(20): seen(step)

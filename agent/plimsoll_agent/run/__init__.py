@@ -39,6 +39,7 @@
     graphs          what autograd's graph shows: attention written out, repeated casts, gradients for no optimizer
     weights         what weights are packed, frozen or adapted
     ahead           what threads of the script put where nothing limits them
+    drained         queues of that kind that were empty at last
     keepers         who holds the tensors that stay allocated
     oom             where memory ran out
     first_step      the memory of the first step, to compare with a plan's prediction

@@ -12,6 +12,7 @@ import gc
 import queue
 import sys
 import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
@@ -86,9 +87,9 @@ def begins(file: str) -> Iterator[ast.Call]:
 
 def is_filled_by_another(kind: str, line: Line, name: str) -> bool:
     """Whether a thread or a task of its own runs the function with this line, which fills `name`, and nothing in it waits for room."""
-    inside = _function(line["file"], line["line"])
+    inside = function_at(line["file"], line["line"])
     running = _running_elsewhere(line["file"], line["function"])
-    if any(_waits(it, name) for it in [inside, *running]):
+    if any(waits(it, name) for it in [inside, *running]):
         return False
     if kind == "results":
         return _MOST_OF_A_WINDOW < len(calls())
@@ -96,12 +97,12 @@ def is_filled_by_another(kind: str, line: Line, name: str) -> bool:
 
 
 def running_elsewhere() -> list[FrameType]:
-    """The functions of the user's that other threads run."""
-    return [it for stack in _other_threads() for it in stack]
+    """The functions of the user's that other threads and other tasks run."""
+    return [it for stack in elsewhere() for it in stack]
 
 
-def _other_threads() -> Iterator[list[FrameType]]:
-    """The user's frames of each other thread, the innermost first."""
+def elsewhere() -> Iterator[list[FrameType]]:
+    """The user's frames of each other thread, and of each other task of this one, the innermost first."""
     own = threading.get_ident()
     for thread, frame in list(sys._current_frames().items()):
         stack = []
@@ -111,9 +112,25 @@ def _other_threads() -> Iterator[list[FrameType]]:
                 stack.append(at)
             at = at.f_back
         yield stack
+    yield from _other_tasks()
 
 
-def _function(file: str, line: int) -> ast.AST:
+def _other_tasks() -> Iterator[list[FrameType]]:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return
+    current = asyncio.current_task()
+    for task in asyncio.all_tasks():
+        stack = []
+        coroutine = task.get_coro() if task is not current else None
+        while isinstance(coroutine, types.CoroutineType) and coroutine.cr_frame is not None:
+            if frames.is_users(coroutine.cr_frame.f_code.co_filename):
+                stack.append(coroutine.cr_frame)
+            coroutine = coroutine.cr_await
+        yield stack[::-1]
+
+
+def function_at(file: str, line: int) -> ast.AST:
     """The innermost one around a line; the whole file if there is none."""
     tree = source.tree(file)
     around = [it for it in ast.walk(tree) if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef)) and it.lineno <= line <= (it.end_lineno or it.lineno)]
@@ -138,7 +155,8 @@ def _future() -> type:
     return _of("concurrent.futures._base", "Future")
 
 
-def _waits(inside: ast.AST, name: str) -> bool:
+def waits(inside: ast.AST, name: str) -> bool:
+    """Whether a function that fills `name` waits for room there in a way of its own."""
     last = name.rpartition(".")[2]
     for it in ast.walk(inside):
         if isinstance(it, ast.Compare):
@@ -169,9 +187,9 @@ def _is_begun(tree: ast.AST, function: str) -> bool:
 
 def _running_elsewhere(file: str, function: str) -> list[ast.AST]:
     """The functions of the user's that a thread runs which runs this one now; none if there is no other."""
-    for stack in _other_threads():
+    for stack in elsewhere():
         if any((file, function) == (it.f_code.co_filename, it.f_code.co_name) for it in stack):
-            return [_function(it.f_code.co_filename, it.f_lineno) for it in stack]
+            return [function_at(it.f_code.co_filename, it.f_lineno) for it in stack]
     return []
 
 

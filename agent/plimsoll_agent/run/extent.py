@@ -38,6 +38,8 @@ Loader = "loader"
 MOST_STAGES = 20
 """A loop that turns more often counts steps."""
 
+_SIZES = frozenset(("zeros", "ones", "empty", "rand", "randn", "arange"))
+_OF_NUMBERS = frozenset(("min", "max", "int", "round", "floor", "ceil", "len", "abs"))
 _NO_STAGES = {"_", "e", "ep", "run", "trial", "seed", "repeat", "rep"}
 _TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_description", "set_postfix", "add_scalar", "save", "append", "record", "manual_seed", "seed"}
 
@@ -45,12 +47,14 @@ _TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_de
 class Loop:
     """A loop around the step: how often it turns (None if that is not known), and how often it has, as far as its variable says."""
 
-    __slots__ = ("anew", "counted", "done", "feeds", "line", "lines", "may_add_up", "name", "stage", "turns")
+    __slots__ = ("anew", "counted", "done", "feeds", "line", "lines", "may_add_up", "name", "sets_sizes", "stage", "turns")
 
     def __init__(self, turns: int | None, done: int | None, feeds: bool, counted: tuple[int, int] | None = None) -> None:
         self.turns, self.done, self.feeds = turns, done, feeds
         self.stage: Named | None = None
         """Of a loop around the one with the steps, whose variable the steps use: its line, its variable, its turns and which one it is."""
+        self.sets_sizes = False
+        """Its variable sets the size of something in its steps."""
         self.anew = False
         """Each turn of it makes an optimizer, and so most likely a network: what one turn leaves, the next one has beside its own."""
         self.may_add_up = True
@@ -112,10 +116,11 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None, made: Iterab
         return {**NOT_KNOWN, "steps": in_all}, now
     feeding = [i for i, it in enumerate(loops) if it.feeds]
     if feeding:
-        return {**NOT_KNOWN, "epochs": _product(loops[feeding[-1] + 1 :]), "anew": _anew(loops, feeding[-1] + 1, feeding[-1] + 1)}, None
+        stage = next((it.stage for it in loops[feeding[-1] + 1 :] if it.sets_sizes), None)
+        return {**NOT_KNOWN, "epochs": _product(loops[feeding[-1] + 1 :]), "stage": stage, "anew": _anew(loops, feeding[-1] + 1, feeding[-1] + 1)}, None
     turns = loops[0].turns if 1 < len(loops) else None
     in_all, done = _steps_in_all(loops, steps, before) if loops else (None, None)
-    stage = next((it.stage for it in loops[1:] if it.stage is not None), None)
+    stage = next((it.stage for it in loops if it.stage is not None), None)
     return {"epochs": None, "steps": in_all, "turns": turns, "stage": stage, "anew": _anew(loops, 1, 0)}, done
 
 
@@ -166,7 +171,7 @@ def _loops_around(frame: FrameType, called: FrameType | None, made_at: set[int])
     variables = Variables(frame)
     found.sort(key=lambda loop: -loop.lineno)
     loops = [_loop(it, variables) for it in found]
-    for loop, node in zip(loops[1:], found[1:]):
+    for loop, node in zip(loops, found):
         loop.stage = _stage(node, found[0], loop, variables, frame)
     for loop, node in zip(loops, found):
         # A loop that another try leaves with `break` makes nothing twice that stays.
@@ -221,18 +226,81 @@ def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: V
 
 def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: FrameType) -> Named | None:
     """Steps whose size may follow from which turn of a loop around theirs it is: `for size in (64, 128, 256):` around `for step in range(200):`."""
-    if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name) or loop.turns is None or MOST_STAGES < loop.turns:
+    if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name) or loop.turns is None:
         return None
     name, done = node.target.id, loop.done
+    now = variables.value(node.target)
+    last = now + loop.turns - done - 1 if type(now) is int and done is not None else None
+    sets_sizes = loop.sets_sizes = _may_become_larger(node, now, last, variables)
+    if not sets_sizes and (MOST_STAGES < loop.turns or node is inner):
+        return None
     if done is None and isinstance(node.iter, (ast.List, ast.Tuple)):
         members = [variables.value(it) for it in node.iter.elts]
         now = variables.value(node.target)
         done = members.index(now) if type(now) in (int, float, str) and now in members else None
     is_epoch = "epoch" in name.lower() or name in _NO_STAGES
-    if is_epoch or done is None or loop.turns <= done + 1 or not any(_uses(it, name) for it in inner.body):
+    if done is None or loop.turns <= done + 1 or not sets_sizes and (is_epoch or not any(_uses(it, name) for it in inner.body)):
         return None
     line = frames.with_text({"file": frame.f_code.co_filename, "line": node.lineno, "function": frame.f_code.co_name})
     return {"line": line, "name": name, "turn": done + 1, "turns": loop.turns}
+
+
+def _sizes_by(loop: ast.For, name: str) -> tuple[list[Any], dict[str, Any]]:
+    """What tells how many turns a loop inside takes, or how large a tensor is, and follows from the variable of a loop: `horizon = 10 + epoch`,
+    then `for _ in range(horizon):`. And the variables that are computed from it. Both ends of a range or a slice that move with it leave as
+    much between them."""
+    computed: dict[str, Any] = {}
+
+    def follows(node: Any) -> bool:
+        return node is not None and any(_uses(node, it) for it in (name, *computed))
+
+    for it in ast.walk(loop):  # The statements of a block come in their order.
+        if isinstance(it, ast.Assign) and follows(it.value) and not _is_made_of_tensors(it.value):
+            computed.update({target.id: it.value for target in it.targets if isinstance(target, ast.Name)})
+    found: list[Any] = []
+    for it in ast.walk(loop):
+        if isinstance(it, ast.Slice) and follows(it.lower) != follows(it.upper):
+            found.append(it.upper if follows(it.upper) else it)
+        if isinstance(it, ast.Call) and it is not loop.iter:
+            function = _name(it.func)
+            ends = [end for end in it.args[:2] if follows(end)] if function == "range" else []
+            sizes = it.args if function in _SIZES else it.args[:1] if function == "full" else []
+            sizes = sizes + [word.value for word in it.keywords if word.arg in ("size", "scale_factor")]
+            found += [size for size in sizes if follows(size)] + (ends if len(ends) == 1 else [])
+    return found, computed
+
+
+def _may_become_larger(loop: ast.For, now: Any, last: Any, variables: Variables) -> bool:
+    """Whether a size that follows from the variable of a loop may be larger in a later turn than it is now."""
+    assert isinstance(loop.target, ast.Name)
+    name = loop.target.id
+    sizes, computed = _sizes_by(loop, name)
+
+    def value(node: Any, at: Any, depth: int = 0) -> Any:
+        if isinstance(node, ast.Name) and (node.id == name or node.id in computed):
+            return at if node.id == name else value(computed[node.id], at, depth + 1) if depth < 8 else None
+        if isinstance(node, ast.BinOp):
+            return _computed(node.op, value(node.left, at, depth), value(node.right, at, depth))
+        if isinstance(node, ast.Call) and _name(node.func) in _OF_NUMBERS and not node.keywords:
+            return _of_numbers(_name(node.func), [value(it, at, depth) for it in node.args])
+        return variables.value(node)
+
+    for size in sizes:
+        first, then = value(size, now), value(size, last)
+        if type(first) not in (int, float) or type(then) not in (int, float) or first < then:
+            return True
+    return False
+
+
+def _of_numbers(function: str, given: list[Any]) -> Any:
+    if not given or any(type(it) not in (int, float) for it in given):
+        return None
+    return min(given) if function == "min" else max(given) if function == "max" else int(given[0]) if function == "int" else None
+
+
+def _is_made_of_tensors(value: Any) -> bool:
+    """A call of more than a function of numbers."""
+    return any(isinstance(it, ast.Call) and _name(it.func) not in _OF_NUMBERS for it in ast.walk(value))
 
 
 def _uses(node: Any, name: str) -> bool:

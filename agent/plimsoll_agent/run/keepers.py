@@ -21,7 +21,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
-from plimsoll_agent.run import ahead, frames
+from plimsoll_agent.run import ahead, drained, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.intervals import PUTS
 
@@ -138,6 +138,8 @@ class Keepers:
         by_device: dict[int, list[Any]] = {}
         for (device, shown), group in most:
             by_device.setdefault(device, []).append(group.told(shown, until))
+        for device, entry in drained.told(running, self._torch, self._tensors.storage_of):
+            by_device.setdefault(device, []).append(entry)
         place = self._memory.place().where()
         for device, entries in sorted(by_device.items()):
             self._recording.write("keepers", device=device, entries=entries, **place)

@@ -12,18 +12,19 @@ constructor: nobody in Python was given one.
 
 from __future__ import annotations
 
+import ast
 import dis
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import frames
+from plimsoll_agent.run import ahead, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from plimsoll_agent.kinds import Frame, Named, Torch
@@ -36,6 +37,11 @@ _MODULE = os.path.join("torch", "nn", "modules", "module.py")
 
 _GO_BACK = {"backward", "manual_backward", "grad", "vjp", "jacobian"}
 """Names of what goes back through a graph: `loss.backward()`, `torch.autograd.grad(...)`, `x.grad`."""
+
+_DETACHES = frozenset(("item", "tolist", "numpy", "detach", "argmax"))
+"""What comes out of these has no graph."""
+
+_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 MOST_NAMED = 4
 """A program that searches its batch size runs out often; what lives where is said for the first few."""
@@ -209,12 +215,56 @@ class OutOfMemory:
 
 
 def _goes_back(frame: FrameType | None) -> bool:
-    """Whether a function that is running has a call of a backward pass still before it; PyTorch's own modules do not count."""
+    """Whether a function that is running has a call of a backward pass still before it, and what it computes may come to that; PyTorch's own
+    modules do not count."""
+    running = frame
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.endswith(_MODULE) and _GO_BACK.intersection(code.co_names):
             rest = (it for it in dis.get_instructions(code) if it.offset > frame.f_lasti)
             if any(it.argval in _GO_BACK for it in rest if isinstance(it.argval, str)):
-                return True
+                return not _becomes_a_number(running)
         frame = frame.f_back
     return False
+
+
+def _becomes_a_number(frame: FrameType | None) -> bool:
+    """Whether the statement that runs keeps nothing with a graph: `total += loss_of(net(x)).item()`, or `loss = ...` and then `loss.item()` only."""
+    # The caller of the model, not its modules.
+    stack = list(_outwards(frame))
+    outermost = max((i for i, it in enumerate(stack) if it.f_code.co_filename.endswith(_MODULE)), default=-1)
+    frame = next((it for it in stack[outermost + 1 :] if frames.is_users(it.f_code.co_filename)), None)
+    if frame is None:
+        return False
+    function = ahead.function_at(frame.f_code.co_filename, frame.f_lineno)
+    around = (it for it in ast.walk(function) if isinstance(it, _STATEMENTS) and it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno))
+    statement = min(around, key=lambda it: (it.end_lineno or it.lineno) - it.lineno, default=None)
+    if statement is None or statement.value is None:
+        return False
+    if _is_detached(statement.value):
+        return True
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    names = {it.id for it in targets if isinstance(it, ast.Name)}
+    if not names or len(names) != len(targets) or isinstance(statement, ast.AugAssign):
+        return False
+    used = [it for it in ast.walk(function) if isinstance(it, ast.Name) and it.id in names and isinstance(it.ctx, ast.Load)]
+    calls = (it for it in ast.walk(function) if isinstance(it, ast.Call) and isinstance(it.func, ast.Attribute) and it.func.attr in _DETACHES)
+    detached = {id(name) for call in calls for name in ast.walk(call.func) if isinstance(name, ast.Name)}
+    return bool(used) and all(id(it) in detached for it in used)
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_detached(value: ast.expr) -> bool:
+    """Whether what comes out is a number, or has no graph: a chain of calls with one that takes it off, or a sum with one."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr in _DETACHES:
+            return True
+        value = value.func.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("float", "int"):
+        return True
+    return isinstance(value, ast.BinOp) and (_is_detached(value.left) or _is_detached(value.right))

@@ -7,9 +7,12 @@ use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
     codes::RemarkCode,
-    prediction::found_nothing,
+    prediction::{Counted, found_nothing},
     printable::printable,
-    recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
+    recording::{
+        self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, Mark, MarkKind, Phase,
+        ReadNote, Recording,
+    },
 };
 
 use crate::{
@@ -540,16 +543,24 @@ struct Reached {
     engine: bool,
     /// The command starts a server, or a serving engine had begun: they have none either.
     serves: bool,
+    /// Forward passes that were finished, if it made no optimizer.
+    passes: Option<u32>,
+    /// What its steps are, if they are no optimizer's.
+    counted: Option<Counted>,
 }
 
 impl Reached {
     fn of(recordings: &[Recording]) -> Reached {
+        let mut ends = recordings.iter().filter_map(|it| it.notes.end.as_ref()).peekable();
+        let has_none = ends.peek().is_some() && !ends.any(|it| it.has_optimizer);
         let mut engines = recordings.iter().filter_map(|it| it.notes.engine.as_ref());
         Reached {
             steps: recordings.iter().map(steps_seen).max().unwrap_or(0),
             cut: recordings.iter().find_map(|it| it.notes.cut.clone()),
             engine: engines.any(|it| it.blocks.is_some()),
             serves: serves(recordings),
+            passes: has_none.then(|| recordings.iter().map(passes_seen).max().unwrap_or(0)),
+            counted: recordings.iter().find_map(counted),
         }
     }
 }
@@ -573,8 +584,15 @@ fn after(reached: &Reached) -> String {
     let Some(why) = &reached.cut else {
         return match reached.steps {
             0 if reached.serves => "before the engine was ready".to_owned(),
-            0 => "before the first optimizer step was finished".to_owned(),
-            n => format!("after {}", optimizer_steps(n)),
+            0 => match reached.passes {
+                Some(0) => "before the first forward pass was finished".to_owned(),
+                Some(n) => format!("after {}", Counted::ForwardPasses.times(n)),
+                None => "before the first optimizer step was finished".to_owned(),
+            },
+            n => match reached.counted {
+                Some(what) => format!("after {}", what.times(n)),
+                None => format!("after {}", optimizer_steps(n)),
+            },
         };
     };
     match reached.steps {
@@ -596,6 +614,19 @@ fn steps_seen(recording: &Recording) -> u32 {
     let marked = recording.notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
     let ended = recording.notes.end.as_ref().map_or(0, |it| it.steps);
     marked.max(ended)
+}
+
+fn counted(recording: &Recording) -> Option<Counted> {
+    recording.notes.remarks.iter().find_map(|it| match it.code {
+        RemarkCode::StepsByForward => Some(Counted::ForwardPasses),
+        RemarkCode::StepsByBackward => Some(Counted::BackwardPasses),
+        _ => None,
+    })
+}
+
+fn passes_seen(recording: &Recording) -> u32 {
+    let is_one = |it: &&Mark| matches!(it.kind, MarkKind::End(Phase::Forward | Phase::Evaluation));
+    u32::try_from(recording.notes.marks.iter().filter(is_one).count()).unwrap_or(u32::MAX)
 }
 
 fn rank(recording: &Recording) -> Option<u32> {
@@ -633,7 +664,7 @@ mod tests {
     use super::*;
 
     fn reached(steps: u32) -> Reached {
-        Reached { steps, cut: None, engine: false, serves: false }
+        Reached { steps, cut: None, engine: false, serves: false, passes: None, counted: None }
     }
 
     #[test]
@@ -651,6 +682,11 @@ mod tests {
         );
         assert_eq!(after(&reached(0)), "before the first optimizer step was finished");
         assert_eq!(after(&reached(6)), "after 6 optimizer steps");
+        let passes = |n| after(&Reached { passes: Some(n), ..reached(0) });
+        assert_eq!(passes(0), "before the first forward pass was finished");
+        assert_eq!(passes(3), "after 3 forward passes");
+        let counted = Some(Counted::ForwardPasses);
+        assert_eq!(after(&Reached { counted, ..reached(4) }), "after 4 forward passes");
         assert_eq!(
             after(&Reached { engine: true, ..reached(1) }),
             "after the serving engine had planned its memory"
@@ -681,11 +717,11 @@ mod tests {
         assert_eq!(told(failed(EndReason::Oom, "torch.OutOfMemoryError"), asked), None);
         assert_eq!(
             told(failed(EndReason::Exception, "ValueError"), asked).unwrap(),
-            "the script raised ValueError, before the first optimizer step was finished"
+            "the script raised ValueError, before the first forward pass was finished"
         );
         assert_eq!(
             told(failed(EndReason::Interrupt, "KeyboardInterrupt"), asked).unwrap(),
-            "stopped by SIGTERM before the first optimizer step was finished"
+            "stopped by SIGTERM before the first forward pass was finished"
         );
     }
 
@@ -710,7 +746,7 @@ mod tests {
             diagnose(&command, &ended, std::slice::from_ref(&child))
         };
         assert_eq!(told(End::Code(0), false), None);
-        let said = "the script raised ValueError, before the first optimizer step was finished";
+        let said = "the script raised ValueError, before the first forward pass was finished";
         assert_eq!(told(End::Code(1), false).unwrap(), said);
         assert_eq!(
             told(End::Code(1), true).unwrap(),

@@ -4,7 +4,8 @@
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
-    recording::{CodeLine, DeviceStats, FirstGpu},
+    prediction::stacks::Signs,
+    recording::{DeviceStats, FirstGpu},
     replay::BlockId,
     units::Bytes,
 };
@@ -78,8 +79,7 @@ fn seen(case: &Case<'_>) -> Option<Finding> {
     let mut res = RULE.finding(Weight::Problem, context + here, title);
     let live: Vec<BlockId> = case.live_after(case.peak.event).iter().map(|it| it.block).collect();
     res.at = case.line_of_most(&live);
-    let loads = |it: &CodeLine| ["load(", "load_file("].iter().any(|call| it.text.contains(call));
-    let is_load = res.at.as_ref().is_some_and(loads);
+    let is_load = live.iter().any(|it| case.signs(*it).has(Signs::LOADED));
     res.remedy = if is_load { LOAD } else { CHOOSE }.to_owned();
     res.show(live);
     Some(res)

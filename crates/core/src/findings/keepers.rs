@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Weight, place},
-    prediction::timeline::Places,
+    prediction::timeline::{Places, Stage},
     recording::{Keeper, Keepers, Unlimited},
     replay::{BlockId, BlockLife},
     trace::EventId,
@@ -66,6 +66,12 @@ pub(super) fn main_keeper(case: &Case<'_>, blocks: &[BlockId]) -> Option<(usize,
     all.find_map(|(look, it)| Some((look, main_keeper_of(case, it, blocks)?)))
 }
 
+/// Whether somebody holds most of `blocks` as tensors that have no graph: these were stored, and no graph holds them.
+pub(super) fn is_stored_without_graph(case: &Case<'_>, blocks: &[BlockId]) -> bool {
+    let keeper = |it: &Keepers| Some(it.entries[main_keeper_of(case, it, blocks)?].nodes);
+    looks(case).find_map(keeper) == Some(0)
+}
+
 fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Option<usize> {
     let blocks = live(case, keepers, blocks);
     let all: u64 = blocks.iter().map(|(_, size)| size).sum();
@@ -106,6 +112,12 @@ fn held_of(blocks: &[(u64, u64)], keeper: &Keeper) -> Bytes {
     Bytes(found.iter().map(|(_, size)| size).sum())
 }
 
+/// Whether it is of passes of evaluations, of which none in this run was with gradients.
+fn has_no_graph(case: &Case<'_>, finding: &Finding) -> bool {
+    let evaluates = finding.blocks.iter().all(|it| case.stage(*it) == Stage::Evaluation);
+    evaluates && !case.run.recording.notes.marks.iter().any(|it| it.with_gradients)
+}
+
 /// Who holds most of its blocks; of a graph, which has no tensors of its own, who holds the most of autograd's nodes.
 fn keeper_of<'a>(case: &Case<'a>, finding: &Finding) -> Option<Held<'a>> {
     looks(case).find_map(|keepers| {
@@ -139,7 +151,9 @@ fn keeper_in<'a>(
     let by_bytes = most.filter(|(_, it)| *it != Bytes::ZERO && least <= *it);
     // What is saved for a backward pass has no tensor in Python; results may be saved, too.
     let of_graph = || {
-        if matches!(finding.code, ProblemCode::PerStep | ProblemCode::EarlierModels) {
+        let is_of_another =
+            matches!(finding.code, ProblemCode::PerStep | ProblemCode::EarlierModels);
+        if is_of_another || has_no_graph(case, finding) {
             return None;
         }
         let most = known().max_by_key(|it| it.nodes)?;

@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
-    prediction::{Category, timeline::Stage},
+    prediction::{
+        Category,
+        timeline::{Places, Stage},
+    },
+    recording::{Mark, MarkKind, Phase},
     replay::{BlockId, BlockLife},
     trace::{EventId, StackId},
     units::Bytes,
@@ -14,21 +18,29 @@ use crate::{
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::StepBefore, find };
 
-/// Passes in which a line has to do it: once is chance.
+/// Passes in which a line has to do it: once is chance. Where memory ran out, the last one is there without its end, and in the second
+/// pass of all there can be no other.
 const LEAST: usize = 2;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    let stage = case.stage_then();
     if !case.run.timeline.marked {
         return Vec::new();
     }
-    match stage {
+    let of = |stage: Stage| match stage {
         Stage::Forward | Stage::Loss | Stage::Backward => of_training(case),
         Stage::Evaluation => of_evaluation(case),
         _ => None,
-    }
-    .into_iter()
-    .collect()
+    };
+    // Of a pass whose first request was refused, what was made last is of no pass.
+    let refused = || {
+        let ooms = case.run.oom.map_or(&[][..], |_| &case.run.recording.notes.ooms);
+        match ooms.iter().rfind(|it| it.device == case.run.index)?.phase? {
+            Phase::Evaluation => of(Stage::Evaluation),
+            Phase::Forward => of(Stage::Forward),
+            _ => None,
+        }
+    };
+    of(case.stage_then()).or_else(refused).into_iter().collect()
 }
 
 /// What a forward pass of one step made, and the next step gives back.
@@ -42,7 +54,14 @@ fn of_training(case: &Case<'_>) -> Option<Finding> {
 /// What one forward pass without gradients made, and the next one from the same line gives back.
 fn of_evaluation(case: &Case<'_>) -> Option<Finding> {
     let timeline = &case.run.timeline;
-    let passes: Vec<EventId> = timeline.starts(Stage::Evaluation).collect();
+    let mut passes: Vec<EventId> = timeline.starts(Stage::Evaluation).collect();
+    // One whose first request was refused has nothing in it.
+    let notes = &case.run.recording.notes;
+    let places = Places::new(&case.run.replay, case.run.index, &notes.stats);
+    let is_begin = |it: &&Mark| it.kind == MarkKind::Begin(Phase::Evaluation);
+    let last = notes.marks.iter().rfind(is_begin).map(|it| places.event(&it.place));
+    let refused = last.filter(|it| case.run.oom.is_some() && passes.last() < Some(it));
+    passes.extend(refused);
     let is_output = |it: &BlockLife| timeline.stage(it.alloc) == Stage::Evaluation;
     let pass = |event: EventId| {
         u32::try_from(passes.partition_point(|begin| *begin <= event)).unwrap_or(u32::MAX)
@@ -90,6 +109,9 @@ fn told(
     let newest = (0..made).rev().filter_map(|it| u32::try_from(it).ok()).map(BlockId);
     let of_pass = |it: &BlockId| is_output(case.life(*it)) && number(case.life(*it).alloc) == now;
     let here = newest.take_while(of_pass).find_map(|it| case.line_outside(case.stack(it)));
+    // Memory may have run out before the pass made anything.
+    let refused = || case.line_outside(case.run.device.events.stack(case.run.oom?.index()));
+    let here = here.or_else(refused);
     blocks.retain(|it| here.is_some() && case.line_outside(case.stack(*it)) == here);
     // Each does so in more passes than this one.
     let mut times: BTreeMap<StackId, usize> = BTreeMap::new();
@@ -98,7 +120,12 @@ fn told(
             *times.entry(case.stack(block)).or_default() += 1;
         }
     }
-    let least = if case.run.oom.is_some() { LEAST - 1 } else { LEAST };
+    let is_earlier = |it: &BlockLife| number(it.alloc) + 1 < now && is_output(it);
+    let least = match case.run.oom {
+        Some(_) if !case.run.replay.blocks.iter().any(is_earlier) => 0,
+        Some(_) => LEAST - 1,
+        None => LEAST,
+    };
     blocks.retain(|it| least <= times.get(&case.stack(*it)).copied().unwrap_or_default());
     let bytes = case.sum(&blocks);
     if !case.matters(bytes, 5, Bytes::mib(32)) {

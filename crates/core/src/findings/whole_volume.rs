@@ -14,6 +14,8 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::WholeVolume, find };
 
 /// Forward passes during which it is there.
 const PASSES: usize = 4;
+/// A volume, its result, how often each place was counted; each for some scales.
+const A_FEW: u64 = 8;
 /// Made otherwise than by the line of an evaluation.
 const OTHERS: [Signs; 10] = [
     Signs::MODULE,
@@ -76,6 +78,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let Some(largest) = blocks.iter().copied().max_by_key(|it| case.life(*it).size) else {
         return Vec::new();
     };
+    // Many that are small beside all of them were collected, one in each pass.
+    if case.life(largest).size.0 * A_FEW < bytes.0 {
+        return Vec::new();
+    }
     let title = format!(
         "a whole volume or result stays on the device while {} forward passes of an evaluation read or fill a part of it each: {bytes}",
         during(largest)

@@ -247,7 +247,9 @@ fn stairs(after: &[u64]) -> Option<Stairs> {
     let every = rises.get(1)?.0 - first;
     let is_even = rises.windows(2).all(|it| it[1].0 - it[0].0 == every);
     let is_as_high = rises.iter().all(|it| is_as_much(Bytes(rise), Bytes(it.1)));
-    let is_overdue = every + LEAST < floors.len() - rises.last()?.0;
+    // Since the last one of all, too, as far as it stays.
+    let quiet = floors.windows(2).rev().take_while(|it| it[1] - it[0] < LEAST_LEFT.0).count();
+    let is_overdue = every + LEAST < floors.len() - rises.last()?.0 || every + LEAST <= quiet + 1;
     let are_stairs = FEWEST <= rises.len() && is_even && is_as_high && !is_overdue;
     are_stairs.then_some(Stairs { first, every: u32::try_from(every).ok()?, rise: highest })
 }
@@ -269,6 +271,41 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
 }
 
 impl StepGrowth {
+    /// How fast it is, in words: `16.0 MiB a step`, `80.0 MiB an evaluation`, `156 KiB every 10 steps`.
+    pub fn pace(&self) -> String {
+        let each = match self.counted {
+            Counted::Turns => "a turn of the loop around the steps",
+            Counted::Evaluations => "an evaluation",
+            Counted::Steps => "a step",
+            Counted::BackwardPasses => "a backward pass",
+            Counted::ForwardPasses => "a forward pass",
+        };
+        match self.every {
+            1 => format!("{} {each}", self.per_step),
+            _ => format!("{} {}", self.at_a_time(), self.counted.when(self.every)),
+        }
+    }
+
+    /// What was seen of it, and what that does not tell apart from it.
+    pub fn seen_in_words(&self) -> String {
+        let (times, when) = (self.counted.times(self.seen), self.counted.when(self.every));
+        match (self.every, self.has_run_out) {
+            (1, true) => {
+                format!(
+                    "after each of {times} that much more stayed allocated, until memory ran out"
+                )
+            }
+            (1, false) => format!(
+                "{times}; after each of the later ones that much more stayed allocated. A buffer that stops growing only after more {} looks the same",
+                self.counted.limits()
+            ),
+            (_, true) => {
+                format!("{times}; {when} that much more stayed allocated, until memory ran out")
+            }
+            (_, false) => format!("{times}; {when} that much more stayed allocated"),
+        }
+    }
+
     /// What stays at a time: after each step, or every so many.
     pub fn at_a_time(&self) -> Bytes {
         Bytes(self.per_step.0.saturating_mul(self.every.into()))
@@ -574,7 +611,9 @@ mod tests {
         let small: Vec<u64> = (0..237).map(|it| 900 * MIB + 1024 * (it / 50)).collect();
         let given_back: Vec<u64> = (0..237).map(|it| 74 * MIB * (it / 50 % 3)).collect();
         let uneven: Vec<u64> = (0..237).map(|it| 74 * MIB * [0, 1, 1, 2, 3][it / 50]).collect();
-        for levels in [three, &full, &small, &given_back, &uneven] {
+        // What a first epoch keeps, and nothing in the eight steps since.
+        let epoch: Vec<u64> = (0..32).map(|it| 16 * MIB * it.min(23)).collect();
+        for levels in [three, &full, &small, &given_back, &uneven, &epoch] {
             assert_eq!(stairs(levels), None, "{levels:?}");
         }
     }

@@ -230,7 +230,11 @@ impl<'a> Runs<'a> {
             evaluation: evaluation::largest(run),
             peak_moment: has_peak.then(|| run.moment(peak_event)),
             shown_moment: died_at
-                .map(|it| shown_run.moment(it))
+                .map(|it| match &oom {
+                    // The same that the verdict says.
+                    Some(oom) => Moment { step: oom.step, phase: oom.phase },
+                    None => shown_run.moment(it),
+                })
                 .or_else(|| has_peak.then(|| run.moment(peak_event))),
             shown: shown.peaks.device,
             categories: shown.categories,
@@ -245,7 +249,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What another thread fills without a limit, the largest of several.
+/// What another thread or task fills without a limit, the largest of several.
 fn runs_ahead(run: &DeviceRun<'_>) -> Option<RunsAhead> {
     /// Of less, even many are little.
     const LEAST: Bytes = Bytes::kib(16);
@@ -256,7 +260,7 @@ fn runs_ahead(run: &DeviceRun<'_>) -> Option<RunsAhead> {
         let name = it.name.split('[').next().unwrap_or_default().to_owned();
         Some(RunsAhead { name, at, held })
     });
-    found.max_by_key(|it| u128::from(it.held.each.0) * u128::from(it.held.entries))
+    found.max_by_key(|it| u128::from(it.held.each.0) * u128::from(it.held.entries.max(1)))
 }
 
 /// One moment, broken down.

@@ -30,6 +30,11 @@ pub(super) fn outcome(
         let is_why = growth.zip(oom).is_some_and(|(growth, oom)| {
             runs.first().is_some_and(|run| {
                 let beside = run.context(card) + run.other();
+                // All that had grown was to be joined at last: what stays does not say when a larger card runs out.
+                let is_first = || run.replay.blocks.iter().all(|it| it.size < oom.requested);
+                if growth.grown.0 / 10 * 9 <= oom.requested.0 && is_first() {
+                    return false;
+                }
                 oom.allocated + oom.requested + beside <= room(growth)
             })
         });

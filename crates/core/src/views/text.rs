@@ -427,8 +427,7 @@ impl Report<'_> {
 
     fn grows(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
         let Some(growth) = &self.prediction.growth else { return writeln!(f, "{card}") };
-        let StepGrowth { per_step, every, at, seen, counted, runs_out_at, has_run_out, .. } =
-            growth;
+        let StepGrowth { at, counted, runs_out_at, has_run_out, .. } = growth;
         // As its finding is told: at the line of who holds it.
         let line = |it: &CodeLine| (it.file.clone(), it.line);
         let made = at.as_ref().map(line);
@@ -440,39 +439,19 @@ impl Report<'_> {
         let place = at.as_ref().map_or_else(String::new, |it| format!(" at {}", Line(it)));
         let (one, step) = (counted.one(), grouped(*runs_out_at));
         let when = if *has_run_out { "ran out in" } else { "runs out near" };
-        let a = if one.starts_with('e') { "an" } else { "a" };
-        let each =
-            if *counted == Counted::Turns { "turn of the loop around the steps" } else { one };
-        let pace = match every {
-            1 => format!("{per_step} {a} {each}"),
-            _ => format!("{} {}", growth.at_a_time(), counted.when(*every)),
-        };
+        let pace = growth.pace();
         let text = format!("{pace}{place}: {when} {one} {step} of {card}");
         self.said(f, self.styles.bad, "GROWS", &text)?;
         if let Some(line) = at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&line.text, self.width - 4))?;
         }
-        let text = if 1 < *every {
-            let until = if *has_run_out { ", until memory ran out" } else { "" };
-            format!(
-                "seen: {}; {} that much more stayed allocated{until}. No size is safe",
-                counted.times(*seen),
-                counted.when(*every)
-            )
-        } else if *has_run_out {
-            format!(
-                "seen: after each of {} that much more stayed allocated, until memory ran out",
-                counted.times(*seen)
-            )
-        } else {
-            format!(
-                "seen: {}; after each of the later ones that much more stayed allocated. A buffer that stops growing only \
-                 after more {} looks the same{}. No size is safe",
-                counted.times(*seen),
-                counted.limits(),
-                self.ends_before(*runs_out_at),
-            )
-        };
+        let mut text = format!("seen: {}", growth.seen_in_words());
+        if growth.every == 1 && !has_run_out {
+            text += &self.ends_before(*runs_out_at);
+        }
+        if 1 < growth.every || !has_run_out {
+            text += ". No size is safe";
+        }
         self.wrapped(f, &text, 0, 0)?;
         match &self.prediction.oom {
             Some(oom) => self.ran_out(f, oom),
@@ -968,10 +947,13 @@ pub fn to_come(it: &ToCome) -> String {
             )
         }
         ToCome::Ahead(RunsAhead { name, at, held: Unlimited { waits_in, entries, each } }) => {
+            let held = match entries {
+                0 => format!("which was empty at last; an entry takes {each}"),
+                _ => format!("which held {} × {each} at last", grouped(*entries)),
+            };
             format!(
-                "how far a thread runs ahead of the training depends on the machine: nothing limits `{name}` ({}), which held {} × {each} at last; {}",
+                "how far the training falls behind depends on the machine: nothing limits `{name}` ({}), {held}; {}",
                 Line(at),
-                grouped(*entries),
                 waits_in.limit()
             )
         }

@@ -287,13 +287,13 @@ fn report(it: &Proposal, extent: Extent) -> String {
     }
     if let Some(Grows { growth, runs_out_at }) = &it.found.grows {
         let at = growth.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
-        let (per_step, one) = (growth.per_step, growth.counted.one());
+        let (pace, one) = (growth.pace(), growth.counted.one());
         let _ = writeln!(
             res,
-            "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
+            "GROWS {pace}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
              no plan helps. Change the script so that it frees this memory, then run fit again; `plimsoll predict` with the same command shows what grows\nseen: {}\n{}",
             grouped(*runs_out_at),
-            growth.counted.times(growth.seen),
+            growth.seen_in_words(),
             effort(it.beside.runs, it.beside.seconds),
         );
         return res;

@@ -11,6 +11,7 @@ use crate::{
             look::{Group, Groups, Key, Look},
         },
         growth::{A_RUN, Growth, Kind},
+        keepers,
     },
     prediction::{Category, Counted, stacks::Signs, timeline::Stage},
     recording::CodeLine,
@@ -129,7 +130,11 @@ impl Passes {
         let in_model = |stack: StackId| case.run.stacks.signs(stack).has(Signs::MODULE);
         let has_model = timeline.has(Stage::Forward) || timeline.has(Stage::Evaluation);
         let is_of_model = graph.iter().any(|((stack, _), _)| in_model(*stack));
-        let left_their_graph = is_much && (is_of_model || !has_model);
+        let blocks: Vec<BlockId> =
+            graph.iter().flat_map(|(_, it)| &it.kept).map(|(_, block)| *block).collect();
+        let left_their_graph = is_much
+            && (is_of_model || !has_model)
+            && !keepers::is_stored_without_graph(case, &blocks);
         Passes { left_their_graph, most, left }
     }
 

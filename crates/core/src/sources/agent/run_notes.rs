@@ -221,7 +221,8 @@ impl From<KeepersLine> for Keepers {
                     "results" => WaitsIn::Results,
                     _ => return None,
                 };
-                let each = Bytes(keeper.bytes.checked_div(it.entries)?);
+                // Of an empty one, what was taken from it last is told.
+                let each = Bytes(keeper.bytes / it.entries.max(1));
                 Some(Unlimited { waits_in, entries: it.entries, each })
             }),
         };

@@ -1,7 +1,7 @@
 //! The one cause that a report leads with, of short runs that run out of memory.
 
 use plimsoll_core::{
-    recording::{Mark, MarkKind, Notes, Phase, Place},
+    recording::{CodeLine, Keeper, Keepers, Mark, MarkKind, Notes, OomNote, Phase, Place},
     trace::{Action, StackId},
     views::{explain_text, text::Styles},
 };
@@ -151,12 +151,35 @@ fn two_lists_that_grow_side_by_side_and_neither_of_which_is_enough() {
     assert!(["growth/per-step", "leak/results-kept"].contains(&code), "{code} at {line:?}");
 }
 
-/// An inner loop of eight passes, each of which `torch.autograd.grad` goes back through; then `last` calls what is in that file.
-fn inner_loop(last: Option<&str>) -> (&'static str, Option<u32>) {
+/// Where the program is now.
+fn now(program: &Program) -> Place {
+    let actions = program.device.events.actions();
+    let count = |of: Action| vec![actions.iter().filter(|it| **it == of).count() as u64];
+    Place { allocs: count(Action::Alloc), frees: count(Action::FreeRequested) }
+}
+
+fn mark(program: &Program, kind: MarkKind) -> Mark {
+    Mark {
+        kind,
+        step: 0,
+        place: now(program),
+        reserved: vec![],
+        allocated: vec![],
+        seconds: 0.0,
+        with_gradients: false,
+        host: None,
+        workers: None,
+    }
+}
+
+/// An inner loop of eight passes, each of which `torch.autograd.grad` goes back through; then `last` calls what is in that file. What the
+/// passes made is held by attributes with so many nodes of a graph, if it is held.
+fn inner_loop(last: Option<&str>, nodes: Option<u64>) -> (&'static str, Option<u32>) {
     const AUTOGRAD: &str = "/venv/site-packages/torch/autograd/__init__.py";
     let mut program = Program::default();
+    let mut made = Vec::new();
     for _ in 0..8 {
-        forward(&mut program, 21, 6, 20 * MIB);
+        made.extend(forward(&mut program, 21, 6, 20 * MIB));
         let call = program.stack(&[("/home/u/train.py", "adapt", 22), (AUTOGRAD, "grad", 3)]);
         let seed = program.alloc(512, call);
         program.alloc(4 * MIB, StackId::EMPTY);
@@ -168,13 +191,66 @@ fn inner_loop(last: Option<&str>) -> (&'static str, Option<u32>) {
             program.free(seed);
         }
     }
-    cause(program, 21, 20 * MIB)
+    let keeper = nodes.map(|nodes| Keeper {
+        name: "model.layers[...].output".into(),
+        what: "attribute".into(),
+        nodes,
+        addresses: made,
+        at: Some(CodeLine { file: "/home/u/train.py".into(), line: 9, ..CodeLine::default() }),
+        ..Keeper::default()
+    });
+    let place = now(&program);
+    let entries = keeper.into_iter().collect();
+    let keepers = vec![Keepers { place, entries, ..Keepers::default() }];
+    let stack = program.module(21, 40);
+    program.event(Action::Oom, 0, 20 * MIB, stack);
+    let notes = Notes { keepers, ..Notes::default() };
+    let cause = program.explain_noted(notes).root_cause().unwrap();
+    (cause.code.word(), cause.at.map(|it| it.line))
 }
 
 #[test]
 fn passes_that_the_steps_own_backward_is_still_to_go_through_are_no_leak() {
-    assert_eq!(inner_loop(None), ("size/activations", Some(21)));
-    assert_eq!(inner_loop(Some("backward")).0, "leak/graph-retained");
+    assert_eq!(inner_loop(None, None), ("size/activations", Some(21)));
+    assert_eq!(inner_loop(Some("backward"), None).0, "leak/graph-retained");
+}
+
+/// Hooks that store `output.detach()` on the modules: no backward pass is to come for that.
+#[test]
+fn what_somebody_stores_without_its_graph_is_kept() {
+    assert_eq!(inner_loop(None, Some(0)), ("leak/results-kept", Some(9)));
+    assert_eq!(inner_loop(None, Some(400)), ("size/activations", Some(21)));
+}
+
+/// So many evaluations of one line, each of whose results lives until the next is made; the last one is refused.
+fn refused_in_pass(passes: u32) -> Vec<(u32, u64)> {
+    let (mut program, mut notes) = (Program::default(), Notes::default());
+    let mut last = None;
+    for pass in 1..=passes {
+        let begin = mark(&program, MarkKind::Begin(Phase::Evaluation));
+        let stack = program.module(22, 1);
+        let result = (pass < passes).then(|| program.alloc(256 * MIB, stack));
+        notes.marks.extend([begin, mark(&program, MarkKind::End(Phase::Evaluation))]);
+        let Some(result) = result else {
+            program.event(Action::Oom, 0, 256 * MIB, stack);
+            let phase = Some(Phase::Evaluation);
+            notes.ooms.push(OomNote { phase, ..OomNote::default() });
+            break;
+        };
+        if let Some(before) = last.replace(result) {
+            program.free(before);
+        }
+    }
+    let found = program.explain_noted(notes).findings;
+    let found = found.iter().filter(|it| it.code.word() == "outputs/step-before");
+    found.map(|it| (it.at.as_ref().unwrap().line, it.bytes.0 / MIB)).collect()
+}
+
+#[test]
+fn the_result_of_the_pass_before_is_found_in_the_second_pass_of_all() {
+    assert_eq!(refused_in_pass(2), [(22, 256)]);
+    assert_eq!(refused_in_pass(3), [(22, 256)]);
+    assert_eq!(refused_in_pass(1), []);
 }
 
 #[test]
@@ -217,19 +293,7 @@ fn serves_after_an_error(is_kept: bool) -> (&'static str, Option<u32>) {
     ]);
     program.alloc(64 * MIB, weights);
     for layers in [3, 12, 3] {
-        let actions = program.device.events.actions();
-        let count = |of: Action| vec![actions.iter().filter(|it| **it == of).count() as u64];
-        notes.marks.push(Mark {
-            kind: MarkKind::Begin(Phase::Evaluation),
-            step: 0,
-            place: Place { allocs: count(Action::Alloc), frees: count(Action::FreeRequested) },
-            reserved: vec![],
-            allocated: vec![],
-            seconds: 0.0,
-            with_gradients: false,
-            host: None,
-            workers: None,
-        });
+        notes.marks.push(mark(&program, MarkKind::Begin(Phase::Evaluation)));
         let made = forward(&mut program, 22, layers, 32 * MIB);
         if layers == 12 {
             let linear = program.module(22, 13);

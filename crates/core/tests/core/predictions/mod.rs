@@ -533,10 +533,10 @@ fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
 /// How far a thread gets before the training takes what it made depends on the machine, also where all of it was seen.
 #[test]
 fn what_a_thread_fills_without_a_limit_leaves_no_safe_size() {
-    let predict = |each: Bytes| {
+    let predict = |entries: u64, each: Bytes| {
         let mut it = recording("alloc weight 12MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
         it.notes.end.get_or_insert_default().why = EndReason::Exit;
-        let held = Unlimited { waits_in: WaitsIn::Queue, entries: 30, each };
+        let held = Unlimited { waits_in: WaitsIn::Queue, entries, each };
         let line = CodeLine { file: "/w/train.py".into(), line: 14, ..CodeLine::default() };
         let keeper = Keeper {
             name: "ready[...]".into(),
@@ -547,12 +547,16 @@ fn what_a_thread_fills_without_a_limit_leaves_no_safe_size() {
         it.notes.keepers = vec![Keepers { entries: vec![keeper], ..Keepers::default() }];
         predicted(&[it], 0)
     };
-    let found = predict(Bytes::mib(75));
-    assert_eq!((found.verdict(), found.safe()), (Verdict::FitsSoFar, None));
-    let said = text::to_come(&found.to_come().unwrap());
+    let said = |entries: u64| {
+        let found = predict(entries, Bytes::mib(75));
+        assert_eq!((found.verdict(), found.safe()), (Verdict::FitsSoFar, None));
+        text::to_come(&found.to_come().unwrap())
+    };
+    assert!(said(0).contains("empty at last; an entry takes 75.0 MiB"), "{}", said(0));
+    let said = said(30);
     assert!(said.contains("nothing limits `ready` (train.py:14)"), "{said}");
     assert!(said.contains("30 × 75.0 MiB") && said.contains("`maxsize=2`"), "{said}");
-    assert_eq!(predict(Bytes(512)).verdict(), Verdict::Fits, "losses for a log");
+    assert_eq!(predict(30, Bytes(512)).verdict(), Verdict::Fits, "losses for a log");
 }
 
 #[test]
