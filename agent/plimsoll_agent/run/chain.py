@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from plimsoll_agent.kinds import Torch
+
+_GROUP: type[BaseException] | tuple[()] = getattr(builtins, "BaseExceptionGroup", ())
+"""From Python 3.11 on."""
 
 
 def of(error: BaseException | None) -> Iterator[BaseException]:
@@ -26,9 +31,3 @@ def of(error: BaseException | None) -> Iterator[BaseException]:
 def out_of_memory(error: BaseException | None, torch: Torch) -> BaseException | None:
     """The error of a device without memory that an exception is, or came from; none if there is none."""
     return next((it for it in of(error) if isinstance(it, torch.OutOfMemoryError)), None)
-
-
-try:
-    _GROUP: type[BaseException] | tuple[()] = BaseExceptionGroup
-except NameError:  # Before Python 3.11.
-    _GROUP = ()

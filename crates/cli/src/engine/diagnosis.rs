@@ -10,6 +10,7 @@ use plimsoll_core::{
     prediction::found_nothing,
     printable::printable,
     recording::{self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, ReadNote, Recording},
+    units::Bytes,
 };
 
 use crate::{
@@ -112,7 +113,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     if let Some(it) = unsupported.filter(|_| !reached_torch || ended.end != End::Code(0)) {
         return Some(it.text.clone());
     }
-    if recordings.iter().any(Recording::ended_out_of_memory) {
+    if recordings.iter().any(|it| it.ended_out_of_memory() || it.lacked() != Bytes::ZERO) {
         return None;
     }
     if let Some(it) = recordings.iter().find(|it| ended.interrupted.is_some() && has_failed(it)) {
@@ -627,7 +628,6 @@ mod tests {
     use plimsoll_core::{
         recording::{Approximated, EngineNote, Notes, PhantomDevice, PhantomReport},
         trace::Trace,
-        units::Bytes,
     };
 
     use super::*;
