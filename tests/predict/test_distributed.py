@@ -293,7 +293,7 @@ def test_what_ranks_tell_each_other(plimsoll):
     """Sums, objects and host groups: as if every rank said what this one says."""
     plimsoll.script(
         """
-import os, torch, torch.distributed as dist
+import datetime, os, torch, torch.distributed as dist
 dist.init_process_group("nccl")
 rank, world = dist.get_rank(), dist.get_world_size()
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -310,6 +310,8 @@ host = dist.new_group(backend="gloo")
 counts = torch.tensor([3])
 dist.all_reduce(counts, group=host)
 dist.monitored_barrier(host)
+for group in (host, None):
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(minutes=1), group)  # As torchtitan does.
 half = dist.new_group([0, 1, 2, 3, 12, 13])
 few = torch.tensor([1], device=device)
 dist.all_reduce(few, group=half)

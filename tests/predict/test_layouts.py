@@ -119,3 +119,14 @@ def test_a_card_may_be_described_by_a_file(plimsoll):
     ran = layouts(plimsoll, "--gpu", "./own.toml", "--gpus", "2", command=("sh", "-c", "echo no device >&2; exit 3", "{tp}"))
     rows = json.loads((plimsoll.folder / "layouts.json").read_text())["layouts"]
     assert all("--gpu ./own.toml" in it["command"] and "no device" in it["reason"] for it in rows), (ran, rows)
+
+
+@pytest.mark.parametrize("words", ["--nproc-per-node 2", "--nproc-per-node gpu"])
+def test_a_launcher_starts_as_many_processes_as_the_job_has_gpus(plimsoll, words):
+    """Who says no number gets a process for each GPU; who says another one reads what to say."""
+    (plimsoll.folder / "train.py").write_text("import torch\ntorch.ones(1, device='cuda')\n")
+    launcher = (PYTHON, "-m", "torch.distributed.run", *words.split(" "), "train.py", "{mbs}")
+    ran = layouts(plimsoll, "--gpu", "t4", "--gpus", "4", "--values", "mbs=1", command=launcher)
+    (row,) = json.loads((plimsoll.folder / "layouts.json").read_text())["layouts"]
+    told = "the command starts 2 processes, and the job has 4 GPUs: torchrun --nnodes {nodes}"
+    assert (told in (row["reason"] or "")) == ("2" in words), (ran, row)

@@ -482,8 +482,9 @@ class _Imagined:
         """A group on the host. PyTorch's own fake one returns to each rank what it sent."""
         fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
 
-        # It counts no collectives, which only other ranks would look at.
+        # It counts no collectives, which only other ranks would look at, and waits for nobody.
         patch.put(fake, "_set_sequence_number_for_group", lambda _: None)
+        patch.put(fake, "_set_default_timeout", lambda _, timeout: None)
         if not hasattr(fake, "options"):
             # PyTorch 2.8 writes the group's name and ranks into them, for its log.
             patch.put(fake, "options", types.SimpleNamespace())

@@ -2,6 +2,7 @@
 
     recording       the file of notes, one JSON object a line
     guard           failures of the agent never reach the user's program
+    chain           what an exception came from
     refusal         the one failure that the user sees: a remedy or an option does not suit the program
     after_import    calls a function with a module once it is imported
     frames          which line of a stack is the user's own

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import FORMAT, settings
-from plimsoll_agent.run import frames, hints, host
+from plimsoll_agent.run import chain, frames, hints, host
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
 
@@ -275,7 +275,7 @@ def write_begin(recording: Recording, torch_version: str | None, child: bool = F
 def _why(error: BaseException | None, torch: Torch) -> tuple[str, int | None]:
     if error is None:
         return "exit", None
-    if isinstance(error, torch.OutOfMemoryError):
+    if chain.out_of_memory(error, torch) is not None:
         return "oom", 1
     if isinstance(error, KeyboardInterrupt):
         return "interrupt", None

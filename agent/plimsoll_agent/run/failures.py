@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import uncaught
+from plimsoll_agent.run import chain, uncaught
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Failures:
         # From here on a request to end finds the last words.
         self._sudden_end.ended_by_another()
         self._stopping.after_a_failure()
-        if self._folds and isinstance(error, self._torch.OutOfMemoryError):
+        if self._folds and self._ran_out(error):
             uncaught.fold()
 
     @guarded
@@ -91,9 +91,12 @@ class Failures:
         self._is_over(error)
         self._stopping.after_a_failure()
 
+    def _ran_out(self, error: BaseException) -> bool:
+        return chain.out_of_memory(error, self._torch) is not None
+
     def _of_thread(self, error: BaseException) -> None:
         is_training = self._phases.thread == threading.get_ident()
-        if is_training or isinstance(error, self._torch.OutOfMemoryError):
+        if is_training or self._ran_out(error):
             self._ending.training_failed(error)
             self._is_over(error)
             self._stopping.after_a_threads_failure(self._ending.trains_again)
@@ -103,5 +106,5 @@ class Failures:
 
     def _is_over(self, error: BaseException) -> None:
         """For the program that started the run, where this process matters to the memory of the run."""
-        if self._memory.started or isinstance(error, self._torch.OutOfMemoryError):
+        if self._memory.started or self._ran_out(error):
             self._recording.has_failed()

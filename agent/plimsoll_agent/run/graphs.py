@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.run import frames, nested
+from plimsoll_agent.run import chain, frames, nested
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -61,9 +61,10 @@ class Graphs:
     @guarded
     def of_the_ended(self, error: BaseException | None) -> None:
         """The program ran out, perhaps before its first backward pass: its functions have their tensors still."""
-        if not isinstance(error, self._torch.OutOfMemoryError) or not self._memory.started:
+        ran_out = chain.out_of_memory(error, self._torch)
+        if ran_out is None or not self._memory.started:
             return
-        traceback, found, code = error.__traceback__, [], None
+        traceback, found, code = ran_out.__traceback__, [], None
         while traceback is not None:
             frame, traceback = traceback.tb_frame, traceback.tb_next
             if not frames.is_ours(frame.f_code.co_filename):

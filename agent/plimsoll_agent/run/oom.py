@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import ahead, frames
+from plimsoll_agent.run import ahead, chain, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
@@ -186,10 +186,10 @@ class OutOfMemory:
             self.was_refused()
         if self._held_back is None:
             return
-        fatal = isinstance(error, self._torch.OutOfMemoryError)
-        if fatal:
-            self._held_back["message"] = str(error)
-        self._write(caught=not fatal)
+        fatal = chain.out_of_memory(error, self._torch)
+        if fatal is not None:
+            self._held_back["message"] = str(fatal)
+        self._write(caught=fatal is None)
 
     def _write(self, caught: bool) -> None:
         line, self._held_back = self._held_back, None

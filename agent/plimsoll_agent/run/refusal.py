@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from plimsoll_agent.run import chain
+
 
 class CannotApply(RuntimeError):
     """The plan does not suit this program; the sentence says why. Names in it are the program's, and are shown on one line as they can be seen."""
@@ -24,10 +26,4 @@ def unsuited(remedy: str, whom: str) -> CannotApply:
 
 def behind(error: BaseException | None) -> CannotApply | None:
     """The refusal that an exception is, or came from; None if there is none."""
-    seen = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, CannotApply) and error.remedy is not None:
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
+    return next((it for it in chain.of(error) if isinstance(it, CannotApply) and it.remedy is not None), None)

@@ -5,8 +5,8 @@ the name begins with `split_`.
     python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each of `large.py` the limits nearest to its edge
     python shrunk.py compare REAL OUT            the lines of REAL (a rank each) against the reports
 
-The edge of a layout is found by halving, by the phantom: between two limits on what PyTorch may reserve, the largest known to be too small and
-the smallest known to be enough, until they are two hundredths apart. Both are written to OUT/edges.txt, and run on the GPUs.
+The edge of a layout is found by the phantom: between two limits on what PyTorch may reserve, the largest known to be too small (or to depend) and
+the smallest known to be enough, three limits at once, until they are a hundredth apart. Both are written to OUT/edges.txt, and run on the GPUs.
 """
 
 import collections
@@ -16,12 +16,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EACH = 45
-APART = 0.02
+APART = 0.01
+AT_ONCE = 3
 MIB = 1 << 20
 SPLIT_RANKS = 4
 KINDS = ("allocated", "reserved", "device")
@@ -92,11 +94,16 @@ def real(path, out, seconds):
 
 
 class Predicting:
-    def __init__(self, out, seconds, plimsoll):
+    def __init__(self, out, seconds, plimsoll, n):
         self.out, self.end, self.plimsoll = out, time.time() + seconds, plimsoll
+        self.places, self.writing = threading.Semaphore(n), threading.Lock()
 
     def report(self, name, words):
         """None if the time is over."""
+        with self.places:
+            return self.report_now(name, words)
+
+    def report_now(self, name, words):
         path, then = os.path.join(self.out, name + ".json"), time.time()
         if self.end < then + 10:
             return None
@@ -123,19 +130,22 @@ class Predicting:
         report = self.report(name, words)
         if report is None or report["verdict"] != "fits" or is_split(name):
             return
-        low, high = report["peak_allocated_bytes"] / MIB, report["peak_reserved_bytes"] / MIB
-        bounds = [low, high]
-        while bounds[1] - bounds[0] > APART * bounds[1]:
-            limit = round(sum(bounds) / 2)
-            there = self.report(f"{name}_at_{limit}", [*words, "--limit", str(limit)])
-            if there is None:
+        low, high = report["peak_allocated_bytes"] // MIB, report["peak_reserved_bytes"] // MIB + 1
+        fits = {low: False}
+        while high - low > APART * high:
+            limits = [low + (high - low) * (i + 1) // (AT_ONCE + 1) for i in range(AT_ONCE)]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                said = list(pool.map(lambda it: self.report(f"{name}_at_{it}", [*words, "--limit", str(it)]), limits))
+            if None in said:
                 return
-            bounds[there["verdict"] == "fits"] = limit
-        for limit in {round(it) for it in bounds}:
+            fits |= {limit: it["verdict"] == "fits" for limit, it in zip(limits, said)}
+            high = min([it for it in limits if fits[it]], default=high)
+            low = max(it for it in fits if it < high and not fits[it])
+        for limit in (low, high):
             full = [f"{name}_at_{limit}", *words, "--limit", str(limit)]
-            if limit in (round(low), round(high)) and self.report(full[0], full[1:]) is None:
-                return
-            with open(os.path.join(self.out, "edges.txt"), "a") as f:
+            if not os.path.exists(os.path.join(self.out, full[0] + ".json")) and self.report(full[0], full[1:]) is None:
+                continue
+            with self.writing, open(os.path.join(self.out, "edges.txt"), "a") as f:
                 f.write(" ".join(full) + "\n")
 
 
@@ -158,7 +168,7 @@ def compare(path, out):
         except OSError:
             continue
         if "_at_" in name:  # A rank that waited for one that ran out was ended, and has no line.
-            fits = len(ranks) == len(real[name.split("_at_")[0]]) and not any(it["error"] for it in ranks.values())
+            fits = len(ranks) == report["world_size"] and not any(it["error"] for it in ranks.values())
             limits.append((name, fits, report["verdict"]))
             continue
         failed = [it["error"] for it in ranks.values() if it["error"]]
@@ -178,11 +188,12 @@ def compare(path, out):
     for kind, all_ in errors.items():
         print(f"{kind}: of {len(all_)} ranks equal {sum(abs(it) < 0.0005 for it in all_)}, within 1 % {sum(abs(it) <= 1 for it in all_)}")
     print("over the safe size:", ", ".join(unsafe) or "none")
-    right = [it for it in limits if it[1] == (it[2] == "fits")]
-    print(f"limits: {len(right)} of {len(limits)} judged right; {sum(it[1] for it in limits)} fitted")
+    told = [it for it in limits if it[2] in ("fits", "does_not_fit")]
+    right = [it for it in told if it[1] == (it[2] == "fits")]
+    print(f"limits: {len(right)} of {len(told)} judged right; {sum(it[1] for it in told)} fitted")
     for it in limits:
         if it not in right:
-            print("wrong:", *it)
+            print("wrong:" if it in told else "open:", *it)
 
 
 if __name__ == "__main__":
@@ -193,6 +204,6 @@ if __name__ == "__main__":
     elif what == "compare":
         compare(path, out)
     else:
-        predicting = Predicting(out, float(more[0]), more[1])
-        with ThreadPoolExecutor(int(more[2])) as pool:
+        predicting = Predicting(out, float(more[0]), more[1], int(more[2]))
+        with ThreadPoolExecutor(2 * int(more[2])) as pool:
             list(pool.map(predicting.layout, lines_of(path)))

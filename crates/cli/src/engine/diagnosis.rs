@@ -13,6 +13,7 @@ use plimsoll_core::{
         self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, Mark, MarkKind, Phase,
         ReadNote, Recording,
     },
+    units::Bytes,
 };
 
 use crate::{
@@ -115,7 +116,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     if let Some(it) = unsupported.filter(|_| !reached_torch || ended.end != End::Code(0)) {
         return Some(it.text.clone());
     }
-    if recordings.iter().any(Recording::ended_out_of_memory) {
+    if recordings.iter().any(|it| it.ended_out_of_memory() || it.lacked() != Bytes::ZERO) {
         return None;
     }
     if let Some(it) = recordings.iter().find(|it| ended.interrupted.is_some() && has_failed(it)) {
@@ -658,7 +659,6 @@ mod tests {
     use plimsoll_core::{
         recording::{Approximated, EngineNote, Notes, PhantomDevice, PhantomReport},
         trace::Trace,
-        units::Bytes,
     };
 
     use super::*;

@@ -38,8 +38,8 @@ pub enum Verdict {
     Spills,
     /// It fits the card, but not what `--max` allows.
     OverMax,
-    /// It fits if masks of values that nobody computed find nothing, and not, or not what `--max` allows, if they find
-    /// everything.
+    /// It fits, or has what `--max` allows, at one end of what differs from one real run to the next or of values that nobody
+    /// computed, and not at the other: masks that find nothing or everything, a router, work that is done early or late.
     Depends,
     /// We could not tell.
     CouldNotTell,
@@ -145,7 +145,7 @@ pub struct Predicted {
     pub others: Vec<(OtherEnd, Peaks)>,
     /// The peaks with all work done at once, where the answer shows the run with work done late.
     pub early: Option<Peaks>,
-    /// It runs out of memory where masks of unknown values select everything.
+    /// It runs out of memory at this other end.
     pub runs_out_at: Option<OtherEnd>,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
@@ -195,6 +195,10 @@ pub struct Predicted {
     pub larger: Option<(&'static Card, Peaks)>,
     /// One for each process that used a device, worst first; the numbers above are the first's.
     pub ranks: Vec<Rank>,
+    /// What NVIDIA's driver or a library wanted for itself, and did not find.
+    pub lacked: Bytes,
+    /// How many ranks the job has that it is of, if it is of one.
+    pub world: Option<u32>,
     /// What a serving engine makes of the card, if the script starts one.
     pub serving: Option<Serving>,
     /// What the reader has to know to trust the rest.
@@ -608,7 +612,9 @@ impl Predicted {
             Outcome::Grows => Verdict::Grows,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
-            Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
+            Outcome::Fits if self.max.is_some_and(|max| max < self.needs_early()) => {
+                Verdict::OverMax
+            }
             Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
             Outcome::Fits if self.may_come_to_more() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
@@ -625,7 +631,7 @@ impl Predicted {
     /// Whether the script comes to something that was not seen, and that may need more.
     fn may_come_to_more(&self) -> bool {
         self.to_come().is_some()
-            || self.misses_ranks()
+            || self.was_not_run()
             || self.served_nothing()
             || self.engine_starts()
     }
@@ -641,14 +647,22 @@ impl Predicted {
         self.notes.iter().any(is_it)
     }
 
-    /// Whether ranks of the job differ from the one that ran, and did not run to an answer.
-    fn misses_ranks(&self) -> bool {
-        self.notes.iter().any(|it| matches!(it, Note::RanksUnseen { rank: None }))
+    /// Whether ranks of the job that may differ, or the other end of a race, did not run to an answer.
+    fn was_not_run(&self) -> bool {
+        let is_it = |it: &Note| {
+            matches!(it, Note::RanksUnseen { .. } | Note::OtherEndUnseen { end: OtherEnd::Late })
+        };
+        self.notes.iter().any(is_it)
     }
 
     /// What all processes of the script need of the device together, as far as it was seen.
     pub fn needs(&self) -> Bytes {
         self.peak.device + self.beside
+    }
+
+    /// The same where work is done early, if that was seen to be less.
+    pub fn needs_early(&self) -> Bytes {
+        self.early.map_or_else(|| self.needs(), |it| it.device + self.beside).min(self.needs())
     }
 
     /// How much of it lies in memory that the driver lends it of the host.
@@ -664,14 +678,18 @@ impl Predicted {
         ends.map(|it| (it.0, it.1.device + self.beside)).max_by_key(|it| it.1)
     }
 
-    /// The end of values that nobody computed that decides whether it fits: it does not fit at that end; or a router decides, and it fits
-    /// at both ends only because PyTorch gave its cache back. Sizes between them, which differ from step to step, may leave holes that neither has.
+    /// The end that decides whether it fits: it does not fit at that end, where it is one of a race or of values that nobody computed; or a
+    /// router decides, and it fits at both ends only because PyTorch gave its cache back. Sizes between them, which differ from step to step,
+    /// may leave holes that neither has.
     pub fn undecided(&self) -> Option<OtherEnd> {
         let is_over = |it: &(OtherEnd, Bytes)| self.max.is_some_and(|max| max < it.1);
         let is_in_doubt = |it: &(OtherEnd, Bytes)| {
             is_over(it) || it.0 == OtherEnd::Routed && self.gave_cache_back().is_some()
         };
-        self.runs_out_at.or_else(|| self.at_other_values().filter(is_in_doubt).map(|it| it.0))
+        let is_late_over = self.max.is_some_and(|max| max < self.needs());
+        self.runs_out_at
+            .or(is_late_over.then_some(OtherEnd::Late))
+            .or_else(|| self.at_other_values().filter(is_in_doubt).map(|it| it.0))
     }
 
     /// How often memory was full and PyTorch gave its cache back, where the script fits because of that.

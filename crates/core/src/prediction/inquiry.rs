@@ -269,6 +269,7 @@ impl Inquiry {
         if ends.contains(&OtherEnd::Late) {
             let is_late = |it: &Note| matches!(it, Note::OtherEnd { end: OtherEnd::Late, .. });
             self.so_far.early = None;
+            self.so_far.runs_out_at.take_if(|it| *it == OtherEnd::Late);
             self.so_far.others.retain(|it| it.0 != OtherEnd::Late);
             self.so_far.notes.retain(|it| !is_late(it));
             self.ends.push_back(OtherEnd::Late);
@@ -290,7 +291,7 @@ impl Inquiry {
         if let Some(mut cards) = on_named {
             cards.sort_by_key(|it| (it.card.total, &it.card.id));
             res.cards = cards;
-            res.doubt_cards_by_values();
+            res.doubt_cards();
             res.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
             res.notes.push(Note::RanOnEachCard);
         }
@@ -357,9 +358,9 @@ impl Predicted {
                 self.notes.push(Note::OtherEndUnseen { end });
                 return false;
             }
-            Outcome::OutOfMemory | Outcome::Grows if end.is_of_values() => {
+            Outcome::OutOfMemory | Outcome::Grows if end.may_come_in_one_job() => {
                 self.runs_out_at = Some(end);
-                self.doubt_cards_by_values();
+                self.doubt_cards();
                 return false;
             }
             Outcome::OutOfMemory | Outcome::Grows => {
@@ -396,7 +397,7 @@ impl Predicted {
             self.take_larger_ranks(before.iter().chain(&other.ranks));
             self.tell_ranks_again();
         }
-        self.doubt_cards_by_values();
+        self.doubt_cards();
         is_shown
     }
 
@@ -490,9 +491,8 @@ impl Predicted {
         is_shown
     }
 
-    /// A card with less than is enough whatever nobody computed may carry it, or not. Where that ran out, nobody knows how much is
-    /// enough.
-    fn doubt_cards_by_values(&mut self) {
+    /// A card with less than is enough at every end may carry it, or not. Where one ran out, nobody knows how much is enough.
+    fn doubt_cards(&mut self) {
         let enough = self.at_other_values().map(|it| it.1);
         if enough.is_none() && self.runs_out_at.is_none() {
             return;

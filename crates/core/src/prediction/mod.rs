@@ -158,6 +158,8 @@ impl<'a> Runs<'a> {
             smallest: None,
             larger: None,
             ranks,
+            lacked: recordings.iter().map(Recording::lacked).max().unwrap_or_default(),
+            world: recordings.iter().filter_map(|it| it.notes.begin.as_ref()?.world_size).max(),
             serving: Serving::of(recordings, card),
             notes,
             writes: None,

@@ -36,6 +36,11 @@ impl OtherEnd {
         matches!(self, OtherEnd::Found | OtherEnd::Routed)
     }
 
+    /// Whether real runs of one job may take either end.
+    pub(super) fn may_come_in_one_job(self) -> bool {
+        self == OtherEnd::Late || self.is_of_values()
+    }
+
     /// Those that the run of these recordings depends on.
     pub fn of(recordings: &[Recording]) -> Vec<OtherEnd> {
         let any = |depends: fn(&PhantomReport) -> bool| {

@@ -44,6 +44,10 @@ pub(super) fn outcome(
     if recordings.iter().any(|it| it.notes.engine.as_ref().is_some_and(|it| it.refused.is_some())) {
         return Outcome::OutOfMemory;
     }
+    // Whatever the script makes of it: on a card the call fails, or the handle of a library cannot be made.
+    if recordings.iter().any(|it| it.lacked() != Bytes::ZERO) {
+        return Outcome::OutOfMemory;
+    }
     // The agent ended it because it had seen enough; what the script makes of that is its affair.
     let seen_enough = recordings.iter().any(|recording| {
         let end = recording.notes.end.as_ref();
@@ -56,9 +60,7 @@ pub(super) fn outcome(
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
     let over = runs.first().is_some_and(|it| card.usable() + card.lent < it.peaks(card).device);
-    // What the context has to have is refused nowhere: a handle of a library that the card has no memory for.
-    let lacks = runs.iter().filter_map(|it| it.phantom()).any(|it| it.lacked != Bytes::ZERO);
-    if over && !has_capacity || lacks {
+    if over && !has_capacity {
         return Outcome::OutOfMemory;
     }
     if growth.is_some() { Outcome::Grows } else { Outcome::Fits }

@@ -33,7 +33,10 @@ pub use reached::{Destination, Reached, Transport};
 pub use sites::{Batch, Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
 pub use weights::{Skip, Unfrozen, WeightsNote, WideWeights};
 
-use crate::trace::{Action, Trace};
+use crate::{
+    trace::{Action, Trace},
+    units::Bytes,
+};
 
 /// What one process left behind.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +89,12 @@ impl Recording {
                 last_note || notes.begin.is_none() && actions.any(no_alloc_follows_oom)
             }
         }
+    }
+
+    /// What NVIDIA's driver or a library wanted for itself at most, and did not find.
+    pub fn lacked(&self) -> Bytes {
+        let devices = self.phantom.iter().flat_map(|it| &it.devices);
+        devices.map(|it| it.lacked).max().unwrap_or_default()
     }
 }
 

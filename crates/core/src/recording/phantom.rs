@@ -55,7 +55,7 @@ pub struct PhantomDevice {
     pub peak: Bytes,
     /// What libraries other than PyTorch's allocator took at most.
     pub other_peak: Bytes,
-    /// What the driver and libraries wanted at most for themselves that was not free: on a card that call fails.
+    /// What the driver and libraries wanted at most for themselves that was not free: on a card that call fails, and here that of NCCL.
     pub lacked: Bytes,
     /// What another rank of the job takes at most where this one takes less.
     pub more_elsewhere: Bytes,

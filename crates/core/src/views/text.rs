@@ -22,8 +22,8 @@ use crate::{
         answer::Answer,
         by_rank,
         card_list::CardList,
+        end_words::EndWords,
         explain_text,
-        other_values::OtherValues,
         wrap::{self, clipped},
     },
 };
@@ -270,10 +270,7 @@ impl Report<'_> {
                 let needs = all.map_or_else(
                     || needs.to_string(),
                     |(end, all)| {
-                        format!(
-                            "{needs} to {all}, depending on {}",
-                            OtherValues::of(end).depends_on
-                        )
+                        format!("{needs} to {all}, depending on {}", EndWords::of(end).depends_on)
                     },
                 );
                 let (which, left) = if self.any_card {
@@ -340,7 +337,7 @@ impl Report<'_> {
                         (needs, None) => needs.to_string(),
                     },
                 );
-                let OtherValues { as_shown, at_most, say, .. } = OtherValues::of(end);
+                let EndWords { as_shown, at_most, say, .. } = EndWords::of(end);
                 let is_over = of_end
                     .is_none_or(|(_, peak)| p.max.is_some_and(|max| max < peak.device + p.beside));
                 let text = match p.gave_cache_back() {
@@ -348,7 +345,10 @@ impl Report<'_> {
                         "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back {times} times when \
                          memory was full. A real router sends other numbers of tokens in each step, which may leave holes for which that is not enough"
                     ),
-                    _ => format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}"),
+                    _ => {
+                        let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
+                        format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}")
+                    }
                 };
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
                 self.wrapped(f, say, 0, 2)?;
@@ -377,6 +377,14 @@ impl Report<'_> {
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
                 return match &p.oom {
                     Some(oom) => self.ran_out(f, oom),
+                    None if p.lacked != Bytes::ZERO => {
+                        let text = format!(
+                            "with {needs} taken, NVIDIA's driver or a library (NCCL, cuBLAS) wanted memory for itself, and found {} too little",
+                            p.lacked
+                        );
+                        write!(f, "  ")?;
+                        self.wrapped(f, &text, 2, 2)
+                    }
                     None => writeln!(f, "  needs {needs}"),
                 };
             }

@@ -118,6 +118,8 @@ struct PredictionWire<'a> {
     larger: Option<LargerWire>,
     process: ProcessWire<'a>,
     ranks: Vec<RankWire>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    world_size: Option<u32>,
     /// What a serving engine makes of the card, if the script starts one.
     #[serde(skip_serializing_if = "Option::is_none")]
     serving: Option<ServingWire<'a>>,
@@ -601,8 +603,10 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             workspaces: other(OtherEnd::Workspaces),
             everything_found: other(OtherEnd::Found),
             one_expert: other(OtherEnd::Routed),
-            undecided: (it.verdict() == Verdict::Depends).then(|| {
-                if it.undecided() == Some(OtherEnd::Routed) { "experts" } else { "masks" }
+            undecided: (it.verdict() == Verdict::Depends).then(|| match it.undecided() {
+                Some(OtherEnd::Routed) => "experts",
+                Some(OtherEnd::Late) => "order",
+                _ => "masks",
             }),
             peak_at: it.peak_moment.map(MomentWire::from),
             categories_at: it.shown_moment.map(MomentWire::from),
@@ -629,6 +633,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 exception: it.exception.as_ref().map(ExceptionWire::from),
             },
             ranks: ranks.iter().map(RankWire::from).collect(),
+            world_size: it.world,
             serving: it.serving.as_ref().map(ServingWire::from),
             findings: answer.findings.iter().map(explain_wire::finding).collect(),
             notes: it.notes.iter().map(NoteWire::from).collect(),

@@ -299,7 +299,9 @@ impl DeviceMemory {
     /// Physical memory that a library makes, and not the caching allocator; as [`DeviceMemory::create`].
     pub fn create_for_library(&mut self, bytes: u64) -> Result<u64, Full> {
         let before = self.used;
-        let handle = self.create(bytes)?;
+        let handle = self.create(bytes).inspect_err(|_| {
+            self.lacked = self.lacked.max(bytes.saturating_sub(self.free()));
+        })?;
         self.other += self.used - before;
         self.other_peak = self.other_peak.map(|it| it.max(self.other));
         Ok(handle)
@@ -453,6 +455,8 @@ mod tests {
         assert_eq!(device.other_peak(), 6 * MIB);
         device.create_for_library(8 * MIB).expect("room");
         assert_eq!(device.other_peak(), 8 * MIB, "whether or not the allocator comes again");
+        let free = device.free();
+        assert_eq!((device.create_for_library(free + MIB), device.lacked()), (Err(Full), MIB));
     }
 
     #[test]

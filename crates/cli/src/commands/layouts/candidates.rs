@@ -16,7 +16,7 @@ const SPREADS: [&str; 2] = ["ep", "etp"];
 const BATCHES: [&str; 5] = ["mbs", "bs", "batch", "batch_size", "micro_batch_size"];
 const BATCH_SIZES: [&str; 4] = ["1", "2", "4", "8"];
 /// The GPUs of a machine, as clusters are built.
-const OF_A_MACHINE: u32 = 8;
+pub(super) const OF_A_MACHINE: u32 = 8;
 
 /// A layout: the value of each name, in the order of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -54,15 +54,6 @@ pub(crate) fn run(args: &LayoutsArgs, out: &mut Output) -> anyhow::Result<Exit> 
         "nothing says which card the job has; name it with --gpu, for example --gpu h100-80g"
     );
     let is_launched = launch::has_launcher(&args.command);
-    let says_how_many = |it: &OsString| {
-        ["nproc", "num_processes", "num_gpus"]
-            .iter()
-            .any(|word| it.to_string_lossy().replace('-', "_").contains(word))
-    };
-    ensure!(
-        !is_launched || args.command.iter().any(says_how_many),
-        "the launcher in the command starts one process unless the command says how many: torchrun --nnodes {{nodes}} --nproc-per-node {{gpus_per_node}}"
-    );
     let mut layouts = candidates::all(&args.command, args.gpus, &args.values, &args.constraints)?;
     if args.at_most < layouts.len() {
         bail!(
@@ -235,11 +226,24 @@ struct Report {
     safe_bytes: Option<u64>,
     larger: Option<Larger>,
     #[serde(default)]
+    world_size: Option<u32>,
+    #[serde(default)]
+    undecided: Option<Undecided>,
+    #[serde(default)]
     categories: BTreeMap<String, u64>,
     #[serde(default)]
     ranks: Vec<RankLine>,
     #[serde(default)]
     notes: Vec<NoteLine>,
+}
+
+/// What decides where it depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Undecided {
+    Masks,
+    Experts,
+    Order,
 }
 
 #[derive(Debug, Deserialize)]
@@ -279,8 +283,14 @@ impl Each<'_> {
     fn attempt(&self, layout: Layout, asks: Asks) -> anyhow::Result<Option<Tried>> {
         let Each { args, is_launched, gpu, processes, mask } = *self;
         let mut words: Vec<OsString> = ["predict", "--gpu", gpu].map(OsString::from).to_vec();
-        if !is_launched && 1 < args.gpus {
-            words.extend(["--world-size".into(), args.gpus.to_string().into()]);
+        // A launcher that is not told how many processes to start asks how many GPUs there are.
+        let of_job = if is_launched {
+            ("--gpus", args.gpus.min(candidates::OF_A_MACHINE))
+        } else {
+            ("--world-size", args.gpus)
+        };
+        if 1 < args.gpus {
+            words.extend([of_job.0.into(), of_job.1.to_string().into()]);
         }
         for it in &args.assume {
             words.extend(["--assume".into(), it.to_string().into()]);
@@ -308,7 +318,13 @@ impl Each<'_> {
             Some(Ok(report)) => {
                 let rest = ran.stdout.get(documents.byte_offset()..).unwrap_or_default();
                 let request = request.map(|_| String::from_utf8_lossy(rest).trim().to_owned());
-                answer_of(report, request.filter(|it| !it.is_empty()), &said)
+                match report.world_size.filter(|it| is_launched && *it != args.gpus) {
+                    Some(n) => Answer::CannotWork(format!(
+                        "the command starts {n} processes, and the job has {} GPUs: torchrun --nnodes {{nodes}} --nproc-per-node {{gpus_per_node}}, accelerate launch --num_processes {{gpus}}",
+                        args.gpus
+                    )),
+                    None => answer_of(report, request.filter(|it| !it.is_empty()), &said),
+                }
             }
             _ => Answer::CannotWork(last_words(&said)),
         };
@@ -350,7 +366,8 @@ fn answer_of(report: Report, request: Option<String>, words: &str) -> Answer {
     };
     let needs = needs.map(Bytes);
     let safe = report.safe_bytes.map(Bytes);
-    Answer::Ran { verdict, sizes: Sizes { needs, safe, ranks, unseen, groups, request } }
+    let undecided = report.undecided;
+    Answer::Ran { verdict, sizes: Sizes { needs, safe, undecided, ranks, unseen, groups, request } }
 }
 
 /// The last line that says something.

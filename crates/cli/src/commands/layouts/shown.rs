@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, fmt::Write as _};
 use plimsoll_core::{prediction::Verdict, printable::printable, units::Bytes, views::text::Styles};
 use serde_json::{Map, Value, json};
 
-use super::candidates::Layout;
+use super::{Undecided, candidates::Layout};
 use crate::exit::Exit;
 
 /// Rows of each table; `--json` has all.
@@ -57,6 +57,8 @@ impl Answer {
 pub(super) struct Sizes {
     pub(super) needs: Option<Bytes>,
     pub(super) safe: Option<Bytes>,
+    /// What decides, where it depends.
+    pub(super) undecided: Option<Undecided>,
     /// Each rank that ran, and what it needs; empty if all need the same.
     pub(super) ranks: Vec<(u32, Bytes)>,
     /// Which ranks did not run, though they may need more.
@@ -268,7 +270,7 @@ impl Layouts {
                 res,
                 "         {:<width$} {needs:>10} {rest:>10}  {}{}",
                 shown_name(it),
-                why(*verdict),
+                why(*verdict, sizes.undecided),
                 made_of(sizes)
             );
         }
@@ -327,10 +329,14 @@ fn title(n: usize, what: &str, first: &str) -> String {
 }
 
 /// What a row says first of an answer that its table does not say.
-fn why(verdict: Verdict) -> &'static str {
+fn why(verdict: Verdict, undecided: Option<Undecided>) -> &'static str {
     match verdict {
         Verdict::FitsSoFar => "fits as far as it was seen: ",
-        Verdict::Depends => "depends on what masks select, or on a router: ",
+        Verdict::Depends => match undecided {
+            Some(Undecided::Experts) => "depends on a router: ",
+            Some(Undecided::Order) => "depends on a race, and does not fit at its late end: ",
+            Some(Undecided::Masks) | None => "depends on what masks select: ",
+        },
         Verdict::Grows => "grows: ",
         Verdict::Spills => "spills: ",
         Verdict::OverMax => "over max: ",

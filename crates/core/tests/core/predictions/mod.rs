@@ -722,6 +722,62 @@ fn what_fits_only_because_the_cache_was_given_back_depends_on_the_router() {
     .assert_eq(&said.lines().take(8).collect::<Vec<_>>().join("\n"));
 }
 
+/// NCCL makes a communicator at the first message, and finds the card full: the script gets an error of PyTorch's, whatever it makes of that.
+#[test]
+fn a_library_without_memory_for_itself_does_not_fit() {
+    let of = |lacked: u64| {
+        let device = PhantomDevice { lacked: Bytes::mib(lacked), ..PhantomDevice::default() };
+        let phantom = PhantomReport { devices: vec![device], ..PhantomReport::default() };
+        let mut recorded = recording("alloc weights 20MiB\nstep\nalloc sent 40MiB");
+        recorded.notes.end.as_mut().unwrap().why = EndReason::Exception;
+        predicted(&[Recording { phantom: Some(phantom), ..recorded }], 1)
+    };
+    assert_eq!(of(0).verdict(), Verdict::CouldNotTell);
+    assert_eq!(of(64).verdict(), Verdict::DoesNotFit);
+}
+
+/// A race: real ranks of one job take either end.
+#[test]
+fn what_fits_only_where_work_is_done_early_depends_on_that() {
+    let soon = "alloc weights 20MiB\nstep\nstep";
+    let late = "alloc weights 20MiB\nalloc sent 40MiB\nstep\nstep";
+    let [first, at_the_end] = [soon, late].map(|it| predicted(&[recording(it)], 0));
+    let max = |bytes| {
+        let first = predicted_with(&[recording(soon)], 0, Some(bytes));
+        covered(&first, &[(OtherEnd::Late, &at_the_end)])
+    };
+    let least = first.needs().saturating_sub(Bytes(1));
+    let between = at_the_end.needs().saturating_sub(Bytes(1));
+    let verdicts = [least, between, at_the_end.needs()].map(|it| max(it).verdict());
+    assert_eq!(verdicts, [Verdict::OverMax, Verdict::Depends, Verdict::Fits]);
+
+    let ran_out = predicted(&[recording(RUNS_OUT)], 1);
+    let prediction = covered(&first, &[(OtherEnd::Late, &ran_out)]);
+    assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::Depends, None));
+    let said = |it: &Prediction| {
+        let text = text::prediction(it.into(), Extent::Short, Styles::default(), 80).to_string();
+        text.lines().take(5).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"
+        IT DEPENDS h200 (139.80 GiB) for the 2 training steps seen: needs 780.0 MiB if
+          PyTorch's threads and the GPU finish their work early, more than the card has
+          if they finish it late
+        that differs between the ranks of a job, and from run to run; a job runs out if
+          one of its ranks does"#]]
+    .assert_eq(&said(&prediction));
+    expect![[r#"
+        IT DEPENDS h200 (139.80 GiB) for the 2 training steps seen: needs 780.0 MiB if
+          PyTorch's threads and the GPU finish their work early, 820.0 MiB, more than
+          the 820.0 MiB that --max allows, if they finish it late
+        that differs between the ranks of a job, and from run to run; a job runs out if
+          one of its ranks does"#]]
+    .assert_eq(&said(&max(between)));
+
+    let failed = predicted(&[], 1);
+    let prediction = covered(&first, &[(OtherEnd::Late, &failed)]);
+    assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::FitsSoFar, None));
+}
+
 #[test]
 fn only_what_fits_has_a_safe_size_and_a_request() {
     let request = |it: &Prediction| schedulers::request(Scheduler::Slurm, it, 1);
@@ -960,13 +1016,4 @@ fn the_moment_it_died_in_is_broken_down() {
         it.categories.iter().filter(|it| it.blocks != 0).map(|it| it.bytes).sum();
     assert_eq!(allocated, Bytes::mib(60));
     assert!(it.top_lines.iter().any(|line| line.bytes == Bytes::mib(40)), "{:?}", it.top_lines);
-}
-
-#[test]
-fn what_runs_out_in_one_order_does_not_fit() {
-    let first = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
-    let late = predicted(&[recording("alloc weights 20MiB\noom 200GiB")], 1);
-    let prediction = covered(&first, &[(OtherEnd::Late, &late)]);
-    assert_eq!(prediction.outcome, Outcome::OutOfMemory);
-    assert_eq!(prediction.oom, late.oom);
 }
