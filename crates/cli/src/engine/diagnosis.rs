@@ -572,7 +572,8 @@ fn after(reached: &Reached) -> String {
     }
     let Some(why) = &reached.cut else {
         return match reached.steps {
-            0 if reached.serves => "before the engine was ready".to_owned(),
+            // Its first passes are its own.
+            _ if reached.serves => "before the engine was ready".to_owned(),
             0 => "before the first optimizer step was finished".to_owned(),
             n => format!("after {}", optimizer_steps(n)),
         };
@@ -651,6 +652,7 @@ mod tests {
         );
         assert_eq!(after(&reached(0)), "before the first optimizer step was finished");
         assert_eq!(after(&reached(6)), "after 6 optimizer steps");
+        assert_eq!(after(&Reached { serves: true, ..reached(2) }), "before the engine was ready");
         assert_eq!(
             after(&Reached { engine: true, ..reached(1) }),
             "after the serving engine had planned its memory"
