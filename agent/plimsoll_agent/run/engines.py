@@ -304,10 +304,12 @@ def _measures(recording: Recording, real: Function) -> Function:
         of, start = worker.cache_config, worker.init_snapshot
         weights, graphs = int(worker.model_runner.model_memory_usage), _number(worker, "cudagraph_memory_estimate")
         forward, beside, consumed = _number(worker, "peak_activation_memory"), _number(worker, "non_torch_memory"), _number(worker, "total_consumed")
-        if consumed is not None:
-            # Current versions: all that was taken, the weights too; and the graphs are in the pass, where they are counted.
-            beside = max(0, consumed - weights)
-            if forward is not None and sys.modules["vllm.envs"].VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS:
+        if consumed is not None and forward is not None:
+            # Current versions: what was taken as a whole, with the weights and what PyTorch keeps of a pass; and graphs in the pass, where they count.
+            cuda = sys.modules["torch"].cuda
+            beside = max(0, int(start.free_memory) - cuda.mem_get_info()[0] - cuda.memory_reserved())
+            forward += consumed - weights - beside
+            if sys.modules["vllm.envs"].VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS:
                 forward -= graphs or 0
         recording.write(
             "engine",
