@@ -17,7 +17,7 @@ from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.ranks.first_gpu import FirstGpu
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process, saving
+from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process, saving, uncompiled
 from plimsoll_agent.run.checkpoints import Checkpoints
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
@@ -176,6 +176,7 @@ class Agent:
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
             functools.partial(engines.install, torch, recording, asked.stop, engines.asked_by(asked.engine), self._engines_program()) if is_imagined else None,
+            functools.partial(uncompiled.install, recording) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):

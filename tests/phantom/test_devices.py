@@ -1,7 +1,7 @@
 """Devices, streams, events, and other ways to ask about the card."""
 
 import pytest
-from harness import release_of
+from harness import ROOT, release_of
 
 TWO = ("--gpu", "rtx4090", "--gpus", "2")
 
@@ -133,9 +133,23 @@ def test_nvml(phantom):
         """
     )
     n, name, total, used, utilization, used_by_torch, n_processes = ran.values
-    assert (n, name, total) == (1, "NVIDIA H200", 150109880320)
-    assert used == used_by_torch == (1 << 30) + (518 << 20) + (9024 << 10)  # No kernel was launched; the driver keeps 9 MB.
+    hidden = 644939776
+    assert (n, name, total) == (1, "NVIDIA H200", 150109880320 + hidden)
+    assert used == used_by_torch == (1 << 30) + (518 << 20) + (9024 << 10) + hidden  # No kernel was launched; the driver keeps 9 MB.
     assert utilization in range(101) and n_processes in (0, 1)
+
+
+def test_calibrate_measures_what_nobody_gets(phantom):
+    ran = phantom(
+        """
+        import json, sys, torch
+        sys.path.insert(0, AGENT)
+        from plimsoll_agent.calibrate import card
+        torch.ones(8, device="cuda")
+        print(json.dumps([card.kept(torch), card.hidden(torch)]))
+        """.replace("AGENT", repr(str(ROOT / "agent")))
+    )
+    assert ran.values == [9024 << 10, 644939776]
 
 
 def test_monitors_read_the_sensors_of_a_device_that_does_nothing(phantom):

@@ -38,6 +38,10 @@ ATTRIBUTES = {
 """`CUdevice_attribute` of cuda.h."""
 
 
+_UNKNOWN = 1 << 62
+"""From here on NVML's number of bytes says that it has none."""
+
+
 class _Process(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("gi", ctypes.c_uint), ("ci", ctypes.c_uint)]
 
@@ -46,23 +50,58 @@ class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
-def nvml(torch: Torch, index: int = 0) -> Any:
-    """What this process holds of a device as NVML counts it, else what all hold."""
+def _handle(torch: Torch, index: int) -> tuple[Any, Any]:
+    """NVML, and a device as it knows it."""
     library = ctypes.CDLL("libnvidia-ml.so.1")
     library.nvmlInit_v2()
     handle = ctypes.c_void_p()
     uuid = "GPU-%s" % torch.cuda.get_device_properties(index).uuid
     if library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)):
         library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+    return library, handle
+
+
+def _processes(ask: Function, handle: Any) -> dict[int, int]:
+    """The processes of one kind on a device, and the bytes that NVML counts for each."""
+    n, rows = ctypes.c_uint(256), (_Process * 256)()
+    if ask(handle, ctypes.byref(n), rows):
+        return {}
+    return {rows[i].pid: rows[i].used for i in range(n.value)}
+
+
+def nvml(torch: Torch, index: int = 0) -> Any:
+    """What this process holds of a device as NVML counts it, else what all hold."""
+    library, handle = _handle(torch, index)
 
     def used() -> tuple[Any, Any]:
-        n, rows, memory = ctypes.c_uint(256), (_Process * 256)(), _Memory()
-        library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(n), rows)
-        mine = [rows[i].used for i in range(n.value) if rows[i].pid == os.getpid() and rows[i].used < 1 << 62]
+        memory = _Memory()
+        mine = _processes(library.nvmlDeviceGetComputeRunningProcesses_v3, handle).get(os.getpid(), _UNKNOWN)
         library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
-        return (mine[0] if mine else None), memory.used
+        return (mine if mine < _UNKNOWN else None), memory.used
 
     return used
+
+
+def kept(torch: Torch) -> int | None:
+    """What the driver holds of the card for no process: what is not free beside what this process holds. None where another program is on the card,
+    or NVML does not tell."""
+    library, handle = _handle(torch, 0)
+    ask = library.nvmlDeviceGetComputeRunningProcesses_v3
+    torch.cuda.synchronize()
+    computing, showing = _processes(ask, handle), _processes(library.nvmlDeviceGetGraphicsRunningProcesses_v3, handle)
+    free, total = torch.cuda.mem_get_info(0)
+    mine = computing.get(os.getpid(), _UNKNOWN)
+    alone = {*computing, *showing} <= {os.getpid()}
+    return total - free - mine if alone and mine <= total - free else None
+
+
+def hidden(torch: Torch) -> int:
+    """What NVML calls total beyond CUDA's total, of a card: of a part of one, NVML may tell of the whole."""
+    library, handle = _handle(torch, 0)
+    memory = _Memory()
+    library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+    total = torch.cuda.mem_get_info(0)[1]
+    return memory.total - total if total <= memory.total < total + total // 8 else 0
 
 
 def _driver() -> Any:
@@ -79,6 +118,8 @@ def properties(torch: Torch) -> Any:
         "compute_capability": "%d.%d" % (it.major, it.minor),
         "sm_count": it.multi_processor_count,
         "total": torch.cuda.mem_get_info(0)[1],
+        "kept": kept(torch),
+        "hidden": hidden(torch),
         "torch": torch.__version__,
         "cudnn": torch.backends.cudnn.version(),
     }

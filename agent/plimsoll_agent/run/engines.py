@@ -9,11 +9,13 @@ engine is ready.
 An engine's passes while it starts show nothing that could be enough, and one in a process of its own serves its parent, which would report that its
 engine is dead: no run ends there because memory is steady.
 
-vLLM (1.x engine, since 0.8): its workers measure, `kv_cache_utils` plans. Of SGLang only when it is ready is known here.
+vLLM (its engine V1, 0.24 to 0.33): its workers measure, one of its modules plans. Of the plan only the check whether a request fits is asked, and the
+plan itself once more, for shorter requests: how layers share the cache is the engine's affair. Of SGLang only when it is ready is known here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
@@ -27,7 +29,7 @@ from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from plimsoll_agent.kinds import Function, Torch
@@ -43,8 +45,10 @@ FAREWELL = 30.0
 _ENGINES = ("vllm",)
 """Who has imported one and starts uvicorn, serves it: with the engine's own server, which may be `__main__`, or with one of the user's. Others serve
 a model that they hold themselves, if they have used the GPU by then."""
-_WORKER, _PLAN, _ARGUMENTS = "vllm.v1.worker.gpu_worker", "vllm.v1.core.kv_cache_utils", "vllm.engine.arg_utils"
-_REGISTRY = "vllm.model_executor.models.registry"
+_WORKER, _ARGUMENTS, _REGISTRY = "vllm.v1.worker.gpu_worker", "vllm.engine.arg_utils", "vllm.model_executor.models.registry"
+_CAPACITY = "vllm.v1.core.kv_cache_utils"
+_PLANNERS = ("vllm.v1.core.kv_cache_planning", _CAPACITY)
+"""Which module plans: one of its own in current versions, before that the one that computes what a plan holds."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,7 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
     if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
-    if asked.is_search:
-        _looks_here()
+    after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", _here))
     servers: list[Any] = []
     ready = functools.partial(_becomes_ready, torch, recording, goal, program.steps, servers)
     after_import("uvicorn.server", lambda module: patch.replace(module.Server, "startup", ready))
@@ -93,13 +96,17 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
     after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
-    after_import(_PLAN, lambda module: patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, program.stopping, module)))
+    for planner in _PLANNERS:
+        after_import(planner, functools.partial(_in_the_planner, recording, asked, program.stopping))
 
 
-def _looks_here() -> None:
-    """vLLM looks at its model in this process. Another one, which imports all of vLLM once more, is for a GPU that must not be touched yet, and its answer
-    would be stored; the writes of a run of a search are thrown away."""
-    after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", lambda real: lambda ask: ask()))
+def _here(real: Function) -> Function:
+    """vLLM looks at its model in this process. Another one, which imports all of vLLM once more (10 to 30 s), is for a GPU that must not be touched yet."""
+
+    def _run_in_subprocess(ask: Function) -> Any:
+        return ask()
+
+    return _run_in_subprocess
 
 
 def _with_flags(flags: dict[str, Any], real: Function) -> Function:
@@ -295,16 +302,25 @@ def _measures(recording: Recording, real: Function) -> Function:
     @guarded
     def note(worker: Any, available: int) -> None:
         of, start = worker.cache_config, worker.init_snapshot
+        weights, graphs = int(worker.model_runner.model_memory_usage), _number(worker, "cudagraph_memory_estimate")
+        forward, beside, consumed = _number(worker, "peak_activation_memory"), _number(worker, "non_torch_memory"), _number(worker, "total_consumed")
+        if consumed is not None and forward is not None:
+            # Current versions: what was taken as a whole, with the weights and what PyTorch keeps of a pass; and graphs in the pass, where they count.
+            cuda = sys.modules["torch"].cuda
+            beside = max(0, int(start.free_memory) - cuda.mem_get_info()[0] - cuda.memory_reserved())
+            forward += consumed - weights - beside
+            if sys.modules["vllm.envs"].VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS:
+                forward -= graphs or 0
         recording.write(
             "engine",
             name="vllm",
             total=int(start.total_memory),
             free_at_start=int(start.free_memory),
             share=float(of.gpu_memory_utilization),
-            weights=int(worker.model_runner.model_memory_usage),
-            forward=_number(worker, "peak_activation_memory"),
-            beside=_number(worker, "non_torch_memory"),
-            graphs=_number(worker, "cudagraph_memory_estimate"),
+            weights=weights,
+            forward=forward,
+            beside=beside,
+            graphs=graphs,
             available=int(available),
         )
 
@@ -321,10 +337,58 @@ def _number(worker: Any, name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _plans(recording: Recording, asked: Asked, stopping: Stopping, module: Any, real: Function) -> Function:
-    @guarded
-    def note(config: Any, groups: Any, **more: Any) -> None:
+def _in_the_planner(recording: Recording, asked: Asked, stopping: Stopping, module: Any) -> None:
+    if not hasattr(module, "get_kv_cache_configs"):
+        return
+    check = _Check()
+    patch.replace(module, "_check_enough_kv_cache_memory", check.noting)
+    patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, check))
+
+
+class _Check:
+    """The engine's own check whether a request fits: for each worker, what is free and what computes how much a request of the longest length needs."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[int, Callable[[], int]]] = []
+
+    def noting(self, real: Function) -> Function:
+        def _check_enough_kv_cache_memory(available: Any, needed: Any, *args: Any, **kwargs: Any) -> Any:
+            self._made.append((int(available), needed))
+            return real(available, needed, *args, **kwargs)
+
+        return _check_enough_kv_cache_memory
+
+    def forget(self) -> None:
+        self._made.clear()
+
+    def needs(self, config: Any, length: int) -> int:
+        """The bytes of one request of so many tokens."""
+        with _longest(config, length):
+            return max((int(needed()) for _, needed in self._made), default=0)
+
+    def holds(self, config: Any, length: int) -> bool:
+        """Whether each worker has as much as one request of so many tokens needs."""
+        with _longest(config, length):
+            return all(needed() <= available for available, needed in self._made)
+
+
+@contextlib.contextmanager
+def _longest(config: Any, length: int) -> Iterator[None]:
+    """The engine is to serve requests of so many tokens, within."""
+    model = config.model_config
+    asked = model.max_model_len
+    model.max_model_len = length
+    try:
+        yield
+    finally:
+        model.max_model_len = asked
+
+
+def _plans(recording: Recording, asked: Asked, stopping: Stopping, check: _Check, real: Function) -> Function:
+    def note(config: Any, planned: Function, **more: Any) -> dict[str, Any]:
         cache, model = config.cache_config, config.model_config
+        if asked.is_search:
+            more.update(held(config, planned()))
         recording.write(
             "engine",
             name="vllm",
@@ -333,86 +397,86 @@ def _plans(recording: Recording, asked: Asked, stopping: Stopping, module: Any, 
             batched_tokens=int(config.scheduler_config.max_num_batched_tokens),
             at_once=int(getattr(config.scheduler_config, "max_num_seqs", 0)) or None,
             eager=bool(model.enforce_eager),
-            needs=_needs(module, config, groups),
+            needs=_needs(check, config),
             **more,
         )
+        return more
 
     @guarded
-    def note_refused(config: Any, specs: Any, available: Any, error: ValueError) -> None:
-        groups = module.get_kv_cache_groups(config, dict(specs[0]))
-        note(config, groups, refused=str(error), **held(config, groups, None, available))
+    def note_refused(config: Any, planned: Function, error: ValueError) -> None:
+        note(config, planned, refused=str(error))
 
     @guarded
-    def note_planned(config: Any, planned: Any, available: Any) -> bool:
-        least = min(planned, key=lambda it: it.num_blocks)
-        tokens, _ = module.get_kv_cache_capacity(config, least)
-        sizes = [int(it.size) for it in least.kv_cache_tensors]
-        found = held(config, least.kv_cache_groups, least, available)
-        note(config, least.kv_cache_groups, blocks=int(least.num_blocks), cache=sum(sizes), tokens=int(tokens), **found)
-        return not asked.is_search or asked.users <= found["users"]
+    def note_planned(config: Any, planned: Any) -> bool:
+        least = _least(planned)
+        tokens, _ = _capacity(config, least)
+        noted = note(config, lambda: least, blocks=int(least.num_blocks), cache=_bytes(least), tokens=int(tokens))
+        return not asked.is_search or asked.users <= noted["users"]
 
-    def held(config: Any, groups: Any, planned: Any, available: Any) -> dict[str, Any]:
+    def held(config: Any, planned: Any) -> dict[str, Any]:
         """What a search asked: of how many tokens the cache holds its users, and how many of its context. More tokens than the engine is to serve are
         asked, too, where the search chose that length: it may have measured less than with a longer one."""
-        if not asked.is_search:
-            return {}
-        least = int(min(available))
-        if planned is None:
-            planned = module.get_kv_cache_config_from_groups(config, groups, max(least, 0))
-        capacity = _Capacity(module, config, groups, planned, least)
         served = int(config.model_config.max_model_len)
         most = served if asked.flags.get("max_model_len") is None else 2 * served
-        return {"longest": capacity.longest(asked.users, most), "users": capacity.users(asked.context or config.model_config.max_model_len)}
+        users = functools.partial(_users, check, config, planned)
+        return {"longest": _longest_of(users, asked.users, most), "users": users(asked.context or served)}
 
-    def get_kv_cache_configs(config: Any, specs: Any, available: Any) -> Any:
+    def get_kv_cache_configs(config: Any, specs: Any, available: Any, *args: Any, **kwargs: Any) -> Any:
+        def of_the_shortest() -> Any:
+            """The plan for requests of one token, which has as many blocks."""
+            with _longest(config, 1):
+                try:
+                    return _least(real(config, specs, available, *args, **kwargs))
+                except ValueError:
+                    return None
+
+        check.forget()
         try:
-            planned = real(config, specs, available)
+            planned = real(config, specs, available, *args, **kwargs)
         except ValueError as error:
-            note_refused(config, specs, available, error)
+            note_refused(config, of_the_shortest, error)
             raise
-        if note_planned(config, planned, available) is False:
+        if note_planned(config, planned) is False:
             _end(stopping)
         return planned
 
     return get_kv_cache_configs
 
 
-class _Capacity:
-    """What a planned cache holds, by the engine's own rules."""
-
-    def __init__(self, module: Any, config: Any, groups: Any, planned: Any, available: int) -> None:
-        self._module, self._config, self._groups, self._planned, self._available = module, config, groups, planned, available
-        self._most = int(config.model_config.max_model_len)
-
-    def users(self, length: int) -> int:
-        """How many requests of so many tokens, if the engine starts for such at all."""
-        model = self._config.model_config
-        try:
-            model.max_model_len = length
-            if self._available < self._module._max_memory_usage_bytes_from_groups(self._config, self._groups):
-                return 0
-            return int(self._module.get_kv_cache_capacity(self._config, self._planned)[1])
-        finally:
-            model.max_model_len = self._most
-
-    def longest(self, users: int, most: int) -> int:
-        """The longest request of which it holds so many, up to `most` tokens."""
-        least = 0
-        while least < most:
-            middle = (least + most + 1) // 2
-            least, most = (middle, most) if users <= self.users(middle) else (least, middle - 1)
-        return least
+def _least(planned: Any) -> Any:
+    """Of the plans of all workers the one with the fewest blocks."""
+    return min(planned, key=lambda it: it.num_blocks)
 
 
-def _needs(module: Any, config: Any, groups: Any) -> list[tuple[int, int]]:
+def _bytes(planned: Any) -> int:
+    """What a planned cache takes: current versions place all layers in one allocation, which each tensor names whole."""
+    sizes = [int(it.size) for it in planned.kv_cache_tensors]
+    return max(sizes, default=0) if all(hasattr(it, "offset") for it in planned.kv_cache_tensors) else sum(sizes)
+
+
+def _capacity(config: Any, planned: Any) -> Any:
+    """By the engine's own rule, how many tokens a planned cache holds, and how many of the longest requests at once."""
+    return sys.modules[_CAPACITY].get_kv_cache_capacity(config, planned)
+
+
+def _users(check: _Check, config: Any, planned: Any, length: int) -> int:
+    """How many requests of so many tokens, if the engine starts for such at all."""
+    if planned is None or not check.holds(config, length):
+        return 0
+    with _longest(config, length):
+        return int(_capacity(config, planned)[1])
+
+
+def _longest_of(users_of: Callable[[int], int], users: int, most: int) -> int:
+    """The longest request of which a cache holds so many, up to `most` tokens."""
+    least = 0
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if users <= users_of(middle) else (least, middle - 1)
+    return least
+
+
+def _needs(check: _Check, config: Any) -> list[tuple[int, int]]:
     """The bytes of one request of each length, by the engine's own rule."""
-    model = config.model_config
-    asked = model.max_model_len
-    res = []
-    try:
-        for length in sorted({*(it for it in LENGTHS if it < asked), asked}):
-            model.max_model_len = length
-            res.append((length, int(module._max_memory_usage_bytes_from_groups(config, groups))))
-    finally:
-        model.max_model_len = asked
-    return res
+    asked = config.model_config.max_model_len
+    return [(length, check.needs(config, length)) for length in sorted({*(it for it in LENGTHS if it < asked), asked})]

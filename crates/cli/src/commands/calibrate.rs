@@ -236,6 +236,15 @@ impl Measured {
         }
     }
 
+    /// What the driver keeps of the card for no process.
+    fn kept(&self) -> Option<Bytes> {
+        self.size("kept")
+    }
+
+    fn size(&self, key: &str) -> Option<Bytes> {
+        self.properties[key].as_u64().filter(|it| *it != 0).map(Bytes)
+    }
+
     /// The card's file.
     fn text(&self, id: Option<&str>, cudnn_known: &str, source: &str) -> String {
         let mut res = String::from(
@@ -251,6 +260,11 @@ impl Measured {
         line("compute_capability", quoted(&self.word("compute_capability")));
         line("total", self.word("total"));
         line("total_known", quoted("measured"));
+        for (key, it) in [("kept", self.kept()), ("hidden", self.size("hidden"))] {
+            if let Some(it) = it {
+                line(key, it.0.to_string());
+            }
+        }
         line("context", self.context.0.to_string());
         line("context_known", quoted("measured"));
         for (key, handle) in [("blas", self.blas), ("dnn", self.dnn)] {
@@ -430,6 +444,9 @@ fn report(
     let mut res = format!("{}\n\n", card.name);
     let mut row = |what: &str, value: String| res += &format!("  {what:16}  {value}\n");
     row("memory", card.total.to_string());
+    if let Some(it) = measured.kept() {
+        row("", format!("{it} of it the driver keeps for no process"));
+    }
     row("CUDA context", format!("{}, memory of a training process outside PyTorch", card.context));
     if !measured.beside.is_empty() {
         row("", format!("measured as a whole, in one training process; {}", measured.beside));
@@ -521,7 +538,7 @@ mod tests {
         json!({
             "before": 500 * MIB,
             "properties": {
-                "name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132, "total": 150_109_880_320_u64,
+                "name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132, "total": 150_109_880_320_u64, "kept": 9_240_576, "hidden": 644_939_776,
                 "clock_khz": 1_980_000, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6016, "l2": 62_914_560,
                 "max_threads_per_sm": 2048, "shared_per_sm": 233_472, "registers_per_sm": 65_536,
                 "shared_per_block_optin": 232_448, "max_blocks_per_sm": 32, "torch": "2.11.0", "cudnn": 91_900,
@@ -539,8 +556,7 @@ mod tests {
     fn an_h200_that_nobody_knew_becomes_the_one_that_is_known() {
         let measured = Measured::of(&answer()).unwrap();
         let card = cards::parse(&measured.text(None, "measured", "here")).unwrap();
-        // What the driver keeps for no process is not measured.
-        let known = cards::Card { kept: Bytes::ZERO, ..cards::find("h200").unwrap().clone() };
+        let known = cards::find("h200").unwrap();
         assert_eq!(card.phantom_conf(1), known.phantom_conf(1));
         assert_eq!(card.context_range, Bytes::ZERO);
         assert_eq!(card.provenance.cudnn, known.provenance.cudnn);

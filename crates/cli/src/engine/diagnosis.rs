@@ -584,7 +584,8 @@ fn after(reached: &Reached) -> String {
     }
     let Some(why) = &reached.cut else {
         return match reached.steps {
-            0 if reached.serves => "before the engine was ready".to_owned(),
+            // Its first passes are its own.
+            _ if reached.serves => "before the engine was ready".to_owned(),
             0 => match reached.passes {
                 Some(0) => "before the first forward pass was finished".to_owned(),
                 Some(n) => format!("after {}", Counted::ForwardPasses.times(n)),
@@ -687,6 +688,7 @@ mod tests {
         assert_eq!(passes(3), "after 3 forward passes");
         let counted = Some(Counted::ForwardPasses);
         assert_eq!(after(&Reached { counted, ..reached(4) }), "after 4 forward passes");
+        assert_eq!(after(&Reached { serves: true, ..reached(2) }), "before the engine was ready");
         assert_eq!(
             after(&Reached { engine: true, ..reached(1) }),
             "after the serving engine had planned its memory"

@@ -24,6 +24,8 @@ pub struct Card {
     pub total: Bytes,
     /// What the driver keeps of that for no process: free from the start for nobody.
     pub kept: Bytes,
+    /// What NVML, and so `nvidia-smi`, calls total beyond that, in use from the start: the firmware's.
+    pub hidden: Bytes,
     /// What other programs hold of it: the display, a browser. Nothing unless somebody says so.
     pub beside: Bytes,
     /// What the driver lends of the host's memory once the card is full, as NVIDIA's for Windows does; nothing elsewhere.

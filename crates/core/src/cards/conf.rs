@@ -23,6 +23,9 @@ impl Card {
         if beside != Bytes::ZERO {
             line("beside_bytes", &beside.0);
         }
+        if self.hidden != Bytes::ZERO {
+            line("hidden_bytes", &self.hidden.0);
+        }
         if self.lent != Bytes::ZERO {
             line("lent_bytes", &self.lent.0);
         }

@@ -86,7 +86,7 @@ pub enum CardError {
 }
 
 /// The keys of a card file, in the order of the manual.
-pub(super) const KEYS: [&str; 34] = [
+pub(super) const KEYS: [&str; 35] = [
     "format",
     "id",
     "aliases",
@@ -98,6 +98,7 @@ pub(super) const KEYS: [&str; 34] = [
     "total",
     "total_known",
     "kept",
+    "hidden",
     "context",
     "context_known",
     "blas",

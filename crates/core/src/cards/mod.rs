@@ -97,7 +97,9 @@ mod tests {
             }
             assert!(!card.provenance.note.is_empty(), "{} does not say where from", card.id);
             assert!(Bytes::gib(3) < card.total && card.total < Bytes::gib(280), "{}", card.id);
-            let lines = 20 + usize::from(card.kept != Bytes::ZERO);
+            let lines = 20
+                + usize::from(card.kept != Bytes::ZERO)
+                + usize::from(card.hidden != Bytes::ZERO);
             assert_eq!(card.phantom_conf(2).lines().count(), lines, "{}", card.id);
             let in_gpcs: u32 = card.gpcs.iter().sum();
             assert!(card.gpcs.is_empty() || in_gpcs == card.sm_count, "{}", card.id);
@@ -151,7 +153,7 @@ mod tests {
         let (keys, cudnn) = conf.split_once("cudnn_json = ").unwrap();
         assert_eq!(
             keys,
-            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\nbeside_bytes = 9240576\ncontext_bytes = 796917760\nblas_bytes = 67108864\ndnn_bytes = 10485760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6016\ndriver_version = 13000\n"
+            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\nbeside_bytes = 9240576\nhidden_bytes = 644939776\ncontext_bytes = 796917760\nblas_bytes = 67108864\ndnn_bytes = 10485760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6016\ndriver_version = 13000\n"
         );
         assert_eq!(cudnn.lines().count(), 1);
     }

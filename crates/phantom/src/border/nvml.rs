@@ -154,7 +154,7 @@ pub extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 {
     ordinal(handle).map_or(INVALID_ARGUMENT, |it| put(index, it))
 }
 
-/// Bytes in use on a device, and the card's total.
+/// Bytes in use on a device, and the card's total, as CUDA counts them.
 fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
     // Who sees no device may ask all the same.
     let Some(machine) = machine::lock() else { return Some((0, card::current()?.total_bytes)) };
@@ -169,6 +169,11 @@ fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
         Some(device) => total.saturating_sub(device.free()),
     };
     Some((used.min(total), total))
+}
+
+/// What the firmware has of a card: NVML counts it, CUDA does not.
+fn hidden() -> u64 {
+    card::current().map_or(0, |it| it.hidden_bytes)
 }
 
 /// Who holds something on a device: this process first, if it sees the device.
@@ -186,7 +191,10 @@ fn holders(ordinal: u32) -> Option<Vec<Holder>> {
 pub extern "C" fn nvmlDeviceGetMemoryInfo(handle: u64, out: *mut [u64; 3]) -> i32 {
     report::ask_size();
     match ordinal(handle).and_then(used_and_total) {
-        Some((used, total)) => put(out, [total, total - used, used]),
+        Some((used, total)) => {
+            let hidden = hidden();
+            put(out, [total + hidden, total - used, used + hidden])
+        }
         None => INVALID_ARGUMENT,
     }
 }
@@ -206,8 +214,9 @@ pub extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: u64, out: *mut MemoryV2) ->
     report::ask_size();
     match ordinal(handle).and_then(used_and_total) {
         Some((used, total)) => {
-            let version = 0x0200_0028;
-            put(out, MemoryV2 { version, total, reserved: 0, free: total - used, used })
+            let (version, reserved) = (0x0200_0028, hidden());
+            let (total, free) = (total + reserved, total - used);
+            put(out, MemoryV2 { version, total, reserved, free, used })
         }
         None => INVALID_ARGUMENT,
     }

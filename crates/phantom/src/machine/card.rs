@@ -21,6 +21,8 @@ pub struct Card {
     pub total_bytes: u64,
     /// What of it other programs hold, in bytes.
     pub beside_bytes: u64,
+    /// What NVML calls total beyond that, in use from the start, in bytes.
+    pub hidden_bytes: u64,
     /// What the driver lends of the host's memory once the card is full, in bytes.
     pub lent_bytes: u64,
     /// What a training process takes for its CUDA context and loaded kernels, in bytes.
@@ -80,6 +82,7 @@ impl Card {
             compute_capability: (9, 0),
             total_bytes: 150_109_880_320,
             beside_bytes: 0,
+            hidden_bytes: 0,
             lent_bytes: 0,
             context_bytes: 788_529_152,
             handles: Handles::default(),
@@ -139,6 +142,7 @@ impl Card {
             }
             "total_bytes" => number(value, &mut self.total_bytes),
             "beside_bytes" => number(value, &mut self.beside_bytes),
+            "hidden_bytes" => number(value, &mut self.hidden_bytes),
             "lent_bytes" => number(value, &mut self.lent_bytes),
             "context_bytes" => number(value, &mut self.context_bytes),
             "blas_bytes" => number(value, &mut self.handles.blas),

@@ -13,6 +13,9 @@ use anyhow::{Context as _, bail};
 
 use crate::{contract, files::reason::of_windows, output};
 
+/// The commands of serving engines, which are their packages' names, too; and what people call them.
+const ENGINES: [(&str, &str); 2] = [("vllm", "vLLM"), ("sglang", "SGLang")];
+
 /// A command, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCommand {
@@ -215,6 +218,11 @@ fn not_in_path(name: &OsStr) -> String {
     if Path::new(name).exists() {
         return format!("there is no command {shown} in PATH; the file here is ./{shown}");
     }
+    if let Some((command, engine)) = ENGINES.iter().find(|it| name == it.0) {
+        return format!(
+            "there is no command {shown} in PATH: activate the environment that has {engine}, or install it: pip install {command}"
+        );
+    }
     format!("there is no command {shown} in PATH; check its spelling, or activate its environment")
 }
 
@@ -246,6 +254,16 @@ mod tests {
         }
         let nothing = ScriptCommand::resolve(&words(&["BS=4"])).unwrap_err().to_string();
         assert_eq!(nothing, "no command follows BS=4");
+    }
+
+    #[test]
+    fn who_has_no_engine_is_told_how_to_get_it() {
+        assert_eq!(
+            not_in_path(OsStr::new("vllm")),
+            "there is no command vllm in PATH: activate the environment that has vLLM, or install it: pip install vllm"
+        );
+        let other = not_in_path(OsStr::new("vllmm"));
+        assert!(other.ends_with("check its spelling, or activate its environment"), "{other}");
     }
 
     #[test]

@@ -1,0 +1,46 @@
+"""FlashInfer compiles its kernels with nvcc when they are first called. Where a machine has no nvcc, its kernels do nothing, as all kernels on a phantom:
+what they read and write is allocated in Python. Only the memory of their code is missing then."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from plimsoll_agent import patch
+from plimsoll_agent.run.after_import import after_import
+
+if TYPE_CHECKING:
+    from plimsoll_agent.kinds import Function
+    from plimsoll_agent.run.recording import Recording
+
+
+class _Kernels:
+    """A module of functions that do nothing."""
+
+    def __getattr__(self, name: str) -> Function:
+        return lambda *args, **kwargs: None
+
+
+def install(recording: Recording) -> None:
+    def build_and_load(real: Function) -> Function:
+        def build_and_load(spec: Any, *args: Any, **kwargs: Any) -> Any:
+            is_compiled_here = hasattr(spec, "write_ninja") and not spec.is_aot
+            if not is_compiled_here or _has_compiler():
+                return real(spec, *args, **kwargs)
+            text = "this machine has no nvcc, which compiles FlashInfer's kernels: the memory of their code is not counted; CUDA_HOME names a CUDA toolkit"
+            recording.note("uncompiled-kernels", text)
+            return _Kernels()
+
+        return build_and_load
+
+    after_import("flashinfer.jit.core", lambda module: patch.replace(module.JitSpec, "build_and_load", build_and_load))
+
+
+def _has_compiler() -> bool:
+    """Whether there is an nvcc where FlashInfer looks for it."""
+    try:
+        home = sys.modules["flashinfer.jit.cpp_ext"].get_cuda_path()
+    except RuntimeError:
+        return False
+    return os.path.exists(os.path.join(home, "bin", "nvcc"))
