@@ -50,7 +50,7 @@ def told(training: list[FrameType], torch: Torch, storage_of: Callable[[Any], tu
                             "nodes": 0,
                             "addresses": [],
                             "line": line,
-                            "unlimited": {"kind": "queue", "entries": 0},
+                            "unlimited": dict(kind="queue", entries=0),
                         },
                     )
 

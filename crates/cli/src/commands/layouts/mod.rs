@@ -24,7 +24,7 @@ use serde::Deserialize;
 use self::{
     candidates::Layout,
     processes::Processes,
-    shown::{Answer, Layouts, Sizes, Tried},
+    shown::{Answer, Layouts, Sizes, Tried, Undecided},
 };
 use crate::{
     engine::{
@@ -235,15 +235,6 @@ struct Report {
     ranks: Vec<RankLine>,
     #[serde(default)]
     notes: Vec<NoteLine>,
-}
-
-/// What decides where it depends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Undecided {
-    Masks,
-    Experts,
-    Order,
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,9 +3,10 @@
 use std::{cmp::Reverse, collections::BTreeMap, fmt::Write as _};
 
 use plimsoll_core::{prediction::Verdict, printable::printable, units::Bytes, views::text::Styles};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Undecided, candidates::Layout};
+use super::candidates::Layout;
 use crate::exit::Exit;
 
 /// Rows of each table; `--json` has all.
@@ -50,6 +51,15 @@ impl Answer {
         let verdicts = [Verdict::FitsSoFar, Verdict::Depends];
         matches!(self, Answer::Ran { verdict, .. } if verdicts.contains(verdict))
     }
+}
+
+/// What decides where it depends, as reports say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Undecided {
+    Masks,
+    Experts,
+    Order,
 }
 
 /// What the rank takes that needs most.
