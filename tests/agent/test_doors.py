@@ -112,3 +112,21 @@ def test_only_settings_read_the_environment():
         or any(isinstance(it, ast.ImportFrom) and it.module == "os" for it in ast.walk(tree))
     }
     assert found == KNOWS_THE_ENVIRONMENT.keys()
+
+
+def calling_themselves(tree):
+    """The functions within functions that do."""
+    methods = {id(it) for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef) for it in owner.body}
+    within = {id(it): it for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for it in ast.walk(outer) if it is not outer}
+    for it in within.values():
+        if isinstance(it, ast.FunctionDef) and id(it) not in methods:
+            names = [name for name in ast.walk(it) if isinstance(name, ast.Name) and name.id == it.name]
+            means_another = any(isinstance(name.ctx, ast.Store) for name in names) or it.name in functions_of(ast.Module(it.body, []))
+            if names and not means_another:
+                yield it.name
+
+
+def test_no_function_within_another_calls_itself():
+    """It would refer to itself, and keep what it captured, such as tensors of the script, until Python's collector comes by."""
+    assert not [(path, name) for path, tree in files() for name in calling_themselves(tree)]
+    assert list(calling_themselves(ast.parse("def f():\n    def g(n):\n        return g(n - 1)"))) == ["g"]

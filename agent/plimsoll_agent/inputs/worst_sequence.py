@@ -105,11 +105,10 @@ class WorstSequence:
         kinds = {path: (len(shape), tokens) for batch in shapes for path, (shape, tokens) in batch.items()}
 
         def is_batch(path: tuple[Any, ...], dimension: int) -> bool:
-            sizes = seen[path, dimension]
-            other = seen.get((path, 1), [])
-            if dimension == 0 and rows is not None and max(sizes) != rows and other and max(other) == rows:
-                return False  # Time comes first here, and then the batch.
-            return dimension == 0 or (dimension == 1 and not is_batch(path, 0))
+            sizes, other = seen[path, 0], seen.get((path, 1), [])
+            # Time may come first, and then the batch.
+            is_second = rows is not None and max(sizes) != rows and other and max(other) == rows
+            return dimension == (1 if is_second else 0)
 
         chosen = [key for key, sizes in seen.items() if not is_batch(*key) and len(set(sizes)) > 1]
         if not chosen:

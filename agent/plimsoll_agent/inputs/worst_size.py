@@ -110,9 +110,9 @@ class WorstSize:
             place, size = sizes.of(tensor)
             if size is None:
                 return tensor
-            larger = _repeated(self._torch, tensor, place, size)
-            changed.append("%s instead of %s" % (_by(larger.shape), _by(tensor.shape)))
-            return larger
+            repeated = _repeated(self._torch, tensor, place, size)
+            changed.append("%s instead of %s" % (_by(repeated.shape), _by(tensor.shape)))
+            return repeated
 
         batch = nested.rebuilt(self._torch, batch, larger)
         if not self._is_said:

@@ -276,20 +276,31 @@ def _may_become_larger(loop: ast.For, now: Any, last: Any, variables: Variables)
     name = loop.target.id
     sizes, computed = _sizes_by(loop, name)
 
-    def value(node: Any, at: Any, depth: int = 0) -> Any:
-        if isinstance(node, ast.Name) and (node.id == name or node.id in computed):
-            return at if node.id == name else value(computed[node.id], at, depth + 1) if depth < 8 else None
-        if isinstance(node, ast.BinOp):
-            return _computed(node.op, value(node.left, at, depth), value(node.right, at, depth))
-        if isinstance(node, ast.Call) and _name(node.func) in _OF_NUMBERS and not node.keywords:
-            return _of_numbers(_name(node.func), [value(it, at, depth) for it in node.args])
-        return variables.value(node)
-
+    then = _AtATurn(name, computed, variables)
     for size in sizes:
-        first, then = value(size, now), value(size, last)
-        if type(first) not in (int, float) or type(then) not in (int, float) or first < then:
+        first, later = then.value(size, now), then.value(size, last)
+        if type(first) not in (int, float) or type(later) not in (int, float) or first < later:
             return True
     return False
+
+
+class _AtATurn:
+    """What an expression comes to where the variable of a loop has another value."""
+
+    def __init__(self, name: str, computed: dict[str, Any], variables: Variables) -> None:
+        self._name, self._computed, self._variables = name, computed, variables
+
+    def value(self, node: Any, at: Any, depth: int = 0) -> Any:
+        """None if no more is known without running code."""
+        if isinstance(node, ast.Name) and node.id == self._name:
+            return at
+        if isinstance(node, ast.Name) and node.id in self._computed:
+            return self.value(self._computed[node.id], at, depth + 1) if depth < 8 else None
+        if isinstance(node, ast.BinOp):
+            return _computed(node.op, self.value(node.left, at, depth), self.value(node.right, at, depth))
+        if isinstance(node, ast.Call) and _name(node.func) in _OF_NUMBERS and not node.keywords:
+            return _of_numbers(_name(node.func), [self.value(it, at, depth) for it in node.args])
+        return self._variables.value(node)
 
 
 def _of_numbers(function: str, given: list[Any]) -> Any:

@@ -148,7 +148,7 @@ fn script_exits_with_a_code() {
     let end = r#"{"kind":"end","why":"exit","steps":0,"steady":false,"exit_code":3,"exception":null,"seconds_imports":1.0,"seconds":2.0}"#;
     let script = place.noting_script("train", &[BEGIN, end], "exit 3");
     place.predict(&[script.to_str().unwrap()]).assert_sentence(
-        "the script exited with code 3 before the first optimizer step was finished",
+        "the script exited with code 3 before the first forward pass was finished",
     );
 }
 
