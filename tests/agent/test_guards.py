@@ -93,6 +93,6 @@ RUNS = {
 @pytest.mark.matrix(1)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_fault_of_ours_is_not_the_scripts(bare, run):
-    ran = bare(BREAKS.replace("{EXEMPT}", repr(set(EXEMPT))), stop="until-exit", env=RUNS[run])
+    ran = bare(BREAKS.replace("{EXEMPT}", repr(set(EXEMPT))), stop="until-exit", env=RUNS[run], timeout=400)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert int(ran.stdout.split()[0]) > 100
