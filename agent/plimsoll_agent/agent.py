@@ -116,7 +116,7 @@ class Agent:
         self.calls = TrainingCalls(torch, phases, steps, stopping, oom, self._is_live)
         self.calls.around_step, self.calls.before_backward = descent.stepped, self._backward_begins
         self._compiled = Compiled(torch, self._modules, recording, self._is_live)
-        self.failures = Failures(torch, memory, recording, phases, oom, self._ending, self._sudden_end, stopping, asked.folds)
+        self.failures = Failures(memory, recording, phases, oom, self._ending, self._sudden_end, stopping, asked.folds)
         self.watching = Watching(torch, recording, memory, phases, steps, self._sampling, self._modules, self._ending.last_steps, asked.is_real)
         self._meter = Meter(torch, recording) if asked.meter else None
         self._stopwatch = Stopwatch(torch, recording) if asked.measure else None

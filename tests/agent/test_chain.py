@@ -4,7 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from plimsoll_agent.run import chain
+from plimsoll_agent.run.oom import OutOfMemory
 
 
 class RanOut(RuntimeError):
@@ -62,16 +62,26 @@ def survived():
     raise ValueError("another matter")
 
 
+def behind(error, is_recent=True):
+    return OutOfMemory.behind(SimpleNamespace(_torch=SimpleNamespace(OutOfMemoryError=RanOut), is_recent=is_recent), error)
+
+
 @pytest.mark.parametrize("fails", [from_it, while_it_is_handled, hidden, twice, in_a_group, in_a_circle])
 def test_memory_ran_out_behind_an_error_of_another_kind(fails):
     with pytest.raises(BaseException) as raised:
         fails()
-    found = chain.out_of_memory(raised.value, SimpleNamespace(OutOfMemoryError=RanOut))
-    assert str(found) == "no room"
+    assert str(behind(raised.value)) == "no room"
 
 
 def test_what_a_program_survived_did_not_end_it():
     with pytest.raises(ValueError) as raised:
         survived()
-    torch = SimpleNamespace(OutOfMemoryError=RanOut)
-    assert chain.out_of_memory(raised.value, torch) is chain.out_of_memory(None, torch) is None
+    assert behind(raised.value) is behind(None) is None
+
+
+def test_who_trains_on_within_the_handler_did_not_end_there():
+    with pytest.raises(ValueError) as raised:
+        while_it_is_handled()
+    assert behind(raised.value, is_recent=False) is None
+    ran_out = RanOut("again")
+    assert behind(ran_out, is_recent=False) is ran_out

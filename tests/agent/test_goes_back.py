@@ -34,6 +34,9 @@ def goes_back(tmp_path, validates="pass", trains="pass", runs="train(1)"):
         def backward(self):
             return 1
 
+        def __add__(self, other):
+            return self
+
         item = detach = backward
 
     def seen():
@@ -50,6 +53,8 @@ def goes_back(tmp_path, validates="pass", trains="pass", runs="train(1)"):
         ("return mean(model(x)).item()", False),
         ("total = 0.0; total += mean(model(x)).item()", False),
         ("loss = mean(model(x)); print(loss.item())", False),
+        ("total = 0.0; total = total + mean(model(x)).item()", False),
+        ("return mean(model(x)) + mean(model(x)).item()", True),
         ("out = model(x); loss = mean(out); return loss", True),
         ("return model(x)", True),
         ("global kept; kept = model(x)", True),

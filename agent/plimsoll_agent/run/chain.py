@@ -8,8 +8,6 @@ TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plimsoll_agent.kinds import Torch
-
 _GROUP: type[BaseException] | tuple[()] = getattr(builtins, "BaseExceptionGroup", ())
 """From Python 3.11 on."""
 
@@ -26,8 +24,3 @@ def of(error: BaseException | None) -> Iterator[BaseException]:
         yield it
         parts = getattr(it, "exceptions", ()) if isinstance(it, _GROUP) else ()
         left += [*reversed(parts), it.__context__, it.__cause__]
-
-
-def out_of_memory(error: BaseException | None, torch: Torch) -> BaseException | None:
-    """The error of a device without memory that an exception is, or came from; none if there is none."""
-    return next((it for it in of(error) if isinstance(it, torch.OutOfMemoryError)), None)

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import FORMAT, settings
-from plimsoll_agent.run import chain, frames, hints, host
+from plimsoll_agent.run import frames, hints, host
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
 
@@ -80,13 +80,14 @@ class Ending:
         """Tries each part, also where others failed."""
         began = time.time()
         error = self._what_ended_it()
+        ran_out = self._oom.behind(error)
         for part in (
             self._phantom.stop_watching,
             self._steps.write_kept_aside,
             self._tensors.all,
-            lambda: self._keepers.of_the_ended(error),
-            lambda: self._graphs.of_the_ended(error),
-            lambda: self._oom.ended(error),
+            lambda: self._keepers.of_the_ended(error, ran_out is not None),
+            lambda: self._graphs.of_the_ended(ran_out),
+            lambda: self._oom.ended(ran_out),
             self._phantom.write_reads,
             self._phantom.write_report,
             self._write_compiled,
@@ -97,7 +98,7 @@ class Ending:
                 part()
             except Exception as problem:
                 failed("ending.%s" % getattr(part, "__name__", "oom"), problem)
-        self._write_end(error, began)
+        self._write_end(error, ran_out is not None, began)
         if isinstance(error, KeyboardInterrupt):
             _die_of_the_interrupt_after_all()
 
@@ -108,13 +109,14 @@ class Ending:
             return False
         began = time.time()
         error = self._what_ended_it()
+        ran_out = self._oom.behind(error)
         self._tensors.all()
-        self._oom.ended(error)
+        self._oom.ended(ran_out)
         own, self._recording = self._recording, self._recording.copied_to(folder)
         try:
             self._write_stats()
             self._write_snapshot()
-            self._write_end(error, began)
+            self._write_end(error, ran_out is not None, began)
         finally:
             self._recording = own
         return True
@@ -171,12 +173,12 @@ class Ending:
         """What else the script comes to, by its text and the settings of its trainer; not a checkpoint where one was seen."""
         return [it for it in hints.mentions() if it != hints.CHECKPOINT or not self._saving.was_seen]
 
-    def _write_end(self, error: BaseException | None, began: float) -> None:
+    def _write_end(self, error: BaseException | None, ran_out: bool, began: float) -> None:
         steps = self._steps
         refusal = behind(error)
         if refusal is not None:
             self._recording.write("refused", id=refusal.remedy, why=refusal.whom)
-        why, exit_code = _why(error, self._torch)
+        why, exit_code = _why(error, ran_out)
         later, failed_later = steps.later, None
         if error is not None and why == "exception" and later is not None and later.is_under_way:
             # The training steps were seen. What failed may have missed the rest of an epoch that we ended.
@@ -272,10 +274,10 @@ def write_begin(recording: Recording, torch_version: str | None, child: bool = F
     )
 
 
-def _why(error: BaseException | None, torch: Torch) -> tuple[str, int | None]:
+def _why(error: BaseException | None, ran_out: bool) -> tuple[str, int | None]:
     if error is None:
         return "exit", None
-    if chain.out_of_memory(error, torch) is not None:
+    if ran_out:
         return "oom", 1
     if isinstance(error, KeyboardInterrupt):
         return "interrupt", None

@@ -11,11 +11,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import chain, uncaught
+from plimsoll_agent.run import uncaught
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Function, Torch
+    from plimsoll_agent.kinds import Function
     from plimsoll_agent.run.ending import Ending
     from plimsoll_agent.run.memory import Memory
     from plimsoll_agent.run.oom import OutOfMemory
@@ -30,7 +30,6 @@ class Failures:
 
     def __init__(
         self,
-        torch: Torch,
         memory: Memory,
         recording: Recording,
         phases: Phases,
@@ -40,7 +39,7 @@ class Failures:
         stopping: Stopping,
         folds: bool,
     ) -> None:
-        self._torch, self._memory, self._recording, self._phases = torch, memory, recording, phases
+        self._memory, self._recording, self._phases = memory, recording, phases
         self._oom, self._ending, self._sudden_end, self._stopping = oom, ending, sudden_end, stopping
         self._folds = folds
 
@@ -77,7 +76,7 @@ class Failures:
         # From here on a request to end finds the last words.
         self._sudden_end.ended_by_another()
         self._stopping.after_a_failure()
-        if self._folds and self._ran_out(error):
+        if self._folds and self._oom.behind(error) is not None:
             uncaught.fold()
 
     @guarded
@@ -91,12 +90,9 @@ class Failures:
         self._is_over(error)
         self._stopping.after_a_failure()
 
-    def _ran_out(self, error: BaseException) -> bool:
-        return chain.out_of_memory(error, self._torch) is not None
-
     def _of_thread(self, error: BaseException) -> None:
         is_training = self._phases.thread == threading.get_ident()
-        if is_training or self._ran_out(error):
+        if is_training or self._oom.behind(error) is not None:
             self._ending.training_failed(error)
             self._is_over(error)
             self._stopping.after_a_threads_failure(self._ending.trains_again)
@@ -106,5 +102,5 @@ class Failures:
 
     def _is_over(self, error: BaseException) -> None:
         """For the program that started the run, where this process matters to the memory of the run."""
-        if self._memory.started or self._ran_out(error):
+        if self._memory.started or self._oom.behind(error) is not None:
             self._recording.has_failed()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.run import chain, frames, nested
+from plimsoll_agent.run import frames, nested
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ class Graphs:
             self._look(nested.tensors_in(self._torch, given, 2))
 
     @guarded
-    def of_the_ended(self, error: BaseException | None) -> None:
+    def of_the_ended(self, ran_out: BaseException | None) -> None:
         """The program ran out, perhaps before its first backward pass: its functions have their tensors still."""
-        ran_out = chain.out_of_memory(error, self._torch)
         if ran_out is None or not self._memory.started:
             return
         traceback, found, code = ran_out.__traceback__, [], None

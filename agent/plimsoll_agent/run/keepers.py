@@ -21,7 +21,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
-from plimsoll_agent.run import ahead, chain, drained, frames
+from plimsoll_agent.run import ahead, drained, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.intervals import PUTS
 
@@ -107,7 +107,7 @@ class Keepers:
             self._look(_running(sys._getframe(1)))
 
     @guarded
-    def of_the_ended(self, error: BaseException | None) -> None:
+    def of_the_ended(self, error: BaseException | None, ran_out: bool) -> None:
         """The program is over; an error's traceback has the variables of its functions still."""
         if not self._has_looked:
             traceback, failed = error.__traceback__ if error is not None else None, []
@@ -115,7 +115,7 @@ class Keepers:
                 failed.append(traceback.tb_frame)
                 traceback = traceback.tb_next
             self._has_looked = self._memory.started
-            self._look(failed[::-1], chain.out_of_memory(error, self._torch) is not None or self.memory_rises())
+            self._look(failed[::-1], ran_out or self.memory_rises())
 
     def _look(self, running: list[types.FrameType], for_garbage: bool = False) -> None:
         if not self._memory.started:

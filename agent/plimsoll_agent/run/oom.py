@@ -70,6 +70,14 @@ class OutOfMemory:
         """Whether memory ran out and the program has made no step since, nor run out again."""
         return self._held_back is not None or self._first is not None
 
+    def behind(self, error: BaseException | None) -> BaseException | None:
+        """The error of a device without memory that an exception is. Or came from, if the program has made no step since: one that trains on
+        where it handles such an error has all that it raises later come from it."""
+        kind = self._torch.OutOfMemoryError
+        if isinstance(error, kind):
+            return error
+        return next((it for it in chain.of(error) if isinstance(it, kind)), None) if self.is_recent else None
+
     @property
     def goes_back(self) -> bool:
         """Whether memory ran out last in a pass that a backward pass was to follow."""
@@ -180,16 +188,15 @@ class OutOfMemory:
             self._write(caught=True)
 
     @guarded
-    def ended(self, error: BaseException | None) -> None:
-        """The program is over; `error` is what ended it."""
+    def ended(self, ran_out: BaseException | None) -> None:
+        """The program is over; `ran_out` is what is behind the error that ended it."""
         if self._first is not None:
             self.was_refused()
         if self._held_back is None:
             return
-        fatal = chain.out_of_memory(error, self._torch)
-        if fatal is not None:
-            self._held_back["message"] = str(fatal)
-        self._write(caught=fatal is None)
+        if ran_out is not None:
+            self._held_back["message"] = str(ran_out)
+        self._write(caught=ran_out is None)
 
     def _write(self, caught: bool) -> None:
         line, self._held_back = self._held_back, None
@@ -260,11 +267,13 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _is_detached(value: ast.expr) -> bool:
-    """Whether what comes out is a number, or has no graph: a chain of calls with one that takes it off, or a sum with one."""
+    """Whether what comes out is a number, or has no graph: a chain of calls with one that takes it off, or a sum in which no other call is."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr in _DETACHES:
             return True
         value = value.func.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("float", "int"):
         return True
-    return isinstance(value, ast.BinOp) and (_is_detached(value.left) or _is_detached(value.right))
+    sides = [value.left, value.right] if isinstance(value, ast.BinOp) else []
+    with_calls = [side for side in sides if any(isinstance(it, ast.Call) for it in ast.walk(side))]
+    return bool(with_calls) and all(_is_detached(side) for side in with_calls)
