@@ -24,3 +24,20 @@ def test_text_that_is_executed_is_the_users_only_in_a_command(tmp_path):
 
 def asked(command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "True"
+
+
+def test_a_module_of_the_users_is_found_within_a_package_that_others_share(tmp_path):
+    lines = ["import sys; sys.path[:0] = [%r, %r, %r]" % (str(ROOT / "agent"), str(tmp_path / "mine"), str(tmp_path / "site-packages"))]
+    for folder, text in (("site-packages/alone", ""), ("site-packages/shared", EXTENDED), ("mine/shared", EXTENDED), ("mine/open", None)):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "part.py").write_text("")
+        if text is not None:
+            (tmp_path / folder / "__init__.py").write_text(text)
+    (tmp_path / "site-packages/shared/other.py").write_text("")
+    lines += ["import alone.part, shared.other, shared.part, open.part, json.decoder", "from plimsoll_agent.run import frames"]
+    lines += ["for _ in range(2): print(*sorted(file[len(%r) + 1:] for _, file in frames.modules_of_users()))" % str(tmp_path)]
+    said = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True).stdout
+    assert said == "mine/open/part.py mine/shared/__init__.py mine/shared/part.py\n" * 2
+
+
+EXTENDED = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)"

@@ -10,11 +10,13 @@ import linecache
 import os
 import sys
 import sysconfig
+import types
 
 from plimsoll_agent.run.guard import guarded
 
 TYPE_CHECKING = False  # As typing has it, which is not imported for this.
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType, TracebackType
     from typing import Any
 
@@ -39,6 +41,8 @@ _IS_COMMAND = "-c" in sys.orig_argv and "--multiprocessing-fork" not in sys.orig
 """Else `<string>` is text that a library executes, as `dataclasses` does, or the first line of a child that multiprocessing spawns."""
 
 _kinds: dict[str, bool] = {}
+_installed: set[str] = set()
+"""Packages of which no part is the user's: what is below them, some thousands of modules, is not looked at one by one."""
 
 
 def is_ours(filename: str) -> bool:
@@ -63,6 +67,24 @@ def _decide(filename: str) -> bool:
         return False
     # A console script in bin/ is written by pip; what it calls is the program.
     return not filename.startswith(_STANDARD_LIBRARY + _SCRIPTS)
+
+
+def modules_of_users(script: str | None = None) -> Iterator[tuple[types.ModuleType, str]]:
+    """(module, file) of what a person wrote for this run and is imported. `script` is the main module's file, whose name Python takes
+    from that module when the script has ended."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _installed or not isinstance(module, types.ModuleType):
+            continue
+        has = vars(module)  # Not `getattr`, for which a module may have a function that imports.
+        is_main = has.get("__name__") == "__main__"
+        file = has.get("__file__", script if is_main else None)
+        if not isinstance(file, str):
+            continue
+        # Some of PyTorch's namespaces have a file without a folder.
+        if (is_main or os.path.isabs(file)) and is_users(file):
+            yield module, file
+        elif "." not in name and has.get("__path__") and not any(is_users(os.path.join(it, "__init__.py")) for it in has["__path__"]):
+            _installed.add(name)
 
 
 def variables(frame: FrameType) -> dict[str, Any]:

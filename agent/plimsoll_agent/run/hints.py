@@ -73,10 +73,7 @@ class Hints:
 
 def _files(main: str | None) -> set[str]:
     files = {main} if main is not None and os.path.isfile(main) else set()
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and os.path.isfile(file) and frames.is_users(file):
-            files.add(file)
+    files.update(file for _, file in frames.modules_of_users() if file.endswith(".py") and os.path.isfile(file))
     return files
 
 

@@ -14,7 +14,6 @@ import collections
 import functools
 import gc
 import itertools
-import os
 import sys
 import time
 import types
@@ -261,14 +260,9 @@ def _roots(running: list[types.FrameType], script: str | None) -> Iterator[tuple
         root = _Root(code.co_filename, function, code.co_firstlineno, frame.f_lineno)
         for name, value in frames.variables(frame).items():
             yield _Path(None, "variable", name), root, value
-    modules = [it for it in list(sys.modules.values()) if isinstance(it, types.ModuleType)]
-    for module in sorted(modules, key=lambda it: vars(it).get("__name__") != "__main__"):
-        # Some of PyTorch's namespaces have a file without a folder.
-        is_main = vars(module).get("__name__") == "__main__"
-        file = vars(module).get("__file__", script if is_main else None)
-        if isinstance(file, str) and (is_main or os.path.isabs(file)) and frames.is_users(file):
-            for name, value in list(vars(module).items()):
-                yield _Path(None, "variable", name), _Root(file, None, 1, 0), value
+    for module, file in sorted(frames.modules_of_users(script), key=lambda it: vars(it[0]).get("__name__") != "__main__"):
+        for name, value in list(vars(module).items()):
+            yield _Path(None, "variable", name), _Root(file, None, 1, 0), value
 
 
 def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
