@@ -90,7 +90,7 @@ test-python: test-built
 # Before a release: all that `make test` runs, each script in a process of its own, and what it leaves out because it takes
 # long. It begins by saying what that is.
 soak: build
-	@cargo test --package plimsoll-writes --package plimsoll-lint -- --ignored
+	@cargo test --package plimsoll --package plimsoll-writes --package plimsoll-lint -- --ignored
 	cargo test --release --package plimsoll-core --test core replay_agrees_with_reference
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc

@@ -38,6 +38,7 @@ def test_a_wrapper_in_training_mode_does_not_hide_that_its_model_is_not(run):
     assert run(LAYERS + "switch_on(); net.eval(); net = nn.Sequential(net); train()").process.notes.count(CODE) == 1
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     "text",
     [
@@ -83,6 +84,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(("call", "mode", "told"), CALLS)
 def test_a_forward_that_checkpoints_in_training_mode_by_its_own_text(run, call, mode, told):
     assert run(BY_HAND.format(call=call, mode=mode)).process.notes.count(CODE) == told

@@ -236,6 +236,7 @@ def test_the_entries_of_a_queue_are_of_that_queue():
     assert [ahead.kind_of(it) for it in (endless, endless.queue, limited, limited.queue, deque)] == ["queue", "queue", None, None, "deque"]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(("filled", "limit", "kind"), LIMITS)
 def test_what_a_thread_fills_without_a_limit_is_told_and_what_waits_for_room_is_not(run, filled, limit, kind):
     begin, loop = (part.replace("{limit}", limit) for part in FILLED[filled])

@@ -37,6 +37,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("draw", DRAWS)
 def test_the_largest_comes_first_and_the_generators_go_on_as_without_us(run, draw):
     largest, of = DRAWS[draw]
@@ -61,6 +62,7 @@ own_class, on_device = Own([32, 64]), [torch.zeros(n, device="cuda") for n in (1
 """
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("draw", [
     "int(numpy.random.randint(16, 33, 4).sum()) // 4 + 8", "int(numpy.random.choice([32, 64], 2)[0])", "len(own_class) * 16 + 0 * random.choice(own_class)",
     "32 + 0 * len(random.choice(on_device))", "random.choice([64])", "random.randint(0, 3) * 16 + 16", "random.choice([32, 64.0]) and 32", "random.choice(['small', 'large']) and 32",

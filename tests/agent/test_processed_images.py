@@ -40,6 +40,7 @@ for batch in DataLoader(Pictures(), batch_size=2, collate_fn=collate, num_worker
 QWEN = "Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=1000 * 1000)"
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize(
     "processor, method, image, workers, seen, said",
     [

@@ -43,6 +43,7 @@ def first_batch(run, item, collate="None", workers=0, size="64x96"):
     return eval(r.stdout), process.one("worst")
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     "item, seen",
     [

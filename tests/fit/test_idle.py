@@ -81,7 +81,7 @@ PLAIN = ALWAYS | {"set-to-none", "chunked-loss", "channels-last"}
 AUTOCAST = {"autocast", "autocast-fp16"}
 
 
-@pytest.mark.matrix(8)
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     ("arguments", "more", "less"),
     [

@@ -138,7 +138,7 @@ LONG = ("time_first", "streamed_lm", "vit_ema_mixup", "captioner", "triplets", "
 EQUAL += [pytest.param(it, marks=pytest.mark.soak) for it in LONG]
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("name", EQUAL)
 def test_gradients_and_weights_are_the_same(trainer, name):
     plain = trainer.run(RUN, arguments=toy(name))

@@ -18,7 +18,7 @@ def spread(trainer, program, id, world=2, more=(), **options):
     return trainer.ranks(program + WHOLE, {"id": id, "gpus": world}, *more, world=world, **options)
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("id", SPREAD)
 @pytest.mark.parametrize("loss", ["mean", "pairs"])
 def test_the_same_losses_norms_and_weights(trainer, id, loss):

@@ -271,7 +271,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_would_change_the_numbers_is_not_done(trainer, why):
     name, at, kind, times = REFUSED[why]

@@ -441,6 +441,7 @@ elastic_launch(LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, run_id="
     assert ran.code == 0 and "SAYS [0, 0, 0, 0]" in ran.stdout, ran
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("rank, backend", [("0", "nccl"), ("3", "nccl"), ("3", "cpu:gloo,cuda:nccl")])
 def test_a_rank_among_imagined_ones_saves_its_shards(plimsoll, rank, backend):
     """One rank plans what every one saves: the one that runs, whichever it is, over whichever group."""

@@ -34,6 +34,7 @@ CUT = {
 }
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("what", sorted(CUT))
 def test_what_was_cut_is_what_the_promise_is_about(plimsoll, what):
     loop, words = CUT[what]

@@ -58,7 +58,7 @@ CONFIGURATIONS = [
 ]
 
 
-@pytest.mark.matrix(4)
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda it: it or "default")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_peaks_are_pytorch_s_own(plimsoll, configuration, seed):

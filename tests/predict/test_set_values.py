@@ -85,6 +85,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("what", sorted(LOOPS))
 def test_a_loop_that_waits_for_what_nobody_computes_comes_to_its_end(plimsoll, what):
     plimsoll.script(HEAD + f"for i in range(4):\n    x = torch.randn(8, 64, device='cuda')\n{LOOPS[what]}\n    y.sum().backward(); opt.step(); opt.zero_grad()")

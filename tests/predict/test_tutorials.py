@@ -98,7 +98,7 @@ def test_runs_unchanged(plimsoll, text):
     assert_consistent(ran.report)
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize(
     "command",
     [

@@ -37,7 +37,7 @@ def differences(name, plimsoll, folder, device):
     return [document["mismatches"], wrong]
 
 
-@pytest.mark.matrix(3)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("first, last, options", CHUNKS)
 def test_every_event_and_statistic_is_pytorch_s(plimsoll, unpack, first, last, options):
     folder = plimsoll.folder / "programs"

@@ -57,7 +57,7 @@ def opened(page, viewer):
     return page
 
 
-@pytest.mark.matrix(2)
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("vision", VISIONS)
 def test_categories_are_told_apart(opened, vision):
     colors = opened.evaluate("async (keys) => { const { categoryColor } = await import('./palette.js'); return keys.map(categoryColor); }", CATEGORIES)
@@ -73,6 +73,7 @@ def test_in_grey_what_is_hatched_alike_differs_in_lightness(opened):
         assert hatching != other or 15 <= abs(grey(one) - grey(two)), (a, b, hatching)
 
 
+@pytest.mark.matrix(1)
 @pytest.mark.parametrize("vision", VISIONS)
 def test_phases_are_told_apart(opened, vision):
     phases = opened.evaluate("async () => (await import('./palette.js')).PHASE")

@@ -38,7 +38,7 @@ def colors(page, selector=".plot"):
     )
 
 
-@pytest.mark.matrix(10)
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("r", range(N_SCENES))
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_of_every_recording(page, viewer, view, r):

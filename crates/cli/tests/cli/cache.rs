@@ -371,11 +371,11 @@ fn a_cache_that_holds_the_project_is_kept_apart_as_everything_else() {
         for it in *; do case $it in cache | plimsoll-cache | in-the-cache) ;; *) echo $it; esac; done; \
         test -s $PLIMSOLL_SESSION/phantom.conf && echo said";
     const THEIRS: &[&str] = &["victim", "other", "folder/file", "sessions/experiment1/results.csv"];
-    for way in WAYS {
+    for (way, most) in WAYS.into_iter().zip([5, 2, 2]) {
         let place = Place::new();
         let home = place.path().join("home");
         let project = home.join("a/project");
-        for cache in [".", "..", "../..", home.to_str().unwrap(), "cache"] {
+        for cache in [".", "cache", "..", "../..", home.to_str().unwrap()].into_iter().take(most) {
             make(&project, THEIRS);
             let Some(ran) = predict_in(&place, way, cache, &project, SCRIPT) else { break };
             ran.assert_sentence("no process of the command imported torch");
