@@ -72,7 +72,7 @@ def test_an_evaluation_that_gathers_its_outputs_has_all_its_batches(run):
 
 @pytest.mark.soak
 def test_where_there_is_no_time_to_read_all_the_worst_of_those_that_were_read_comes_first(run):
-    process, (train, *_) = ran(run, "5 + i if __import__('time').sleep(0.05) is None else 0", 0)
+    process, (train, *_) = ran(run, "5 + i if __import__('time').sleep(0.1) is None else 0", 0)
     assert max(train) == train[1] > train[0], train
     assert any("of 64 samples" in it["text"] and "in 64 samples" not in it["text"] for it in process.all("worst")), process.all("worst")
 
