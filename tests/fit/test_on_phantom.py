@@ -19,12 +19,12 @@ WEIGHTS = 16 * (2048 * 2048 + 2048) * 4
 
 
 def reports(plimsoll, program, remedies, options=("--gpu", "a100-40g"), environment=None):
-    """Without and with them: a table of the plan for each."""
+    """Without and with them, these in `environment`: a table of the plan for each."""
     plimsoll.script(program)
     tables = ["[[remedy]]\n" + "".join("%s = %s\n" % (k, json.dumps(v)) for k, v in it.items()) for it in remedies]
     (plimsoll.folder / "plan.toml").write_text("version = 1\n" + "".join(tables))
     command = (PYTHON, "train.py")
-    plain = plimsoll.predict(*command, options=options, environment=environment)
+    plain = plimsoll.predict(*command, options=options)
     changed = plimsoll.predict(*command, options=(*options, "--plan", "plan.toml"), environment=environment)
     assert (plain.code, changed.code) == (0, 0), (plain, changed)
     return plain.report, changed.report
