@@ -8,10 +8,8 @@ import functools
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from warm import Warm
 ROOT = Path(__file__).resolve().parents[1]
 # The interpreter with torch, and what stands for it where only the script matters (warm.py).
 COLD = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
-WARM = None if os.environ.get("PLIMSOLL_COLD") else Warm(tempfile.mkdtemp(prefix="plimsoll-warm-"), COLD)
+WARM = None if os.environ.get("PLIMSOLL_COLD") else Warm(COLD)
 PYTHON = WARM.python if WARM else COLD
 
 
@@ -51,7 +49,6 @@ def warm_up(cache, bare=False):
 def _cool_down():
     if WARM:
         WARM.end()
-        shutil.rmtree(WARM.folder, ignore_errors=True)
 
 
 def binary():

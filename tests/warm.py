@@ -13,6 +13,7 @@ installs it. A command whose start is looked at itself (options of Python, `site
 COLD, the interpreter. `PLIMSOLL_COLD=1` makes every Python of the tests a cold one: `make soak` runs them so.
 """
 
+import _imp
 import ast
 import atexit
 import ctypes
@@ -22,17 +23,24 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
+import tempfile
 import threading
+import time
 import types
 import weakref
 from importlib.machinery import SourceFileLoader
 
 # Imported before the fork where a script imports them: large, and without a hand on the device.
 HEAVY = ("torchvision", "transformers", "lightning", "accelerate")
+
+FOLDER = "PLIMSOLL_TESTS_WARM"
+"""The variable that says to pytest's workers where the servers are."""
 
 CLIENT = """#!{cold} -IS
 import os, re, signal, sys
@@ -98,37 +106,51 @@ main()
 
 
 class Warm:
-    """The servers of this process, started when a command first needs them, and the `python3` that asks them."""
+    """The servers of all of pytest's workers, each started when a command first needs it, and the `python3` that asks them. Whoever starts pytest
+    owns them: they end with that process."""
 
-    def __init__(self, folder, cold):
-        self.folder, self.cold = folder, cold
-        self.python = os.path.join(folder, "python3")
-        self._processes = {}
-        with open(self.python, "w") as file:
-            file.write(CLIENT.format(cold=cold, socket=folder, heavy="|".join(HEAVY)))
-        os.chmod(self.python, 0o755)
+    def __init__(self, cold):
+        self.cold = cold
+        self.is_owner = FOLDER not in os.environ
+        self.folder = os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="plimsoll-warm-")
+        self.python = os.path.join(self.folder, "python3")
+        self._pipe = os.path.join(self.folder, "life")
+        if self.is_owner:
+            os.environ[FOLDER] = self.folder
+            os.mkfifo(self._pipe)
+            self._life = os.open(self._pipe, os.O_RDWR)
+            with open(self.python, "w") as file:
+                file.write(CLIENT.format(cold=cold, socket=self.folder, heavy="|".join(HEAVY)))
+            os.chmod(self.python, 0o755)
 
     def is_running(self, name):
-        process = self._processes.get(name)
-        assert process is None or process.poll() is None, "the warm Python is gone"
-        return process is not None
+        return os.path.exists(os.path.join(self.folder, name))
 
     def start(self, name, environment, agent):
         """With the folder of the agent that its children import. `phantom` in the environment of a process on the phantom, whose libraries are loaded once, for all; `bare` in
         one without it."""
-        import subprocess
-
-        # A name that is nobody's file: its frames are not the user's, for the agent and for the report.
-        text = f"exec(compile(open({__file__!r}).read(), '<frozen warm>', 'exec'))"
-        words = [self.cold, "-c", text, "serve", os.path.join(self.folder, name), self.python, agent]
-        process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "ready\n", "the warm Python did not start"
-        self._processes[name] = process
+        door, process = os.path.join(self.folder, name), None
+        try:
+            os.close(os.open(door + ".begun", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            pass  # Another worker starts it.
+        else:
+            # A name that is nobody's file: its frames are not the user's, for the agent and for the report.
+            text = f"exec(compile(open({__file__!r}).read(), '<frozen warm>', 'exec'))"
+            words = [self.cold, "-c", text, "serve", door, self.python, agent]
+            life = os.open(self._pipe, os.O_RDONLY)
+            process = subprocess.Popen(words, env=environment, stdin=life, stdout=subprocess.DEVNULL)
+            os.close(life)
+        until = time.monotonic() + 300
+        while not self.is_running(name):
+            assert process is None or process.poll() is None, "the warm Python did not start"
+            assert time.monotonic() < until, "another worker did not start the warm Python"
+            time.sleep(0.05)
 
     def end(self):
-        for process in self._processes.values():
-            process.stdin.close()
-            process.wait(30)
+        if self.is_owner:
+            os.close(self._life)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def serve(path, python, agent):
@@ -143,30 +165,34 @@ def serve(path, python, agent):
         it.atexit = False
     sys.executable = python
     door = socket.socket(socket.AF_UNIX)
-    door.bind(path)
+    door.bind(path + ".new")
     door.listen(64)
-    print("ready", flush=True)
+    os.rename(path + ".new", path)
     Server(door, 0).run()
 
 
 def compile_once(agent):
-    """The modules below a folder, for all children: each would compile them again, because nothing is written beside them."""
+    """The modules below a folder, for all children: each would compile them again, because nothing is written beside them. The caches of other
+    workers have the same files."""
     codes = {}
     for path in glob.glob(os.path.join(agent, "**", "*.py"), recursive=True):
         with open(path, "rb") as file:
-            codes[path] = (stamp(path), compile(file.read(), path, "exec", dont_inherit=True))
+            codes[in_bundle(path)] = (os.path.getsize(path), compile(file.read(), path, "exec", dont_inherit=True))
     of_disk = SourceFileLoader.get_code
 
     def get_code(self, name):
-        made_of, code = codes.get(self.path, (None, None))
-        return code if code and made_of == stamp(self.path) else of_disk(self, name)
+        size, code = codes.get(in_bundle(self.path), (None, None))
+        if code is None or size != os.path.getsize(self.path):
+            return of_disk(self, name)
+        _imp._fix_co_filename(code, self.path)
+        return code
 
     SourceFileLoader.get_code = get_code
 
 
-def stamp(path):
-    info = os.stat(path)
-    return info.st_mtime_ns, info.st_size
+def in_bundle(path):
+    """From the folder on that is named by what lies in it."""
+    return path.rpartition("/bundle-")[2]
 
 
 class Server:

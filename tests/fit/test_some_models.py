@@ -86,6 +86,24 @@ def test_pictures_come_out_with_channels_last(trainer):
     assert seen.all() and not trainer.run(CONVOLUTIONS, arguments={"look": True, "volume": False})[0].any()
 
 
+JOINED = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.act = torch.nn.Linear(4, 4), torch.nn.ReLU()
+    def forward(self, x, counts):
+        return torch.stack([it.sum() for it in self.act(self.a(x)).split(counts)])
+Net()(torch.randn(9, 4), [2, 3, 4]).sum().backward()
+result = []
+"""
+
+
+def test_a_model_that_does_not_run_with_one_sample_is_refused(trainer):
+    answer = trainer.run(JOINED, "inplace-activations")
+    assert isinstance(answer, str) and answer.startswith("CannotApply: plimsoll: the remedy inplace-activations does not suit Net: it does not run with one sample"), answer
+
+
 def test_only_what_nobody_reads_again_is_written_into(trainer):
     plain = trainer.run(CONVOLUTIONS)
     assert worst(plain, trainer.run(CONVOLUTIONS, "inplace-activations")) < 1e-9

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.run import below, nested
-from plimsoll_agent.run.refusal import unsuited
+from plimsoll_agent.run.refusal import CannotApply, unsuited
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -69,6 +69,13 @@ def _safe(torch: Torch, module: Module, call: Function, args: Arguments, kwargs:
     try:
         with split.undisturbed(torch, module), torch.enable_grad(), below.uncompiled(torch), look.saved(), look.operations():
             result = call(*part_args, **part_kwargs)
+    except (torch.cuda.OutOfMemoryError, CannotApply):
+        raise
+    except Exception as error:
+        raise unsuited(
+            "inplace-activations",
+            "%s: it does not run with one sample of its batch (%s: %s)" % (type(module).__name__, type(error).__name__, error)
+        ) from error
     finally:
         for it in hooks:
             it.remove()

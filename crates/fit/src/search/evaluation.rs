@@ -86,14 +86,24 @@ async fn by_what_it_allocates(program: &mut Program, took: &Took) -> Option<TooL
         remedies::INPLACE_ACTIVATIONS,
         autocast,
     ];
-    let suit = reach.into_iter().filter(|it| program.may(it) && program.suits(it));
-    let plan = Plan::of(suit.map(Remedy::plain).collect());
-    if plan.remedies.is_empty() {
-        return Some(as_it_is);
+    loop {
+        let suit = reach.into_iter().filter(|it| program.may(it) && program.suits(it));
+        let plan = Plan::of(suit.map(Remedy::plain).collect());
+        if plan.remedies.is_empty() {
+            return Some(as_it_is);
+        }
+        let run = program.roomy(&plan, program.until_one_validation());
+        let ran = program.trial(run).await;
+        if ran.fits() {
+            let reached = ran.took.evaluation?;
+            let is_reached = reached.own < as_it_is.evaluation.own;
+            return if is_reached { too_large(reached, plan) } else { Some(as_it_is) };
+        }
+        // What does not suit this script is left out; what fails for another reason says nothing.
+        let before = program.known.left_out.len();
+        program.known.left_out.learns(&plan, &ran);
+        if program.known.left_out.len() == before || program.interrupted {
+            return None;
+        }
     }
-    let run = program.roomy(&plan, program.until_one_validation());
-    let ran = program.trial(run).await;
-    // What does not run so says nothing.
-    let reached = ran.took.evaluation.clone().filter(|_| ran.fits())?;
-    if as_it_is.evaluation.own <= reached.own { Some(as_it_is) } else { too_large(reached, plan) }
 }

@@ -8,7 +8,7 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use super::made::{Made, evaluates, out_of_memory, reserves, takes};
+use super::made::{Made, evaluates, out_of_memory, refuses, reserves, takes};
 use crate::search::{Noted, On, Ran, Run, Until};
 
 /// Whether pieces of memory grow in this run.
@@ -226,6 +226,26 @@ fn an_evaluation_that_nothing_reaches_ends_the_search() {
         the unchanged script, one validation after 3 steps -> 28.81 GiB
         " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
         no-grad-evaluation + chunked-loss + autocast, one validation after 3 steps -> 28.81 GiB
+        allocator (expandable_segments:True), one validation, on the card -> out of memory
+        as it is: does not fit, needs 11.23 GiB
+        its evaluation needs 9.28 GiB, 8.79 GiB its own, with the unchanged script
+    "#]].assert_eq(&made.plans());
+}
+
+#[test]
+fn what_does_not_suit_the_script_hides_no_evaluation_that_nothing_reaches() {
+    let made =
+        Made::new(8_000, |run| match run.plan.remedies.iter().any(|it| it.id == "chunked-loss") {
+            true => refuses("chunked-loss"),
+            false => with_evaluation(9_000, 2_000, run, differ(9_000, run, 0)),
+        });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 28.81 GiB
+        " the evaluation needs 11.23 GiB with what training keeps meanwhile: from now on each run includes it
+        no-grad-evaluation + chunked-loss + autocast, one validation after 3 steps -> chunked-loss refuses
+        no-grad-evaluation + autocast, one validation after 3 steps -> 28.81 GiB
         allocator (expandable_segments:True), one validation, on the card -> out of memory
         as it is: does not fit, needs 11.23 GiB
         its evaluation needs 9.28 GiB, 8.79 GiB its own, with the unchanged script
