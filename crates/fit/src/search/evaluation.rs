@@ -21,6 +21,7 @@ pub(super) async fn too_large(program: &mut Program, plain: &mut Candidate) -> O
             let ran = run_with_one(program).await?;
             let took = ran.took.clone();
             program.takes_in(plain, ran);
+            program.remember(plain);
             program.known.plain_needs = plain.needs;
             took
         }

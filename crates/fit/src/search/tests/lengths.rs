@@ -252,6 +252,20 @@ fn what_does_not_suit_the_script_hides_no_evaluation_that_nothing_reaches() {
     "#]].assert_eq(&made.plans());
 }
 
+/// Not the script as it is without its evaluation.
+#[test]
+fn what_came_closest_has_the_evaluation_that_was_seen() {
+    let made = Made::new(8_000, |run| with_evaluation(5_000, 7_000, run, differ(9_000, run, 0)));
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 29.79 GiB
+        " the evaluation needs 12.21 GiB with what training keeps meanwhile: from now on each run includes it
+        as it is: does not fit, needs 12.21 GiB
+        nearest: the unchanged script, needs 12.21 GiB
+    "#]].assert_eq(&made.allow(&["allocator"]).plans());
+}
+
 #[test]
 fn an_evaluation_that_fits_by_itself_is_in_each_run() {
     let made = Made::new(8_000, |run| {
