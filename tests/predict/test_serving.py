@@ -402,6 +402,45 @@ def test_the_users_of_a_context(plimsoll):
     assert f"FITS l4: {users} users of 8,192 tokens" in ran.stdout, ran.stdout
 
 
+AHEAD = """
+import os
+import sys
+
+was_imported = "vllm" in sys.modules
+os.environ["%s"] = "0.5"
+import vllm
+from vllm.engine.arg_utils import EngineArgs
+
+real = EngineArgs.create_engine_config
+
+def create_engine_config(self):
+    # Half of the card for whoever imported the engine itself, so that the search shows which one ran.
+    self.gpu_memory_utilization = vllm.share * (1 if was_imported else 0.5)
+    return real(self)
+
+EngineArgs.create_engine_config = create_engine_config
+"""
+
+
+@pytest.mark.parametrize("name, share", [("VLLM_LATER", 0.9), ("VLLM_SHARE", 0.25), ("OMP_NUM_THREADS", 0.45)])
+def test_the_starts_of_a_search_import_the_engine_once_where_nobody_can_tell(plimsoll, name, share):
+    """The program sets a variable first: one that no import reads, one that the engine's import reads, one that C's libraries may."""
+    package(plimsoll)
+    installed = plimsoll.folder / "lib/site-packages"
+    installed.mkdir(parents=True)
+    (plimsoll.folder / "vllm").rename(installed / "vllm")
+    environment = plimsoll.cold(PYTHONPATH=str(installed))
+    (installed / "vllm/__init__.py").write_text('import os\nshare = 0.9 if os.environ.get("VLLM_SHARE") is None else float(os.environ["VLLM_SHARE"])')
+    plimsoll.script(AHEAD % name + SCRIPT, "ahead.py")
+    path = plimsoll.folder / "found.json"
+    ran = plimsoll.run("fit", "--json", path, "--gpu", "l4", "--context", "1024", "--", "ahead.py", "4096", environment=environment)
+    assert ran.code == 0, ran
+    users = json.loads(path.read_text())["found"]["users"]
+    plimsoll.script(SCRIPT.replace("config = EngineArgs(int(sys.argv[1]))", f"args = EngineArgs(int(sys.argv[1]))\nargs.gpu_memory_utilization = {share}\nconfig = args"), "alone.py")
+    cache = plimsoll.predict("alone.py", "1024", options=("--gpu", "l4", "--until-exit"), environment=environment).report["serving"]["cache_bytes"]
+    assert users == cache // (1024 * 131072), (users, cache)
+
+
 FLASHINFER_CORE = """
 class JitSpec:
     is_aot = False
@@ -434,6 +473,42 @@ assert core.JitSpec().build_and_load().softmax(1, 2) is None
     ran = plimsoll.predict("inspects.py", "4096", options=("--gpu", "l4", "--until-exit"))
     assert ran.code == 0 and ran.report["serving"]["starts"], ran
     assert "this machine has no nvcc" in " ".join(ran.stdout.split()), ran.stdout
+
+
+DRAFTS = """
+import torch
+
+def rejection_sample(target_logits, n_requests):
+    got = torch.empty(n_requests, dtype=torch.int32, device="cuda")
+    # As a kernel of Triton would write it: by numbers that nobody computed.
+    got.copy_(target_logits[:n_requests, 0] > 0.5)
+    return torch.empty(n_requests, 4, dtype=torch.int64, device="cuda"), got
+"""
+DRAFTING = """
+import torch
+from vllm.v1.worker.gpu.spec_decode import rejection_sampler
+
+left = [16, 5]
+for turn in range(1000):
+    _, got = rejection_sampler.rejection_sample(torch.randn(8, 64, device="cuda") @ torch.randn(64, 64, device="cuda"), 2)
+    left = [n - k for n, k in zip(left, got.tolist())]
+    if max(left) <= 0:
+        break
+print("turns", turn + 1)
+"""
+
+
+def test_an_engine_that_drafts_tokens_gets_one_with_each_pass(plimsoll):
+    """How many are accepted nobody computes: read as zero, no request would ever end."""
+    package(plimsoll)
+    folder = plimsoll.folder / "vllm/v1/worker/gpu/spec_decode"
+    folder.mkdir(parents=True)
+    for it in (folder.parent, folder):
+        (it / "__init__.py").touch()
+    (folder / "rejection_sampler.py").write_text(DRAFTS)
+    plimsoll.script(DRAFTING, "drafts.py")
+    ran = plimsoll.predict("drafts.py", options=("--gpu", "l4", "--until-exit"))
+    assert ran.code == 0 and "turns 16" in ran.stdout, ran
 
 
 def test_the_mildest_flag_that_is_enough(plimsoll):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
+from plimsoll_agent.run import imported
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
@@ -82,7 +84,7 @@ class Program:
 
 def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program: Program) -> None:
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
-    if asked.flags:
+    if asked.is_search:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
     after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", _here))
     servers: list[Any] = []
@@ -111,6 +113,9 @@ def _here(real: Function) -> Function:
 
 def _with_flags(flags: dict[str, Any], real: Function) -> Function:
     def create_engine_config(arguments: Any, *args: Any, **kwargs: Any) -> Any:
+        if not imported.is_as_in_a_process():
+            # Whoever ordered this run makes it as a process of its own then.
+            os._exit(1)
         for name, value in flags.items():
             setattr(arguments, name, value)
         return real(arguments, *args, **kwargs)
