@@ -392,7 +392,9 @@ def _import_what_it_imports(program: Any) -> tuple[Any, ...]:
 
 
 def _own_file(name: str) -> Any:
-    """The file of a module that the user wrote, None for one that is installed."""
+    """The file of a module that the user wrote, None for one that is installed; an engine is, wherever it lies."""
+    if name.split(".")[0] in _OF_ENGINES:
+        return None
     try:
         spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0], sys.path)
     except (ImportError, ValueError):

@@ -80,12 +80,12 @@ def get_kv_cache_configs(config, specs, available, groups):
     blocks = available[0] // (16 * token)
     size = blocks * 16 * token
     # Half of the layers each, in one allocation.
-    tensors = [SimpleNamespace(size=size, offset=0), SimpleNamespace(size=size, offset=size // 2)]
+    tensors = [SimpleNamespace(size=size, offset=0, layer_stride=size // 2, block_stride=16), SimpleNamespace(size=size, offset=size // 2, layer_stride=size // 2, block_stride=16)]
     return [SimpleNamespace(num_blocks=blocks, kv_cache_groups=groups, kv_cache_tensors=tensors)]
 """
 OLDER = """
     # An allocation for each.
-    tensors = [SimpleNamespace(size=size // 2), SimpleNamespace(size=size // 2)]"""
+    tensors = [SimpleNamespace(size=size // 2, offset=0, block_stride=0), SimpleNamespace(size=size // 2, offset=0, block_stride=0)]"""
 SCRIPT = """
 import sys
 import torch
@@ -426,11 +426,8 @@ EngineArgs.create_engine_config = create_engine_config
 def test_the_starts_of_a_search_import_the_engine_once_where_nobody_can_tell(plimsoll, name, share):
     """The program sets a variable first: one that no import reads, one that the engine's import reads, one that C's libraries may."""
     package(plimsoll)
-    installed = plimsoll.folder / "lib/site-packages"
-    installed.mkdir(parents=True)
-    (plimsoll.folder / "vllm").rename(installed / "vllm")
-    environment = plimsoll.cold(PYTHONPATH=str(installed))
-    (installed / "vllm/__init__.py").write_text('import os\nshare = 0.9 if os.environ.get("VLLM_SHARE") is None else float(os.environ["VLLM_SHARE"])')
+    environment = plimsoll.cold()
+    (plimsoll.folder / "vllm/__init__.py").write_text('import os\nshare = 0.9 if os.environ.get("VLLM_SHARE") is None else float(os.environ["VLLM_SHARE"])')
     plimsoll.script(AHEAD % name + SCRIPT, "ahead.py")
     path = plimsoll.folder / "found.json"
     ran = plimsoll.run("fit", "--json", path, "--gpu", "l4", "--context", "1024", "--", "ahead.py", "4096", environment=environment)
