@@ -95,11 +95,20 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     if goal != "until-exit":
         served = functools.partial(_has_served, servers)
         after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
-    after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
+    after_import("vllm.v1.utils", lambda module: _replace_everywhere(module, "shutdown", _patiently))
     after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     for planner in _PLANNERS:
         after_import(planner, functools.partial(_in_the_planner, recording, asked, program.stopping))
+
+
+def _replace_everywhere(module: Any, name: str, make: Callable[[Function], Function]) -> None:
+    """Also where other modules have taken it from this one by its name: a nursery has imported them all."""
+    real = getattr(module, name)
+    patch.replace(module, name, make)
+    for imported_as, other in list(sys.modules.items()):
+        if imported_as.startswith("vllm.") and other is not module and vars(other).get(name) is real:
+            patch.put(other, name, getattr(module, name))
 
 
 def _here(real: Function) -> Function:
@@ -347,7 +356,7 @@ def _in_the_planner(recording: Recording, asked: Asked, stopping: Stopping, modu
         return
     check = _Check()
     patch.replace(module, "_check_enough_kv_cache_memory", check.noting)
-    patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, check))
+    _replace_everywhere(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, check))
 
 
 class _Check:

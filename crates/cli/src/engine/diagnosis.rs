@@ -290,6 +290,8 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "correct that file, or download the model again"
     } else if message.contains("Invalid repository ID or local directory") {
         "a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
+    } else if message.contains("Repo id must be in the form") {
+        "there is no such folder: check its path, or give a model's name on the hub"
     } else if message.contains("Couldn't instantiate the backend tokenizer") {
         "the model's folder has no tokenizer: download it, or give vLLM --skip-tokenizer-init"
     } else if message.to_lowercase().contains("root cause above") {
@@ -802,6 +804,11 @@ mod tests {
                 "OSError",
                 "It looks like the config file at '/m/config.json' is not a valid JSON file.",
                 "; correct that file, or download the model again",
+            ),
+            (
+                "HFValidationError",
+                "Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/m'. Use `repo_type` argument if needed.",
+                "; there is no such folder: check its path, or give a model's name on the hub",
             ),
             ("RuntimeError", "shapes do not match", ""),
         ];
