@@ -32,7 +32,7 @@ import weakref
 
 from plimsoll_agent import own_statements, patch
 from plimsoll_agent.inputs import worst_batches
-from plimsoll_agent.run import frames, imported
+from plimsoll_agent.run import frames
 from plimsoll_agent.trials import batches
 from plimsoll_agent.values import draws
 
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Named, Torch
 
 _DEEPEST = 8
-_OF_ENGINES = {"vllm": ("vllm.v1.engine.llm_engine", "vllm.v1.engine.core", "vllm.v1.worker.gpu_worker", "torch._inductor.compile_fx")}
-"""What an engine imports when it starts, by the package that the program imports."""
 _BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _WAITING = "OMP_WAIT_POLICY"
 """How threads of the host wait for each other, read when OpenMP is loaded. Children run side by side: who waits must not keep a core that
@@ -74,8 +72,7 @@ def serve() -> None:
     os.environ[_BY_NVML] = "1"
     os.environ.setdefault(_WAITING, "PASSIVE")
     environment = dict(os.environ)
-    with imported.counted():
-        imports_first, speaks_of_compile = _import_what_it_imports(program)
+    imports_first, speaks_of_compile = _import_what_it_imports(program)
     for name in before:
         os.environ.pop(name, None)
         environment.pop(name)
@@ -306,7 +303,6 @@ def _become(program: Any, order: Any) -> None:
     # An import may have asked for the number of devices, which on a real GPU spoils a fork.
     patch.put(torch.cuda, "_is_in_bad_fork", lambda: False)
     _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
-    imported.program_begins()
     run(program, order["arguments"])
 
 
@@ -382,19 +378,13 @@ def _import_what_it_imports(program: Any) -> tuple[Any, ...]:
     loaded = len(sys.modules)
     for name, attributes in later:
         _import(name, attributes)
-    # What only one of the script's functions imports may not be there in a process of its own.
-    imports_first = imports_first and loaded == len(sys.modules)
-    for engine, parts in _OF_ENGINES.items():
-        for name in parts if engine in sys.modules else ():
-            _import(name, ())
     del torch
-    return imports_first, speaks_of_compile
+    # What only one of the script's functions imports may not be there in a process of its own.
+    return imports_first and loaded == len(sys.modules), speaks_of_compile
 
 
 def _own_file(name: str) -> Any:
-    """The file of a module that the user wrote, None for one that is installed; an engine is, wherever it lies."""
-    if name.split(".")[0] in _OF_ENGINES:
-        return None
+    """The file of a module that the user wrote, None for one that is installed."""
     try:
         spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0], sys.path)
     except (ImportError, ValueError):

@@ -22,7 +22,6 @@ KNOWS_THE_ENVIRONMENT = {
     "plimsoll_agent/settings.py": "the door",
     "sitecustomize.py": "runs in every Python of a run, also where there is no torch: it imports nothing to find out",
     "plimsoll_agent/nursery.py": "gives each child the environment that it was ordered with",
-    "plimsoll_agent/run/imported.py": "compares what it was with what it is, and counts who reads it",
     "plimsoll_agent/outside.py": "sets what others read: the switches of services that a phantom must not reach",
     "plimsoll_agent/ranks/imagined.py": "is a launcher: what it sets is what its ranks read",
     "plimsoll_agent/launcher.py": "becomes a rank, with the environment that the launcher made for it",

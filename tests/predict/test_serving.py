@@ -186,7 +186,6 @@ def package(plimsoll, older=False):
     (plimsoll.folder / "vllm/engine/arg_utils.py").write_text(ARGUMENTS)
     (plimsoll.folder / "vllm/v1/core/kv_cache_utils.py").write_text(CAPACITY)
     (plimsoll.folder / "vllm/v1/core/kv_cache_planning.py").write_text(PLAN)
-    # A nursery imports it, and what it has taken from the planner by its name.
     (plimsoll.folder / "vllm/v1/engine/core.py").write_text("from vllm.v1.core.kv_cache_planning import get_kv_cache_configs")
     (plimsoll.folder / "vllm/entrypoints/openai/api_server.py").touch()
     (plimsoll.folder / "vllm/v1/utils.py").write_text(UTILS)
@@ -403,42 +402,6 @@ def test_the_users_of_a_context(plimsoll):
     users = cache_on_an_l4(plimsoll) // (8192 * 131072)
     assert (ran.report["runs"], ran.report["found"]["users"]) == (1, users), ran.report
     assert f"FITS l4: {users} users of 8,192 tokens" in ran.stdout, ran.stdout
-
-
-AHEAD = """
-import os
-import sys
-
-was_imported = "vllm" in sys.modules
-os.environ["%s"] = "0.5"
-import vllm
-from vllm.engine.arg_utils import EngineArgs
-
-real = EngineArgs.create_engine_config
-
-def create_engine_config(self):
-    # Half of the card for whoever imported the engine itself, so that the search shows which one ran.
-    self.gpu_memory_utilization = vllm.share * (1 if was_imported else 0.5)
-    return real(self)
-
-EngineArgs.create_engine_config = create_engine_config
-"""
-
-
-@pytest.mark.parametrize("name, share", [("VLLM_LATER", 0.9), ("VLLM_SHARE", 0.25), ("OMP_NUM_THREADS", 0.45)])
-def test_the_starts_of_a_search_import_the_engine_once_where_nobody_can_tell(plimsoll, name, share):
-    """The program sets a variable first: one that no import reads, one that the engine's import reads, one that C's libraries may."""
-    package(plimsoll)
-    environment = plimsoll.cold()
-    (plimsoll.folder / "vllm/__init__.py").write_text('import os\nshare = 0.9 if os.environ.get("VLLM_SHARE") is None else float(os.environ["VLLM_SHARE"])')
-    plimsoll.script(AHEAD % name + SCRIPT, "ahead.py")
-    path = plimsoll.folder / "found.json"
-    ran = plimsoll.run("fit", "--json", path, "--gpu", "l4", "--context", "1024", "--", "ahead.py", "4096", environment=environment)
-    assert ran.code == 0, ran
-    users = json.loads(path.read_text())["found"]["users"]
-    plimsoll.script(SCRIPT.replace("config = EngineArgs(int(sys.argv[1]))", f"args = EngineArgs(int(sys.argv[1]))\nargs.gpu_memory_utilization = {share}\nconfig = args"), "alone.py")
-    cache = plimsoll.predict("alone.py", "1024", options=("--gpu", "l4", "--until-exit"), environment=environment).report["serving"]["cache_bytes"]
-    assert users == cache // (1024 * 131072), (users, cache)
 
 
 FLASHINFER_CORE = """

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import sys
 import threading
 import time
@@ -26,7 +25,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import imported
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
@@ -84,7 +82,7 @@ class Program:
 
 def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program: Program) -> None:
     """Takes its places in vLLM once that is imported; `goal` is where the run ends, as `settings` has it."""
-    if asked.is_search:
+    if asked.flags:
         after_import(_ARGUMENTS, lambda module: patch.replace(module.EngineArgs, "create_engine_config", functools.partial(_with_flags, asked.flags)))
     after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", _here))
     servers: list[Any] = []
@@ -95,20 +93,11 @@ def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program
     if goal != "until-exit":
         served = functools.partial(_has_served, servers)
         after_import("sglang.srt.entrypoints.http_server", lambda module: patch.replace(module, "_wait_and_warmup", served))
-    after_import("vllm.v1.utils", lambda module: _replace_everywhere(module, "shutdown", _patiently))
+    after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
     after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     for planner in _PLANNERS:
         after_import(planner, functools.partial(_in_the_planner, recording, asked, program.stopping))
-
-
-def _replace_everywhere(module: Any, name: str, make: Callable[[Function], Function]) -> None:
-    """Also where other modules have taken it from this one by its name: a nursery has imported them all."""
-    real = getattr(module, name)
-    patch.replace(module, name, make)
-    for imported_as, other in list(sys.modules.items()):
-        if imported_as.startswith("vllm.") and other is not module and vars(other).get(name) is real:
-            patch.put(other, name, getattr(module, name))
 
 
 def _here(real: Function) -> Function:
@@ -122,9 +111,6 @@ def _here(real: Function) -> Function:
 
 def _with_flags(flags: dict[str, Any], real: Function) -> Function:
     def create_engine_config(arguments: Any, *args: Any, **kwargs: Any) -> Any:
-        if not imported.is_as_in_a_process():
-            # Whoever ordered this run makes it as a process of its own then.
-            os._exit(1)
         for name, value in flags.items():
             setattr(arguments, name, value)
         return real(arguments, *args, **kwargs)
@@ -356,7 +342,7 @@ def _in_the_planner(recording: Recording, asked: Asked, stopping: Stopping, modu
         return
     check = _Check()
     patch.replace(module, "_check_enough_kv_cache_memory", check.noting)
-    _replace_everywhere(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, check))
+    patch.replace(module, "get_kv_cache_configs", functools.partial(_plans, recording, asked, stopping, check))
 
 
 class _Check:

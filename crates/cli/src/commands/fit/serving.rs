@@ -13,7 +13,6 @@ use plimsoll_fit::{
     serving::{self, Came, Flags, Lever, Order, Trial, Wanted},
     views::serving::{self as view, Report},
 };
-use plimsoll_writes::Layers;
 
 use super::{Template, card::chosen};
 use crate::{
@@ -21,10 +20,8 @@ use crate::{
     contract,
     engine::{
         diagnosis,
-        launch::{
-            self, Device, Finished, Nursery, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
-        },
-        phantom_run::{self, How, Run, RunOutput, Runner, World},
+        launch::{Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+        phantom_run::{self, How, Run, Runner},
         server::is_server,
     },
     exit::Exit,
@@ -54,9 +51,7 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let command = ScriptCommand::resolve(&words)?;
     let mut runner = Runner::new(Cache::open()?, &args.world)?;
     runner.share_what_is_compiled()?;
-    let signals = Signals::hold().context("cannot hold signals")?;
-    let mut maker =
-        Maker { args, runner, command: &command, signals, may_nurse: true, nursery: None };
+    let mut maker = Maker { args, runner, command: &command };
     let mut make = |order: Order<'_>| maker.make(order);
     let found = if is_any_card {
         let mut cards: Vec<&Card> = cards::catalogue().iter().filter(|it| it.usual).collect();
@@ -144,81 +139,18 @@ fn command_with(words: &[OsString], flags: &Flags) -> String {
     shown_command::shown(&res)
 }
 
-/// Makes runs: in a nursery where there can be one, else each in a process of its own.
+/// Makes runs.
 struct Maker<'a> {
     args: &'a FitArgs,
     runner: Runner,
     command: &'a ScriptCommand,
-    signals: Signals,
-    /// Not where a run in a nursery was not as a process of its own.
-    may_nurse: bool,
-    nursery: Option<Waiting>,
-}
-
-/// A nursery that has imported the engine, for one card: what is imported may look at it.
-struct Waiting {
-    nursery: Nursery,
-    conf: String,
-    _world: World,
 }
 
 impl Maker<'_> {
-    /// A run in a nursery; nothing if there is none, or what it says may be the nursery's fault.
-    fn nursed(&mut self, order: &Order<'_>, run: &Run<'_>) -> anyhow::Result<Option<Trial>> {
-        if !self.may_nurse {
-            return Ok(None);
-        }
-        let trial = self.try_nursed(order, run)?;
-        let is_answer = |it: &Trial| !matches!(it.came, Came::Fails(_));
-        if !trial.as_ref().is_some_and(is_answer) {
-            (self.may_nurse, self.nursery) = (false, None);
-            return Ok(None);
-        }
-        Ok(trial)
-    }
-
-    fn try_nursed(&mut self, order: &Order<'_>, run: &Run<'_>) -> anyhow::Result<Option<Trial>> {
-        let shared = self.runner.compiled();
-        if self.nursery.as_ref().is_none_or(|it| it.conf != run.conf) {
-            self.nursery = None;
-            if !self.runner.layers().is_none_or(Layers::can_be_changed) {
-                return Ok(None);
-            }
-            let world = self.runner.world(run.conf, &shared)?;
-            let (bundle, layer) = (self.runner.bundle(), world.layer.as_ref());
-            let started =
-                Nursery::start(run.command, bundle, &world.session, layer, &self.signals)?;
-            let Some(nursery) = started else { return Ok(None) };
-            if let Some(layer) = layer {
-                bundle.keep_bytecode(layer);
-            }
-            self.nursery = Some(Waiting { nursery, conf: run.conf.to_owned(), _world: world });
-        }
-        let Some(Waiting { nursery, .. }) = &mut self.nursery else { return Ok(None) };
-        let world = self.runner.world(run.conf, &shared)?;
-        let mut settings = run.settings.to_vec();
-        settings.push((contract::GHOST_WEIGHTS, run.ghost_weights.word().into()));
-        settings.extend(launch::caches(world.session.path()));
-        settings.extend(self.runner.cache_of_kernels());
-        let begun = nursery.begin(launch::Order {
-            arguments: run.command.script_arguments().1,
-            environment: &run.command.environment,
-            session: &world.session,
-            layer: world.layer.as_ref(),
-            stop: run.stop,
-            settings: &settings,
-        });
-        let Some(begun) = begun else { return Ok(None) };
-        let World { session, layer } = &world;
-        let finished = nursery.finish(&begun, session, layer.as_ref(), &self.signals, false)?;
-        let Some(Finished::This(ended)) = finished else { return Ok(None) };
-        let left = self.runner.output(world, ended)?;
-        Ok(Some(self.read(order, left)))
-    }
-
     fn make(&mut self, order: Order<'_>) -> anyhow::Result<Trial> {
         let began = Instant::now();
         let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
+        let signals = Signals::hold().context("cannot hold signals")?;
         let mut settings = vec![(contract::ENGINE, view::for_agent(&order).into())];
         // Its own store of what is compiled goes with each run, and is found by no other length.
         if self.command.variable(NO_STORE).is_none() {
@@ -235,26 +167,7 @@ impl Maker<'_> {
             settings: &settings,
             device: Device::Phantom,
         };
-        let trial = match self.nursed(&order, &run)? {
-            Some(trial) => trial,
-            None => {
-                let left = self.runner.run(run, &self.signals, None)?;
-                self.read(&order, left)
-            }
-        };
-        if !self.args.quiet {
-            let seconds = began.elapsed().as_secs_f64();
-            say(&format!(
-                "{} on {}: {} ({seconds:.1} s)",
-                order.flags.shown(),
-                order.card.id,
-                view::outcome(&trial),
-            ));
-        }
-        Ok(trial)
-    }
-
-    fn read(&self, order: &Order<'_>, left: RunOutput) -> Trial {
+        let left = self.runner.run(run, &signals, None)?;
         let (recordings, _) = phantom_run::read(&left.folders);
         let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
         let facts = phantom_run::facts(&ended, None);
@@ -289,7 +202,17 @@ impl Maker<'_> {
                 why + &words.map(|it| format!("; its last words: {it}")).unwrap_or_default(),
             )
         };
-        Trial { came, note }
+        let trial = Trial { came, note };
+        if !self.args.quiet {
+            let seconds = began.elapsed().as_secs_f64();
+            say(&format!(
+                "{} on {}: {} ({seconds:.1} s)",
+                order.flags.shown(),
+                order.card.id,
+                view::outcome(&trial),
+            ));
+        }
+        Ok(trial)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     cache::{Cache, bundle::Bundle, session::Session},
     contract,
     engine::{
-        launch::{self, Ended, Setting, Signals, Watch},
+        launch::{self, Ended, Signals, Watch},
         phantom_run::Run,
     },
     files::process_folder::ProcessFolder,
@@ -99,16 +99,6 @@ impl Runner {
         session.share_what_is_compiled().context("cannot make a folder for what is compiled")?;
         self.compiled = Some(session);
         Ok(())
-    }
-
-    /// The folders that its runs share.
-    pub(crate) fn compiled(&self) -> Vec<PathBuf> {
-        self.compiled.iter().map(|it| it.path().to_owned()).collect()
-    }
-
-    /// Where its runs find Triton's kernels of each other, if they do.
-    pub(crate) fn cache_of_kernels(&self) -> Option<Setting> {
-        self.compiled.as_ref().map(|it| launch::cache_of_kernels(it.path()))
     }
 
     /// The phantom and the agent.
@@ -189,8 +179,9 @@ impl Runner {
         watch: Option<&mut dyn Watch>,
     ) -> anyhow::Result<RunOutput> {
         let mut settings = run.settings.to_vec();
-        settings.extend(self.cache_of_kernels());
-        let world = self.world(run.conf, &self.compiled())?;
+        settings.extend(self.compiled.iter().map(|it| launch::cache_of_kernels(it.path())));
+        let shared: Vec<PathBuf> = self.compiled.iter().map(|it| it.path().to_owned()).collect();
+        let world = self.world(run.conf, &shared)?;
         let launch = launch::Launch {
             command: run.command,
             bundle: &self.bundle,
