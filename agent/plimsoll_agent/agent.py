@@ -44,7 +44,7 @@ from plimsoll_agent.run.unfolded import Unfolded
 from plimsoll_agent.run.weights import Weights
 from plimsoll_agent.settings import Settings
 from plimsoll_agent.trials import autotune, batches
-from plimsoll_agent.values import descent, detectors, interpreted, phantom, solvers
+from plimsoll_agent.values import descent, detectors, drafts, interpreted, phantom, solvers
 from plimsoll_agent.values.asked_size import AskedSize
 from plimsoll_agent.values.ghosts import Ghosts
 from plimsoll_agent.values.phantom import Phantom
@@ -178,6 +178,7 @@ class Agent:
             functools.partial(engines.install, torch, recording, asked.stop, engines.asked_by(asked.engine), self._engines_program()) if is_imagined else None,
             functools.partial(uncompiled.install, recording) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
+            drafts.install if is_imagined else None,
             functools.partial(solvers.install, torch, recording) if is_imagined else None,
         ):
             try:

@@ -80,18 +80,18 @@ def get_kv_cache_configs(config, specs, available, groups):
     blocks = available[0] // (16 * token)
     size = blocks * 16 * token
     # Half of the layers each, in one allocation.
-    tensors = [SimpleNamespace(size=size, offset=0), SimpleNamespace(size=size, offset=size // 2)]
+    tensors = [SimpleNamespace(size=size, offset=0, layer_stride=size // 2, block_stride=16), SimpleNamespace(size=size, offset=size // 2, layer_stride=size // 2, block_stride=16)]
     return [SimpleNamespace(num_blocks=blocks, kv_cache_groups=groups, kv_cache_tensors=tensors)]
 """
 OLDER = """
     # An allocation for each.
-    tensors = [SimpleNamespace(size=size // 2), SimpleNamespace(size=size // 2)]"""
+    tensors = [SimpleNamespace(size=size // 2, offset=0, block_stride=0), SimpleNamespace(size=size // 2, offset=0, block_stride=0)]"""
 SCRIPT = """
 import sys
 import torch
 from types import SimpleNamespace
 from vllm.v1.worker import gpu_worker
-from vllm.v1.core.kv_cache_planning import get_kv_cache_configs
+from vllm.v1.engine.core import get_kv_cache_configs
 from vllm.engine.arg_utils import EngineArgs
 
 config = EngineArgs(int(sys.argv[1])).create_engine_config()
@@ -177,7 +177,7 @@ def shutdown(procs, timeout=None):
 
 def package(plimsoll, older=False):
     """With vLLM's names: those of 0.33, or of 0.24."""
-    for folder in ("vllm", "vllm/engine", "vllm/v1", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "vllm/model_executor",
+    for folder in ("vllm", "vllm/engine", "vllm/v1", "vllm/v1/engine", "vllm/v1/worker", "vllm/v1/core", "vllm/entrypoints", "vllm/entrypoints/openai", "vllm/model_executor",
                    "vllm/model_executor/models", "uvicorn"):
         (plimsoll.folder / folder).mkdir(exist_ok=True)
         (plimsoll.folder / folder / "__init__.py").touch()
@@ -186,6 +186,7 @@ def package(plimsoll, older=False):
     (plimsoll.folder / "vllm/engine/arg_utils.py").write_text(ARGUMENTS)
     (plimsoll.folder / "vllm/v1/core/kv_cache_utils.py").write_text(CAPACITY)
     (plimsoll.folder / "vllm/v1/core/kv_cache_planning.py").write_text(PLAN)
+    (plimsoll.folder / "vllm/v1/engine/core.py").write_text("from vllm.v1.core.kv_cache_planning import get_kv_cache_configs")
     (plimsoll.folder / "vllm/entrypoints/openai/api_server.py").touch()
     (plimsoll.folder / "vllm/v1/utils.py").write_text(UTILS)
     (plimsoll.folder / "vllm/model_executor/models/registry.py").write_text(REGISTRY)
@@ -198,7 +199,8 @@ def package(plimsoll, older=False):
         (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(worker)
         (plimsoll.folder / "vllm/v1/core/kv_cache_utils.py").write_text(CAPACITY + plan.replace("from vllm.v1.core import kv_cache_utils\n", ""))
         (plimsoll.folder / "vllm/v1/core/kv_cache_planning.py").unlink()
-        script = SCRIPT.replace("kv_cache_planning", "kv_cache_utils").replace(', ["group"])', ")").replace("tensors[0].size,", "tensors[0].size * 2,")
+        (plimsoll.folder / "vllm/v1/engine/core.py").write_text("from vllm.v1.core.kv_cache_utils import get_kv_cache_configs")
+        script = SCRIPT.replace(', ["group"])', ")").replace("tensors[0].size,", "tensors[0].size * 2,")
         plimsoll.script(script, "serve.py")
 
 
@@ -434,6 +436,50 @@ assert core.JitSpec().build_and_load().softmax(1, 2) is None
     ran = plimsoll.predict("inspects.py", "4096", options=("--gpu", "l4", "--until-exit"))
     assert ran.code == 0 and ran.report["serving"]["starts"], ran
     assert "this machine has no nvcc" in " ".join(ran.stdout.split()), ran.stdout
+
+
+def test_an_engine_whose_plan_was_not_seen_is_no_answer(plimsoll):
+    package(plimsoll)
+    (plimsoll.folder / "vllm/v1/engine/elsewhere.py").write_text(PLAN.replace("get_kv_cache_configs", "plan"))
+    plimsoll.script(SCRIPT.replace("vllm.v1.engine.core import get_kv_cache_configs", "vllm.v1.engine.elsewhere import plan as get_kv_cache_configs"), "moved.py")
+    ran = plimsoll.run("fit", "--gpu", "l4", "--context", "4096", "--", "moved.py", "4096")
+    assert ran.code == 2 and "plimsoll did not see how it plans its cache" in " ".join(ran.stdout.split()), ran
+
+
+DRAFTS = """
+import torch
+
+def rejection_sample(target_logits, n_requests):
+    got = torch.empty(n_requests, dtype=torch.int32, device="cuda")
+    # As a kernel of Triton would write it: by numbers that nobody computed.
+    got.copy_(target_logits[:n_requests, 0] > 0.5)
+    return torch.empty(n_requests, 4, dtype=torch.int64, device="cuda"), got
+"""
+DRAFTING = """
+import torch
+from vllm.v1.worker.gpu.spec_decode import rejection_sampler
+
+left = [16, 5]
+for turn in range(1000):
+    _, got = rejection_sampler.rejection_sample(torch.randn(8, 64, device="cuda") @ torch.randn(64, 64, device="cuda"), 2)
+    left = [n - k for n, k in zip(left, got.tolist())]
+    if max(left) <= 0:
+        break
+print("turns", turn + 1)
+"""
+
+
+def test_an_engine_that_drafts_tokens_gets_one_with_each_pass(plimsoll):
+    """How many are accepted nobody computes: read as zero, no request would ever end."""
+    package(plimsoll)
+    folder = plimsoll.folder / "vllm/v1/worker/gpu/spec_decode"
+    folder.mkdir(parents=True)
+    for it in (folder.parent, folder):
+        (it / "__init__.py").touch()
+    (folder / "rejection_sampler.py").write_text(DRAFTS)
+    plimsoll.script(DRAFTING, "drafts.py")
+    ran = plimsoll.predict("drafts.py", options=("--gpu", "l4", "--until-exit"))
+    assert ran.code == 0 and "turns 16" in ran.stdout, ran
 
 
 def test_the_mildest_flag_that_is_enough(plimsoll):

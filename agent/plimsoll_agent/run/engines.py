@@ -449,9 +449,10 @@ def _least(planned: Any) -> Any:
 
 
 def _bytes(planned: Any) -> int:
-    """What a planned cache takes: current versions place all layers in one allocation, which each tensor names whole."""
+    """What a planned cache takes. Where layers lie in one allocation, each tensor names it whole: in 0.33 always, in 0.24 where blocks are packed."""
     sizes = [int(it.size) for it in planned.kv_cache_tensors]
-    return max(sizes, default=0) if all(hasattr(it, "offset") for it in planned.kv_cache_tensors) else sum(sizes)
+    is_one = all(hasattr(it, "layer_stride") or getattr(it, "block_stride", 0) for it in planned.kv_cache_tensors)
+    return max(sizes, default=0) if is_one else sum(sizes)
 
 
 def _capacity(config: Any, planned: Any) -> Any:

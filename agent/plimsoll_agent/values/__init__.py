@@ -5,6 +5,7 @@
     sizes       which of these numbers become sizes, by the text of the script
     asked_size  records that a script asked for the size of the card
     interpreted  what Triton's kernels compute of known integers
+    drafts      how many drafted tokens a serving engine accepts
     ghosts      weights on the host that need no memory and no time
     draws       the state of a generator after many draws, stored from one run to the next
     detectors   the boxes of torchvision's detectors when all scores are unknown

@@ -259,7 +259,8 @@ fn telling_line(message: &str) -> Option<&str> {
     let mut lines = message.lines();
     let first = lines.next()?;
     if !first.contains("validation error") || !first.contains(" for ") {
-        return Some(first);
+        let alone = first.trim_end().trim_end_matches(':');
+        return Some(alone.strip_suffix(" from one of").unwrap_or(alone));
     }
     let detail = lines.find(|line| line.starts_with("  ")).map_or(first, str::trim);
     let detail = detail.split(" [type=").next().unwrap_or(detail);
@@ -289,6 +290,10 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "correct that file, or download the model again"
     } else if message.contains("Invalid repository ID or local directory") {
         "a folder needs the model's config.json; a name needs the network or Hugging Face's cache"
+    } else if message.contains("Repo id must be in the form") {
+        "there is no such folder: check its path, or give a model's name on the hub"
+    } else if message.contains("Couldn't instantiate the backend tokenizer") {
+        "the model's folder has no tokenizer: download it, or give vLLM --skip-tokenizer-init"
     } else if message.to_lowercase().contains("root cause above") {
         "the script's output above has it"
     } else if message.contains("outgoing traffic has been disabled") {
@@ -800,8 +805,19 @@ mod tests {
                 "It looks like the config file at '/m/config.json' is not a valid JSON file.",
                 "; correct that file, or download the model again",
             ),
+            (
+                "HFValidationError",
+                "Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/m'. Use `repo_type` argument if needed.",
+                "; there is no such folder: check its path, or give a model's name on the hub",
+            ),
             ("RuntimeError", "shapes do not match", ""),
         ];
+        // As transformers 5 words it, with what it looked for in lines of their own.
+        let tokenizer = "Couldn't instantiate the backend tokenizer from one of: \n(1) a `tokenizers` library serialization file, \n(2) a slow tokenizer instance to convert or";
+        assert_eq!(
+            said("ValueError", tokenizer),
+            "Couldn't instantiate the backend tokenizer; the model's folder has no tokenizer: download it, or give vLLM --skip-tokenizer-init"
+        );
         for (class, message, advice) in rows {
             assert_eq!(said(class, message), format!("{message}{advice}"));
         }

@@ -30,6 +30,8 @@ use crate::{
     output::{Output, say},
 };
 
+/// Some version of an engine plans its cache where nobody looks.
+const NO_PLAN: &str = "the engine started, and plimsoll did not see how it plans its cache: this version plans it elsewhere";
 /// vLLM does not store what it compiles.
 const NO_STORE: &str = "VLLM_DISABLE_COMPILE_CACHE";
 
@@ -180,8 +182,10 @@ impl Maker<'_> {
             Came::Interrupted
         } else if let Some(refused) = &note.refused {
             Came::Refuses(refused.why.clone())
-        } else if note.is_ready {
+        } else if note.is_ready && note.users.is_some() {
             Came::Ready
+        } else if note.is_ready {
+            Came::Fails(NO_PLAN.to_owned())
         } else if prediction.outcome == Outcome::OutOfMemory {
             Came::RanOut(ran_out())
         } else if note.blocks.is_some() && note.users.is_some() {
