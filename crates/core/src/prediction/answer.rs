@@ -147,6 +147,8 @@ pub struct Predicted {
     pub early: Option<Peaks>,
     /// It runs out of memory at this other end.
     pub runs_out_at: Option<OtherEnd>,
+    /// Not at that end, but in an order between both.
+    pub runs_out_between: bool,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
     /// Device memory that libraries took outside PyTorch's allocator.

@@ -3,6 +3,7 @@
 //! here.
 
 mod answer;
+mod between;
 pub(crate) mod categories;
 pub(crate) mod device_run;
 mod evaluation;
@@ -31,6 +32,7 @@ pub use answer::{
     Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
     RunsAhead, SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
+pub use between::{BetweenEnds, between_ends};
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
 pub(crate) use growth::rises_in_each_part;
@@ -126,6 +128,7 @@ impl<'a> Runs<'a> {
             others: Vec::new(),
             early: None,
             runs_out_at: None,
+            runs_out_between: false,
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,

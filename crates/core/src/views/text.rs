@@ -347,7 +347,18 @@ impl Report<'_> {
                     ),
                     _ => {
                         let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
-                        format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}")
+                        let between = match (p.runs_out_between, end) {
+                            (false, _) => "",
+                            (true, OtherEnd::Late) => {
+                                ", and more than there is if a rank changes between the two"
+                            }
+                            (true, _) => {
+                                ", and more than there is if it sends other numbers in each layer and step"
+                            }
+                        };
+                        format!(
+                            "{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}{between}"
+                        )
                     }
                 };
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
