@@ -4,7 +4,7 @@
 
 use crate::{
     cards::Card,
-    prediction::{Peaks, Unknowns, device_run::DeviceRun, safe_bytes},
+    prediction::{Doubt, Peaks, Unknowns, device_run::DeviceRun, safe_bytes},
     recording::Recording,
     replay::{self, Config},
     units::Bytes,
@@ -19,9 +19,19 @@ pub struct BetweenEnds {
     pub with_allowance: Bytes,
     /// Whether one ran out of memory.
     pub runs_out: bool,
+    /// Whether PyTorch gave its cache back at an end, because memory was full.
+    pub gave_cache_back: bool,
 }
 
-/// Of a job whose ranks ran at both ends, by their recordings; none where these do not differ, or differ in more.
+impl BetweenEnds {
+    /// Why it may not fit between them, if it may not.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        let gave_back = self.gave_cache_back.then_some(Doubt::GaveCacheBack);
+        if self.runs_out { Some(Doubt::RunsOut) } else { gave_back }
+    }
+}
+
+/// Of a job whose ranks ran at both ends, by their recordings; none where these do not differ. Where they differ in more than that, nothing is replayed.
 pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> Option<BetweenEnds> {
     let first_runs: Vec<DeviceRun<'_>> = first.iter().flat_map(DeviceRun::all).collect();
     let rank =
@@ -30,14 +40,22 @@ pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> O
     for there in second.iter().flat_map(DeviceRun::all) {
         let mut same = first_runs.iter().filter(|it| rank(it) == rank(&there));
         let (Some(run), None) = (same.next(), same.next()) else { continue };
+        if run.program.asks_the_same(&there.program) {
+            continue;
+        }
+        let so_far = res.get_or_insert_default();
+        so_far.gave_cache_back |= gave_cache_back(run) || gave_cache_back(&there);
         let Some(between) = replay::Between::of(&run.program, &there.program) else { continue };
         let it = of_rank((run, first), &between, card);
-        let so_far = res.get_or_insert_default();
         so_far.most = so_far.most.max(it.most);
         so_far.with_allowance = so_far.with_allowance.max(it.with_allowance);
         so_far.runs_out |= it.runs_out;
     }
     res
+}
+
+fn gave_cache_back(run: &DeviceRun<'_>) -> bool {
+    run.recording.notes.stats.iter().any(|it| it.device == run.index && it.retries != 0)
 }
 
 fn of_rank(

@@ -296,7 +296,7 @@ impl Inquiry {
             self.so_far.early = None;
             self.so_far.runs_out_at.take_if(|it| *it == OtherEnd::Late);
             self.so_far.others.retain(|it| it.0 != OtherEnd::Late);
-            self.so_far.runs_out_between = false;
+            self.so_far.doubt = None;
             self.so_far.notes.retain(|it| !is_late(it));
             self.ends.push_back(OtherEnd::Late);
         }
@@ -322,6 +322,10 @@ impl Inquiry {
                 self.stand_for_all.clone_from(&job.stages);
                 let seen = RanksSeen::EndsOfStages { first: job.stages, last };
                 self.so_far.cover_ranks(seen, Some(&it))
+            }
+            // That it does not fit is known.
+            Some(it) if matches!(it.outcome, Outcome::OutOfMemory | Outcome::Grows) => {
+                self.so_far.cover_ranks(RanksSeen::Stages(job.stages), Some(it))
             }
             it if is_all(&job) => self.so_far.cover_ranks(RanksSeen::All, it),
             _ => {
@@ -480,8 +484,8 @@ impl Predicted {
         // Where that end ran out, nothing is known of what lies between.
         let Some(other) = there.filter(|_| self.runs_out_at != Some(end)) else { return };
         self.with_allowance = self.with_allowance.max(took.with_allowance);
-        if took.runs_out && self.runs_out_at.is_none() {
-            (self.runs_out_at, self.runs_out_between) = (Some(end), true);
+        if let (Some(doubt), None) = (took.doubt(), self.runs_out_at) {
+            (self.runs_out_at, self.doubt) = (Some(end), Some(doubt));
         }
         let early = self.early.filter(|_| end == OtherEnd::Late);
         let this = early.map_or(self.peak.device, |it| it.device);
@@ -533,7 +537,7 @@ impl Predicted {
         self.max = before.max;
         (self.others, self.early) = (before.others, before.early);
         self.runs_out_at = before.runs_out_at;
-        self.runs_out_between = before.runs_out_between;
+        self.doubt = before.doubt;
         self.with_allowance = before.with_allowance.max(self.with_allowance);
         (self.smallest, self.larger) = (before.smallest, before.larger);
         (self.notes, self.serving) = (before.notes, before.serving);

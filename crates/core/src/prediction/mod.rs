@@ -28,7 +28,7 @@ mod verdict;
 mod writes;
 
 pub use answer::{
-    CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
+    CardFit, Carries, Category, CategoryShare, Doubt, EvaluationPeak, Host, LineShare, ModuleShare,
     Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
     RunsAhead, SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
@@ -128,7 +128,7 @@ impl<'a> Runs<'a> {
             others: Vec::new(),
             early: None,
             runs_out_at: None,
-            runs_out_between: false,
+            doubt: None,
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,
