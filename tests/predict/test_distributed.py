@@ -134,6 +134,19 @@ def test_one_rank_of_each_stage_runs_where_the_stages_are_on_several_machines(pl
     assert not notes(ran) & {"together", "ranks-unseen", "imagined-ranks", "unknown-objects"}, ran.report["notes"]
 
 
+@pytest.mark.soak
+def test_the_first_rank_of_each_stage_stands_for_the_others_on_one_machine(plimsoll):
+    """The last of each stage ran beside it, and needs the same."""
+    plimsoll.script(STAGES)
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "6"))
+    assert ran.code == 0, ran
+    assert_consistent(ran.report)
+    assert sorted(it["rank"] for it in ran.report["ranks"]) == [0, 2, 4], ran.report["ranks"]
+    differ = next(it["text"] for it in ran.report["notes"] if it["code"] == "ranks-differ")
+    assert "the largest is rank 2" in differ and "ranks 0, 2, 4 ran, the first of each stage, and ranks 1, 3, 5, the last" in differ, differ
+    assert "ranks-unseen" not in notes(ran), ran.report["notes"]
+
+
 def test_a_thread_that_waits_for_gpu_0_has_a_context_there(plimsoll):
     """As the one of PyTorch that saves a checkpoint in the background: a new thread is on GPU 0, whatever the rank."""
     plimsoll.script(

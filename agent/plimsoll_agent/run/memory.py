@@ -218,9 +218,16 @@ class Memory:
                     "retries": stats["num_alloc_retries"] + lost.get("num_alloc_retries", 0),
                     "ooms": stats["num_ooms"] + lost.get("num_ooms", 0),
                     "segments": stats["segment"]["all"]["allocated"] + lost.get(("segment", "allocated"), 0),
+                    **self._own_limit(device),
                 }
             )
         return totals
+
+    def _own_limit(self, device: int) -> dict[str, int]:
+        """What the script itself lets the allocator take (`set_per_process_memory_fraction`), if less than all."""
+        fraction = getattr(self._c, "_cuda_getMemoryFraction", None)  # Since torch 2.7.
+        share = 1.0 if fraction is None else float(fraction(device))
+        return {"limit": int(share * self._torch.cuda.mem_get_info(device)[1])} if share < 1 else {}
 
     def dump(self, path: str) -> None:
         """Writes the snapshot in PyTorch's own format.

@@ -1,5 +1,5 @@
-"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, or of `split.py` where
-the name begins with `split_`.
+"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, of `split.py` where
+the name begins with `split_`, and of `zero.py` (which needs deepspeed) where it begins with `zero_`: of $RANKS ranks, 4 if that is not set.
 
     python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come
     python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each of `large.py` the limits nearest to its edge
@@ -25,7 +25,7 @@ EACH = 45
 APART = 0.01
 AT_ONCE = 3
 MIB = 1 << 20
-SPLIT_RANKS = 4
+OTHER_RANKS = int(os.environ.get("RANKS", "4"))
 KINDS = ("allocated", "reserved", "device")
 
 
@@ -36,14 +36,14 @@ def lines_of(path):
         return [it.split() for it in f if it.endswith("\n") and it.strip()]
 
 
-def is_split(name):
-    return name.startswith("split_")
+def program_of(name):
+    return next((it for it in ("split", "zero") if name.startswith(it + "_")), "large")
 
 
 def ranks_of(name, words):
     """What the splits multiply to."""
-    if is_split(name):
-        return SPLIT_RANKS
+    if program_of(name) != "large":
+        return OTHER_RANKS
     sizes = [int(words[words.index(it) + 1]) for it in ("--tp", "--pp", "--cp", "--dp") if it in words]
     return math.prod(sizes)
 
@@ -53,6 +53,7 @@ def real(path, out, seconds):
     import large
     import split
     import torch.distributed.pipelining  # noqa: F401 - So that no rank imports it.
+    import zero
 
     os.environ["OUT_LAYOUTS"] = out
     began, number = time.time(), 0
@@ -74,7 +75,7 @@ def real(path, out, seconds):
                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29600 + number),
                 })
                 try:
-                    (split if is_split(name) else large).main(["--name", name, *words])
+                    {"split": split, "zero": zero, "large": large}[program_of(name)].main(["--name", name, *words])
                 finally:
                     sys.stdout.flush()
                     os._exit(0)
@@ -107,7 +108,7 @@ class Predicting:
         path, then = os.path.join(self.out, name + ".json"), time.time()
         if self.end < then + 10:
             return None
-        program = os.path.join(HERE, "split.py" if is_split(name) else "large.py")
+        program = os.path.join(HERE, program_of(name) + ".py")
         command = [self.plimsoll, "predict", "--gpu", "h200", "--until-exit", "--world-size", str(ranks_of(name, words)), "--json", path]
         try:
             ran = subprocess.run(
@@ -128,7 +129,7 @@ class Predicting:
     def layout(self, line):
         name, *words = line
         report = self.report(name, words)
-        if report is None or report["verdict"] != "fits" or is_split(name):
+        if report is None or report["verdict"] != "fits" or program_of(name) != "large":
             return
         low, high = report["peak_allocated_bytes"] // MIB, report["peak_reserved_bytes"] // MIB + 1
         fits = {low: False}
@@ -150,9 +151,11 @@ class Predicting:
 
 
 def of_rank(report, rank, kind):
-    """What the report says of this rank; all need the same where it names none."""
-    found = [it for it in report["ranks"] if it["rank"] == rank]
-    return found[0][kind + "_bytes"] if found else report[f"peak_{kind}_bytes"]
+    """What the report says of this rank; all need the same where it names none, and those of a stage where it names their first."""
+    rows = {it["rank"]: it[kind + "_bytes"] for it in report["ranks"] if it["rank"] is not None}
+    if any("of each stage" in it["text"] for it in report["notes"]):
+        rank = max(it for it in rows if it <= rank)
+    return rows.get(rank, report[f"peak_{kind}_bytes"])
 
 
 def compare(path, out):
@@ -172,7 +175,7 @@ def compare(path, out):
             limits.append((name, fits, report["verdict"]))
             continue
         failed = [it["error"] for it in ranks.values() if it["error"]]
-        if failed or report["verdict"] != "fits":
+        if failed or report["verdict"] not in ("fits", "depends"):
             print(f"{name}: {report['verdict']}; real {failed[:1]}")
             continue
         taken = {rank: [max(mark[at] for mark in it["marks"]) for at in (1, 2, 3)] for rank, it in ranks.items()}
@@ -182,9 +185,11 @@ def compare(path, out):
             errors[kind] += off.values()
             cells.append("equal" if max(map(abs, off.values())) < 0.0005 else f"{min(off.values()):+.2f} to {max(off.values()):+.2f} %")
         worst = max(it[2] for it in taken.values())
-        if report["safe_bytes"] < worst:
+        safe = report["safe_bytes"]  # None where it depends.
+        if safe is not None and safe < worst:
             unsafe.append(name)
-        print(f"| {name} | {len(ranks)} | {' | '.join(cells)} | {worst // MIB}, {report['peak_device_bytes'] // MIB}, {report['safe_bytes'] // MIB} |")
+        said = f"{report['peak_device_bytes'] // MIB}, {safe // MIB if safe else 'depends'}"
+        print(f"| {name} | {len(ranks)} | {' | '.join(cells)} | {worst // MIB}, {said} |")
     for kind, all_ in errors.items():
         print(f"{kind}: of {len(all_)} ranks equal {sum(abs(it) < 0.0005 for it in all_)}, within 1 % {sum(abs(it) <= 1 for it in all_)}")
     print("over the safe size:", ", ".join(unsafe) or "none")

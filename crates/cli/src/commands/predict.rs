@@ -233,6 +233,8 @@ impl Script<'_> {
     ) -> anyhow::Result<Prediction> {
         // Those that the answer shows.
         let mut ranks = self.ranks.clone();
+        // Those of the same ranks with work done early, where it shows a run with work done late.
+        let mut early: Option<Vec<Recording>> = None;
         while let Some(wanted) = inquiry.wanted() {
             let end = match wanted {
                 Wanted::OtherEnd(end) => Some(end),
@@ -249,14 +251,29 @@ impl Script<'_> {
                 Wanted::Beside(rank) => self.ranks.with_ranks(vec![0, rank]),
                 Wanted::Stages => self.ranks.with_ranks(stages_of(recordings)),
                 Wanted::AllRanks => self.ranks.together(),
+                Wanted::EndsOfStages => match inquiry.ends_of_stages() {
+                    all if all.is_empty() => self.ranks.together(),
+                    some => self.ranks.with_ranks(some),
+                },
                 _ => ranks.clone(),
             };
             let there = self.again(card, &told, &these)?;
             let is_shown = inquiry.came(wanted, there.as_ref().map(|it| &it.prediction))?;
+            if let (Wanted::OtherEnd(end @ (OtherEnd::Late | OtherEnd::Routed)), Some(there)) =
+                (wanted, &there)
+            {
+                let first = early.as_ref().unwrap_or(recordings);
+                let between = prediction::between_ends(first, &there.recordings, card);
+                between.iter().for_each(|it| inquiry.took_between(end, it));
+            }
             let Some(there) = there.filter(|_| is_shown) else { continue };
-            *recordings = there.recordings;
-            ranks = these;
-            if matches!(wanted, Wanted::Stages | Wanted::AllRanks) {
+            let before = std::mem::replace(recordings, there.recordings);
+            early = (wanted == Wanted::OtherEnd(OtherEnd::Late)).then_some(before);
+            ranks = match inquiry.stand_for_all() {
+                [] => these,
+                some => self.ranks.with_ranks(some.to_vec()),
+            };
+            if matches!(wanted, Wanted::Stages | Wanted::EndsOfStages | Wanted::AllRanks) {
                 inquiry.left_open(&phantom_run::left_open(recordings, &self.args.assume));
             }
         }

@@ -147,6 +147,8 @@ pub struct Predicted {
     pub early: Option<Peaks>,
     /// It runs out of memory at this other end.
     pub runs_out_at: Option<OtherEnd>,
+    /// Not at that end, but between both.
+    pub doubt: Option<Doubt>,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
     /// Device memory that libraries took outside PyTorch's allocator.
@@ -593,6 +595,15 @@ pub struct RunsAhead {
     pub at: CodeLine,
     /// How much waited there.
     pub held: Unlimited,
+}
+
+/// Why a job that fits at both ends of a race or of a router may not fit between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A replay ran out of memory.
+    RunsOut,
+    /// It fits because PyTorch gave its cache back when memory was full, which may leave other holes there.
+    GaveCacheBack,
 }
 
 /// What a run took of the host's memory at most, with all that it started.

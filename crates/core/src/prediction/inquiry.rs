@@ -7,8 +7,8 @@ use crate::{
     cards::Card,
     codes::{NoteCode, RemarkCode},
     prediction::{
-        CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction, Rank,
-        RanksSeen, Writes, other_end::is_of_masks, smallest::Search,
+        BetweenEnds, CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction,
+        Rank, RanksSeen, Writes, other_end::is_of_masks, smallest::Search,
     },
     recording::Reached,
     units::Bytes,
@@ -63,8 +63,18 @@ pub struct Job {
     pub world: u32,
     /// This machine can run all of them at once.
     pub together: bool,
-    /// One rank of each stage of a pipeline, where this machine can run these at once; else nothing.
+    /// The first rank of each stage of a pipeline, where this machine can run these at once; else nothing.
     pub stages: Vec<u32>,
+}
+
+impl Job {
+    /// The last rank of each stage, as meshes number them; nothing where a stage has one rank.
+    fn last_of_stages(&self) -> Vec<u32> {
+        let last = self.stages.iter().max().copied().unwrap_or(0);
+        let further = self.world.saturating_sub(1).saturating_sub(last);
+        let of_each = self.stages.iter().map(|it| it + further);
+        if further == 0 { Vec::new() } else { of_each.collect() }
+    }
 }
 
 /// A run that would complete the answer.
@@ -84,6 +94,8 @@ pub enum Wanted {
     Beside(u32),
     /// As one rank of each stage of the job's pipeline, a process each.
     Stages,
+    /// As the first and the last rank of each stage: where they are alike, the first stand for all.
+    EndsOfStages,
     /// As all ranks of the job, a process each.
     AllRanks,
 }
@@ -114,6 +126,8 @@ pub struct Inquiry {
     job: Option<Job>,
     /// and all of them, because two differ,
     all_ranks: bool,
+    /// or these, which others were seen to be like,
+    stand_for_all: Vec<u32>,
     /// or this one beside the first.
     beside: Option<u32>,
     /// Which of the named cards carry the script; none if it was not run on them.
@@ -143,7 +157,7 @@ impl Inquiry {
         let on_named = None;
         let smaller = None;
         let job = job.filter(|it| !interrupted && 1 < it.world);
-        let (all_ranks, beside) = (false, None);
+        let (all_ranks, stand_for_all, beside) = Default::default();
         Inquiry {
             so_far,
             ends,
@@ -153,6 +167,7 @@ impl Inquiry {
             named,
             job,
             all_ranks,
+            stand_for_all,
             beside,
             on_named,
             chosen,
@@ -167,7 +182,11 @@ impl Inquiry {
         if it.outcome == Outcome::Fits
             && let Some(job) = self.job.as_ref().filter(|it| !it.stages.is_empty())
         {
-            return Some(if job.together { Wanted::AllRanks } else { Wanted::Stages });
+            return Some(match job.together {
+                false => Wanted::Stages,
+                true if job.last_of_stages().is_empty() || self.all_ranks => Wanted::AllRanks,
+                true => Wanted::EndsOfStages,
+            });
         }
         if it.outcome == Outcome::Fits
             && let Some(end) = self.ends.pop_front()
@@ -239,6 +258,7 @@ impl Inquiry {
                 (self.all_ranks, self.job) = (false, None);
                 return Ok(self.so_far.cover_ranks(RanksSeen::All, there.map(|it| &**it)));
             }
+            (Wanted::EndsOfStages, there) => return Ok(self.saw_ends_of_stages(there)),
             (Wanted::Stages, there) => {
                 let seen =
                     RanksSeen::Stages(self.job.take().map(|it| it.stages).unwrap_or_default());
@@ -262,6 +282,11 @@ impl Inquiry {
         Ok(false)
     }
 
+    /// What replays say of what lies between what was run first and `end`, after the run there.
+    pub fn took_between(&mut self, end: OtherEnd, took: &BetweenEnds) {
+        self.so_far.cover_between(end, took);
+    }
+
     /// The ranks that ran together, and that the answer shows, leave these ends open: what the first rank alone needs at its late end
     /// says nothing of the others.
     pub fn left_open(&mut self, ends: &[OtherEnd]) {
@@ -271,9 +296,56 @@ impl Inquiry {
             self.so_far.early = None;
             self.so_far.runs_out_at.take_if(|it| *it == OtherEnd::Late);
             self.so_far.others.retain(|it| it.0 != OtherEnd::Late);
+            self.so_far.doubt = None;
             self.so_far.notes.retain(|it| !is_late(it));
             self.ends.push_back(OtherEnd::Late);
         }
+    }
+
+    /// What came of the first and the last rank of each stage. If they differ, all ranks are to run, unless these were all.
+    fn saw_ends_of_stages(&mut self, there: Option<&Prediction>) -> bool {
+        let Some(job) = self.job.take() else { return false };
+        let last = job.last_of_stages();
+        let of = |it: &Predicted, rank: u32| {
+            let found = it.ranks.iter().find(|it| it.rank == Some(rank));
+            found.map(|it| (it.peak.allocated, it.peak.reserved))
+        };
+        let is_alike = |it: &Predicted| {
+            let mut pairs = job.stages.iter().zip(&last);
+            it.outcome == Outcome::Fits
+                && pairs.all(|(a, b)| of(it, *a).is_some() && of(it, *a) == of(it, *b))
+        };
+        match there.map(|it| &**it) {
+            Some(it) if is_alike(it) => {
+                let mut it = it.clone();
+                it.ranks.retain(|it| it.rank.is_some_and(|rank| job.stages.contains(&rank)));
+                self.stand_for_all.clone_from(&job.stages);
+                let seen = RanksSeen::EndsOfStages { first: job.stages, last };
+                self.so_far.cover_ranks(seen, Some(&it))
+            }
+            // That it does not fit is known.
+            Some(it) if matches!(it.outcome, Outcome::OutOfMemory | Outcome::Grows) => {
+                self.so_far.cover_ranks(RanksSeen::Stages(job.stages), Some(it))
+            }
+            it if is_all(&job) => self.so_far.cover_ranks(RanksSeen::All, it),
+            _ => {
+                (self.job, self.all_ranks) = (Some(job), true);
+                false
+            }
+        }
+    }
+
+    /// The first and the last rank of each stage; nothing where all of the job's ranks are among them.
+    pub fn ends_of_stages(&self) -> Vec<u32> {
+        let Some(job) = self.job.as_ref().filter(|it| !is_all(it)) else { return Vec::new() };
+        let mut res: Vec<u32> = job.stages.iter().copied().chain(job.last_of_stages()).collect();
+        res.sort_unstable();
+        res
+    }
+
+    /// The ranks that stand for all of the job from now on, if that was seen.
+    pub fn stand_for_all(&self) -> &[u32] {
+        &self.stand_for_all
     }
 
     /// Whether the answer shows a run whose work is done late.
@@ -303,6 +375,11 @@ impl Inquiry {
         }
         Prediction::of(res)
     }
+}
+
+/// Whether each rank of the job is the first or the last of its stage.
+fn is_all(job: &Job) -> bool {
+    usize::try_from(job.world).is_ok_and(|it| it == 2 * job.stages.len())
 }
 
 impl Predicted {
@@ -383,7 +460,7 @@ impl Predicted {
             self.notes.retain(|it| !is_only_masks(it));
         }
         if this != there {
-            self.notes.push(Note::OtherEnd { end, this, other: there });
+            self.notes.push(Note::OtherEnd { end, this, other: there, between: None });
         }
         let is_shown =
             end == OtherEnd::Late && self.outcome == Outcome::Fits && self.needs() < other.needs();
@@ -399,6 +476,24 @@ impl Predicted {
         }
         self.doubt_cards();
         is_shown
+    }
+
+    /// Takes in what the same ranks need between both ends.
+    fn cover_between(&mut self, end: OtherEnd, took: &BetweenEnds) {
+        let there = self.others.iter().find(|it| it.0 == end).map(|it| it.1.device);
+        // Where that end ran out, nothing is known of what lies between.
+        let Some(other) = there.filter(|_| self.runs_out_at != Some(end)) else { return };
+        self.with_allowance = self.with_allowance.max(took.with_allowance);
+        if let (Some(doubt), None) = (took.doubt(), self.runs_out_at) {
+            (self.runs_out_at, self.doubt) = (Some(end), Some(doubt));
+        }
+        let early = self.early.filter(|_| end == OtherEnd::Late);
+        let this = early.map_or(self.peak.device, |it| it.device);
+        if this.max(other) < took.most {
+            self.notes.retain(|it| !matches!(it, Note::OtherEnd { end: it, .. } if *it == end));
+            self.notes.push(Note::OtherEnd { end, this, other, between: Some(took.most) });
+        }
+        self.doubt_cards();
     }
 
     /// Each rank needs what it needs at the end where it needs more.
@@ -442,6 +537,7 @@ impl Predicted {
         self.max = before.max;
         (self.others, self.early) = (before.others, before.early);
         self.runs_out_at = before.runs_out_at;
+        self.doubt = before.doubt;
         self.with_allowance = before.with_allowance.max(self.with_allowance);
         (self.smallest, self.larger) = (before.smallest, before.larger);
         (self.notes, self.serving) = (before.notes, before.serving);

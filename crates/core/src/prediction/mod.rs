@@ -3,6 +3,7 @@
 //! here.
 
 mod answer;
+mod between;
 pub(crate) mod categories;
 pub(crate) mod device_run;
 mod evaluation;
@@ -27,10 +28,11 @@ mod verdict;
 mod writes;
 
 pub use answer::{
-    CardFit, Carries, Category, CategoryShare, EvaluationPeak, Host, LineShare, ModuleShare,
+    CardFit, Carries, Category, CategoryShare, Doubt, EvaluationPeak, Host, LineShare, ModuleShare,
     Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
     RunsAhead, SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
+pub use between::{BetweenEnds, between_ends};
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
 pub(crate) use growth::rises_in_each_part;
@@ -126,6 +128,7 @@ impl<'a> Runs<'a> {
             others: Vec::new(),
             early: None,
             runs_out_at: None,
+            doubt: None,
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,

@@ -22,6 +22,13 @@ pub enum RanksSeen {
     Two([u32; 2]),
     /// One of each stage of a pipeline.
     Stages(Vec<u32>),
+    /// The first and the last of each stage, which need the same; then the first.
+    EndsOfStages {
+        /// The first
+        first: Vec<u32>,
+        /// and the last.
+        last: Vec<u32>,
+    },
 }
 
 /// One thing to know.
@@ -207,6 +214,8 @@ pub enum Note {
         this: Bytes,
         /// The peak at the other end.
         other: Bytes,
+        /// The largest of what lies between both ends of a race or of a router, where that is more.
+        between: Option<Bytes>,
     },
     /// What became of what the script wrote, in words.
     Wrote(String),
@@ -330,7 +339,12 @@ impl Note {
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
                     | Note::RanksAlike { .. }
-                    | Note::RanksDiffer { seen: RanksSeen::All | RanksSeen::Stages(_), .. }
+                    | Note::RanksDiffer {
+                        seen: RanksSeen::All
+                            | RanksSeen::Stages(_)
+                            | RanksSeen::EndsOfStages { .. },
+                        ..
+                    }
                     | Note::AskedSize { .. }
                     | Note::VisibleDevices { .. }
                     | Note::Together { .. }
@@ -339,6 +353,11 @@ impl Note {
                     | Note::Reached(_)
             )
     }
+}
+
+/// As in `0, 4`.
+fn numbers(ranks: &[u32]) -> String {
+    ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Note {
@@ -454,13 +473,18 @@ impl fmt::Display for Note {
                 match seen {
                     RanksSeen::All => f.write_str("; all of them ran"),
                     RanksSeen::Stages(ranks) => {
-                        let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
                         write!(
                             f,
                             "; ranks {} ran, one of each stage, and the others are assumed to need what these need",
-                            ranks.join(", ")
+                            numbers(ranks)
                         )
                     }
+                    RanksSeen::EndsOfStages { first, last } => write!(
+                        f,
+                        "; ranks {} ran, the first of each stage, and ranks {}, the last, which need the same; those between are assumed to need it, too",
+                        numbers(first),
+                        numbers(last)
+                    ),
                     RanksSeen::Two([first, last]) => write!(
                         f,
                         "; ranks {first} and {last} ran, one between may need more: --rank R runs it"
@@ -550,29 +574,42 @@ impl fmt::Display for Note {
                 f,
                 "{count} events of the recording do not match plimsoll's model of the allocator; the numbers may be off"
             ),
-            Note::OtherEnd { end: OtherEnd::Late, this, other } => {
+            Note::OtherEnd { end: OtherEnd::Late, this, other, between } => {
                 let shown = |it: bool| if it { ", as shown here" } else { "" };
                 let (early, late) = (shown(other <= this), shown(this < other));
                 write!(
                     f,
-                    "memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: {this} if early{early}, {other} if late{late}; the safe size covers both"
-                )
+                    "memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: {this} if early{early}, {other} if late{late}"
+                )?;
+                match between {
+                    Some(most) => write!(
+                        f,
+                        ", up to {most} if a rank changes between the two; the safe size covers all of them"
+                    ),
+                    None => f.write_str("; the safe size covers both"),
+                }
             }
-            Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(
+            Note::OtherEnd { end: OtherEnd::Overflow, this, other, .. } => write!(
                 f,
                 "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: {this} as shown here, {other} if it skips only the first; the safe size covers both. Give their number: --assume overflow=N"
             ),
-            Note::OtherEnd { end: OtherEnd::Workspaces, this, other } => write!(
+            Note::OtherEnd { end: OtherEnd::Workspaces, this, other, .. } => write!(
                 f,
                 "torch.backends.cudnn.benchmark picks the fastest algorithms, which are unknown on a phantom: {this} with those that cuDNN lists first, {other} with those that need the largest workspaces; the safe size covers both"
             ),
-            Note::OtherEnd { end: OtherEnd::Found, this, other } => write!(
+            Note::OtherEnd { end: OtherEnd::Found, this, other, .. } => write!(
                 f,
                 "a phantom does not compute the values that boolean masks read: {this} if they select nothing, as shown here, {other} if they select everything; the safe size covers both. Give the share: --assume nonzero=SHARE"
             ),
-            Note::OtherEnd { end: OtherEnd::Routed, this, other } => write!(
+            Note::OtherEnd { end: OtherEnd::Routed, this, other, between } => write!(
                 f,
-                "a phantom does not compute what a router chooses: {this} if it spreads the tokens evenly, as shown here, {other} if it sends all of them to one expert; the safe size covers both. Give the largest share of an expert: --assume experts=SHARE"
+                "a phantom does not compute what a router chooses: {this} if it spreads the tokens evenly, as shown here, {other} if it sends all of them to one expert{}. Give the largest share of an expert: --assume experts=SHARE",
+                match between {
+                    Some(most) => format!(
+                        ", up to {most} if it sends other numbers in each layer and step; the safe size covers all of them"
+                    ),
+                    None => "; the safe size covers both".to_owned(),
+                }
             ),
             Note::NoPhases => f.write_str(
                 "the recording marks no phases (forward pass, backward pass, ...): plimsoll inferred the categories from stacks and lifetimes",

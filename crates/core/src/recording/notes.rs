@@ -605,6 +605,8 @@ pub struct DeviceStats {
     pub ooms: u64,
     /// Segments held in the end.
     pub segments: u64,
+    /// What the script itself let the allocator take, if it did.
+    pub limit: Option<Bytes>,
 }
 
 /// How a process ended.

@@ -6,6 +6,7 @@
 //! with a capacity, and the model runs freely over what the program asked for.
 
 mod allocator;
+mod between;
 mod conf;
 mod config;
 mod driver;
@@ -38,6 +39,7 @@ mod without;
 #[cfg(test)]
 pub(crate) use tests::recorded::recording;
 
+pub use between::Between;
 pub use conf::ConfError;
 pub use config::{Config, Reserve};
 pub use follow::{Ahead, checked, follow, follow_best, follow_on};

@@ -108,6 +108,11 @@ impl Program {
         res
     }
 
+    /// Whether another run of the program asked for the same, in the same order.
+    pub fn asks_the_same(&self, there: &Program) -> bool {
+        self.ops == there.ops
+    }
+
     /// Whether the recorded run ended with a request that failed.
     pub fn ends_failing(&self) -> bool {
         let last = self.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. }));

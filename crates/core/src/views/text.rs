@@ -12,9 +12,9 @@ use crate::{
     codes::{ProblemCode, RemarkCode},
     findings::{Finding, Weight},
     prediction::{
-        Category, CategoryShare, Counted, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, RunsAhead, Serving, StepGrowth,
-        ToCome, Verdict, purpose,
+        Category, CategoryShare, Counted, Doubt, LineShare, ModuleShare, Moment, Note, OomPlace,
+        Origin, OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, RunsAhead, Serving,
+        StepGrowth, ToCome, Verdict, purpose,
     },
     recording::{CodeLine, LoopStage, Phase, Unlimited},
     units::{Bytes, grouped, percent},
@@ -337,17 +337,27 @@ impl Report<'_> {
                         (needs, None) => needs.to_string(),
                     },
                 );
-                let EndWords { as_shown, at_most, say, .. } = EndWords::of(end);
+                let EndWords { as_shown, at_most, between, say, .. } = EndWords::of(end);
                 let is_over = of_end
                     .is_none_or(|(_, peak)| p.max.is_some_and(|max| max < peak.device + p.beside));
                 let text = match p.gave_cache_back() {
+                    _ if p.doubt == Some(Doubt::GaveCacheBack) => format!(
+                        "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
+                         {between}, holes may be left for which that is not enough"
+                    ),
                     Some(times) if !is_over && p.runs_out_at.is_none() => format!(
                         "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back {times} times when \
                          memory was full. A real router sends other numbers of tokens in each step, which may leave holes for which that is not enough"
                     ),
                     _ => {
                         let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
-                        format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}")
+                        let between = match p.doubt {
+                            Some(_) => format!(", and more than there is {between}"),
+                            None => String::new(),
+                        };
+                        format!(
+                            "{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}{between}"
+                        )
                     }
                 };
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;

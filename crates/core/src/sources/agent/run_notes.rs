@@ -612,6 +612,8 @@ pub(super) struct StatsLine {
     ooms: u64,
     #[serde(deserialize_with = "or_default")]
     segments: u64,
+    #[serde(deserialize_with = "or_default")]
+    limit: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -849,6 +851,7 @@ impl From<StatsLine> for DeviceStats {
             retries: it.retries,
             ooms: it.ooms,
             segments: it.segments,
+            limit: it.limit.map(Bytes),
         }
     }
 }

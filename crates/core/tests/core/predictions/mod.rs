@@ -10,8 +10,8 @@ use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
     prediction::{
-        CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak, Prediction,
-        RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
+        BetweenEnds, CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak,
+        Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
         CodeLine, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice,
@@ -720,6 +720,38 @@ fn what_fits_only_because_the_cache_was_given_back_depends_on_the_router() {
         not seen: later steps; --until-exit runs the script to its end
     "#]]
     .assert_eq(&said.lines().take(8).collect::<Vec<_>>().join("\n"));
+}
+
+/// Work that is done early and late: a rank that changes between the two takes more, or is left with other holes.
+#[test]
+fn what_lies_between_both_ends_is_covered_or_in_doubt() {
+    let run = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
+    let answer = |took: BetweenEnds| {
+        let ends = vec![OtherEnd::Late];
+        let mut inquiry = Inquiry::new(run.clone(), Observed { ends, ..Observed::default() });
+        inquiry.came(Wanted::OtherEnd(OtherEnd::Late), Some(&run)).unwrap();
+        inquiry.took_between(OtherEnd::Late, &took);
+        inquiry.prediction(None)
+    };
+    let more = BetweenEnds {
+        most: run.peak.device + Bytes::mib(100),
+        with_allowance: run.with_allowance + Bytes::mib(110),
+        ..BetweenEnds::default()
+    };
+    let covered = answer(more);
+    assert_eq!(covered.safe(), Some(more.with_allowance));
+    let note = covered.notes.last().unwrap().to_string();
+    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 780.0 MiB if early, as shown here, 780.0 MiB if late, up to 880.0 MiB if a rank changes between the two; the safe size covers all of them"].assert_eq(&note);
+
+    let first_line = |it: &Prediction| {
+        assert_eq!((it.verdict(), it.safe()), (Verdict::Depends, None));
+        let said = text::prediction(it.into(), Extent::Short, Styles::default(), 1000).to_string();
+        said.lines().next().unwrap_or_default().to_owned()
+    };
+    let said = first_line(&answer(BetweenEnds { gave_cache_back: true, ..more }));
+    expect!["IT DEPENDS h200 (139.80 GiB) for the 2 training steps seen: fits if PyTorch's threads and the GPU finish their work early, and if they finish it late, because PyTorch gave its cache back when memory was full; if a rank changes between the two, holes may be left for which that is not enough"].assert_eq(&said);
+    let said = first_line(&answer(BetweenEnds { runs_out: true, ..more }));
+    expect!["IT DEPENDS h200 (139.80 GiB) for the 2 training steps seen: needs 780.0 MiB if PyTorch's threads and the GPU finish their work early, 780.0 MiB if they finish it late, and more than there is if a rank changes between the two"].assert_eq(&said);
 }
 
 /// NCCL makes a communicator at the first message, and finds the card full: the script gets an error of PyTorch's, whatever it makes of that.

@@ -2,8 +2,8 @@
 
 use plimsoll_core::{
     cards,
-    prediction::{Carries, Inquiry, Observed, OtherEnd, Outcome, Wanted},
-    recording::{PhantomReport, Reached, Transport},
+    prediction::{Carries, Inquiry, Job, Observed, OtherEnd, Outcome, Prediction, Wanted},
+    recording::{Begin, PhantomReport, Reached, Transport},
     units::Bytes,
 };
 
@@ -24,6 +24,48 @@ fn only_answers_that_could_be_others_ask_for_another_run() {
         ..PhantomReport::default()
     });
     assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
+}
+
+/// The run of these ranks together, which need so many MiB each.
+fn ranks_that_need(sizes: &[(u32, u32)]) -> Prediction {
+    let of_rank = |&(rank, mib): &(u32, u32)| {
+        let mut it = recording(&format!("alloc weights {mib}MiB\nstep\nstep"));
+        let begin = it.notes.begin.take().unwrap_or_default();
+        it.notes.begin = Some(Begin { rank: Some(rank), world_size: Some(8), ..begin });
+        it.pid = rank;
+        it
+    };
+    predicted(&sizes.iter().map(of_rank).collect::<Vec<_>>(), 0)
+}
+
+#[test]
+fn one_rank_of_each_stage_stands_for_the_others_if_the_last_of_each_needs_the_same() {
+    let first = ranks_that_need(&[(0, 20)]);
+    let begun = || {
+        let job = Job { world: 8, together: true, stages: vec![0, 4] };
+        let mut it =
+            Inquiry::new(first.clone(), Observed { job: Some(job), ..Observed::default() });
+        assert_eq!(it.wanted(), Some(Wanted::EndsOfStages));
+        assert_eq!(it.ends_of_stages(), [0, 3, 4, 7]);
+        it
+    };
+    let mut alike = begun();
+    let there = ranks_that_need(&[(0, 20), (3, 20), (4, 60), (7, 60)]);
+    assert_eq!(alike.came(Wanted::EndsOfStages, Some(&there)), Ok(true));
+    assert_eq!(alike.stand_for_all(), [0, 4]);
+    assert_eq!(alike.wanted(), None);
+    let prediction = alike.prediction(None);
+    assert_eq!(prediction.ranks.iter().map(|it| it.rank).collect::<Vec<_>>(), [Some(4), Some(0)]);
+    let note = prediction.notes.last().unwrap().to_string();
+    assert!(note.ends_with("ranks 0, 4 ran, the first of each stage, and ranks 3, 7, the last, which need the same; those between are assumed to need it, too"), "{note}");
+
+    let mut differ = begun();
+    let there = ranks_that_need(&[(0, 20), (3, 30), (4, 60), (7, 60)]);
+    assert_eq!(differ.came(Wanted::EndsOfStages, Some(&there)), Ok(false));
+    assert_eq!(differ.wanted(), Some(Wanted::AllRanks));
+    assert_eq!(differ.came(Wanted::AllRanks, Some(&there)), Ok(true));
+    assert_eq!(differ.stand_for_all(), [0; 0]);
+    assert_eq!(differ.wanted(), None);
 }
 
 #[test]

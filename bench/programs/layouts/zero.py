@@ -1,0 +1,66 @@
+"""DeepSpeed's ZeRO of a dense model of `large.py`; what each rank took goes to $OUT_LAYOUTS. Needs deepspeed.
+
+    deepspeed --num_gpus 4 zero.py --stage 3 --layers 12 --offload optimizer param
+"""
+
+import argparse
+import os
+import traceback
+
+import torch
+import torch.distributed as dist
+from large import Model, Seen, Sizes, loss_of
+
+
+def train(args, seen):
+    import deepspeed
+
+    offload = {f"offload_{it}": {"device": "cpu", "pin_memory": True} for it in args.offload if it != "none"}
+    config = {
+        "train_micro_batch_size_per_gpu": args.mbs,
+        "gradient_accumulation_steps": 1,
+        "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": True}},
+        "gradient_clipping": 1.0,
+        "zero_optimization": {"stage": args.stage, **offload},
+    }
+    sizes = Sizes(2048, args.layers, 16, 8, 128, 7168, 32000)
+    with deepspeed.zero.Init(config_dict_or_path=config, enabled=args.stage == 3):
+        model = Model(sizes, args.seq, range(sizes.layers))
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    for step in range(args.steps):
+        t = torch.randint(sizes.words, (args.mbs, args.seq + 1), device=engine.device)
+        engine.backward(loss_of(engine(t[:, :-1]), t[:, 1:]))
+        engine.step()
+        seen.look(f"step{step + 1}")
+
+
+def main(words):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", default="zero")
+    for name, value in (("stage", 3), ("mbs", 2), ("seq", 2048), ("layers", 12), ("steps", 4)):
+        parser.add_argument("--" + name, type=int, default=value)
+    parser.add_argument("--offload", choices=["none", "optimizer", "param"], nargs="*", default=[])
+    parser.add_argument("--local_rank", help="of the launcher; it is in the environment, too")
+    args = parser.parse_args(words)
+    seen, error = Seen(args.name), None
+    torch.cuda.set_device(seen.local)
+    dist.init_process_group("nccl")
+    torch.manual_seed(1)
+    try:
+        train(args, seen)
+        dist.barrier()
+        seen.look("end")
+    except Exception as e:
+        error = f"{type(e).__name__}: {str(e)[:300]}"
+        if not os.environ.get("OUT_LAYOUTS"):
+            raise
+        traceback.print_exc()
+    seen.leave(error)
+    os._exit(1 if error else 0)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

@@ -1,0 +1,85 @@
+//! What the ranks of a job may come to between both ends of a race or of a router: the allocator's model replays what they asked for, with
+//! blocks that come free now as at one end and now as at the other, or with other sizes in each layer and step. A real rank changes from
+//! one end to the other, and then the blocks that it kept from the first do not fit what the second asks for.
+
+use crate::{
+    cards::Card,
+    prediction::{Doubt, Peaks, Unknowns, device_run::DeviceRun, safe_bytes},
+    recording::Recording,
+    replay::{self, Config},
+    units::Bytes,
+};
+
+/// The most that any rank took in any of these replays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BetweenEnds {
+    /// As a process, with what others hold on its device.
+    pub most: Bytes,
+    /// The same with an allowance.
+    pub with_allowance: Bytes,
+    /// Whether one ran out of memory.
+    pub runs_out: bool,
+    /// Whether PyTorch gave its cache back at an end, because memory was full.
+    pub gave_cache_back: bool,
+}
+
+impl BetweenEnds {
+    /// Why it may not fit between them, if it may not.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        let gave_back = self.gave_cache_back.then_some(Doubt::GaveCacheBack);
+        if self.runs_out { Some(Doubt::RunsOut) } else { gave_back }
+    }
+}
+
+/// Of a job whose ranks ran at both ends, by their recordings; none where these do not differ. Where they differ in more than that, nothing is replayed.
+pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> Option<BetweenEnds> {
+    let first_runs: Vec<DeviceRun<'_>> = first.iter().flat_map(DeviceRun::all).collect();
+    let rank =
+        |it: &DeviceRun<'_>| (it.recording.notes.begin.as_ref().and_then(|it| it.rank), it.index);
+    let mut res: Option<BetweenEnds> = None;
+    for there in second.iter().flat_map(DeviceRun::all) {
+        let mut same = first_runs.iter().filter(|it| rank(it) == rank(&there));
+        let (Some(run), None) = (same.next(), same.next()) else { continue };
+        if run.program.asks_the_same(&there.program) {
+            continue;
+        }
+        let so_far = res.get_or_insert_default();
+        so_far.gave_cache_back |= gave_cache_back(run) || gave_cache_back(&there);
+        let Some(between) = replay::Between::of(&run.program, &there.program) else { continue };
+        let it = of_rank((run, first), &between, card);
+        so_far.most = so_far.most.max(it.most);
+        so_far.with_allowance = so_far.with_allowance.max(it.with_allowance);
+        so_far.runs_out |= it.runs_out;
+    }
+    res
+}
+
+fn gave_cache_back(run: &DeviceRun<'_>) -> bool {
+    run.recording.notes.stats.iter().any(|it| it.device == run.index && it.retries != 0)
+}
+
+fn of_rank(
+    (run, all): (&DeviceRun<'_>, &[Recording]),
+    between: &replay::Between<'_>,
+    card: &Card,
+) -> BetweenEnds {
+    let settings = run.trace.settings.clone().unwrap_or_default();
+    let config = Config::of_recording(&settings, run.torch);
+    let outside = run.other() + run.context(card) + run.beside(all, card);
+    let room = card.usable().saturating_sub(outside);
+    let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
+    let limit = stats.and_then(|it| it.limit).map_or(room, |it| it.min(room));
+    let unknowns = Unknowns::of(run, card, run.evidence().largest_scratch());
+    let mut res = BetweenEnds::default();
+    for program in between.programs() {
+        let free = replay::what_if(&program, &config).peak_reserved.bytes;
+        let within =
+            (limit < free).then(|| replay::what_if(&program, &config.clone().with_capacity(limit)));
+        res.runs_out |= within.as_ref().is_some_and(|it| it.ran_out.is_some());
+        let reserved = within.map_or(free, |it| it.peak_reserved.bytes);
+        let peak = Peaks { reserved, device: reserved + outside, ..run.peaks(card) };
+        res.most = res.most.max(peak.device);
+        res.with_allowance = res.with_allowance.max(safe_bytes(peak, &unknowns));
+    }
+    res
+}
