@@ -170,3 +170,35 @@ def test_a_limit_on_the_size_of_files(plimsoll):
     ):
         script = plimsoll.script(limited % (limit, limit) + TRAINS + "for _ in range(3): train()\nraise SystemExit(3)\n")
         plimsoll.predict(script, environment=plimsoll.cold()).assert_sentence(says)
+
+
+FULL = """
+import torch
+net = torch.nn.Conv2d(3, 8, 3).cuda()
+picture = torch.ones(2, 3, 32, 32, device="cuda") * 2
+left, _ = torch.cuda.mem_get_info()
+others = torch.empty(left - (6 << 20), dtype=torch.uint8, device="cuda")
+try:
+    net(picture)
+except RuntimeError as error:
+    print(error)
+"""
+TRAINS_ON = """
+del others
+torch.cuda.empty_cache()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(4):
+    optimizer.zero_grad(); net(picture).square().mean().backward(); optimizer.step()
+"""
+
+
+def test_a_library_without_memory_for_itself_fails(plimsoll):
+    ran = plimsoll.predict(plimsoll.script(FULL), options=["--gpu", "rtx3060-12g"])
+    assert "CUDNN_STATUS_NOT_INITIALIZED" in ran.stdout, ran
+    assert (ran.code, ran.report["outcome"]) == (1, "out_of_memory"), ran
+
+
+def test_a_script_that_trains_on_after_that_has_survived_it(plimsoll):
+    ran = plimsoll.predict(plimsoll.script(FULL + TRAINS_ON + 'raise ValueError("no labels")\n'), options=["--gpu", "rtx3060-12g"])
+    assert "CUDNN_STATUS_NOT_INITIALIZED" in ran.stdout, ran
+    ran.assert_sentence("raised ValueError: no labels", "after 4 optimizer steps")

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.stopping import Stopping
 
 _CHECKPOINT = os.path.join("torch", "utils", "checkpoint.py")
+_NESTED = 3
+"""So many blocks of autocast lie in each other at most, where each is left."""
 
 
 class _Thread(threading.local):
@@ -68,6 +70,7 @@ class Modules:
         self._gradients = Gradients(torch)
         self._ours: patch.Replacement | None = None
         self._stepped_aside, self._watching = False, True
+        self._most_autocasts = self._more_autocasts = 0
         self._checkpoints_in_vain = False
         """The forward pass that is under way, or was last, trains in evaluation mode with checkpointing on, and checkpointed nothing so far."""
         self._in_order: weakref.WeakSet[Module] = weakref.WeakSet()
@@ -150,6 +153,16 @@ class Modules:
                 "activation checkpointing is on, but has no effect: the model trains in evaluation mode",
             )
 
+    def _note_open_autocasts(self) -> None:
+        # There is no question for it; what is added is taken off at once.
+        around = self._torch.autocast_increment_nesting() - 1
+        self._torch.autocast_decrement_nesting()
+        if self._most_autocasts < around:
+            self._most_autocasts = around
+            self._more_autocasts += 1
+            if self._more_autocasts == _NESTED + 1:
+                self._note("autocast-open", "the script enters `torch.autocast` again and again and does not leave it: what it has cast stays")
+
     def watch_modes(self, changed: Callable[[], object]) -> None:
         """`changed()` is called when a module goes from training to evaluation or back."""
         train, changed = self._torch.nn.Module.train, guarded(changed)
@@ -202,6 +215,7 @@ class Modules:
             thread.path = "m=" + self._owners.path(module)
             self._set_metadata(thread.path)
             if thread.depth == 1:
+                self._note_open_autocasts()
                 self._owners.calls(module)
                 phase = self._top_level(module, args, kwargs)
             elif self._checkpoints_in_vain and _is_in_checkpoint(sys._getframe(1)):

@@ -301,6 +301,7 @@ open_words! {
         LargestDraws = "largest-draws",
         WorstBatches = "worst-batches",
         CutByCheckpointing = "checkpointing-no-gradients",
+        OpenAutocast = "autocast-open",
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Explanation {
     pub ooms: Vec<Oom>,
     /// The out-of-memory errors of a recording that the program caught, if none ended it.
     pub caught: Option<Caught>,
+    /// What NVIDIA's driver or a library wanted for itself, and did not find, where that ended the run.
+    pub lacked: Bytes,
     /// Failures that are none: warnings, shared memory.
     pub others: Vec<Failure>,
     /// What a text has of memory beside errors.
@@ -113,6 +115,7 @@ impl Explanation {
             findings: Vec::new(),
             ooms: Vec::new(),
             caught: None,
+            lacked: Bytes::ZERO,
             others: Vec::new(),
             printed: Vec::new(),
             says: Vec::new(),
@@ -218,6 +221,7 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         let since = recording.trace.as_ref().and_then(|it| it.written_since);
         res.torch_at_least = since.map(TorchVersion::two);
     }
+    res.lacked = recording.lacked();
     let sampled = recording.notes.remarks.iter().filter(|it| it.code == RemarkCode::SampledStacks);
     res.notes.extend(sampled.map(|it| it.text.clone()));
     for run in runs {

@@ -274,6 +274,8 @@ fn shape(oom: &Oom, findings: &[Finding], has_backward: bool) -> Shape {
         Some(Phase::Optimizer) if step == 1 && oom.root.code == ProblemCode::ModelStates => {
             Shape::FirstOptimizerStep
         }
+        // Several passes are there.
+        _ if oom.root.code == ProblemCode::ManyPasses => Shape::Other,
         Some(Phase::Forward) if step == 1 && !has_backward => Shape::FirstForward,
         _ if 3 < step => Shape::Late,
         Some(Phase::Backward) => Shape::Backward,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight, as_rounded},
+    findings::{Case, Finding, Kind, Rule, Weight, as_rounded},
     prediction::{Category, stacks::Signs, timeline::Stage},
     replay::BlockId,
     units::Bytes,
@@ -17,6 +17,10 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::CastCopies, find };
 const LEAST: usize = 8;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
+    let open: Vec<Finding> = of_an_open_block(case).collect();
+    if !open.is_empty() {
+        return open;
+    }
     if case.stage_then() != Stage::Evaluation || case.run.timeline.has(Stage::Backward) {
         return Vec::new();
     }
@@ -61,4 +65,18 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.remedy = "load the model in 16 bits (`dtype=torch.bfloat16` in `from_pretrained`, or `model.to(torch.bfloat16)` before it goes to the device), and leave out `torch.autocast`: it then needs half of its weights' memory, and no copies".to_owned();
     res.frees(copies);
     vec![res]
+}
+
+/// Where the script enters autocast in each pass and never leaves it.
+fn of_an_open_block(case: &Case<'_>) -> impl Iterator<Item = Finding> {
+    case.growth.iter().filter(|it| it.kind == Kind::Casts).map(|growth| {
+        let title = format!(
+            "autocast is entered in each pass and never left, so it keeps all copies of weights that it has made, and with them the weights: {} of copies",
+            growth.bytes
+        );
+        let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
+        res.remedy = "write `with torch.autocast(...):` around the pass, where the script calls `__enter__()`: the copies go when the block ends".to_owned();
+        growth.tell(case, &mut res);
+        res
+    })
 }

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     GraphWithoutBackward,
     /// The same, of passes that only `torch.autograd.grad` went back through: the step's own `backward()` is still to come.
     GraphAwaited,
+    /// Copies of weights that autocast stores, because the script enters it in each pass and never leaves it.
+    Casts,
     /// Little of what forward passes made: outputs, losses.
     Results,
     /// Keys and values of attention.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight},
+    findings::{Case, Finding, Kind, Rule, Weight},
     prediction::{Category, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
@@ -33,7 +33,10 @@ fn of_one_line(case: &Case<'_>) -> Option<Finding> {
         .map(|(begin, end, _)| (begin, end))
         .collect();
     let before = backwards.iter().rev().map(|it| it.1).find(|end| *end <= moment);
-    let since = before.unwrap_or(EventId(0));
+    // An inner loop goes back by `torch.autograd.grad`, and all of its graphs stay.
+    let awaited = case.growth.iter().filter(|it| it.kind == Kind::GraphAwaited);
+    let awaited = awaited.map(|it| it.since).min();
+    let since = awaited.or(before).unwrap_or(EventId(0));
     let passes: Vec<EventId> =
         timeline.starts(Stage::Forward).filter(|it| since <= *it && *it <= moment).collect();
     let mut by_line: BTreeMap<CodeLine, BTreeMap<usize, Vec<BlockId>>> = BTreeMap::new();

@@ -68,7 +68,7 @@ pub(crate) use one_allocation::{IN_CHUNKS, are_apart};
 use std::collections::BTreeSet;
 
 use crate::{
-    codes::ProblemCode,
+    codes::{ProblemCode, RemarkCode},
     prediction::{categories::Evidence, device_run::DeviceRun},
     recording::{EndReason, Later},
     replay::BlockId,
@@ -126,6 +126,13 @@ pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Ca
     let mut res = Case::new(run, evidence);
     res.growth = accumulation::growths(&res);
     res.idle = idle_passes::at(&res, run.oom.unwrap_or(res.peak.event));
+    let mut remarks = run.recording.notes.remarks.iter();
+    if remarks.any(|it| it.code == RemarkCode::OpenAutocast) {
+        for it in res.growth.iter_mut().filter(|it| it.kind.is_graph()) {
+            it.kind = Kind::Casts;
+            res.idle = None;
+        }
+    }
     // Passes that are evaluations leave no training's graph behind, although training goes on around them.
     let line = res.idle.as_ref().and_then(|it| it.at.clone());
     for it in res.growth.iter_mut().filter(|it| it.kind == Kind::Graph) {

@@ -28,7 +28,8 @@ const LEAST_BLOCKS: usize = 24;
 const STILL_THERE: usize = 4;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    let kept = case.growth.iter().any(|it| it.kind == Kind::GraphWithoutBackward);
+    let is_told = |kind: Kind| matches!(kind, Kind::GraphWithoutBackward | Kind::Casts);
+    let kept = case.growth.iter().any(|it| is_told(it.kind));
     if kept || !case.window.stacks || case.died_before_backward() {
         return Vec::new();
     }

@@ -70,8 +70,7 @@ impl Recording {
     /// log it or to save what it can does not train on. One that finishes another step has recovered.
     pub fn ended_out_of_memory(&self) -> bool {
         let notes = &self.notes;
-        let finished = notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
-        let finished = finished.max(notes.end.as_ref().map_or(0, |it| it.steps));
+        let finished = self.finished_steps();
         if notes.ooms.last().is_some_and(|it| finished <= it.step) {
             return true;
         }
@@ -91,10 +90,18 @@ impl Recording {
         }
     }
 
-    /// What NVIDIA's driver or a library wanted for itself at most, and did not find.
+    /// What NVIDIA's driver or a library wanted for itself at most, and did not find. Nothing if the script finished another step after that.
     pub fn lacked(&self) -> Bytes {
+        let finished = u64::from(self.finished_steps());
         let devices = self.phantom.iter().flat_map(|it| &it.devices);
-        devices.map(|it| it.lacked).max().unwrap_or_default()
+        let ended = devices.filter(|it| it.lacked_steps.is_none_or(|steps| finished <= steps));
+        ended.map(|it| it.lacked).max().unwrap_or_default()
+    }
+
+    fn finished_steps(&self) -> u32 {
+        let notes = &self.notes;
+        let marked = notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
+        marked.max(notes.end.as_ref().map_or(0, |it| it.steps))
     }
 }
 

@@ -55,8 +55,10 @@ pub struct PhantomDevice {
     pub peak: Bytes,
     /// What libraries other than PyTorch's allocator took at most.
     pub other_peak: Bytes,
-    /// What the driver and libraries wanted at most for themselves that was not free: on a card that call fails, and here that of NCCL.
+    /// What the driver and libraries wanted at most for themselves that was not free: that call failed.
     pub lacked: Bytes,
+    /// How many steps the program had finished when that last happened, if the recording says it.
+    pub lacked_steps: Option<u64>,
     /// What another rank of the job takes at most where this one takes less.
     pub more_elsewhere: Bytes,
 }

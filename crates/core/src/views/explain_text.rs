@@ -21,6 +21,7 @@ use crate::{
 };
 
 /// The program went on after it.
+const OUT: &str = "OUT OF MEMORY";
 const CAUGHT: &str = "OUT OF MEMORY, CAUGHT";
 /// Errors of one log that are told in full.
 const SHOWN_OOMS: usize = 3;
@@ -236,6 +237,11 @@ impl Report {
                     format!("plimsoll read: {levels}{steps}")
                 };
                 self.said(f, "", &read, 2)
+            }
+            _ if it.lacked != Bytes::ZERO => {
+                write!(f, "{}: ", styles.bad.of(OUT))?;
+                self.wrapped(f, &sentence(&lacked(it.lacked)), OUT.len() + 2, 2)?;
+                self.said(f, "", &format!("{levels}{steps}{}", gains(&it.findings)), 2)
             }
             Some(finding) => {
                 write!(f, "{} ", styles.bad.of(word(finding.code)))?;
@@ -559,12 +565,19 @@ fn inferred(it: &Statement) -> &'static str {
     if it.is_inferred { " (This is inferred.)" } else { "" }
 }
 
+/// What happened where memory ran out for others than PyTorch's allocator.
+pub(super) fn lacked(bytes: Bytes) -> String {
+    format!(
+        "NVIDIA's driver or a library (NCCL, cuBLAS) wanted memory for itself, and found {bytes} too little"
+    )
+}
+
 fn out_of_memory(oom: &Oom) -> &'static str {
     match oom.cause {
         _ if oom.facts.is_no_size => "NOT OUT OF MEMORY",
         failures::Cause::Host => "HOST OUT OF MEMORY",
         _ if oom.facts.kind == failures::Kind::Caught => CAUGHT,
-        _ if oom.is_sure => "OUT OF MEMORY",
+        _ if oom.is_sure => OUT,
         _ => "PERHAPS OUT OF MEMORY",
     }
 }
@@ -579,6 +592,9 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
     }
     if let Some(why) = it.unsure.as_deref().filter(|_| !it.is_sure()) {
         return ("COULD NOT TELL".to_owned(), sentence(why));
+    }
+    if it.lacked != Bytes::ZERO {
+        return (OUT.to_owned(), sentence(&lacked(it.lacked)));
     }
     if let Some(finding) = it.first_problem() {
         return (word_of(word(finding.code)), sentence(&finding.title));

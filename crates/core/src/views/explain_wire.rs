@@ -71,6 +71,7 @@ pub(super) fn input(it: &Explanation) -> Value {
         "oom": it.ooms.first().map(oom),
         "ooms": it.ooms.iter().map(oom).collect::<Vec<_>>(),
         "caught": it.caught.as_ref().map(caught),
+        "lacked_bytes": it.lacked.0,
         "not_oom": it.others.iter().map(other).collect::<Vec<_>>(),
         "printed": it.printed.iter().map(printed).collect::<Vec<_>>(),
         "says": it.says.iter().map(statement).collect::<Vec<_>>(),

@@ -388,10 +388,8 @@ impl Report<'_> {
                 return match &p.oom {
                     Some(oom) => self.ran_out(f, oom),
                     None if p.lacked != Bytes::ZERO => {
-                        let text = format!(
-                            "with {needs} taken, NVIDIA's driver or a library (NCCL, cuBLAS) wanted memory for itself, and found {} too little",
-                            p.lacked
-                        );
+                        let text =
+                            format!("with {needs} taken, {}", explain_text::lacked(p.lacked));
                         write!(f, "  ")?;
                         self.wrapped(f, &text, 2, 2)
                     }
@@ -620,11 +618,12 @@ impl Report<'_> {
         // Its finding says what to do.
         let twice = |it: &Finding| it.code == ProblemCode::LoadedTwice;
         let most = p.categories.iter().max_by_key(|it| it.bytes).map(|it| it.category);
-        // An engine takes its cache while it loads.
-        if it.phase == RunPhase::Loading
-            && most != Some(Category::KeyValueCache)
-            && !self.findings.iter().any(twice)
-        {
+        // An engine takes its cache while it loads; data are no weights.
+        let is_other = matches!(
+            most,
+            Some(Category::KeyValueCache | Category::Inputs | Category::Activations)
+        );
+        if it.phase == RunPhase::Loading && !is_other && !self.findings.iter().any(twice) {
             text += match p.oom {
                 Some(_) => {
                     ". A smaller batch does not help: fewer bytes a weight (dtype=torch.bfloat16, load_in_4bit), no second copy"

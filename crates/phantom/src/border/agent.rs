@@ -49,7 +49,7 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
 /// The program has finished `steps` more training steps; very many when it ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_steps(steps: u64) {
-    machine::finish_steps(steps);
+    machine::steps::finish(steps);
     launch::with_values(|it, _| it.progress());
 }
 

@@ -16,6 +16,8 @@ use crate::machine::Machine;
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const NOT_INITIALIZED: i32 = 1;
+/// `CUBLAS_STATUS_ALLOC_FAILED`
+const ALLOC_FAILED: i32 = 3;
 
 /// A new handle in `out`: the only answer of the functions that the table marks `handle`.
 ///
@@ -33,12 +35,15 @@ pub unsafe fn new_handle(out: *mut u64) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasCreate_v2(out: *mut u64) -> i32 {
     if let Some(mut machine) = crate::machine::lock() {
-        machine.current().reside(|it, addresses| {
+        let resides = machine.current().reside(|it, addresses| {
             it.blas(addresses);
             if modules::has_foreign() {
                 it.foreign_code();
             }
         });
+        if resides.is_err() {
+            return ALLOC_FAILED;
+        }
     }
     // SAFETY: the same contract.
     unsafe { new_handle(out) }

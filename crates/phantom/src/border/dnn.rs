@@ -258,8 +258,11 @@ pub unsafe extern "C" fn cudnnCreate(out: *mut *const c_void) -> i32 {
     if out.is_null() {
         return BAD_PARAM;
     }
-    if let Some(mut machine) = crate::machine::lock() {
-        machine.current().reside(Resident::dnn);
+    // A full card is what this answer mostly means.
+    if let Some(mut machine) = crate::machine::lock()
+        && machine.current().reside(Resident::dnn).is_err()
+    {
+        return NOT_INITIALIZED;
     }
     // SAFETY: not null.
     unsafe { out.write(handle()) };

@@ -90,10 +90,13 @@ fn largest_prime_factor(mut number: u64) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cufftCreate(plan: *mut c_int) -> i32 {
-    let handle = crate::machine::lock().map_or(0, |mut machine| {
-        machine.current().reside(Resident::transform);
-        machine.handle() & 0x7fff_ffff
-    });
+    /// `CUFFT_ALLOC_FAILED`
+    const ALLOC_FAILED: i32 = 2;
+    let Some(mut machine) = crate::machine::lock() else { return ALLOC_FAILED };
+    if machine.current().reside(Resident::transform).is_err() {
+        return ALLOC_FAILED;
+    }
+    let handle = machine.handle() & 0x7fff_ffff;
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(plan, c_int::try_from(handle).unwrap_or(1)) }
 }

@@ -16,6 +16,8 @@ use crate::machine::resident::Resident;
 /// cuSOLVER 11. Found by setting each word of a handle of zeros until sizes are answered.
 const IN_USE: usize = 0x40 / 4;
 const IN_USE_OF_11: usize = 0x90 / 4;
+/// `CUSOLVER_STATUS_ALLOC_FAILED`
+const ALLOC_FAILED: i32 = 2;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cusolverDnCreate(out: *mut *const c_void) -> i32 {
@@ -25,8 +27,10 @@ pub unsafe extern "C" fn cusolverDnCreate(out: *mut *const c_void) -> i32 {
         handle[if installed::cuda() < 13_000 { IN_USE_OF_11 } else { IN_USE }] = 1;
         handle
     });
-    if let Some(mut machine) = machine::lock() {
-        machine.current().reside(Resident::solver);
+    if let Some(mut machine) = machine::lock()
+        && machine.current().reside(Resident::solver).is_err()
+    {
+        return ALLOC_FAILED;
     }
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle.as_ptr().cast()) }

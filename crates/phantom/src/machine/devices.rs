@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use crate::machine::card::{self, Card, Visible};
 use crate::machine::completion::{Completion, Mark, Order};
 use crate::machine::graphs::{Content, Node};
-use crate::machine::memory::DeviceMemory;
+use crate::machine::memory::{DeviceMemory, Full};
 use crate::machine::neighbours::{Holder, Seat, Table};
 use crate::machine::report::{self, DeviceReport};
 use crate::machine::resident::Resident;
+use crate::machine::steps;
 use plimsoll_values::Dropped;
 
 /// What a kernel takes. Not a figure of the card: programs that repeat a kernel until they have timed
@@ -32,7 +33,6 @@ static SEEN: OnceLock<u32> = OnceLock::new();
 /// See [`asked_beyond`].
 static ASKED_BEYOND: AtomicU64 = AtomicU64::new(0);
 /// Training steps that are over.
-static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Whether something holds memory until a watchdog has seen that a collective is done.
 static WATCHDOG_HOLDS: AtomicBool = AtomicBool::new(false);
 
@@ -175,11 +175,6 @@ pub fn asked_beyond() -> u64 {
     ASKED_BEYOND.load(Ordering::Relaxed)
 }
 
-/// The program has finished `steps` more training steps. Does not begin the use of a device.
-pub fn finish_steps(steps: u64) {
-    STEPS.fetch_add(steps, Ordering::Relaxed);
-}
-
 /// From now on it matters when a watchdog looks. Does not begin the use of a device.
 pub fn watchdog_holds() {
     WATCHDOG_HOLDS.store(true, Ordering::Relaxed);
@@ -283,11 +278,11 @@ impl Machine {
     }
 
     /// `cudaStreamCreate...`. A priority beyond the range of [`PRIORITIES`] is the nearest in it.
-    pub fn create_stream(&mut self, priority: i32) -> u64 {
-        self.current().reside(Resident::stream);
+    pub fn create_stream(&mut self, priority: i32) -> Result<u64, Full> {
+        self.current().reside(Resident::stream)?;
         let stream = self.handle();
         self.streams.insert(stream, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
-        stream
+        Ok(stream)
     }
 
     /// `cudaStreamGetPriority`: zero for the default stream.
@@ -319,7 +314,7 @@ impl Machine {
     /// `cudaEventRecord`.
     pub fn record(&mut self, event: u64, stream: u64) -> Result<(), Invalid> {
         let capture = self.capturing.get(&stream).copied();
-        let step = STEPS.load(Ordering::Relaxed);
+        let step = steps::finished();
         let after = self.completion.mark(line(stream));
         let it = self.events.get_mut(&event).ok_or(Invalid)?;
         *it = Event { recorded: Some((self.clock, Instant::now())), after, step, capture };
@@ -377,7 +372,7 @@ impl Machine {
             Order::AtOnce => 1,
             Order::Late => 2,
         };
-        it.step + steps_later <= STEPS.load(Ordering::Relaxed)
+        it.step + steps_later <= steps::finished()
             || it.recorded.is_none_or(|(_, at)| LONG <= at.elapsed())
     }
 
@@ -454,19 +449,19 @@ impl Machine {
     }
 
     /// `cudaGraphInstantiate`: `graph` can be launched, for which the driver takes memory.
-    pub fn instantiate(&mut self, graph: u64) -> u64 {
+    pub fn instantiate(&mut self, graph: u64) -> Result<u64, Full> {
         let content = self.graphs.get(&graph).copied().unwrap_or(Content::NEW);
         let device = self.current_index();
-        self.devices[device].reside(|it, _| it.graphs.add(content));
+        self.devices[device].reside(|it, _| it.graphs.add(content))?;
         let executable = self.handle();
         self.executables.insert(executable, (device, content));
-        executable
+        Ok(executable)
     }
 
     /// `cudaGraphExecDestroy`.
     pub fn destroy_executable(&mut self, executable: u64) {
         if let Some((device, content)) = self.executables.remove(&executable) {
-            self.devices[device].reside(|it, _| it.graphs.remove(content));
+            self.devices[device].leave(|it| it.graphs.remove(content));
         }
     }
 
@@ -567,6 +562,10 @@ mod tests {
         Machine::new(card, vec![Visible::new(0), Visible::new(1)])
     }
 
+    fn stream(machine: &mut Machine, priority: i32) -> u64 {
+        machine.create_stream(priority).expect("room")
+    }
+
     #[test]
     fn every_device_has_its_own_memory_and_addresses() {
         let mut machine = machine();
@@ -581,7 +580,7 @@ mod tests {
     fn a_capture_spreads_over_events_and_ends_with_its_graph() {
         let mut machine = machine();
         let (a, b, event) =
-            (machine.create_stream(0), machine.create_stream(0), machine.create_event());
+            (stream(&mut machine, 0), stream(&mut machine, 0), machine.create_event());
         machine.begin_capture(a).expect("not capturing");
         assert_eq!(machine.begin_capture(a), Err(Invalid));
         machine.record(event, a).expect("an event");
@@ -606,7 +605,7 @@ mod tests {
             machine.record(event, 7).expect("an event");
             for _ in 0..steps {
                 assert_eq!((machine.is_seen(event), machine.unseen()), (false, 0), "{order:?}");
-                finish_steps(1);
+                steps::finish(1);
             }
             assert_eq!(machine.unseen(), 1, "{order:?}");
             assert!(machine.is_seen(event));
@@ -619,7 +618,7 @@ mod tests {
     fn a_stream_keeps_its_priority() {
         let mut machine = machine();
         let (urgent, usual, beyond) =
-            (machine.create_stream(-3), machine.create_stream(0), machine.create_stream(-9));
+            (stream(&mut machine, -3), stream(&mut machine, 0), stream(&mut machine, -9));
         assert_eq!([urgent, usual, beyond, 0].map(|it| machine.priority(it)), [-3, 0, -5, 0]);
     }
 

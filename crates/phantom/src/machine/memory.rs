@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::addresses::{Addresses, GRANULE};
 use crate::machine::neighbours::{Holder, Seat, together};
 use crate::machine::resident::{Handles, Resident, Threads};
+use crate::machine::steps;
 use plimsoll_values::Contents;
 
 /// The card is full.
@@ -35,8 +36,8 @@ pub struct DeviceMemory {
     ran_out: Vec<Holder>,
     used: u64,
     peak: u64,
-    /// How much the driver and libraries wanted at most that was not free: on a card the call that wanted it fails.
-    lacked: u64,
+    /// What the driver and libraries wanted for themselves and did not find.
+    lacked: Lacked,
     /// The most that was taken beside the caching allocator, once that has said what it holds.
     other_peak: Option<u64>,
     /// What was taken beside it when it last said so, and what libraries have taken since.
@@ -52,6 +53,21 @@ pub struct DeviceMemory {
     /// Where other processes' memory is: address by process and address there, and how often it was opened.
     foreign: BTreeMap<(u64, u64), (u64, u32)>,
     next_handle: u64,
+}
+
+/// What the driver and libraries wanted for themselves and did not find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacked {
+    /// How much at most.
+    pub bytes: u64,
+    /// How many training steps the program had finished when that last happened.
+    pub steps: u64,
+}
+
+impl Lacked {
+    fn note(&mut self, bytes: u64) {
+        *self = Lacked { bytes: self.bytes.max(bytes), steps: steps::finished() };
+    }
 }
 
 #[derive(Debug)]
@@ -77,7 +93,7 @@ impl DeviceMemory {
             ran_out: Vec::new(),
             used: 0,
             peak: 0,
-            lacked: 0,
+            lacked: Lacked::default(),
             other_peak: None,
             other: 0,
             addresses,
@@ -204,8 +220,8 @@ impl DeviceMemory {
         (self.usual_context + more).saturating_sub(less)
     }
 
-    /// How much the driver and libraries wanted at most for themselves that was not free.
-    pub fn lacked(&self) -> u64 {
+    /// What the driver and libraries wanted for themselves and did not find.
+    pub fn lacked(&self) -> Lacked {
         self.lacked
     }
 
@@ -220,12 +236,24 @@ impl DeviceMemory {
     }
 
     /// The driver or a library puts something on the device for itself: an address more is taken, and
-    /// memory that the card's context has already.
-    pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
+    /// memory that the card's context has already. Where there is no room for it, the call that wanted it fails.
+    pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) -> Result<(), Full> {
+        let (before, taken) = (self.resident.clone(), self.context());
         what(&mut self.resident, &mut self.addresses);
         self.begun = true;
-        let most = self.total + self.lent;
-        self.lacked = self.lacked.max((self.context() + self.used).saturating_sub(most));
+        let beyond = (self.context() + self.used).saturating_sub(self.total + self.lent);
+        if beyond != 0 && taken < self.context() {
+            self.resident = before;
+            self.lacked.note(beyond);
+            return Err(Full);
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// Something that the driver had put there is gone.
+    pub fn leave(&mut self, what: impl FnOnce(&mut Resident)) {
+        what(&mut self.resident);
         self.tell();
     }
 
@@ -300,7 +328,7 @@ impl DeviceMemory {
     pub fn create_for_library(&mut self, bytes: u64) -> Result<u64, Full> {
         let before = self.used;
         let handle = self.create(bytes).inspect_err(|_| {
-            self.lacked = self.lacked.max(bytes.saturating_sub(self.free()));
+            self.lacked.note(bytes.saturating_sub(self.free()));
         })?;
         self.other += self.used - before;
         self.other_peak = self.other_peak.map(|it| it.max(self.other));
@@ -386,13 +414,13 @@ mod tests {
     fn what_the_context_takes_cannot_be_allocated() {
         let mut device = device();
         assert_eq!((device.free(), device.context()), (100 * MIB, 518 * MIB));
-        device.reside(Resident::blas);
+        assert_eq!(device.reside(Resident::blas), Ok(()));
         assert_eq!((device.free(), device.context()), (34 * MIB, 584 * MIB));
         assert_eq!(device.allocate(36 * MIB), Err(Full));
         assert!(device.allocate(34 * MIB).is_ok());
-        assert_eq!((device.free(), device.lacked()), (0, 0));
-        device.reside(Resident::blas);
-        assert_eq!((device.free(), device.lacked()), (0, 64 * MIB), "it fails on a card");
+        assert_eq!((device.free(), device.lacked().bytes), (0, 0));
+        assert_eq!(device.reside(Resident::blas), Err(Full));
+        assert_eq!((device.context(), device.lacked().bytes), (584 * MIB, 64 * MIB));
     }
 
     #[test]
@@ -415,7 +443,8 @@ mod tests {
                 let mut context = device.context();
                 for i in 0..3 {
                     let block = device.allocate(30 * MIB + 5).expect("4 GiB are enough");
-                    device.reside(uses[order / uses.len().pow(i) % uses.len()]);
+                    let used = uses[order / uses.len().pow(i) % uses.len()];
+                    assert_eq!(device.reside(used), Ok(()));
                     assert_eq!(device.free() + device.context() + device.used(), 4 << 30);
                     assert_eq!(device.held(), (4 << 30) - device.free());
                     assert!(context <= device.context(), "a context never shrinks");
@@ -456,7 +485,10 @@ mod tests {
         device.create_for_library(8 * MIB).expect("room");
         assert_eq!(device.other_peak(), 8 * MIB, "whether or not the allocator comes again");
         let free = device.free();
-        assert_eq!((device.create_for_library(free + MIB), device.lacked()), (Err(Full), MIB));
+        assert_eq!(
+            (device.create_for_library(free + MIB), device.lacked().bytes),
+            (Err(Full), MIB)
+        );
     }
 
     #[test]

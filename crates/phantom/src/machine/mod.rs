@@ -11,9 +11,9 @@ pub mod nccl;
 pub mod neighbours;
 pub mod report;
 pub mod resident;
+pub mod steps;
 
 pub use self::devices::{
-    LAUNCH, Machine, PRIORITIES, ask_beyond, asked_beyond, current_device, device_count,
-    finish_steps, installed, lock, remarkable_variable, reserve_addresses, set_current_device,
-    uuid_of, watchdog_holds,
+    LAUNCH, Machine, PRIORITIES, ask_beyond, asked_beyond, current_device, device_count, installed,
+    lock, remarkable_variable, reserve_addresses, set_current_device, uuid_of, watchdog_holds,
 };

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plimsoll_values::Dropped;
 
+use crate::machine::memory::Lacked;
 use crate::machine::neighbours::Holder;
 
 /// Kernels launched, by whichever way.
@@ -144,8 +145,8 @@ pub struct DeviceReport {
     pub peak: u64,
     /// The most that was taken by others than `PyTorch`'s allocator.
     pub other_peak: u64,
-    /// What the driver and libraries wanted at most that was not free.
-    pub lacked: u64,
+    /// What the driver and libraries wanted for themselves and did not find.
+    pub lacked: Lacked,
     /// What another rank of the job takes at most where this one takes less.
     pub more_elsewhere: u64,
 }
@@ -176,13 +177,14 @@ pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> Strin
         let comma = if i == 0 { "" } else { "," };
         let _ = write!(
             out,
-            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{},"lacked_bytes":{},"more_elsewhere_bytes":{},"ordinal":{},"together_bytes":{},"ran_out_beside":["#,
+            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{},"lacked_bytes":{},"lacked_steps":{},"more_elsewhere_bytes":{},"ordinal":{},"together_bytes":{},"ran_out_beside":["#,
             it.total,
             it.context,
             it.used,
             it.peak,
             it.other_peak,
-            it.lacked,
+            it.lacked.bytes,
+            it.lacked.steps,
             it.more_elsewhere,
             it.ordinal,
             it.most_together
@@ -291,7 +293,7 @@ mod tests {
                 used: 4,
                 peak: 6,
                 other_peak: 1,
-                lacked: 0,
+                lacked: Lacked { bytes: 7, steps: 3 },
                 more_elsewhere: 0,
             }],
             Asked {
@@ -312,7 +314,7 @@ mod tests {
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));
         assert!(
-            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"lacked_bytes":0,"more_elsewhere_bytes":0,"ordinal":0,"together_bytes":9,"ran_out_beside":[{"pid":12,"bytes":5}]}"#)
+            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"lacked_bytes":7,"lacked_steps":3,"more_elsewhere_bytes":0,"ordinal":0,"together_bytes":9,"ran_out_beside":[{"pid":12,"bytes":5}]}"#)
         );
         assert!(json.contains(r#""devices_asked":2,"#));
         assert!(json.contains(r#","visible_devices":"3,?","#));

@@ -757,15 +757,18 @@ fn what_lies_between_both_ends_is_covered_or_in_doubt() {
 /// NCCL makes a communicator at the first message, and finds the card full: the script gets an error of PyTorch's, whatever it makes of that.
 #[test]
 fn a_library_without_memory_for_itself_does_not_fit() {
-    let of = |lacked: u64| {
-        let device = PhantomDevice { lacked: Bytes::mib(lacked), ..PhantomDevice::default() };
+    let of = |lacked: u64, lacked_steps: Option<u64>| {
+        let device =
+            PhantomDevice { lacked: Bytes::mib(lacked), lacked_steps, ..PhantomDevice::default() };
         let phantom = PhantomReport { devices: vec![device], ..PhantomReport::default() };
         let mut recorded = recording("alloc weights 20MiB\nstep\nalloc sent 40MiB");
         recorded.notes.end.as_mut().unwrap().why = EndReason::Exception;
         predicted(&[Recording { phantom: Some(phantom), ..recorded }], 1)
     };
-    assert_eq!(of(0).verdict(), Verdict::CouldNotTell);
-    assert_eq!(of(64).verdict(), Verdict::DoesNotFit);
+    assert_eq!(of(0, None).verdict(), Verdict::CouldNotTell);
+    assert_eq!(of(64, None).verdict(), Verdict::DoesNotFit);
+    assert_eq!(of(64, Some(1)).verdict(), Verdict::DoesNotFit);
+    assert_eq!(of(64, Some(0)).verdict(), Verdict::CouldNotTell, "it trained on after that");
 }
 
 /// A race: real ranks of one job take either end.

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::addresses::Addresses;
 use crate::launch::with_values;
 use crate::machine;
+use crate::machine::memory::Full;
 use crate::machine::nccl::Nccl;
 use crate::machine::report;
 use crate::machine::resident::Resident;
@@ -198,7 +199,7 @@ fn add(communicator: Communicator, members: Option<Members>) -> Result<u64, Refu
     let nccl = nccl();
     take_once(communicator.device, Once::Library)?;
     holdings.memory.push(take(communicator.device, nccl.communicator(communicator.ranks))?);
-    reside(communicator.device, Resident::communicator);
+    reside(communicator.device, Resident::communicator)?;
     if 2 <= communicator.ranks {
         HAS_RANKS.store(true, Ordering::Relaxed);
         with_values(|it, _| it.there_are_ranks());
@@ -244,7 +245,7 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
         size += if holdings.received.insert(peer) { nccl.receive } else { 0 };
     }
     take_once(it.device, Once::RingKernels)?;
-    reside(it.device, Resident::collective);
+    reside(it.device, Resident::collective)?;
     if how != Use::Ring {
         take_once(it.device, Once::PeerKernels)?;
     }
@@ -276,13 +277,16 @@ fn take_once(device: u32, what: Once) -> Result<(), Refused> {
 }
 
 /// NCCL takes addresses on `device`.
-fn reside(device: u32, what: impl FnOnce(&mut Resident, &mut Addresses)) {
-    if let Some(mut machine) = machine::lock()
-        && let Ok(index) = usize::try_from(device)
-        && let Some(device) = machine.devices.get_mut(index)
-    {
-        device.reside(what);
-    }
+fn reside(device: u32, what: impl FnOnce(&mut Resident, &mut Addresses)) -> Result<(), Refused> {
+    let mut machine = machine::lock().ok_or(Refused::Argument)?;
+    let index = usize::try_from(device).map_err(|_| Refused::Argument)?;
+    let device = machine.devices.get_mut(index).ok_or(Refused::Argument)?;
+    device.reside(what).map_err(ran_out_of)
+}
+
+fn ran_out_of(_: Full) -> Refused {
+    RAN_OUT.store(true, Ordering::Relaxed);
+    Refused::Full
 }
 
 /// `size` bytes of `device`, as a handle. Addresses for them are taken by [`reside`].
@@ -290,10 +294,7 @@ fn take(device: u32, size: u64) -> Result<u64, Refused> {
     let mut machine = machine::lock().ok_or(Refused::Argument)?;
     let index = usize::try_from(device).map_err(|_| Refused::Argument)?;
     let device = machine.devices.get_mut(index).ok_or(Refused::Argument)?;
-    device.create_for_library(size).map_err(|_| {
-        RAN_OUT.store(true, Ordering::Relaxed);
-        Refused::Full
-    })
+    device.create_for_library(size).map_err(ran_out_of)
 }
 
 /// `ncclCommDestroy`: its memory goes with it.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
 
-use super::{INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
+use super::{INVALID_VALUE, NO_DEVICE, OUT_OF_MEMORY, SUCCESS, answer, fail, machine};
 use crate::border::driver::entry_point;
 use crate::code::modules;
 use crate::launch::{self, Configuration, Dim3};
@@ -39,10 +39,13 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
         return fail(NO_KERNEL_IMAGE);
     }
     let needs = launch::needs(function, machine.capture(stream).is_some());
-    machine.current().reside(|it, addresses| {
+    let resides = machine.current().reside(|it, addresses| {
         it.kernel(addresses, room);
         it.stack(addresses, u64::from(needs.stack));
     });
+    if resides.is_err() {
+        return fail(OUT_OF_MEMORY);
+    }
     machine.work(stream, Node::Kernel(needs.parameters));
     SUCCESS
 }

@@ -4,7 +4,8 @@ use std::ffi::{c_float, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use super::{
-    INVALID_HANDLE, INVALID_VALUE, NOT_READY, SUCCESS, answer, fail, graph_objects, machine,
+    INVALID_HANDLE, INVALID_VALUE, NOT_READY, OUT_OF_MEMORY, SUCCESS, answer, fail, graph_objects,
+    machine,
 };
 use crate::border::installed;
 use crate::border::loader;
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn cudaStreamCreateWithPriority(
     _flags: c_uint,
     priority: c_int,
 ) -> i32 {
-    let handle = machine!().create_stream(priority);
+    let Ok(handle) = machine!().create_stream(priority) else { return fail(OUT_OF_MEMORY) };
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(stream, handle) }
 }
@@ -327,7 +328,7 @@ pub unsafe extern "C" fn cudaGraphCreate(graph: *mut u64, _flags: c_uint) -> i32
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphInstantiate(exec: *mut u64, graph: u64, _flags: u64) -> i32 {
-    let made = machine!().instantiate(graph);
+    let Ok(made) = machine!().instantiate(graph) else { return fail(OUT_OF_MEMORY) };
     graph_objects::instantiated(made, graph);
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(exec, made) }
