@@ -124,7 +124,7 @@ class Warm:
             os.chmod(self.python, 0o755)
 
     def is_running(self, name):
-        return os.path.exists(os.path.join(self.folder, name))
+        return os.path.exists(os.path.join(self.folder, name + ".listens"))
 
     def start(self, name, environment, agent):
         """With the folder of the agent that its children import. `phantom` in the environment of a process on the phantom, whose libraries are loaded once, for all; `bare` in
@@ -165,9 +165,9 @@ def serve(path, python, agent):
         it.atexit = False
     sys.executable = python
     door = socket.socket(socket.AF_UNIX)
-    door.bind(path + ".new")
+    door.bind(path)
     door.listen(64)
-    os.rename(path + ".new", path)
+    os.close(os.open(path + ".listens", os.O_CREAT))
     Server(door, 0).run()
 
 

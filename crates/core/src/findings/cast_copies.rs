@@ -71,7 +71,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 fn of_an_open_block(case: &Case<'_>) -> impl Iterator<Item = Finding> {
     case.growth.iter().filter(|it| it.kind == Kind::Casts).map(|growth| {
         let title = format!(
-            "autocast is entered in each pass and never left, so it keeps all copies of weights that it has made, and with them the weights: {} of copies",
+            "the script enters autocast in each pass and never exits it, so autocast stores every copy of weights that it has made, and the weights with them: {} of copies",
             growth.bytes
         );
         let mut res = RULE.finding(Weight::Problem, growth.bytes, title);

@@ -343,7 +343,7 @@ impl Report<'_> {
                 let text = match p.gave_cache_back() {
                     _ if p.doubt == Some(Doubt::GaveCacheBack) => format!(
                         "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
-                         {between}, holes may be left for which that is not enough"
+                         {between}, PyTorch may find other holes, for which that is not enough"
                     ),
                     Some(times) if !is_over && p.runs_out_at.is_none() => format!(
                         "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back {times} times when \
