@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("triton")
+
 LISTED = Path(__file__).with_name("replaced.txt")
 
 SCRIPT = """
     import functools, json, sys, types
-    import torch, torch.distributed, torch.utils.data
+    import torch, torch.distributed, torch.utils.data, triton
     from plimsoll_agent import patch
 
     def functions(value):
