@@ -98,7 +98,9 @@ soak: build
 	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM PLIMSOLL_COLD=1
-	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --durations=10 -m '' tests
+	# As many at a time as there is memory for: each takes up to 2 GB, and what it starts some more.
+	at_once=$$(awk '/MemAvailable/ { print 1 + int($$2 / 4000000) }' /proc/meminfo)
+	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --durations=10 --maxprocesses "$$at_once" -m '' tests
 
 # The Python package: the source distribution, the wheel that is made from it, and both looked into and tried. Needs no
 # torch. Minutes: the program is built once more, as maturin builds it.
