@@ -62,7 +62,7 @@ def clean_environment():
     """Ours, without what would change a run."""
     res = dict(os.environ)
     for name in list(res):
-        if name.startswith(("PLIMSOLL_", "PYTORCH_", "PYTEST_")) or name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE"):
+        if name.startswith(("PLIMSOLL_", "PYTORCH_", "PYTEST_")) or name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "PYTHONUNBUFFERED"):
             del res[name]
     res["HF_HUB_OFFLINE"] = "1"
     return res

@@ -243,8 +243,8 @@ def test_every_rank_of_torchrun_has_a_recording(program, cache, outside):
 def test_signals_of_job_schedulers_reach_the_script(program, cache):
     plimsoll = Plimsoll(program.folder, cache)
     plimsoll.script(
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: print('saving', flush=True))\n"
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'saving\\n'))\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
         "print('ready', flush=True)\nwhile True: time.sleep(0.05)\n"
     )

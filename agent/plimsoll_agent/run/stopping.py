@@ -48,6 +48,9 @@ WAITING_FOR_A_THREAD, WAITING_WITHOUT_MEMORY = 6.0, 20.0
 FAREWELL_OF_A_REAL_RUN = 120.0
 """The same on the machine's own device, where a checkpoint is worth its time."""
 
+WRITING_OUT = 1.0
+"""Seconds, at most, for what the script has printed and Python has not written yet."""
+
 PAUSE = 0.25
 LITTLE_WORK = 0.02
 """Seconds of processor time within a pause that count as none."""
@@ -154,7 +157,26 @@ class Stopping:
             if threading.current_thread() is threading.main_thread():
                 atexit._run_exitfuncs()
         finally:
-            os._exit(code)
+            try:
+                _write_out()
+            finally:
+                os._exit(code)
+
+
+def _write_out() -> None:
+    """What the script has printed and Python has not written yet. Not for long: a thread that stands may hold the stream."""
+
+    def flush() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+    if threading.current_thread() is threading.main_thread():
+        flush()
+    else:
+        beside = threading.Thread(target=flush, name="plimsoll-output", daemon=True)
+        beside.start()
+        beside.join(WRITING_OUT)
 
 
 def _stood_still(waiting: float, work: Callable[[], float], is_over: Callable[[], bool] = lambda: False, most: float = math.inf) -> bool:
