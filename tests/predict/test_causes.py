@@ -18,7 +18,7 @@ CAUSES = [
     ("table", "gradients/dense-table", 562, "2000000 rows of `items.weight`", "sparse=True"),
     ("windows", "copies/unfold", 1200, "each value up to 25 times, and 6 tensors", "torch.utils.checkpoint"),
     ("pieces", "copies/unfold", 122, "each value up to 16 times, and a tensor is", "`__getitem__`"),
-    ("autocast", "weights/cast-copies", 528, "never left", "with torch.autocast"),
+    ("autocast", "weights/cast-copies", 528, "never exits it", "with torch.autocast"),
     ("parametrized", "weights/made-again", 111, "compute weights anew in each call, and 60 copies", "parametrize.cached()"),
     ("recurrent", "weights/made-again", 234, "joins the weights of `GRU` into one piece in each call, and 40 copies", "flatten_parameters()"),
     ("padding", "inputs/padding", 0, "padded to 256 tokens, and no text of the 8 batches seen has more than 60", "collate_fn"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.run import below, nested
-from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.run.refusal import trying, unsuited
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -66,16 +66,10 @@ def _safe(torch: Torch, module: Module, call: Function, args: Arguments, kwargs:
     hooks += [it.register_forward_hook(look.after) for it in candidates]
     part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 1)
     # What the script gave and what it gets is the script's: it may look at it.
+    one = trying(torch, "inplace-activations", "%s: it does not run with one sample of its batch" % type(module).__name__)
     try:
-        with split.undisturbed(torch, module), torch.enable_grad(), below.uncompiled(torch), look.saved(), look.operations():
+        with one, split.undisturbed(torch, module), torch.enable_grad(), below.uncompiled(torch), look.saved(), look.operations():
             result = call(*part_args, **part_kwargs)
-    except (torch.cuda.OutOfMemoryError, CannotApply):
-        raise
-    except Exception as error:
-        raise unsuited(
-            "inplace-activations",
-            "%s: it does not run with one sample of its batch (%s: %s)" % (type(module).__name__, type(error).__name__, error)
-        ) from error
     finally:
         for it in hooks:
             it.remove()
@@ -145,9 +139,10 @@ class _Look:
         self.ran.add(part)
         # Written in place it would keep its result for backward, which the next one must not write into.
         self._kept_for_backward.add(_storage(result))
+        self._alive.append(result)  # So that no other takes its place in memory.
         for tensor in given:
             if isinstance(tensor, self._torch.Tensor):
-                self._alive.append(tensor)  # So that no other takes its place in memory.
+                self._alive.append(tensor)
                 self._of_input.setdefault(_storage(tensor), set()).add(part)
         return result
 

@@ -154,14 +154,14 @@ class Modules:
             )
 
     def _note_open_autocasts(self) -> None:
-        # There is no question for it; what is added is taken off at once.
+        # PyTorch tells the depth only to who enters; so one is entered, and exited at once.
         around = self._torch.autocast_increment_nesting() - 1
         self._torch.autocast_decrement_nesting()
         if self._most_autocasts < around:
             self._most_autocasts = around
             self._more_autocasts += 1
             if self._more_autocasts == _NESTED + 1:
-                self._note("autocast-open", "the script enters `torch.autocast` again and again and does not leave it: what it has cast stays")
+                self._note("autocast-open", "the script enters `torch.autocast` in each pass and never exits it, so PyTorch stores every copy that it casts")
 
     def watch_modes(self, changed: Callable[[], object]) -> None:
         """`changed()` is called when a module goes from training to evaluation or back."""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from plimsoll_agent.run import chain
+
+TYPE_CHECKING = False  # As typing has it, which is not imported for this.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plimsoll_agent.kinds import Torch
 
 
 class CannotApply(RuntimeError):
@@ -22,6 +30,17 @@ def unsuited(remedy: str, whom: str) -> CannotApply:
     error = CannotApply("plimsoll: the remedy %s does not suit %s" % (remedy, whom))
     error.remedy, error.whom = remedy, whom
     return error
+
+
+@contextlib.contextmanager
+def trying(torch: Torch, remedy: str, whom: str) -> Iterator[None]:
+    """What fails in this block does not suit `remedy`; `whom` says what it is, and the error stands behind it. Memory that runs out is none of this."""
+    try:
+        yield
+    except (torch.cuda.OutOfMemoryError, CannotApply):
+        raise
+    except Exception as error:
+        raise unsuited(remedy, "%s (%s: %s)" % (whom, type(error).__name__, error)) from error
 
 
 def behind(error: BaseException | None) -> CannotApply | None:

@@ -10,10 +10,10 @@ from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import is_cache
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.host_random import HostRandom
-from plimsoll_agent.run.refusal import CannotApply, unsuited
+from plimsoll_agent.run.refusal import trying, unsuited
 
 if TYPE_CHECKING:
-    from plimsoll_agent.kinds import Arguments, Function, Module, Named, Torch
+    from plimsoll_agent.kinds import Module, Named, Torch
     from plimsoll_agent.run.recording import Recording
 
 
@@ -42,7 +42,8 @@ def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> N
             for start, end in split.bounds_of(whole, min(parts, whole)):
                 choices.again()
                 part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
-                outputs.append(_of_part(torch, original, self, part_args, part_kwargs))
+                with trying(torch, "micro-batches", "%s: it does not generate from a part of its prompts" % type(self).__name__):
+                    outputs.append(original(self, *part_args, **part_kwargs))
         finally:
             thread.inside = False
         if not all(isinstance(it, torch.Tensor) and it.dim() == 2 for it in outputs):
@@ -52,18 +53,6 @@ def _wrap(torch: Torch, mixin: type[Any], parts: int, recording: Recording) -> N
         return _as_long(torch, outputs, end[0] if isinstance(end, (list, tuple)) else end or 0)
 
     patch.put(mixin, "generate", generate)
-
-
-def _of_part(torch: Torch, generate: Function, model: Module, args: Arguments, kwargs: Named) -> Any:
-    try:
-        return generate(model, *args, **kwargs)
-    except (torch.cuda.OutOfMemoryError, CannotApply):
-        raise
-    except Exception as error:
-        raise unsuited(
-            "micro-batches",
-            "%s: it does not generate from a part of its prompts (%s: %s)" % (type(model).__name__, type(error).__name__, error)
-        ) from error
 
 
 class _Told:

@@ -584,31 +584,31 @@ impl fmt::Display for Note {
                 match between {
                     Some(most) => write!(
                         f,
-                        ", up to {most} if a rank changes between the two; the safe size covers all of them"
+                        ", up to {most} if a rank changes between the two; the safe size, if there is one, covers all of them"
                     ),
-                    None => f.write_str("; the safe size covers both"),
+                    None => f.write_str("; the safe size, if there is one, covers both"),
                 }
             }
             Note::OtherEnd { end: OtherEnd::Overflow, this, other, .. } => write!(
                 f,
-                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: {this} as shown here, {other} if it skips only the first; the safe size covers both. Give their number: --assume overflow=N"
+                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: {this} as shown here, {other} if it skips only the first; the safe size, if there is one, covers both. Give their number: --assume overflow=N"
             ),
             Note::OtherEnd { end: OtherEnd::Workspaces, this, other, .. } => write!(
                 f,
-                "torch.backends.cudnn.benchmark picks the fastest algorithms, which are unknown on a phantom: {this} with those that cuDNN lists first, {other} with those that need the largest workspaces; the safe size covers both"
+                "torch.backends.cudnn.benchmark picks the fastest algorithms, which are unknown on a phantom: {this} with those that cuDNN lists first, {other} with those that need the largest workspaces; the safe size, if there is one, covers both"
             ),
             Note::OtherEnd { end: OtherEnd::Found, this, other, .. } => write!(
                 f,
-                "a phantom does not compute the values that boolean masks read: {this} if they select nothing, as shown here, {other} if they select everything; the safe size covers both. Give the share: --assume nonzero=SHARE"
+                "a phantom does not compute the values that boolean masks read: {this} if they select nothing, as shown here, {other} if they select everything; the safe size, if there is one, covers both. Give the share: --assume nonzero=SHARE"
             ),
             Note::OtherEnd { end: OtherEnd::Routed, this, other, between } => write!(
                 f,
                 "a phantom does not compute what a router chooses: {this} if it spreads the tokens evenly, as shown here, {other} if it sends all of them to one expert{}. Give the largest share of an expert: --assume experts=SHARE",
                 match between {
                     Some(most) => format!(
-                        ", up to {most} if it sends other numbers in each layer and step; the safe size covers all of them"
+                        ", up to {most} if it sends other numbers in each layer and step; the safe size, if there is one, covers all of them"
                     ),
-                    None => "; the safe size covers both".to_owned(),
+                    None => "; the safe size, if there is one, covers both".to_owned(),
                 }
             ),
             Note::NoPhases => f.write_str(

@@ -20,8 +20,9 @@ use crate::{
     },
 };
 
-/// The program went on after it.
+/// What ended the program.
 const OUT: &str = "OUT OF MEMORY";
+/// The program went on after it.
 const CAUGHT: &str = "OUT OF MEMORY, CAUGHT";
 /// Errors of one log that are told in full.
 const SHOWN_OOMS: usize = 3;
@@ -568,7 +569,7 @@ fn inferred(it: &Statement) -> &'static str {
 /// What happened where memory ran out for others than PyTorch's allocator.
 pub(super) fn lacked(bytes: Bytes) -> String {
     format!(
-        "NVIDIA's driver or a library (NCCL, cuBLAS) wanted memory for itself, and found {bytes} too little"
+        "NVIDIA's driver or a library (NCCL, cuBLAS) needed {bytes} more for itself than was free"
     )
 }
 

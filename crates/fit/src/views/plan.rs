@@ -240,7 +240,7 @@ fn too_large(large: &TooLarge, it: &Proposal) -> String {
     let switches = if it.found.places.sites.of(Framework::Transformers).is_some() {
         "in TrainingArguments a smaller per_device_eval_batch_size, eval_accumulation_steps, or Trainer(preprocess_logits_for_metrics=...) that keeps no logits"
     } else {
-        "a smaller batch in the evaluation's DataLoader (parts of a sample where a batch is one), and no outputs that stay on the GPU from batch to batch"
+        "a smaller batch in the evaluation's DataLoader (if it has one sample, a part of that), and no outputs that stay on the GPU from batch to batch"
     };
     format!(
         "DOES NOT FIT: the evaluation{at} allocates {} by itself{even} and needs {needs} {what}, {over} too much. No remedy makes it small enough, so plimsoll tried no plan\n\

@@ -654,7 +654,7 @@ fn whatever_order_takes_more_decides_the_safe_number() {
     assert!(first.with_allowance < prediction.with_allowance);
     let note = prediction.notes.last().unwrap();
     assert_eq!(note.code(), "order");
-    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 820.0 MiB if early, 860.0 MiB if late, as shown here; the safe size covers both"].assert_eq(&note.to_string());
+    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 820.0 MiB if early, 860.0 MiB if late, as shown here; the safe size, if there is one, covers both"].assert_eq(&note.to_string());
 
     let safe = prediction.with_allowance;
     let prediction = covered(&prediction, &[(OtherEnd::Late, &first)]);
@@ -741,7 +741,7 @@ fn what_lies_between_both_ends_is_covered_or_in_doubt() {
     let covered = answer(more);
     assert_eq!(covered.safe(), Some(more.with_allowance));
     let note = covered.notes.last().unwrap().to_string();
-    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 780.0 MiB if early, as shown here, 780.0 MiB if late, up to 880.0 MiB if a rank changes between the two; the safe size covers all of them"].assert_eq(&note);
+    expect!["memory depends on when PyTorch's threads and the GPU finish their work, which differs between the ranks of a job: 780.0 MiB if early, as shown here, 780.0 MiB if late, up to 880.0 MiB if a rank changes between the two; the safe size, if there is one, covers all of them"].assert_eq(&note);
 
     let first_line = |it: &Prediction| {
         assert_eq!((it.verdict(), it.safe()), (Verdict::Depends, None));
