@@ -37,6 +37,12 @@ pub(super) fn finish(view: Option<&View>, task: Pid, after: &After, res: i64) ->
         After::Named { buffer, size } => {
             take_out_name(view, task, *buffer, *size, res).unwrap_or(res)
         }
+        After::Socket { buffer, length, capacity } => {
+            if res == 0 {
+                let _ = tell_address(view, task, *buffer, *length, *capacity);
+            }
+            res
+        }
     }
 }
 
@@ -52,6 +58,16 @@ fn take_out_name(view: &View, task: Pid, buffer: u64, size: u64, res: i64) -> Op
     let n = bytes.len().min(usize::try_from(size).ok()?);
     memory::write_bytes(task, buffer, &bytes[..n]).ok()?;
     i64::try_from(n).ok()
+}
+
+/// getsockname(2): of an address that is longer than the buffer its beginning, and the whole length.
+fn tell_address(view: &View, task: Pid, buffer: u64, length: u64, capacity: usize) -> Option<()> {
+    let bytes = memory::read_bytes(task, length, 4).ok()?;
+    let all = usize::try_from(u32::from_ne_bytes(bytes.try_into().ok()?)).ok()?;
+    let ours = memory::read_bytes(task, buffer, all.min(capacity)).ok()?;
+    let address = view.address_given(&ours)?;
+    memory::write_bytes(task, buffer, &address[..address.len().min(capacity)]).ok()?;
+    memory::write_bytes(task, length, &u32::try_from(address.len()).ok()?.to_ne_bytes()).ok()
 }
 
 /// stat(2) and statx(2) say where each number is.

@@ -51,6 +51,12 @@ pub(super) enum After {
         buffer: u64,
         size: u64,
     },
+    /// A socket has the name that the program gave it. `capacity` is what its buffer holds, `length` the address of the length.
+    Socket {
+        buffer: u64,
+        length: u64,
+        capacity: usize,
+    },
     /// An object of the kernel is the run's, if it was made.
     Made(Object),
     /// An overlay may have refused what a disk would do.

@@ -125,6 +125,7 @@ impl Call<'_> {
 
             libc::SYS_bind => self.socket(true),
             libc::SYS_connect => self.socket(false),
+            libc::SYS_getsockname | libc::SYS_getpeername => Ok(self.name_of_socket()),
             _ => Ok(Verdict::Go),
         }
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::gate::{AFTER, GATE};
 
 /// They name a file, or change one that is open.
-pub(super) const TRACED: [c_long; 58] = [
+pub(super) const TRACED: [c_long; 60] = [
     libc::SYS_access,
     libc::SYS_bind,
     libc::SYS_chdir,
@@ -33,6 +33,8 @@ pub(super) const TRACED: [c_long; 58] = [
     libc::SYS_fstat,
     libc::SYS_futimesat,
     libc::SYS_getcwd,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
     libc::SYS_getxattr,
     libc::SYS_inotify_add_watch,
     libc::SYS_lchown,

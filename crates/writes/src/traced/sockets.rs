@@ -11,10 +11,25 @@ use super::{
     place::{Place, path_of},
 };
 
+/// The bytes of a name in an address, behind two of its family.
+const LONGEST: usize = 108;
+
 impl Call<'_> {
+    /// `getsockname` or `getpeername`.
+    pub(super) fn name_of_socket(&self) -> Verdict {
+        let (buffer, length) = (self.argument(1), self.argument(2));
+        let capacity =
+            memory::read_bytes(self.task, length, 4).ok().and_then(|it| it.try_into().ok());
+        let Some(capacity) = capacity.and_then(|it| usize::try_from(u32::from_ne_bytes(it)).ok())
+        else {
+            return Verdict::Go;
+        };
+        let capacity = capacity.min(LONGEST + 2);
+        Verdict::Instead(Box::new(self.registers), After::Socket { buffer, length, capacity })
+    }
+
     /// `bind` or `connect`.
     pub(super) fn socket(&mut self, is_made: bool) -> Result<Verdict, Errno> {
-        const LONGEST: usize = 108;
         let length = usize::try_from(self.argument(2)).unwrap_or_default().min(LONGEST + 2);
         let Ok(address) = memory::read_bytes(self.task, self.argument(1), length) else {
             return Ok(Verdict::Go);
@@ -25,6 +40,7 @@ impl Call<'_> {
         if !is_unix || end == 0 {
             return Ok(Verdict::Go); // Another kind, or a name that is no file's.
         }
+        let given = [&address[..2 + end], &[0]].concat();
         let text = path_of(text[..end].to_vec());
         let folder = self.folder_of(name(None, 0, false))?;
         let from = self.view.named(&folder);
@@ -59,6 +75,9 @@ impl Call<'_> {
             return Err(Errno::ENAMETOOLONG);
         }
         memory::write_ours(self.task, self.scratch, &bytes)?;
+        if is_made {
+            self.view.address_is_given(bytes.clone(), given);
+        }
         let mut registers = self.registers;
         (registers.rsi, registers.rdx) = (self.scratch.0, bytes.len() as u64);
         Ok(Verdict::Instead(Box::new(registers), After::Nothing))

@@ -65,6 +65,8 @@ pub(super) struct View {
     pub(super) plain: BTreeSet<PathBuf>,
     /// Folders that have a short name, which is a link of ours.
     short: BTreeMap<PathBuf, PathBuf>,
+    /// Of each socket with a name, by its address in the layer: the address that the program gave it.
+    sockets: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl View {
@@ -91,6 +93,7 @@ impl View {
             shown: BTreeSet::new(),
             plain: BTreeSet::new(),
             short: BTreeMap::new(),
+            sockets: BTreeMap::new(),
         }
     }
 
@@ -505,6 +508,16 @@ impl View {
         symlink(folder, &link).ok()?;
         self.short.insert(folder.to_owned(), link.clone());
         Some(link)
+    }
+
+    /// A socket is bound to `ours`, where the program said `given`.
+    pub(super) fn address_is_given(&mut self, ours: Vec<u8>, given: Vec<u8>) {
+        self.sockets.insert(ours, given);
+    }
+
+    /// What the program said where the kernel says `ours`.
+    pub(super) fn address_given(&self, ours: &[u8]) -> Option<&[u8]> {
+        self.sockets.get(ours).map(Vec::as_slice)
     }
 
     /// How a complete folder looked on the disk.
