@@ -55,6 +55,7 @@ ALLOWED = {
     "they are those of torch 2.11": "for other versions of torch",
     "built for this card, too": "one of the cards that a library's kernels are looked for on",
     "trains nothing": "one of the shapes",
+    "this machine's own card is meant": "machines with a GPU; their screen is that of --gpu",
     "needs bitsandbytes and PEFT": "libraries that the other tests do without; the page's program was run with them",
 }
 """Skips that CI may have: how the reason begins or what it contains, and why nothing is missing then."""

@@ -221,7 +221,7 @@ def test_a_plan_for_the_longest_batch_and_advice(plimsoll):
     short = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "t4")).report
     long = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "t4", "--worst-seq", "512")).report
     assert short["peak_allocated_bytes"] * 2 < long["peak_allocated_bytes"]
-    assert any("made 512 long" in json.dumps(it) for it in long["notes"])
+    assert any("512 long: input_ids 8x512 instead of 8x" in it["text"] for it in long["notes"])
     options = ["--gpu", "t4", "--worst-seq", "512", "--advice", "--json", path]
     ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", timeout=900)
     assert ran.code == 0 and "input_ids 8x512 instead of 8x" in ran.stderr, ran
@@ -229,9 +229,9 @@ def test_a_plan_for_the_longest_batch_and_advice(plimsoll):
     assert answer["as_it_is"]["peak_allocated_bytes"] == long["peak_allocated_bytes"]
     assert "[first_step]" not in (plimsoll.folder / "plan.toml").read_text()
     needs = {"+".join(it["remedies"]): it["needs_bytes"] for it in answer["advice"]}
-    pruned = needs.pop("pruning")  # There are no convolutions.
     assert set(needs) == {"shorter-sequence", "smaller-batch", "lora", "lora+quantization", "smaller-model"}
-    assert max(needs.values()) < answer["as_it_is"]["needs_bytes"] < pruned  # Masks take memory, too.
+    # Masks of a model without convolutions take more than the script without changes, so pruning is not offered.
+    assert max(needs.values()) < answer["as_it_is"]["needs_bytes"]
     assert needs["lora+quantization"] < needs["lora"]
 
 

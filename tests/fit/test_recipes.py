@@ -84,7 +84,7 @@ def needs(plimsoll, *words):
 def fitted(plimsoll, limit, *words):
     """The recipes of a script, in parts of its batch."""
     options = ["--limit-reserved", f"{limit}B", "--allow", "micro-batches", "--json", "it.json", "-q"]
-    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, *words)
     assert ran.code == 0, ran
     return json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
 

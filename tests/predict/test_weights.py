@@ -91,8 +91,8 @@ import types
 class Configured(nn.Sequential):
     config = types.SimpleNamespace(_name_or_path="a/model")
 first = Configured(*[nn.Linear(2048, 2048) for _ in range(8)])
-model = Configured(*[Low(Packed(2048), 2048) for _ in range(8)])
 %s
+model = Configured(*[Low(Packed(2048), 2048) for _ in range(8)])
 train(model, torch.randn(16, 2048))
 """
 CASES = [

@@ -33,6 +33,8 @@ class World:
         self.folder = Path(folder, self.mark)
         self.home = self.folder / "home"
         self.project = self.home / "project"
+        self.answers = Path(folder, "answers")
+        """Where a command may write what it was asked to write."""
         self.key = random.randrange(1 << 20, 1 << 30)
         self._sockets = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sockets.bind(("127.0.0.1", 0))
@@ -41,6 +43,7 @@ class World:
 
     def _make(self):
         self.project.mkdir(parents=True)
+        self.answers.mkdir(exist_ok=True)
         for name, text in {".bashrc": "alias ll='ls -l'\n", ".cache/pip/wheel": "wheel", ".config/a": "a", "weights.pt": "months"}.items():
             self._write(self.home / name, text.encode())
         (self.folder / "outside").mkdir()
@@ -52,7 +55,7 @@ class World:
         built = shutil.which("gcc") and subprocess.run(["gcc", "-static", "-o", program, Path(__file__).with_name("program.c")], capture_output=True)
         self.program = program if built and built.returncode == 0 else None
         if self.user is not None:
-            subprocess.run(["chown", "-hR", f"{self.user}:{self.user}", self.folder], check=True)
+            subprocess.run(["chown", "-hR", f"{self.user}:{self.user}", self.folder, self.answers], check=True)
         elif os.geteuid() == 0:
             os.chown(self.home / ".config/a", 1000, 1000)
             os.chmod(self.home / ".config/a", 0o640)

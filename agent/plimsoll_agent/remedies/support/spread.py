@@ -68,9 +68,12 @@ def _place(world: int) -> tuple[int, int, str] | None:
     if given.get("WORLD_SIZE") != str(world) or "RANK" not in given:
         return None
     local = int(given["LOCAL_RANK"])
-    devices = [it for it in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if it]
-    if not devices:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = [it for it in (visible or "").split(",") if it]
+    if visible is None:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(local)
+    elif not devices:
+        pass  # GPUs are hidden, and stay hidden.
     elif local < len(devices):
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[local]
     else:
