@@ -69,6 +69,8 @@ test-setup:
 	# Beside the environment: with it there transformers asks for the GPU when it is imported.
 	[ -d target/torchao ] || "$$python" -m pip install --quiet --no-deps --target target/torchao torchao==0.18.0
 	tools/chromium
+	# Else each worker of pytest compiles all tests by itself.
+	env -u PYTHONDONTWRITEBYTECODE "$$python" -m pytest -n0 --quiet --collect-only tests >/dev/null
 
 # A test of Rust says on its line how long it took; only libtest reads RUSTC_BOOTSTRAP here, and nothing is compiled with it.
 test-rust:

@@ -3,9 +3,16 @@
 import copy
 import re
 
-import torch
+import pytest
 from harness import ROOT
-from torch import nn
+
+
+@pytest.fixture
+def torch():
+    """Imported by what uses it: whoever only lists the tests need not wait for it."""
+    import torch
+
+    return torch
 
 
 def written(page):
@@ -14,17 +21,20 @@ def written(page):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-class WithLoss(nn.Module):
+def with_loss(torch):
     """As models of transformers are: a mean over the labels that are not -100, the next word each."""
 
-    def __init__(self):
-        super().__init__()
-        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 20)
+    class WithLoss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.head = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 20)
 
-    def forward(self, input_ids, labels):
-        logits = self.head(self.words(input_ids))
-        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-        return type("Output", (), {"loss": loss})
+        def forward(self, input_ids, labels):
+            logits = self.head(self.words(input_ids))
+            loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+            return type("Output", (), {"loss": loss})
+
+    return WithLoss()
 
 
 STEP = """
@@ -37,7 +47,7 @@ losses.append(loss.item())
 """
 
 
-def trained(model, forward_and_backward, batches):
+def trained(torch, model, forward_and_backward, batches):
     """The losses of three steps of a script with these lines, and the weights and gradients after them: the rest of its step stays."""
     model = copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
@@ -48,7 +58,7 @@ def trained(model, forward_and_backward, batches):
     return [torch.tensor(losses), *(it.detach() for it in model.parameters()), *(it.grad for it in model.parameters())]
 
 
-def test_parts_of_a_batch_that_differ_in_their_labels_train_as_the_whole_batch():
+def test_parts_of_a_batch_that_differ_in_their_labels_train_as_the_whole_batch(torch):
     torch.manual_seed(0)
     batches = []
     for step in range(3):
@@ -57,23 +67,23 @@ def test_parts_of_a_batch_that_differ_in_their_labels_train_as_the_whole_batch()
         if step == 1:
             labels[:3] = -100  # The first part has no label.
         batches.append({"batch": {"input_ids": ids, "labels": labels}})
-    model = WithLoss()
+    model = with_loss(torch)
     whole = "loss = model(**batch).loss\nloss.backward()"
-    torch.testing.assert_close(trained(model, written("micro-batches")[1], batches), trained(model, whole, batches))
+    torch.testing.assert_close(trained(torch, model, written("micro-batches")[1], batches), trained(torch, model, whole, batches))
 
 
-def test_parts_of_inputs_and_targets_train_as_the_whole_batch():
+def test_parts_of_inputs_and_targets_train_as_the_whole_batch(torch):
     torch.manual_seed(0)
-    criterion = nn.CrossEntropyLoss()
+    criterion = torch.nn.CrossEntropyLoss()
     batches = [{"inputs": torch.randn(8, 4), "targets": torch.randint(3, (8,)), "criterion": criterion} for _ in range(3)]
-    model = nn.Linear(4, 3)
+    model = torch.nn.Linear(4, 3)
     whole = "loss = criterion(model(inputs), targets)\nloss.backward()"
-    torch.testing.assert_close(trained(model, written("micro-batches")[0], batches), trained(model, whole, batches))
+    torch.testing.assert_close(trained(torch, model, written("micro-batches")[0], batches), trained(torch, model, whole, batches))
 
 
-def test_without_training_outputs_store_no_graph_and_gradients_of_inputs_store_that_of_one_part():
+def test_without_training_outputs_store_no_graph_and_gradients_of_inputs_store_that_of_one_part(torch):
     torch.manual_seed(0)
-    model, inputs = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)), torch.randn(12, 4)
+    model, inputs = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)), torch.randn(12, 4)
     whole = inputs.clone().requires_grad_()
     stored = most = 0
 
