@@ -48,6 +48,14 @@ def test_what_was_cut_is_what_the_promise_is_about(plimsoll, what):
     assert not ran.report["seen"]["whole"]
 
 
+def test_the_batches_seen_are_those_that_the_script_got(plimsoll):
+    """The end of an epoch, where a loader is asked once more, is none."""
+    plimsoll.script(HEAD + "took = 0\nfor epoch in range(3):\n    for x in DataLoader(Data(), 50): step(x.cuda()); took += 1\nprint('took', took)")
+    ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
+    (took,) = re.findall(r"took (\d+)", ran.stdout)
+    assert f"for the {took} batches seen of 24: needs" in " ".join(ran.stdout.split())
+
+
 def test_a_script_that_ran_to_its_end_has_a_promise_without_a_limit(plimsoll):
     plimsoll.script(HEAD + "for i in range(4): step(torch.randn(8, 256).cuda())")
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))

@@ -52,6 +52,7 @@ class Epochs:
             if self._ends(iterator):
                 raise StopIteration
             batch = take(iterator)
+            self._took(iterator)
             self.gave(batch)
             return batch
 
@@ -74,11 +75,14 @@ class Epochs:
             self.cut_training = self.cut_training or is_over
         else:
             self.cut_evaluation = self.cut_evaluation or is_over
-        if not is_over:
-            self._taken[iterator] = self._taken.get(iterator, 0) + 1
-            self.batches += iterator in self._training
-            self._recent.add(iterator)
         return is_over
+
+    @guarded
+    def _took(self, iterator: Any) -> None:
+        """A batch: asking at the end of an epoch gives none."""
+        self._taken[iterator] = self._taken.get(iterator, 0) + 1
+        self.batches += iterator in self._training
+        self._recent.add(iterator)
 
     @guarded
     def _begins_again(self, iterator: Any) -> None:
