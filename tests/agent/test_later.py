@@ -503,8 +503,8 @@ PHASES = """
 import torch
 first = torch.nn.Linear(64, 64).cuda()
 opt = torch.optim.SGD(first.parameters(), 0.1)
-for _ in range(20):
-    opt.zero_grad(); first(torch.randn(4, 64, device="cuda")).sum().backward(); opt.step()
+for size in range(1, 6):
+    opt.zero_grad(); first(torch.randn(4096 * size, 64, device="cuda")).sum().backward(); opt.step()
 second = torch.nn.Linear(64, 64).cuda()
 opt = torch.optim.SGD(second.parameters(), 0.1)
 for _ in range(10**6):

@@ -14,7 +14,7 @@ use plimsoll_core::{
 };
 
 #[cfg(feature = "phantom")]
-use crate::options::shown_command;
+use crate::shell;
 use crate::{
     files::{
         open::{self, Opened},
@@ -116,7 +116,7 @@ pub(crate) fn of_ours(path: &Path, head: &[u8], reads: &str) -> Option<String> {
     Some(format!(
         "{} is {what}, and this command reads {reads}; {to}: {}",
         path.display(),
-        shown_command::shown(&command)
+        shell::shown(&command)
     ))
 }
 
