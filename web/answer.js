@@ -45,7 +45,7 @@ export class AnswerView {
     const wrong = own.filter((it) => it.weight !== "fact");
     const facts = own.filter((it) => it.weight === "fact");
     // Like is compared with like: what stays after a step, with what stays after another.
-    const ended = marks.steps.filter((it) => !it.unfinished);
+    const ended = marks.steps.filter((it) => it.after !== null);
     const [first, last] = [ended[0], ended[ended.length - 1]];
     // What the headline says is the first finding.
     const lead = !ooms.length && wrong[0]?.weight === "problem" ? wrong[0] : null;
@@ -103,10 +103,14 @@ export class AnswerView {
 
   oom(it) {
     const numbers = [["requested", it.requested_bytes], ["allocated", it.allocated_bytes], ["reserved", it.reserved_bytes], ["free on the device", it.free_bytes], ["slack: reserved, not allocated", it.slack_bytes], ["capacity", it.capacity_bytes], ["others", it.other_bytes], ["limit", it.limit_bytes]].filter(([, bytes]) => bytes !== null);
-    const when = [it.step ? `step ${number(it.step)}` : null, it.phase ? phaseName(it.phase) : null, it.at ? place([it.at.file, it.at.line, it.at.function]) : null].filter(Boolean).join(", ");
+    // No step has begun in an evaluation.
+    const evaluation = it.phase !== "evaluation" ? null : 1 < it.step ? `an evaluation after step ${number(it.step - 1)}` : "an evaluation";
+    const moment = evaluation ? [evaluation] : [it.step ? `step ${number(it.step)}` : null, it.phase ? phaseName(it.phase) : null];
+    const at = (line) => place([line.file, line.line, line.function]);
+    const when = [...moment, it.at ? at(it.at) : null, it.library_at ? `which called ${at(it.library_at)}` : null, it.module ? `in module ${it.module}` : null].filter(Boolean).join(", ");
     const refusal = this.scene.refusals[this.scene.refusals.length - 1];
     return [
-      when ? el("p", {}, "Memory ran out in ", el("b", {}, clipped(when, 160)), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
+      when ? el("p", {}, "Memory ran out in ", el("b", {}, clipped(when, 240)), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
       el("dl", { class: "inline" }, numbers.map(([label, bytes]) => el("div", {}, el("dt", {}, label), el("dd", { title: exactly(bytes) }, size(bytes))))),
       it.enough.length ? el("p", {}, "Without these blocks the request would have been served: ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ". Later requests are not in the recording.") : null,
       it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, prose(remedy))))] : null,

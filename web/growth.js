@@ -69,7 +69,7 @@ export class GrowthView {
   fill(analysis) {
     const { scene, marks } = this;
     const chart = 1 < marks.steps.length ? stepChart(marks.steps, scene) : null;
-    const ended = marks.steps.filter((it) => !it.unfinished);
+    const ended = marks.steps.filter((it) => it.after !== null);
     const own = analysis.findings.map((it, index) => ({ ...it, index })).filter((it) => it.device === scene.device && it.per_step_bytes);
     refill(this.node,
       marks.steps.length ? [el("div", { class: "controls" }, el("h2", {}, "Step by step"), chart ? el("button", { type: "button", title: "As an SVG", onclick: () => saveChart(chart.querySelector("svg"), `${scene.name}-steps`) }, "Save picture") : null), growthLine(ended), own.map((it) => this.growing(it)), 1 < ended.length ? afterChart(ended) : null, chart, stepTable(marks.steps, scene)] : el("p", {}, "This recording does not show where steps begin and end."),
@@ -141,9 +141,7 @@ function stepChart(steps, scene) {
   const ticks = [];
   for (let bytes = 0; bytes <= most; bytes += tick) ticks.push(bytes);
   const every = Math.ceil(steps.length / 12);
-  // A step that did not end has no value after it.
-  const after = (it) => (it.unfinished ? null : it.after);
-  const curves = [["reserved", (it) => it.reserved, "reserved"], ["peak of the step", (it) => it.allocated, "allocated"], ["after the step", after, "after"]];
+  const curves = [["reserved", (it) => it.reserved, "reserved"], ["peak of the step", (it) => it.allocated, "allocated"], ["after the step", (it) => it.after, "after"]];
   return el("figure", {},
     svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `Peak of each of ${steps.length} steps` },
       ticks.map((bytes) => [svg("line", { x1: left, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(left - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
@@ -156,7 +154,7 @@ function stepChart(steps, scene) {
 // What stayed after this step and not after the one before it.
 function differenceCell(steps, it) {
   const earlier = steps[steps.indexOf(it) - 1];
-  if (!earlier || it.unfinished) return el("td", {}, "–");
+  if (!earlier || it.after === null || earlier.after === null) return el("td", {}, "–");
   const more = it.after - earlier.after;
   return el("td", { class: 0 < more ? "more" : "", title: exactly(more) }, more ? signed(more) : "0");
 }
@@ -165,5 +163,5 @@ function stepTable(steps, scene) {
   const shown = steps.length <= 12 ? steps : [...steps.slice(0, 4), null, ...steps.slice(-4)];
   return el("details", { open: steps.length <= 12 }, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
     el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["step", "allocated at most", "reserved at most", "after step", "difference"].map((it) => el("th", { scope: "col" }, it)))),
-      el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 5 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live at its peak", onclick: () => set({ view: "peak", at: Math.min(it.peak, scene.events) }) }, number(it.step)), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.unfinished ? null : it.after].map((bytes) => el("td", bytes === null ? {} : { title: exactly(bytes) }, bytes === null ? "–" : size(bytes))), differenceCell(steps, it)))))));
+      el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 5 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live at its peak", onclick: () => set({ view: "peak", at: Math.min(it.peak, scene.events) }) }, number(it.step)), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.after].map((bytes) => el("td", bytes === null ? {} : { title: exactly(bytes) }, bytes === null ? "–" : size(bytes))), differenceCell(steps, it)))))));
 }

@@ -180,7 +180,7 @@ export class PeakView {
       if (phase === "after") set({ compare: afterStep(first), at: afterStep(last) });
       else if (phase) set({ compare: await fullest(early.get(phase)), at: await fullest(late.get(phase)) });
     };
-    const ended = !first.unfinished && !last.unfinished;
+    const ended = first.after !== null && last.after !== null;
     const isAfter = ended && earlier.position === afterStep(first) && moment.position === afterStep(last);
     return el("label", { class: "check" }, "compare ", el("select", { "aria-label": "The same moment of both steps", onchange: choose },
       el("option", { value: "", selected: !isAfter }, "these moments"),

@@ -299,7 +299,7 @@ def _proposed(answer: dict[str, Any]) -> list[str]:
     so_far = [answer["so_far"]] if answer.get("so_far") else []
     fits = "fits so far" if so_far else "fits"
     if outcome == "fits" or so_far and not answer["plans"]:
-        return [f"{fits} {card} without changes: {without} to be safe", *so_far]
+        return [f"{fits} {card} without changes: {without} {'for what was run' if so_far else 'to be safe'}", *so_far]
     if outcome == "grows":
         return [f"grows {Size(answer['growth_bytes_per_step'])} a step and runs out near step {answer['runs_out_at_step']:,} of {card}: no plan helps"]
     if outcome == "script_failed":

@@ -22,11 +22,14 @@ class Line:
     """What most of the memory is for, as in the JSON: `optimizer_state`."""
     mixed: bool = False
     """Whether another category has a tenth of it or more."""
+    backward: bool = False
+    """Whether the backward pass that this line called allocated it."""
 
     def __str__(self) -> str:
         """A row of a table."""
         mostly = "mostly " if self.mixed else ""
-        return f"{self.size!s:>12}  {printable(self.file)}:{self.line} {mostly}{_in_words(self.category)}"
+        backward = ", backward" if self.backward else ""
+        return f"{self.size!s:>12}  {printable(self.file)}:{self.line}{backward} {mostly}{_in_words(self.category)}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Prediction:
     peak_reserved: Size
     """`torch.cuda.max_memory_reserved()`."""
     safe: Size | None
-    """The size to request so that a real run is safe: the peak, and an allowance for what is unknown on a phantom. None if it grows."""
+    """The size to request so that a real run is safe: the peak, and an allowance for what is unknown on a phantom. None unless it fits. If it is more than the card has free, it is tight: a real run may not fit."""
     steps: int
     """Training steps that were seen; of a function without an optimizer, backward or forward passes."""
     steady: bool
@@ -105,7 +108,7 @@ class Prediction:
     findings: tuple[Finding, ...]
     """What `plimsoll explain` finds in the recording."""
     carried_by: tuple[str, ...]
-    """Cards of the catalogue that it fits."""
+    """Cards of the catalogue that have the safe size."""
     notes: tuple[str, ...]
     """What limits this answer."""
     output: str = field(repr=False)
@@ -141,6 +144,8 @@ class Prediction:
         covers = (self.report.get("seen") or {}).get("covers")
         of_what = f" for {covers['words']}" if covers else ""
         safe = "" if self.safe is None else f", request {self.safe} to be safe"
+        if self.safe is not None and self.total < self.safe:
+            safe += ": TIGHT, that is more than the card has"
         return f"{verb} {self.gpu_name} ({self.total}){of_what}: needs {self.peak}{safe}"
 
 
@@ -162,7 +167,7 @@ def prediction(report: dict[str, Any], findings: list[Finding], output: str) -> 
         out_of_memory=_oom(report.get("oom")),
         growth=_growth(report),
         findings=tuple(findings),
-        carried_by=tuple(it["id"] for it in report["cards"] if it["carries"] in ("yes", "tight")),
+        carried_by=tuple(it["id"] for it in report["cards"] if it["carries"] == "yes"),
         notes=tuple(it["text"] for it in report["notes"]),
         output=output,
         report=report,
@@ -175,7 +180,7 @@ def _in_words(category: str) -> str:
 
 
 def _line(it: dict[str, Any]) -> Line:
-    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"], it.get("mixed", False))
+    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"], it.get("mixed", False), it.get("origin") == "backward")
 
 
 def _size(bytes_: int | None) -> Size | None:

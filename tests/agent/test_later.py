@@ -497,3 +497,23 @@ def test(model):
 def test_a_model_that_is_called_after_the_loops_is_seen_where_the_epochs_are_few(run, epochs, end, is_seen, is_said):
     process = run(AFTER % (epochs, end), stop="validation").process
     assert (process.end["why"] == "exit", "calls-later" in process.notes) == (is_seen, is_said)
+
+
+PHASES = """
+import torch
+first = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.SGD(first.parameters(), 0.1)
+for size in range(1, 6):
+    opt.zero_grad(); first(torch.randn(4096 * size, 64, device="cuda")).sum().backward(); opt.step()
+second = torch.nn.Linear(64, 64).cuda()
+opt = torch.optim.SGD(second.parameters(), 0.1)
+for _ in range(10**6):
+    opt.zero_grad(); second(first(torch.randn(4, 64, device="cuda"))).sum().backward(); opt.step()
+"""
+
+
+@pytest.mark.parametrize("end", ["second(torch.randn(400, 64, device='cuda'))", ""])
+def test_what_comes_after_the_loops_comes_after_the_one_that_the_run_has_come_to(run, end):
+    program = PHASES + end
+    said = [it["text"] for it in run(program, stop="steady").process.all("note") if it["code"] == "calls-later"]
+    assert len(said) == bool(end) and all(f":{len(program.splitlines())})" in it for it in said), said

@@ -97,4 +97,17 @@ def test_what_fits_so_far_is_said_to():
     answer = {"limit": {"bytes": 2 << 30}, "gpu": "Tesla T4", "as_it_is": {"needs_bytes": 3 << 30}, "outcome": "fits_so_far", "so_far": "no evaluation", "plans": [plan]}
     assert _proposed(answer)[1:] == ["fits so far with one of these plans:", "    1.00 GiB  checkpoint", "no evaluation"]
     without = _proposed(answer | {"plans": []})
-    assert without == ["fits so far Tesla T4 (2.00 GiB) without changes: 3.00 GiB to be safe", "no evaluation"]
+    assert without == ["fits so far Tesla T4 (2.00 GiB) without changes: 3.00 GiB for what was run", "no evaluation"]
+
+
+def test_what_is_tight_and_what_a_backward_pass_made_is_said_to():
+    from plimsoll._results import prediction
+
+    report = {"verdict": "fits", "gpu": "t4", "gpu_name": "Tesla T4", "gpu_total_bytes": 14 << 30, "peak_device_bytes": 13 << 30, "peak_allocated_bytes": 12 << 30, "peak_reserved_bytes": 12 << 30,
+              "safe_bytes": 15 << 30, "steps_seen": 3, "steady": True, "categories": {}, "top_lines": [], "notes": [], "cards": [{"id": "t4", "carries": "tight"}, {"id": "a10g", "carries": "yes"}]}
+    lines = [{"origin": origin, "file": "t.py", "line": 5, "function": "f", "bytes": 1 << 20, "category": "workspaces"} for origin in ("line", "backward")]
+    answer = prediction(report | {"top_lines": lines}, [], "")
+    assert [str(it).split(":")[1] for it in answer.lines] == ["5 workspaces", "5, backward workspaces"]
+    assert answer.carried_by == ("a10g",)
+    assert str(answer) == "fits Tesla T4 (14.00 GiB): needs 13.00 GiB, request 15.00 GiB to be safe: TIGHT, that is more than the card has"
+    assert "TIGHT" not in str(prediction(report | {"safe_bytes": 14 << 30}, [], ""))

@@ -177,7 +177,7 @@ def test_the_first_step_against_a_later_one(page, viewer):
     stranger.click(re.compile("Compare the first step with the last"))
     page.wait_for_selector(".difference h2")
     steps = page.evaluate(f"async () => (await fetch('api/marks?r={len(FILES)}')).json()")["steps"]
-    ended = [it["step"] for it in steps if not it["unfinished"]]
+    ended = [it["step"] for it in steps if it["after"] is not None]
     assert page.inner_text(".difference h2").startswith(f"From after step {ended[0]} to after step {ended[-1]}: ")
 
 

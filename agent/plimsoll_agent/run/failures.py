@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import uncaught
+from plimsoll_agent.run import refusal, uncaught
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Failures:
         # From here on a request to end finds the last words.
         self._sudden_end.ended_by_another()
         self._stopping.after_a_failure()
-        if self._folds and self._oom.behind(error) is not None:
+        if self._folds and (self._oom.behind(error) is not None or refusal.is_behind(error)):
             uncaught.fold()
 
     @guarded

@@ -43,6 +43,11 @@ def trying(torch: Torch, remedy: str, whom: str) -> Iterator[None]:
         raise unsuited(remedy, "%s (%s: %s)" % (whom, type(error).__name__, error)) from error
 
 
+def is_behind(error: BaseException | None) -> bool:
+    """Whether an exception is a refusal, of a remedy or of an option, or came from one: its sentence says all that there is to say."""
+    return any(isinstance(it, CannotApply) for it in chain.of(error))
+
+
 def behind(error: BaseException | None) -> CannotApply | None:
     """The refusal that an exception is, or came from; None if there is none."""
     return next((it for it in chain.of(error) if isinstance(it, CannotApply) and it.remedy is not None), None)

@@ -121,10 +121,6 @@ class Steps:
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
         self._stores_at: tuple[int, Line] | None = None
         """After how many steps the script stores something again, and where; see `intervals.longest_that_stores`."""
-        self._loads_at: Line | None = None
-        """Where it loads weights behind its loops; see `intervals.loads_after_the_loops`."""
-        self._calls_at: Line | None = None
-        """Where it calls a model behind its loops; see `intervals.calls_a_model_after_the_loops`."""
 
     def forked(self) -> None:
         """In a forked child: its steps are its own."""
@@ -384,12 +380,11 @@ class Steps:
         self.ahead, done = extent.of_this_step(steps, None if is_first else self._turns_before, self._made_at.values())
         if is_first:
             self._turns_before = (steps, done) if done is not None else None
-            self._stores_at, self._loads_at = intervals.longest_that_stores(), intervals.loads_after_the_loops()
-            self._calls_at = intervals.calls_a_model_after_the_loops()
+            self._stores_at = intervals.longest_that_stores()
             counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
-                self.later.epochs_to_the_end = self.ahead["epochs"] if self._calls_at is not None else None
+                self.later.epochs_to_the_end = self.ahead["epochs"] if intervals.calls_a_model_after_the_loops() is not None else None
                 if self.goal == "validation":
                     self.later.anew = self.ahead["anew"]
 
@@ -449,12 +444,14 @@ class Steps:
             every, line = self._stores_at
             text = "the script stores something every %d steps (%s), and plimsoll ended the run after %d: what that keeps was not seen"
             self._recording.note("stores-later", text % (every, _shown(line), steps))
-        if self._loads_at is not None:
+        # Behind the loops that the run has come to: a script may have several, one after another.
+        loads_at, calls_at = intervals.loads_after_the_loops(), intervals.calls_a_model_after_the_loops()
+        if loads_at is not None:
             text = "after its loops the script loads weights (%s), and plimsoll ended the run before: what that needs was not seen"
-            self._recording.note("loads-later", text % _shown(self._loads_at))
-        if self._calls_at is not None:
+            self._recording.note("loads-later", text % _shown(loads_at))
+        if calls_at is not None:
             text = "after its loops the script calls a model (%s), and plimsoll ended the run before: what that needs was not seen"
-            self._recording.note("calls-later", text % _shown(self._calls_at))
+            self._recording.note("calls-later", text % _shown(calls_at))
 
 
 def _shown(line: Line) -> str:

@@ -30,6 +30,8 @@ mod options;
 mod output;
 mod server;
 mod settings;
+#[cfg(feature = "phantom")]
+mod shell;
 mod signals;
 mod ticker;
 

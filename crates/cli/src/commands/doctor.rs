@@ -204,10 +204,7 @@ fn describe_cache(cache: &Cache) -> Found {
     if cache.passed_over.is_empty() {
         return Found::Good(text);
     }
-    Found::Note(format!(
-        "{text}, because this machine does not allow better ways ({})",
-        cache.passed_over.join("; ")
-    ))
+    Found::Note(format!("{text}; not used: {}", cache.passed_over.join("; ")))
 }
 
 /// How this machine keeps apart what a script writes.

@@ -1,7 +1,5 @@
 //! `plimsoll explain`: opens what it is given, tells by its content what that is, and says what happened.
 
-#[cfg(feature = "phantom")]
-use std::ffi::{OsStr, OsString};
 use std::{
     fs,
     io::{self, IsTerminal as _},
@@ -26,8 +24,6 @@ use plimsoll_core::{
     views::{explain_text, explain_wire, glossary, text::Styles},
 };
 
-#[cfg(feature = "phantom")]
-use crate::options::shown_command::shown;
 use crate::{
     commands::lint::beside,
     exit::Exit,
@@ -178,7 +174,9 @@ fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
         Opened::Recording(processes) => processes,
         Opened::File(stream) => {
             #[cfg(feature = "phantom")]
-            if let Some(why) = of_ours(path, stream.head()) {
+            if let Some(why) =
+                recordings::of_ours(path, stream.head(), "logs, snapshots and recordings")
+            {
                 anyhow::bail!(why);
             }
             let it = of_stream(&name, stream, after)
@@ -276,27 +274,6 @@ fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explana
     let mut res = explanation::of_text(name, failures, printed);
     res.notes.extend(log.left_out());
     Ok(res)
-}
-
-/// What to type instead, of a file that is no log: a script, or a plan of `fit`.
-#[cfg(feature = "phantom")]
-fn of_ours(path: &Path, head: &[u8]) -> Option<String> {
-    let file = path.as_os_str();
-    let (what, to, words) = if path.extension().is_some_and(|it| it == "py") {
-        ("a script", "to predict its memory", vec!["--".as_ref(), "python".as_ref(), file])
-    } else if head.starts_with(b"# Made by `plimsoll fit`") {
-        let script: [&OsStr; 3] = ["--", "python", "train.py"].map(OsStr::new);
-        ("a plan", "to check the plan", [&["--plan".as_ref(), file], &script[..]].concat())
-    } else {
-        return None;
-    };
-    let command = ["plimsoll", "predict"].map(OsStr::new).into_iter().chain(words);
-    let command: Vec<OsString> = command.map(OsStr::to_owned).collect();
-    Some(format!(
-        "{} is {what}, and explain reads logs, snapshots and recordings; {to}: {}",
-        path.display(),
-        shown(&command)
-    ))
 }
 
 /// Whether it may be a log, by how it begins. PowerShell writes UTF-16.

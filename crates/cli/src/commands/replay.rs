@@ -5,7 +5,6 @@ use std::path::Path;
 use anyhow::Context as _;
 use plimsoll_core::{
     replay::{self, Config, Program, TorchVersion},
-    sources::{self, snapshot},
     trace::{DeviceTrace, Settings, Trace},
     units::Bytes,
     views::{
@@ -16,11 +15,7 @@ use plimsoll_core::{
 
 use crate::{
     exit::Exit,
-    files::{
-        open::{self, Opened},
-        recordings,
-        requested_file::RequestedFile,
-    },
+    files::{recordings, requested_file::RequestedFile},
     options::cli::ReplayArgs,
     output::Output,
     ticker::Ticker,
@@ -76,26 +71,13 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
 /// The trace in `path`, and what could not be read. Of the processes of a recording, the one that asked
 /// most of its allocators.
 fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
-    let stream = match open::read(path)? {
-        Opened::File(stream) => stream,
-        Opened::Recording(processes) => {
-            let n = processes.len();
-            let readings = processes.iter().map(|it| sources::read_process(it.files()));
-            let largest = readings
-                .filter_map(|it| Some((it.recording.trace?, it.recording.pid, it.warnings)))
-                .max_by_key(|(it, ..)| it.devices.iter().map(|it| it.events.len()).sum::<usize>());
-            let (trace, pid, warnings) =
-                largest.context("no process of this recording used a GPU")?;
-            let mut notes: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-            if 1 < n {
-                notes.push(format!("this is process {pid} of {n}, the one with the most requests"));
-            }
-            return Ok((trace, notes));
-        }
-    };
-    let (trace, warnings) = snapshot::read_from(stream.reader())
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    Ok((trace, warnings.iter().map(ToString::to_string).collect()))
+    let mut processes = recordings::of_file(path)?;
+    let (chosen, choice) = recordings::choose(&processes, None)?;
+    let name = chosen.name.clone();
+    processes.retain(|it| it.name == name);
+    let process = processes.pop().context("it has no process")?;
+    let trace = process.recording.trace.context("no process of this recording used a GPU")?;
+    Ok((trace, process.warnings.into_iter().chain(choice).collect()))
 }
 
 /// The device to replay: the one given, or the one with most events.

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    printable::printable, recording::Recording, scene::Scenes, sources::chrome_trace,
+    printable::printable,
+    recording::Recording,
+    scene::Scenes,
+    sources::{ReadError, chrome_trace},
 };
 
 #[cfg(feature = "phantom")]
@@ -182,8 +185,9 @@ fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
             "{}: a trace of torch's profiler has no blocks to draw; `plimsoll explain` reads it. For this page, record with torch.cuda.memory._record_memory_history()",
             path.display()
         ),
-        // It was not even read.
+        // It was not even read, or something else is said of it.
         Some(Err(_)) => error,
+        _ if error.downcast_ref::<ReadError>().is_none() => error,
         _ => error.context(
             "nothing to show (a log has no blocks to draw: `plimsoll explain` reads logs)",
         ),

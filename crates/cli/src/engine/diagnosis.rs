@@ -239,6 +239,10 @@ fn grown(it: &HostGrowth) -> String {
 
 fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
     let Exception { class, message, user_frame } = uncaught(recording)?;
+    // What the agent refuses is no error of the script.
+    if let Some(sentence) = message.strip_prefix("plimsoll: ").filter(|_| class == "CannotApply") {
+        return Some(sentence.to_owned());
+    }
     let in_worker = said_in_a_worker(class, message);
     let message = in_worker.or_else(|| telling_line(message)).unwrap_or_default();
     let worker = if in_worker.is_some() { " in a worker of its DataLoader" } else { "" };
@@ -932,6 +936,19 @@ mod tests {
         assert!(of(3).contains("the script read one at /home/me/tts.py:22"), "{}", of(3));
         assert!(of(3).contains("give the value with `--assume tts.py:22=NUMBER`"));
         assert!(!of(0).contains("--assume"), "losses are read in every script");
+    }
+
+    #[test]
+    fn what_the_agent_refuses_is_no_error_of_the_script() {
+        let exception = Exception {
+            class: "CannotApply".to_owned(),
+            message: "plimsoll: --worst-seq found nothing to make longer".to_owned(),
+            user_frame: Some(CodeLine::default()),
+        };
+        let end = recording::End { exception: Some(exception), ..Default::default() };
+        let notes = Notes { end: Some(end), ..Notes::default() };
+        let said = raised(&Recording { notes, ..Recording::default() }, &reached(1)).unwrap();
+        assert_eq!(said, "--worst-seq found nothing to make longer");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The recordings in what somebody names: a snapshot has one, a recording of ours one for each process that
 //! used a GPU, a folder those of its files. Names and ranks are taken from where they were found.
 
+#[cfg(feature = "phantom")]
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -11,6 +13,8 @@ use plimsoll_core::{
     sources::{self, ReadError, oom_text, snapshot},
 };
 
+#[cfg(feature = "phantom")]
+use crate::shell;
 use crate::{
     files::{
         open::{self, Opened},
@@ -43,9 +47,20 @@ impl Process {
 
 /// Every process of the file `path`; `-` is standard input.
 pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
+    let opened = open::read(path)?;
+    #[cfg(feature = "phantom")]
+    if let Opened::File(stream) = &opened
+        && let Some(why) = of_ours(path, stream.head(), "snapshots and recordings")
+    {
+        anyhow::bail!(why);
+    }
+    of_opened(path, opened)
+}
+
+fn of_opened(path: &Path, opened: Opened) -> anyhow::Result<Vec<Process>> {
     let shown = shown(path);
     let name = file_name(path);
-    match open::read(path)? {
+    match opened {
         Opened::File(stream) => {
             let (trace, warnings) = snapshot::read_from(stream.reader())
                 .with_context(|| format!("cannot read {shown}"))?;
@@ -84,6 +99,27 @@ pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
     }
 }
 
+/// What to type instead, of a file that is neither a recording nor a log: a script, or a plan of `fit`. `reads` is what was expected.
+#[cfg(feature = "phantom")]
+pub(crate) fn of_ours(path: &Path, head: &[u8], reads: &str) -> Option<String> {
+    let file = path.as_os_str();
+    let (what, to, words) = if path.extension().is_some_and(|it| it == "py") {
+        ("a script", "to predict its memory", vec!["--".as_ref(), "python".as_ref(), file])
+    } else if head.starts_with(b"# Made by `plimsoll fit`") {
+        let script: [&OsStr; 3] = ["--", "python", "train.py"].map(OsStr::new);
+        ("a plan", "to check the plan", [&["--plan".as_ref(), file], &script[..]].concat())
+    } else {
+        return None;
+    };
+    let command = ["plimsoll", "predict"].map(OsStr::new).into_iter().chain(words);
+    let command: Vec<OsString> = command.map(OsStr::to_owned).collect();
+    Some(format!(
+        "{} is {what}, and this command reads {reads}; {to}: {}",
+        path.display(),
+        shell::shown(&command)
+    ))
+}
+
 /// Every process of a file or a folder, and the files of the folder that could not be read.
 pub(crate) fn of_path(path: &Path) -> anyhow::Result<(Vec<Process>, Vec<String>)> {
     if !path.is_dir() {
@@ -93,7 +129,7 @@ pub(crate) fn of_path(path: &Path) -> anyhow::Result<(Vec<Process>, Vec<String>)
     let files = ranks::files(path)?;
     let mut others = Vec::new();
     for file in &files {
-        match of_file(file) {
+        match open::read(file).and_then(|it| of_opened(file, it)) {
             Ok(found) => processes.extend(found),
             // Logs and notes lie beside recordings.
             Err(error) if is_something_else(&error) => others.push(ranks::name(file)),

@@ -30,10 +30,14 @@ pub(crate) fn hint(error: &clap::Error, grammar: &Command, words: &[OsString]) -
                     "plimsoll {} has no option {given}; did you mean `{meant}`?",
                     words.get(1)?.display()
                 )),
-                None => no_option(&given, grammar, words),
+                None => too_early(&given, grammar, words)
+                    .or_else(|| a_value(&given, grammar, words))
+                    .or_else(|| no_option(&given, grammar, words)),
             }
         }
-        ErrorKind::MissingRequiredArgument => no_script(error, grammar, words),
+        ErrorKind::MissingRequiredArgument => {
+            no_script(error, grammar, words).or_else(|| missing(error, grammar, words))
+        }
         ErrorKind::ValueValidation => refused(error),
         ErrorKind::InvalidValue => without_value(error, words),
         _ => None,
@@ -152,11 +156,59 @@ fn no_command(given: &str, words: &[OsString]) -> Option<String> {
     ))
 }
 
+/// `plimsoll --gpu t4 predict train.py`: an option of a command before the command.
+fn too_early(given: &str, grammar: &Command, words: &[OsString]) -> Option<String> {
+    let is_command = |word: &OsString| grammar.find_subcommand(word).is_some();
+    let at = words.iter().skip(1).position(is_command)? + 1;
+    let name = words[at].to_str()?;
+    let long = given.strip_prefix("--")?;
+    let has_it = |it: &Command| it.get_arguments().any(|arg| arg.get_long() == Some(long));
+    if at == 1 || !has_it(grammar.find_subcommand(name)?) {
+        return None;
+    }
+    let parts = [&words[at..=at], &words[1..at], &words[at + 1..]];
+    let line: Vec<OsString> = std::iter::once("plimsoll".into()).chain(parts.concat()).collect();
+    Some(format!("{given} goes after {name}: {}", shown(&line)))
+}
+
+/// `plimsoll lint --json train.py`: what other commands have as an option is here a value of one.
+fn a_value(given: &str, grammar: &Command, words: &[OsString]) -> Option<String> {
+    let name = words.get(1)?.to_str()?;
+    let long = given.strip_prefix("--")?;
+    let mut arguments = grammar.find_subcommand(name)?.get_arguments();
+    let option = arguments.find(|arg| {
+        arg.get_long().is_some() && arg.get_possible_values().iter().any(|it| it.get_name() == long)
+    })?;
+    Some(format!(
+        "plimsoll {name} has no option {given}; did you mean `--{} {long}`?",
+        option.get_long()?
+    ))
+}
+
+/// `plimsoll replay`, without a file: what it lacks, and the first example of its help that has it.
+fn missing(error: &clap::Error, grammar: &Command, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let [one] = missing.as_slice() else { return None };
+    let command = words.iter().skip(1).find_map(|word| grammar.find_subcommand(word))?;
+    let help = command.get_after_help()?.to_string();
+    let start = format!("plimsoll {} ", command.get_name());
+    let option = one.split_whitespace().next().filter(|it| it.starts_with('-'));
+    let mut examples = help
+        .lines()
+        .filter_map(|line| line.trim_start().split("  ").next())
+        .filter(|line| line.starts_with(&start) && !line.ends_with('\\'));
+    let example = examples.find(|line| option.is_none_or(|it| line.contains(it)))?;
+    Some(format!("{}needs {one}, as in `{example}`", &start))
+}
+
 /// `plimsoll predict --batch-size 4 -- python train.py`: an option of the script before the command.
 fn no_option(given: &str, grammar: &Command, words: &[OsString]) -> Option<String> {
     let name = words.get(1)?.to_str()?;
     let subcommand = grammar.find_subcommand(name)?;
-    if !subcommand.get_arguments().any(|arg| arg.get_id() == "command") {
+    // `lint` reads files, and may be given a command, too.
+    if subcommand.get_positionals().next().is_none_or(|arg| arg.get_id() != "command") {
         return None;
     }
     let start = format!(
@@ -229,6 +281,31 @@ mod tests {
         let of_python = hint_of("plimsoll torchrun --nproc-per-node 8 train.py").unwrap();
         assert!(of_python.ends_with(": plimsoll predict -- torchrun --nproc-per-node 8 train.py"));
         assert_eq!(hint_of("plimsoll prodict train.py"), None);
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_an_example() {
+        assert_eq!(
+            hint_of("plimsoll replay").unwrap(),
+            "plimsoll replay needs <FILE>, as in `plimsoll replay snapshot.pickle`"
+        );
+        assert_eq!(
+            hint_of("plimsoll layouts --gpu h100 -- python x.py").unwrap(),
+            "plimsoll layouts needs --gpus <N>, as in `plimsoll layouts --gpu h100-80g --gpus 8 -- python t.py --tp {tp} --bs {bs}`"
+        );
+    }
+
+    #[test]
+    fn an_option_of_a_command_before_it_and_one_that_is_a_value_here() {
+        assert_eq!(
+            hint_of("plimsoll --gpu t4 predict python train.py").unwrap(),
+            "--gpu goes after predict: plimsoll predict --gpu t4 python train.py"
+        );
+        assert_eq!(
+            hint_of("plimsoll lint --json train.py").unwrap(),
+            "plimsoll lint has no option --json; did you mean `--format json`?"
+        );
+        assert_eq!(hint_of("plimsoll lint --jsonl train.py"), None);
     }
 
     #[test]

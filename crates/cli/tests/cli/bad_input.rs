@@ -296,6 +296,34 @@ fn an_option_of_the_script_before_the_command() {
     assert!(ran.code == Some(2) && ran.stderr.contains("did you mean `--memory`?"), "{ran:?}");
 }
 
+/// Whatever reads recordings says of a script, and of a plan, what to type.
+#[test]
+fn a_script_or_a_plan_in_the_place_of_a_recording() {
+    let place = Place::new();
+    fs::write(place.path().join("train.py"), "import torch\n").unwrap();
+    fs::write(place.path().join("plan.toml"), "# Made by `plimsoll fit`\n").unwrap();
+    for command in ["explain", "replay", "view", "diff", "export --to html"] {
+        for (file, meant) in [
+            ("train.py", "to predict its memory: plimsoll predict -- python train.py"),
+            (
+                "plan.toml",
+                "to check the plan: plimsoll predict --plan plan.toml -- python train.py",
+            ),
+        ] {
+            let words: Vec<&str> = command.split(' ').chain([file]).collect();
+            place.run(&words).assert_sentence(meant);
+        }
+    }
+}
+
+#[test]
+fn a_golden_without_a_card() {
+    let place = Place::new();
+    place.run(&["check", "--add", "pets", "--", "python", "t.py"]).assert_sentence(
+        "--add needs a card, as in: plimsoll check --add pets --gpu rtx4090 -- python t.py",
+    );
+}
+
 #[test]
 fn near_names_of_cards_and_codes() {
     let place = Place::new();

@@ -14,6 +14,7 @@ use crate::{
     },
     recording::CodeLine,
     replay::BlockId,
+    trace::EventId,
     units::Bytes,
 };
 
@@ -32,10 +33,19 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 fn joined(case: &Case<'_>) -> Option<Finding> {
     let growth = case.growth.iter().find(|it| !it.larger_each_time && Bytes::mib(8) <= it.held)?;
     let near = |it: Bytes| it.0.abs_diff(growth.held.0) * 50 < growth.held.0;
+    let stack = |it: BlockId| case.run.device.events.stack(case.life(it).alloc.index());
+    // What was as large before half of the parts were there is not made of them.
+    let was_as_large = |it: BlockId| {
+        let half_way = EventId(growth.since.0.midpoint(case.life(it).alloc.0));
+        let earlier = (0..).map(BlockId).zip(&case.run.replay.blocks);
+        let mut earlier = earlier.filter(|(_, life)| life.alloc < half_way && near(life.size));
+        earlier.any(|(other, _)| stack(other) == stack(it))
+    };
     let is_whole = |it: &&Live| {
-        let made = case.life(it.block).alloc;
-        let stack = case.run.device.events.stack(made.index());
-        near(it.size) && growth.since < made && !is_of_a_layer(case.run.trace, stack)
+        near(it.size)
+            && growth.since < case.life(it.block).alloc
+            && !is_of_a_layer(case.run.trace, stack(it.block))
+            && !was_as_large(it.block)
     };
     let joined = case.live.iter().find(is_whole)?;
     let title =

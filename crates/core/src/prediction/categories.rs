@@ -8,7 +8,7 @@
 //!    backward pass, that nothing names and that is never freed while training goes on, is one:
 //!    PyTorch keeps these for each thread and stream for ever (`aten/src/ATen/cuda/CublasHandlePool.cpp`).
 //! 3. Else its **lifetime** tells, by the stage it was allocated in:
-//!    - forward pass or loss: still live when the next backward pass begins: activation; else
+//!    - forward pass or loss: still live when the next backward pass begins, also one inside of the forward pass: activation; else
 //!      temporary;
 //!    - backward pass: outlives it: gradient; else temporary, or an activation if checkpointing
 //!      computed it again and kept it for a while;
@@ -107,6 +107,8 @@ pub(crate) struct Evidence<'a> {
     serves: bool,
     /// Blocks of a workspace's size that are too many to be one, sorted.
     no_workspaces: Vec<BlockId>,
+    /// Where a backward pass begins inside of a forward pass: of a part of a batch, or for a gradient that the model needs.
+    inner_backward: Vec<EventId>,
 }
 
 impl<'a> Evidence<'a> {
@@ -149,6 +151,11 @@ impl<'a> Evidence<'a> {
         parameter_sizes.dedup();
         let over = oom.into_iter().chain(timeline.last_mark).max().unwrap_or(timeline.end());
         let trains = timeline.has(Stage::Backward);
+        let calls_backward = device.events.allocations().filter(|(event, stack)| {
+            stacks.signs(*stack).has(Signs::BACKWARD)
+                && matches!(timeline.stage(*event), Stage::Forward | Stage::Loss)
+        });
+        let inner_backward = calls_backward.map(|(event, _)| event).collect();
         Evidence {
             device,
             replay,
@@ -161,6 +168,7 @@ impl<'a> Evidence<'a> {
             trains,
             serves: notes.engine.is_some(),
             no_workspaces: made_again(device, replay, stacks.recorded, over),
+            inner_backward,
         }
     }
 
@@ -282,6 +290,7 @@ impl<'a> Evidence<'a> {
     fn of_forward(&self, life: &BlockLife, free: Option<EventId>) -> Category {
         let backward = self.timeline.next(Stage::Backward, life.alloc).filter(|it| *it < self.over);
         match (backward, free) {
+            (_, Some(free)) if self.is_for_an_inner_backward(life, free) => Category::Activations,
             (Some(backward), Some(free)) if free < backward => Category::Temporaries,
             (Some(_), Some(_)) => Category::Activations,
             // Kept by a run that went on for a step or more.
@@ -295,6 +304,15 @@ impl<'a> Evidence<'a> {
             (None, None) if self.trains || !self.steps_after(life.alloc) => Category::Activations,
             (None, None) => Category::Unknown,
         }
+    }
+
+    /// Whether a backward pass that begins inside of the forward pass needs it.
+    fn is_for_an_inner_backward(&self, life: &BlockLife, free: EventId) -> bool {
+        let begin = self.inner_backward.partition_point(|it| *it <= life.alloc);
+        let stack = self.stack(life.alloc);
+        self.inner_backward.get(begin).is_some_and(|begin| *begin < free)
+            && !self.stacks.is_autograds(stack)
+            && !self.stacks.signs(stack).has(Signs::BACKWARD)
     }
 
     fn of_backward(&self, life: &BlockLife, free: Option<EventId>) -> Category {

@@ -335,6 +335,7 @@ impl Note {
             && !matches!(
                 self,
                 Note::Steps { steady: true, .. }
+                    | Note::Steps { seen: Seen { whole: true, .. }, .. }
                     | Note::Waited
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)

@@ -159,6 +159,7 @@ impl<'a> Scene<'a> {
         let ends = run.timeline.step_ends.iter().map(|it| it.0 + 1);
         let ends = ends.chain(std::iter::repeat(self.levels.end()));
         let mut before = 0;
+        let is_last = |end: Position| end == self.levels.end() && !run.timeline.marked;
         curve
             .steps
             .iter()
@@ -169,7 +170,7 @@ impl<'a> Scene<'a> {
                 end,
                 allocated: it.allocated,
                 reserved: it.reserved,
-                after: it.allocated_after,
+                after: (!it.unfinished && !is_last(end)).then_some(it.allocated_after),
                 unfinished: it.unfinished,
             })
             .collect()

@@ -79,8 +79,9 @@ pub struct Step {
     pub allocated: Bytes,
     /// Most reserved in it.
     pub reserved: Bytes,
-    /// Allocated when it was over.
-    pub after: Bytes,
+    /// What stayed allocated when it was over. None if it ran out of memory, or if a snapshot ends with it: its gradients may still be there, and after
+    /// each earlier step what begins the next one has freed them.
+    pub after: Option<Bytes>,
     /// It ran out of memory.
     pub unfinished: bool,
     /// When most was allocated in it.

@@ -52,7 +52,7 @@ pub enum ReadError {
     Empty,
     /// It does not begin like a pickle.
     #[error(
-        "not a memory snapshot: it begins with {start:?}; expected a pickle written by `torch.cuda.memory._dump_snapshot`"
+        "not a memory snapshot: it begins with {start:?}; expected a file of `torch.cuda.memory._dump_snapshot` or `plimsoll predict --record`"
     )]
     NotAPickle {
         /// How it begins.

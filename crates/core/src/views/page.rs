@@ -114,7 +114,7 @@ pub fn marks(scene: &Scene<'_>) -> String {
                 "micros": scene.micros_at(row.end),
                 "allocated": row.allocated.0,
                 "reserved": row.reserved.0,
-                "after": row.after.0,
+                "after": row.after.map(|it| it.0),
                 "unfinished": row.unfinished,
                 "peak": row.peak,
             })

@@ -611,7 +611,7 @@ impl Report<'_> {
             .map(|it| format!("{} {}", name(it), it.peak.allocated))
             .collect();
         let at = it.at.as_ref().map_or_else(String::new, |at| format!(" at {}", Line(at)));
-        let mut text = format!("{} decides: {} of tensors{at}", name(it), it.peak.allocated);
+        let mut text = format!("{} needs the most: {} of tensors{at}", name(it), it.peak.allocated);
         if !others.is_empty() {
             text += &format!("; {}", others.join(", "));
         }

@@ -345,7 +345,7 @@ fn what_is_no_snapshot_says_so() {
     assert_eq!(error(b""), "the file is empty; expected a memory snapshot");
     assert_eq!(
         error(b"Traceback (most recent call last):"),
-        "not a memory snapshot: it begins with \"Traceback (most rece\"; expected a pickle written by `torch.cuda.memory._dump_snapshot`"
+        "not a memory snapshot: it begins with \"Traceback (most rece\"; expected a file of `torch.cuda.memory._dump_snapshot` or `plimsoll predict --record`"
     );
     assert_eq!(
         error(b"\x80\x04}\x94."),

@@ -356,3 +356,18 @@ fn what_ends_with_the_recording_ends_after_its_last_event() {
         }
     });
 }
+
+/// After each earlier step the beginning of the next one has freed its gradients; a snapshot that ends with a step ends before that.
+#[test]
+fn what_stays_after_the_last_step_of_a_snapshot_is_unknown() {
+    let mut seen = 0;
+    each_scene(|name, scene| {
+        let after: Vec<_> = scene.steps().iter().map(|it| it.after).collect();
+        if name == "lstm-adam-b32-s128.pickle" {
+            assert_eq!(after.len(), 3);
+            assert!(after[0].is_some() && after[0] == after[1] && after[2].is_none(), "{after:?}");
+            seen += 1;
+        }
+    });
+    assert_eq!(seen, 1);
+}

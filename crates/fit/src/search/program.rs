@@ -191,7 +191,10 @@ impl Program {
             self.tried.push(plain.clone());
         }
         let least = self.needs_at_least(&plain.took);
-        self.line.say(if self.known.sizes_differ && !plain.fits {
+        // Where it fits, what comes later is still to be run.
+        self.line.say(if plain.fits {
+            format!("without changes: at least {} to be safe", plain.needs)
+        } else if self.known.sizes_differ {
             format!("without changes: at least {least} to be safe")
         } else {
             format!("without changes: {} to be safe", plain.needs)

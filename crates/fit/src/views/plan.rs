@@ -267,12 +267,13 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let spare = limit.saturating_sub(as_it_is.needs);
         let _ = writeln!(
             res,
-            "{} without changes{}: {} to be safe, of {limit} {what} ({card}): {spare} to spare\n\
+            "{} without changes{}: {} {}, of {limit} {what} ({card}): {spare} to spare\n\
              {}no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
              To compare the first step on a GPU with this run:\n    {}",
             fits(it),
             as_far_as(it),
             as_it_is.needs,
+            to_be_safe(it),
             so_far(it).map(|it| it + "\n").unwrap_or_default(),
             failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
             seen(&it.found),
@@ -347,10 +348,11 @@ fn report(it: &Proposal, extent: Extent) -> String {
     };
     let _ = writeln!(
         res,
-        "{} with a plan{}: {} to be safe, of {limit} {what} ({card}): {} to spare",
+        "{} with a plan{}: {} {}, of {limit} {what} ({card}): {} to spare",
         fits(it),
         as_far_as(it),
         best.needs,
+        to_be_safe(it),
         limit.saturating_sub(best.needs)
     );
     res.extend(so_far(it).map(|it| it + "\n"));
@@ -479,6 +481,15 @@ fn as_far_as(it: &Proposal) -> &'static str {
     }
 }
 
+/// What the size of an answer is good for: no size is safe for what was not run.
+fn to_be_safe(it: &Proposal) -> &'static str {
+    if it.found.so_far().is_none() && as_far_as(it).is_empty() {
+        "to be safe"
+    } else {
+        "for what was run"
+    }
+}
+
 /// The first line names the card where there is a plan.
 fn without_changes(it: &Proposal) -> String {
     let Beside { card, what, limit, .. } = &it.beside;
@@ -537,8 +548,14 @@ fn snippet(remedy: &Remedy, found: &Found) -> String {
     let is_parts = remedy.id == remedies::MICRO_BATCHES;
     let Some(kind) = find(remedy.id).filter(|_| is_parts) else { return remedy.snippet() };
     let has_optimizer = found.places.sites.has(SiteKind::Optimizer);
+    let frameworks = [Framework::Transformers, Framework::Lightning];
     match () {
         () if found.seen.trains_nothing => kind.snippets().nth(2).unwrap_or_default().to_owned(),
+        // Lightning and transformers accumulate by a setting of theirs.
+        () if frameworks.iter().any(|it| found.places.sites.of(*it).is_some()) => {
+            "the training loop is the framework's: set its gradient accumulation to as many parts, and divide the batch by them; `plimsoll predict` of that checks it"
+                .to_owned()
+        }
         // The parts of gradients without an optimizer are the script's own matter: none may keep its graph.
         () if !has_optimizer && !found.places.sites.all.is_empty() => {
             "call backward() or autograd.grad() for each part of the batch, before the next part"
@@ -880,7 +897,7 @@ mod tests {
     use plimsoll_core::{
         plan::Plan,
         prediction::{Origin, ToCome},
-        recording::CodeLine,
+        recording::{CodeLine, Switches},
     };
 
     use super::*;
@@ -916,6 +933,22 @@ mod tests {
             measured_on: of_plan.map(|_| "NVIDIA H200".to_owned()),
         };
         Proposal::new(found, beside, "/me")
+    }
+
+    #[test]
+    fn parts_of_a_loop_that_is_a_frameworks_are_its_setting() {
+        let mut found = proposal(None, None).found;
+        let of = |found: &Found| snippet(&Remedy::plain("micro-batches"), found);
+        assert!(!of(&found).contains("the framework's"));
+        found.places.sites.switches.push(Switches {
+            framework: Framework::Transformers,
+            name: "TrainingArguments".to_owned(),
+            values: BTreeMap::new(),
+            rest: String::new(),
+            site: None,
+            from_words: false,
+        });
+        assert!(of(&found).starts_with("the training loop is the framework's: set its gradient"));
     }
 
     #[test]
@@ -1003,13 +1036,13 @@ mod tests {
         let line = CodeLine { file: "/s/train.py".to_owned(), line: 30, ..CodeLine::default() };
         it.found.seen.to_come = Some(ToCome::Evaluation(line));
         expect![[r#"
-            FITS SO FAR with a plan: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            FITS SO FAR with a plan: 20.00 GiB for what was run, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
             the script's evaluation (train.py:30) was not reached and may need more: give it a smaller interval, or --until-exit"#]]
         .assert_eq(&first(&it));
         assert!(outcome(&it));
         (it.found.seen.to_come, it.found.interrupted) = (None, true);
         expect![[r#"
-            FITS SO FAR with a plan: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            FITS SO FAR with a plan: 20.00 GiB for what was run, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
             the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one"#]]
         .assert_eq(&first(&it));
         assert!(outcome(&it));
@@ -1028,7 +1061,7 @@ mod tests {
         let mut it = proposal(None, None);
         it.found.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
         expect![[r#"
-            FITS with a plan until it fails: 20.00 GiB to be safe, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
+            FITS with a plan until it fails: 20.00 GiB for what was run, of 22.00 GiB on the device (NVIDIA L4): 2.00 GiB to spare
             without changes: 20.00 GiB to be safe
             ! the script raised KeyError; later parts of the script were not run"#]]
         .assert_eq(text(&it, Extent::Full).lines().take(3).collect::<Vec<_>>().join("\n").as_str());

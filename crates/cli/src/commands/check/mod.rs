@@ -6,7 +6,9 @@ mod goldens;
 mod shown;
 
 use std::{
-    env, io,
+    env,
+    ffi::OsString,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -35,6 +37,7 @@ use crate::{
     options::{
         cli::{CheckArgs, CheckFormat},
         ghost_weights::GhostWeights,
+        shown_command,
     },
     output::{self, Output},
 };
@@ -208,7 +211,13 @@ fn added(args: &CheckArgs) -> anyhow::Result<Golden> {
         args.command.iter().map(|it| it.to_str().map(str::to_owned)).collect();
     let command = command
         .context("the command has a word that is not UTF-8, which a TOML file cannot store")?;
-    let gpu = args.gpu.clone().context("--add needs a card, for example --gpu rtx4090")?;
+    let gpu = args.gpu.clone().with_context(|| {
+        let name = args.add.as_deref().unwrap_or("train");
+        let words =
+            ["plimsoll", "check", "--add", name, "--gpu", "rtx4090", "--"].map(OsString::from);
+        let line = [&words[..], &args.command].concat();
+        format!("--add needs a card, as in: {}", shown_command::shown(&line))
+    })?;
     Ok(Golden { command, gpu, steps: args.steps, took: None })
 }
 

@@ -30,11 +30,13 @@ pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap
     let since = iterations.at(moment).saturating_sub(firsts.min().unwrap_or(0));
     let young = if MANY_STEPS <= since { 2 } else { 1 };
     let is_older = |made: EventId, step: u32| iterations.at(made) + young < step;
+    let nows: BTreeMap<Key, u32> =
+        groups.iter().map(|(key, group)| (*key, look.now(group, moment))).collect();
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
         let first = group.kept.first().map_or(0, |(step, _)| *step);
-        let middle = iterations
-            .first_event(first + (iterations.at(moment).saturating_sub(first)).div_ceil(2), moment);
+        let middle =
+            iterations.first_event(first + (nows[key].saturating_sub(first)).div_ceil(2), moment);
         half_way.insert(*key, (middle, Bytes::ZERO));
     }
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
@@ -47,22 +49,23 @@ pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap
             *bytes += life.size;
         }
     }
-    let now = iterations.at(moment);
-    let old = |group: &Group| -> Bytes {
-        let blocks = group.kept.iter().filter(|(step, _)| *step + young < now);
+    let old = |key: &Key, group: &Group| -> Bytes {
+        let blocks = group.kept.iter().filter(|(step, _)| *step + young < nows[key]);
         blocks.map(|(_, it)| case.life(*it).size).sum()
     };
-    let is_level = |key: &Key, group: &Group| old(group).0 <= half_way[key].1.0 / 3 * 4;
+    let is_level = |key: &Key, group: &Group| old(key, group).0 <= half_way[key].1.0 / 3 * 4;
     let mut level: BTreeMap<Key, Curve> = groups
         .iter()
         .filter(|(key, group)| is_level(key, group))
         .map(|(key, _)| (*key, Curve::default()))
         .collect();
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        let key = look.key(block);
         if life.alloc <= moment
-            && let Some(curve) = level.get_mut(&look.key(block))
+            && let Some(curve) = level.get_mut(&key)
             && !look.is_expected(block)
         {
+            let now = nows[&key];
             let until = life.free.map_or(now, |free| iterations.at(free).min(now));
             curve.add(iterations.at(life.alloc) + 1 + young, until, life.size);
         }
@@ -70,7 +73,7 @@ pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap
     // A cache with a place for each size that may come fills up ever more slowly.
     groups.retain(|key, group| {
         level.get(key).is_none_or(|curve| {
-            let first = group.kept.first().map_or(0, |(step, _)| *step);
+            let (first, now) = (group.kept.first().map_or(0, |(step, _)| *step), nows[key]);
             let after = curve.levels(first + (now - first).div_ceil(2), now);
             LONG_HALF <= after.len() && rises_in_each_part(&after)
         })
@@ -78,22 +81,25 @@ pub(super) fn drop_level(look: &Look<'_>, moment: EventId, groups: &mut BTreeMap
     // A buffer fills before it is full: if it is as large at the end of a longer run, it was full, and so it was if it
     // went on at less than a quarter of its pace. What is few is not compared by its size alone: three are much more than two.
     let last = case.last();
-    if iterations.at(last) < now + 2 {
-        return;
-    }
-    let end = iterations.at(last);
+    let ends: BTreeMap<Key, u32> =
+        groups.iter().map(|(key, group)| (*key, look.now(group, last))).collect();
     let mut later: BTreeMap<Key, Bytes> = groups.keys().map(|key| (*key, Bytes::ZERO)).collect();
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        let key = look.key(block);
         if life.is_live_after(last)
-            && let Some(bytes) = later.get_mut(&look.key(block))
-            && is_older(life.alloc, end)
+            && let Some(bytes) = later.get_mut(&key)
+            && is_older(life.alloc, ends[&key])
             && !look.is_expected(block)
         {
             *bytes += life.size;
         }
     }
     groups.retain(|key, group| {
-        let (then, later) = (old(group).0, later[key].0);
+        let (now, end) = (nows[key], ends[key]);
+        if end < now + 2 {
+            return true;
+        }
+        let (then, later) = (old(key, group).0, later[key].0);
         let first = group.kept.first().map_or(0, |(step, _)| *step);
         let (before, since) = (u64::from(now - first).max(1), u64::from(end - now));
         let more = later.saturating_sub(then);

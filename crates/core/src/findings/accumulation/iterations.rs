@@ -92,6 +92,22 @@ impl Iterations {
         LEAST_STEPS <= self.step_ends.len() && event < self.from
     }
 
+    /// The number of the iteration at `event`, for what was made at `made`. The passes of an evaluation after the last step are no more of the
+    /// iterations in which steps left something.
+    pub(super) fn at_for(&self, event: EventId, made: EventId) -> u32 {
+        if self.is_in_steps(made) { self.at(event).min(self.steps()) } else { self.at(event) }
+    }
+
+    /// How many had begun by `event`, for what was made at `made`.
+    pub(super) fn begun(&self, event: EventId, made: EventId) -> u32 {
+        let all = if self.is_in_steps(made) { self.steps() } else { u32::MAX };
+        (self.at(event) + 1).min(all)
+    }
+
+    fn steps(&self) -> u32 {
+        u32::try_from(self.step_ends.len()).unwrap_or(u32::MAX)
+    }
+
     /// What is counted from `event` on.
     pub(super) fn are(&self, event: EventId) -> Counted {
         if self.is_in_steps(event) { self.steps_are } else { Counted::ForwardPasses }

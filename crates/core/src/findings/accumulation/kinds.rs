@@ -244,7 +244,8 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
     let Look { case, iterations, .. } = look;
     let all: Vec<(u32, BlockId)> =
         groups.iter().flat_map(|(_, it)| it.kept.iter().copied()).collect();
-    let newest = iterations.at(moment);
+    let newest_block = all.iter().map(|(_, it)| case.life(*it).alloc).max()?;
+    let newest = iterations.at_for(moment, newest_block);
     // The newest is still under way: what it works on is no more than what it leaves.
     let mut by_step: BTreeMap<u32, Bytes> = BTreeMap::new();
     for (step, block) in all.iter().filter(|(step, _)| *step < newest) {
@@ -304,7 +305,8 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect();
     let at = at.or_else(|| case.line_of_backward(largest?));
     let steps_are = iterations.are(since);
-    let (mut n_steps, mut of) = (steps.len() as u64, u64::from(newest - first) + 1);
+    let (mut n_steps, mut of) =
+        (steps.len() as u64, u64::from(iterations.begun(moment, newest_block) - first));
     let mut per_step = per_step;
     if steps_are == Counted::ForwardPasses {
         // As many of them as a step has are an iteration; a reader counts passes.

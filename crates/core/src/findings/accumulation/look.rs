@@ -80,6 +80,12 @@ impl<'a> Look<'a> {
         key(self.case, block)
     }
 
+    /// The iteration at `moment`, as the blocks of `group` count it.
+    pub(super) fn now(&self, group: &Group, moment: EventId) -> u32 {
+        let newest = group.kept.iter().map(|(_, it)| self.case.life(*it).alloc).max();
+        newest.map_or(0, |newest| self.iterations.at_for(moment, newest))
+    }
+
     /// Whether it stays in every healthy run.
     pub(super) fn is_expected(&self, block: BlockId) -> bool {
         let Look { case, iterations, repeated } = self;

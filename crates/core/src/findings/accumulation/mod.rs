@@ -115,7 +115,7 @@ fn at(look: &Look<'_>, moment: EventId) -> Vec<Growth> {
     let (mut res, known) = larger_each_time(case, moment, &groups);
     res.extend(chains(look, moment, &groups, &known));
     res.retain(|it| !is_an_input(look, it, moment));
-    groups.retain(|_, it| is_spread(it, iterations.at(moment)));
+    groups.retain(|_, it| is_spread(it, look.now(it, moment)));
     // Where nothing counts as a step or a pass, only sizes can be compared.
     if groups.is_empty() || !iterations.is_known(case) {
         return res;

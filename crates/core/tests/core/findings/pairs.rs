@@ -423,6 +423,47 @@ fn parts_that_are_joined_are_there_twice() {
     }
 }
 
+/// Losses go into a list, and each holds 4 MiB; each pass makes one result as large as all of them in the end. Then comes an evaluation.
+fn train_and_evaluate(has_list: bool, passes: usize) -> Explanation {
+    let mut it = Training::new();
+    for _ in 0..12 {
+        let large = it.program.module(11, 50);
+        let large = it.program.alloc(48 * MIB, large);
+        let mut activations = it.forward(20 * MIB);
+        let loss = it.at(12, &[("nn/functional.py", "mse_loss")]);
+        let loss = it.program.alloc(4 * MIB, loss);
+        if !has_list {
+            activations.push(loss);
+        }
+        activations.push(large);
+        it.backward(&activations);
+        it.optimizer(0);
+        it.zero_grad();
+    }
+    for _ in 0..passes {
+        let activations = it.forward(MIB);
+        activations.iter().for_each(|it_is| it.program.free(*it_is));
+    }
+    it.program.explain()
+}
+
+#[test]
+fn what_training_left_is_found_when_many_passes_of_an_evaluation_come_last() {
+    for passes in [0, 3, 40] {
+        let found = train_and_evaluate(true, passes);
+        let leak = found.findings.iter().find(|it| it.code.word() == "leak/results-kept").unwrap();
+        assert_eq!(leak.per_step, Bytes::mib(4), "{passes}");
+        assert!(leak.evidence.iter().any(|it| it.contains("steps are still live")), "{leak:?}");
+        assert!(!leak.evidence.iter().any(|it| it.contains("of 13 steps")), "{leak:?}");
+        assert!(!has(&train_and_evaluate(false, passes), "leak/results-kept"), "{passes}");
+    }
+}
+
+#[test]
+fn what_was_as_large_before_is_not_joined_of_what_was_collected_since() {
+    assert!(!has(&train_and_evaluate(true, 0), "copies/double-buffer"));
+}
+
 #[test]
 fn a_cache_of_keys_is_told_from_another_list_that_grows() {
     let generate = |file: &str, function: &str| {

@@ -10,8 +10,8 @@ use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
     prediction::{
-        BetweenEnds, CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak,
-        Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
+        BetweenEnds, CardFit, Carries, Category, Inquiry, Observed, Origin, OtherEnd, Outcome,
+        PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
         CodeLine, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice,
@@ -106,6 +106,37 @@ fn told(prediction: &Prediction) -> String {
         writeln!(res, "  {} x{}: {}", it.path, it.modules, it.bytes).unwrap();
     }
     res
+}
+
+/// A batch in two parts, whose first one goes back inside of the call of the model.
+#[test]
+fn a_backward_pass_inside_of_a_forward_pass_needs_activations() {
+    let program = "
+alloc weight 10MiB at train.py:3
+begin forward
+name weight parameter h.0.fc.weight
+alloc hidden 200MiB at train.py:11 in h.0.fc
+alloc tmp 6MiB at train.py:11 in h.0.fc
+free tmp
+alloc one 512B at train.py:11 backward
+alloc dhidden 20MiB autograd            # the peak
+free dhidden
+free one
+free hidden
+alloc hidden 100MiB at train.py:11 in h.0.fc
+end forward
+begin backward
+alloc seed 512B at train.py:13 backward
+free hidden
+end backward
+begin optimizer
+end optimizer
+step
+";
+    let found = predicted(&[recording(program)], 0);
+    let of =
+        |category| found.categories.iter().find(|it| it.category == category).map(|it| it.bytes);
+    assert_eq!(of(Category::Activations), Some(Bytes::mib(200)), "{:?}", found.categories);
 }
 
 #[test]
@@ -896,7 +927,7 @@ fn each_phase_has_its_peak_and_the_one_that_decides_is_named() {
     assert!(
         report
             .to_string()
-            .contains("\nfirst evaluation decides: 620.0 MiB of tensors at train.py:12"),
+            .contains("\nfirst evaluation needs the most: 620.0 MiB of tensors at train.py:12"),
         "{report}"
     );
 

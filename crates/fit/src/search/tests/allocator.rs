@@ -128,7 +128,7 @@ fn no_allocator_saves_what_is_allocated() {
         Made::new(8_000, |run| if run.has("checkpoint") { takes(9_000) } else { out_of_memory() });
     expect![[r#"
         the unchanged script, steady, sites -> out of memory
-        " without changes: 500.0 MiB to be safe
+        " without changes: at least 500.0 MiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
         the unchanged script, a validation -> out of memory
         the unchanged script, a validation -> out of memory

@@ -19,7 +19,7 @@ fn it_fits_and_is_run_once_more_on_the_card_itself() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, an evaluation
@@ -37,7 +37,7 @@ fn one_that_is_only_being_proven_is_the_best_so_far() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
           best so far: AsItIs
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> 5.37 GiB
         the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
         the unchanged script, a validation, alone on the card -> 4.39 GiB
@@ -56,7 +56,7 @@ fn one_that_the_proof_refutes_is_no_longer_the_best_so_far() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
           best so far: AsItIs
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
           best so far: Nothing
         the unchanged script, a validation -> 4.39 GiB
@@ -71,7 +71,7 @@ fn one_that_the_proof_refutes_is_no_longer_the_best_so_far() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
           best so far: AsItIs
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> out of memory
           best so far: Nothing
         the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
@@ -150,7 +150,7 @@ fn it_grows_and_no_plan_is_looked_for() {
     let made = Made::new(8_000, move |_| grows(&growth));
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         as it is: does not fit, needs 4.39 GiB
         grows 8.0 MiB a step, runs out at 838
     "#]]
@@ -172,7 +172,7 @@ fn it_is_run_to_its_end_if_that_is_asked_for() {
     let made = Made::new(8_000, |_| takes(4_000)).rules(|it| it.until_exit = true);
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, the end, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, its end
@@ -188,7 +188,7 @@ fn what_a_loop_raises_that_does_not_bear_an_early_end_of_an_epoch_is_said() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
@@ -204,7 +204,7 @@ fn it_fails_in_a_later_step() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> KeyError
         the unchanged script, steady, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
@@ -296,7 +296,7 @@ fn it_runs_out_on_the_card_itself_and_its_validation_is_why() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
         the unchanged script, a validation -> 9.28 GiB
         detach-losses, a validation -> cut
@@ -319,7 +319,7 @@ fn with_other_ends(late: u64) -> Made {
 fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> 5.37 GiB
         the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
         the unchanged script, a validation, alone on the card -> 4.39 GiB
@@ -333,7 +333,7 @@ fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
 fn the_other_end_does_not_fit() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> out of memory
         the unchanged script, a validation, on the card, overflowing -> 4.39 GiB
         the unchanged script, a validation, alone on the card -> 4.39 GiB
@@ -360,7 +360,7 @@ fn an_end_that_is_seen_late_is_run_by_itself() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, a validation, alone on the card, largest workspaces -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
@@ -377,7 +377,7 @@ fn another_end_that_fails_by_itself_is_run_again_in_a_process_of_its_own() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, on the card, late -> a worker died
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, a validation, alone on the card, late -> 4.39 GiB
@@ -395,7 +395,7 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
     });
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> out of memory
         the unchanged script, a validation -> 4.39 GiB
         the unchanged script, a validation, reserves up to 7.32 GiB -> 4.39 GiB
@@ -418,7 +418,7 @@ fn what_was_done_to_the_batches_is_said_first() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
         " --worst-seq made every batch of the DataLoader 512 long: ids
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
@@ -433,7 +433,7 @@ fn a_limit_on_what_is_reserved_leaves_out_what_is_beside() {
     let made = Made::new(40_000, |_| takes(4_000)).rules(|it| it.limit_reserved = Some(limit));
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 3.91 GiB to be safe
+        " without changes: at least 3.91 GiB to be safe
         the unchanged script, a validation, alone on the card, reserves up to 3.91 GiB -> 4.39 GiB
         as it is: fits, needs 3.91 GiB
         seen: 3 steps

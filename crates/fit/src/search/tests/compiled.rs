@@ -205,7 +205,7 @@ fn one_that_does_not_run_as_it_is_written_is_looked_at_as_it_is() {
     expect![[r#"
         the unchanged script, steady, sites, work -> only what is compiled runs
         the unchanged script, steady, sites -> 6.35 GiB
-        " without changes: 6.35 GiB to be safe
+        " without changes: at least 6.35 GiB to be safe
         the unchanged script, a validation, alone on the card -> 6.35 GiB
         as it is: fits, needs 6.35 GiB
         seen: 3 steps

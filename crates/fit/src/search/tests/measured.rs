@@ -155,7 +155,7 @@ fn what_fails_there_is_said() {
 fn a_script_that_fits_is_measured_as_it_is() {
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, 16 steps on the device
         " the unchanged script, on the device: 1.2000 s a step

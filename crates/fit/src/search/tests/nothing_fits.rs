@@ -102,7 +102,7 @@ fn advice_may_be_asked_for_though_it_fits() {
         Made::new(8_000, |run| takes(if run.half == Some(Half::Length) { 2_000 } else { 4_000 }));
     expect![[r#"
         the unchanged script, steady, sites -> 4.39 GiB
-        " without changes: 4.39 GiB to be safe
+        " without changes: at least 4.39 GiB to be safe
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, steady, half as long -> 2.44 GiB
         " advice shorter-sequence: needs 2.44 GiB
