@@ -238,6 +238,7 @@ impl<'a> Driver<'a> {
         let alone = Run { as_predicted: false, ..run.clone() };
         let mut trial = match self.part.take() {
             Some((before, trial)) if before == alone => trial,
+            _ if run.plan.gpus().is_some() => self.trials.run_alone(order)?,
             _ => self.trials.prove(order)?,
         };
         let Read { prediction, recordings, of_host, interrupted, failure, .. } = &mut trial.read;
