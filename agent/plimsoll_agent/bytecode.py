@@ -1,7 +1,7 @@
 """Stores the bytecode of installed packages, and of the agent, from run to run.
 
 Python writes bytecode into the layer of the run, which plimsoll throws away. Where packages came without bytecode (uv
-installs them so), each run and each trial would compile all of torch anew. So the agent also writes it into a folder of
+installs them so), or where Python is to write none (`PYTHONDONTWRITEBYTECODE`, as in many containers), each run and each trial would compile all of torch anew. So the agent also writes it into a folder of
 plimsoll, which takes new files from there after the run, and reads it from there when a package has none. Python itself checks by time and length that a
 file belongs to its source. The name of a file in this folder also has the change time (ctime) of the source, which no installer can set.
 
@@ -10,9 +10,11 @@ Only packages and the agent: the agent does not store bytecode of the script's o
 
 from __future__ import annotations
 
+import importlib._bootstrap_external as external
 import importlib.machinery
 import importlib.util
 import os
+import sys
 
 from plimsoll_agent import patch
 
@@ -42,8 +44,16 @@ def watch(folder: str) -> None:
         put_on_disk(self, source, path, data)
         _keep(folder, path, data)
 
+    def source_to_code(self: Any, data: Any, path: str, *args: Any, **options: Any) -> Any:
+        code = to_code(self, data, path, *args, **options)
+        if sys.dont_write_bytecode:
+            _keep_code(folder, path, data, code)
+        return code
+
+    to_code = loader.source_to_code
     patch.put(loader, "get_data", get_data)
     patch.put(loader, "_cache_bytecode", cache_bytecode)
+    patch.put(loader, "source_to_code", source_to_code)
 
 
 def _place(folder: str, path: str) -> str | None:
@@ -65,6 +75,16 @@ def _kept(folder: str, path: str) -> Any:
             return file.read()
     except (OSError, ValueError):
         return None
+
+
+def _keep_code(folder: str, path: str, source: Any, code: Any) -> None:
+    """What Python would have written, had nobody told it to write nothing."""
+    try:
+        place = importlib.util.cache_from_source(path)
+        data = external._code_to_timestamp_pyc(code, int(os.stat(path).st_mtime), len(source))  # type: ignore[attr-defined]
+    except (OSError, ValueError, TypeError, NotImplementedError):
+        return
+    _keep(folder, place, data)
 
 
 def _keep(folder: str, path: str, data: Any) -> None:

@@ -113,6 +113,20 @@ def test_who_asks_to_stop_gets_what_is_known(plimsoll, to_group):
     plimsoll.assert_nothing_left()
 
 
+def test_each_run_goes_through_the_runner(plimsoll):
+    """One that writes down what it is to start; what cannot start says so."""
+    script = plimsoll.folder / "elsewhere"
+    script.write_text('#!/bin/sh\nshift\necho "$@" >> begun\nexec "$@"\n')
+    script.chmod(0o755)
+    command = (PYTHON, "-c", "raise SystemExit('none of {tp}')")
+    ran = layouts(plimsoll, "--gpu", "t4", "--gpus", "2", "--runner", f"{script} -n1", command=command)
+    assert ran.code == 2 and "none of 1" in ran.stdout + ran.stderr, ran
+    begun = (plimsoll.folder / "begun").read_text().splitlines()
+    assert len(begun) == 2 and all(" predict --gpu t4 " in it for it in begun), begun
+    ran = layouts(plimsoll, "--gpu", "t4", "--gpus", "2", "--runner", "/nowhere/srun", command=command)
+    assert ran.code == 2 and "cannot run --runner /nowhere/srun" in ran.stderr, ran
+
+
 def test_a_card_may_be_described_by_a_file(plimsoll):
     """Its name is in no catalogue."""
     (plimsoll.folder / "own.toml").write_text('like = "t4"\nid = "own"\nname = "Own"\n')

@@ -447,8 +447,8 @@ class _Imagined:
     def _tell_who_meets(self, key: str) -> None:
         """The ranks of a group meet by an id that they leave in the store under the group's name, and two of them under their numbers,
         too: `.../NAME//cuda//0` and `.../NAME//cuda//0:3`. A communicator of them is made next."""
-        *before, kind, numbers = key.split("//")
-        if kind != "cuda" or not before:
+        *before, kind, numbers = ["", "", *key.split("//")]
+        if kind != "cuda" or not any(before):
             return
         name, world = before[-1].rpartition("/")[2], self._c10d._world
         group = next((it for it, its_name in world.pg_names.items() if its_name == name), None)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Torch
 
 
+_TROUBLE = ("exception_dump", "remote_error")
+"""In the keys of `ProcessGroupNCCL` by which a rank tells the others that it hangs or has failed: none that is imagined does."""
+
+
 def store_class(dist: Torch) -> type:
     """The class, of a `torch.distributed` that has stores."""
 
@@ -70,8 +74,8 @@ def store_class(dist: Torch) -> type:
         def has_extended_api(self) -> bool:
             return True
 
-        def check(self, _keys: Any) -> bool:
-            return True
+        def check(self, keys: Any) -> bool:
+            return not any(it in key for it in _TROUBLE for key in keys)
 
         def wait(self, _keys: Any, _timeout: Any = None) -> None:
             pass

@@ -1,5 +1,5 @@
-"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, of `split.py` where
-the name begins with `split_`, and of `zero.py` (which needs deepspeed) where it begins with `zero_`: of $RANKS ranks, 4 if that is not set.
+"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, or of `split.py`,
+`mega.py`, `hugging.py` and `zero.py` (which needs deepspeed) where the name begins with that and `_`: of $RANKS ranks, 4 if that is not set.
 
     python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come
     python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each of `large.py` the limits nearest to its edge
@@ -10,6 +10,7 @@ the smallest known to be enough, three limits at once, until they are a hundredt
 """
 
 import collections
+import importlib
 import json
 import math
 import os
@@ -37,7 +38,7 @@ def lines_of(path):
 
 
 def program_of(name):
-    return next((it for it in ("split", "zero") if name.startswith(it + "_")), "large")
+    return next((it for it in ("split", "mega", "hugging", "zero") if name.startswith(it + "_")), "large")
 
 
 def ranks_of(name, words):
@@ -50,10 +51,9 @@ def ranks_of(name, words):
 
 def real(path, out, seconds):
     sys.path.insert(0, HERE)
-    import large
-    import split
     import torch.distributed.pipelining  # noqa: F401 - So that no rank imports it.
-    import zero
+
+    programs = {it: importlib.import_module(it) for it in {program_of(name) for name, *_ in lines_of(path)}}
 
     os.environ["OUT_LAYOUTS"] = out
     began, number = time.time(), 0
@@ -75,7 +75,7 @@ def real(path, out, seconds):
                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29600 + number),
                 })
                 try:
-                    {"split": split, "zero": zero, "large": large}[program_of(name)].main(["--name", name, *words])
+                    programs[program_of(name)].main(["--name", name, *words])
                 finally:
                     sys.stdout.flush()
                     os._exit(0)

@@ -7,12 +7,13 @@ use plimsoll_core::{
     cards::{self, Card},
     codes::RemarkCode,
     explanation,
-    prediction::{self, Inquiry, Job, Note, Observed, OtherEnd, Prediction, Runs, Verdict, Wanted},
+    prediction::{self, Inquiry, Job, Note, Observed, OtherEnd, Prediction, Runs, Verdict},
     recording::{Reached, Recording},
     units::Bytes,
     views::{
         answer::Answer,
-        glossary, schedulers,
+        glossary,
+        schedulers::{self, Machine},
         text::{self, Extent},
         wire,
     },
@@ -23,12 +24,12 @@ use crate::{
     commands::{lint::beside, misplaced},
     contract,
     engine::{
-        diagnosis, host_memory,
+        diagnosis,
         launch::{
             self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Setting,
             Signals, Stop,
         },
-        phantom_run::{self, Choice, Home, How, Run, RunOutput, Runner},
+        phantom_run::{self, Choice, Completing, Home, How, Run, RunOutput, Runner},
         plan_settings, record,
     },
     exit::Exit,
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         verdict_is_enough: args.verdict,
         cards: given,
         job: script.job(&recordings, ended.host.peak),
-        alone: args.rank.zip(world_of(&recordings)),
+        alone: args.rank.zip(phantom_run::world_of(&recordings)),
     };
     let inquiry = Inquiry::new(prediction, observed);
     let prediction = script.complete(inquiry, &told, &mut recordings)?;
@@ -136,8 +137,9 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         show(answer, extent, out)?;
     }
     if let Some(scheduler) = args.request {
-        let n = script.ranks.devices(args.gpus);
-        match schedulers::request(scheduler.into(), &prediction, n) {
+        let cards = phantom_run::devices_of(&recordings).max(script.ranks.devices(args.gpus));
+        let machine = Machine { cards, all_ranks: args.all_ranks };
+        match schedulers::request(scheduler.into(), &prediction, machine) {
             Some(lines) => out.text(&format!("\n{lines}"))?,
             None => say("no size of this card's memory is safe, so there is no size to request"),
         }
@@ -231,91 +233,41 @@ impl Script<'_> {
         told: &str,
         recordings: &mut Vec<Recording>,
     ) -> anyhow::Result<Prediction> {
-        // Those that the answer shows.
-        let mut ranks = self.ranks.clone();
-        // Those of the same ranks with work done early, where it shows a run with work done late.
-        let mut early: Option<Vec<Recording>> = None;
-        while let Some(wanted) = inquiry.wanted() {
-            let end = match wanted {
-                Wanted::OtherEnd(end) => Some(end),
-                Wanted::Rank(_) | Wanted::Beside(_) if inquiry.shows_late() => Some(OtherEnd::Late),
-                _ => None,
-            };
-            let told = told.to_owned() + end.map_or("", phantom_run::conf_line);
-            let card = match wanted {
-                Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => card,
-                _ => &self.card,
-            };
-            let these = match wanted {
-                Wanted::Rank(rank) => self.ranks.with_rank(rank),
-                Wanted::Beside(rank) => self.ranks.with_ranks(vec![0, rank]),
-                Wanted::Stages => self.ranks.with_ranks(stages_of(recordings)),
-                Wanted::AllRanks => self.ranks.together(),
-                Wanted::EndsOfStages => match inquiry.ends_of_stages() {
-                    all if all.is_empty() => self.ranks.together(),
-                    some => self.ranks.with_ranks(some),
-                },
-                _ => ranks.clone(),
-            };
-            let there = self.again(card, &told, &these)?;
-            let is_shown = inquiry.came(wanted, there.as_ref().map(|it| &it.prediction))?;
-            if let (Wanted::OtherEnd(end @ (OtherEnd::Late | OtherEnd::Routed)), Some(there)) =
-                (wanted, &there)
-            {
-                let first = early.as_ref().unwrap_or(recordings);
-                let between = prediction::between_ends(first, &there.recordings, card);
-                between.iter().for_each(|it| inquiry.took_between(end, it));
-            }
-            let Some(there) = there.filter(|_| is_shown) else { continue };
-            let before = std::mem::replace(recordings, there.recordings);
-            early = (wanted == Wanted::OtherEnd(OtherEnd::Late)).then_some(before);
-            ranks = match inquiry.stand_for_all() {
-                [] => these,
-                some => self.ranks.with_ranks(some.to_vec()),
-            };
-            if matches!(wanted, Wanted::Stages | Wanted::EndsOfStages | Wanted::AllRanks) {
-                inquiry.left_open(&phantom_run::left_open(recordings, &self.args.assume));
-            }
-        }
+        let mut one_more = |card: &Card, ends: &[OtherEnd], ranks: &Ranks| {
+            let told = told.to_owned()
+                + &ends.iter().copied().map(phantom_run::conf_line).collect::<String>();
+            self.again(card, &told, ranks)
+        };
+        self.completing().complete(&mut inquiry, recordings, &mut one_more)?;
         Ok(inquiry.prediction(Some(self.runner.reached())))
     }
 
+    fn completing(&self) -> Completing<'_> {
+        let Script { args, card, ranks, .. } = self;
+        Completing { command: &args.command, ranks, card, assumed: &args.assume }
+    }
+
     /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
-    fn again(&self, card: &Card, told: &str, ranks: &Ranks) -> anyhow::Result<Option<Read>> {
+    fn again(
+        &self,
+        card: &Card,
+        told: &str,
+        ranks: &Ranks,
+    ) -> anyhow::Result<Option<(Prediction, Vec<Recording>)>> {
         let card = &self.home.card(card.clone());
         let again = self.read_on(card, self.run_on(card, told, ranks, ScriptOutput::Nowhere)?);
-        Ok(again.ended.interrupted.is_none().then_some(again))
+        let is_whole = again.ended.interrupted.is_none();
+        Ok(is_whole.then_some((again.prediction, again.recordings)))
     }
 
     fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<RunOutput> {
         self.run_on(&self.card, told, &self.ranks, output)
     }
 
-    /// The job that the first run was one rank of, where nobody said which ranks are to run. All of them run together only where
-    /// half of the host's memory, and what is free of it, is enough for what each needs.
+    /// The job that the first run was one rank of, where nobody said which ranks are to run.
     fn job(&self, recordings: &[Recording], of_one: Bytes) -> Option<Job> {
-        let world = world_of(recordings)?;
-        if self.args.rank.is_some() || self.args.all_ranks {
-            return None;
-        }
-        let total = recordings.iter().find_map(|it| it.notes.host?.total);
-        let has_room = |n: usize| {
-            let all = of_one.0.saturating_mul(u64::try_from(n).unwrap_or(u64::MAX));
-            let is_free = host_memory::free().is_none_or(|free| all <= free);
-            is_free && total.is_some_and(|total| all <= total.0 / 2)
-        };
-        let devices =
-            recordings.iter().filter_map(|it| it.phantom.as_ref()).map(|it| it.devices.len());
-        let is_one_machine = devices.max().is_some_and(|it| world as usize <= it);
-        // Its launcher would start all ranks once more for each of them.
-        let starts_all =
-            matches!(self.ranks, Ranks::One { .. }) && launch::has_launcher(&self.args.command);
-        let together = is_one_machine && !starts_all && has_room(world as usize);
-        let mut stages = stages_of(recordings);
-        if !has_room(stages.len()) {
-            stages.clear();
-        }
-        Some(Job { world, together, stages })
+        let is_asked = self.args.rank.is_some() || self.args.all_ranks;
+        if is_asked { None } else { self.completing().job(recordings, of_one) }
     }
 
     fn run_on(
@@ -372,17 +324,6 @@ impl Script<'_> {
         let prediction = prediction::predict(&recordings, card, facts);
         Read { prediction, recordings, ended, unread }
     }
-}
-
-/// How many ranks the job of these recordings has; none if it is one process.
-fn world_of(recordings: &[Recording]) -> Option<u32> {
-    let begun = recordings.iter().filter_map(|it| it.notes.begin.as_ref());
-    begun.filter_map(|it| it.world_size).find(|it| 1 < *it)
-}
-
-/// One rank of each stage of the job's pipeline; nothing if it has none.
-fn stages_of(recordings: &[Recording]) -> Vec<u32> {
-    recordings.iter().map(|it| it.notes.stages.clone()).find(|it| 1 < it.len()).unwrap_or_default()
 }
 
 fn failed(ended: &Ended) -> bool {

@@ -1,7 +1,12 @@
 //! `plimsoll verify`: some steps of a script on the machine's own card, the same on the phantom of it, and what differs.
 
 use anyhow::Context as _;
-use plimsoll_core::{cards::Card, recording::Recording, verification, views};
+use plimsoll_core::{
+    cards::Card,
+    prediction::{self, OtherEnd},
+    recording::Recording,
+    verification, views,
+};
 use serde_json::json;
 
 use crate::{
@@ -55,7 +60,10 @@ pub(crate) fn run(args: &VerifyArgs, out: &mut Output) -> anyhow::Result<Exit> {
             let conf = conf.clone() + phantom_run::conf_line(end);
             let other = steps(args, &runner, &command, &conf, Device::Phantom, None)?;
             if let Some(other) = other {
-                verification::take_other_way(&mut ranks, compare(&other), end);
+                let replayed = matches!(end, OtherEnd::Late | OtherEnd::Routed);
+                let between = replayed.then(|| prediction::between_ends(&phantom, &other, &card));
+                let between = between.unwrap_or_default();
+                verification::take_other_way(&mut ranks, compare(&other), end, &between);
             }
         }
     }

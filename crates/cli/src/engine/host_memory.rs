@@ -2,6 +2,11 @@
 
 use std::fs;
 
+use plimsoll_core::units::Bytes;
+
+/// What a run of a rank takes of the host, by experience.
+pub(crate) const OF_A_RUN: Bytes = Bytes::gib(2);
+
 /// What the host has free, in bytes.
 pub(crate) fn free() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;

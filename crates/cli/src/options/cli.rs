@@ -367,6 +367,11 @@ pub(crate) struct LayoutsArgs {
     #[arg(long, short, value_name = "N", value_parser = whole(1..=usize::MAX, 4))]
     pub(crate) jobs: Option<usize>,
 
+    /// Start each run through this command, which may run it on another machine and print what it prints, as
+    /// in `srun -n1`. Its words are separated by spaces.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) runner: Option<String>,
+
     /// Assume a result that a phantom cannot compute, as in `plimsoll predict`.
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,

@@ -642,7 +642,7 @@ impl Predicted {
     /// Whether the script comes to something that was not seen, and that may need more.
     fn may_come_to_more(&self) -> bool {
         self.to_come().is_some()
-            || self.was_not_run()
+            || self.not_run().is_some()
             || self.served_nothing()
             || self.engine_starts()
     }
@@ -658,12 +658,12 @@ impl Predicted {
         self.notes.iter().any(is_it)
     }
 
-    /// Whether ranks of the job that may differ, or the other end of a race, did not run to an answer.
-    fn was_not_run(&self) -> bool {
-        let is_it = |it: &Note| {
+    /// That ranks of the job that may differ, or the other end of a race, did not run to an answer.
+    pub fn not_run(&self) -> Option<&Note> {
+        let is_it = |it: &&Note| {
             matches!(it, Note::RanksUnseen { .. } | Note::OtherEndUnseen { end: OtherEnd::Late })
         };
-        self.notes.iter().any(is_it)
+        self.notes.iter().find(is_it)
     }
 
     /// What all processes of the script need of the device together, as far as it was seen.

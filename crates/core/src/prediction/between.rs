@@ -10,9 +10,13 @@ use crate::{
     units::Bytes,
 };
 
-/// The most that any rank took in any of these replays.
+/// The most that a rank took in any of these replays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BetweenEnds {
+    /// Which; none of a job of one process, or of all of them.
+    pub rank: Option<u32>,
+    /// In PyTorch's allocator.
+    pub reserved: Bytes,
     /// As a process, with what others hold on its device.
     pub most: Bytes,
     /// The same with an allowance.
@@ -24,6 +28,18 @@ pub struct BetweenEnds {
 }
 
 impl BetweenEnds {
+    /// The most that any of them took; none if there is none.
+    pub fn of_all(all: &[BetweenEnds]) -> Option<BetweenEnds> {
+        all.iter().copied().reduce(|a, b| BetweenEnds {
+            rank: None,
+            reserved: a.reserved.max(b.reserved),
+            most: a.most.max(b.most),
+            with_allowance: a.with_allowance.max(b.with_allowance),
+            runs_out: a.runs_out || b.runs_out,
+            gave_cache_back: a.gave_cache_back || b.gave_cache_back,
+        })
+    }
+
     /// Why it may not fit between them, if it may not.
     pub(super) fn doubt(&self) -> Option<Doubt> {
         let gave_back = self.gave_cache_back.then_some(Doubt::GaveCacheBack);
@@ -31,25 +47,26 @@ impl BetweenEnds {
     }
 }
 
-/// Of a job whose ranks ran at both ends, by their recordings; none where these do not differ. Where they differ in more than that, nothing is replayed.
-pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> Option<BetweenEnds> {
+/// Of each rank of a job that ran at both ends, by their recordings; none of those where these do not differ. Where they differ in more than that,
+/// nothing is replayed.
+pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> Vec<BetweenEnds> {
     let first_runs: Vec<DeviceRun<'_>> = first.iter().flat_map(DeviceRun::all).collect();
     let rank =
         |it: &DeviceRun<'_>| (it.recording.notes.begin.as_ref().and_then(|it| it.rank), it.index);
-    let mut res: Option<BetweenEnds> = None;
+    let mut res = Vec::new();
     for there in second.iter().flat_map(DeviceRun::all) {
         let mut same = first_runs.iter().filter(|it| rank(it) == rank(&there));
         let (Some(run), None) = (same.next(), same.next()) else { continue };
         if run.program.asks_the_same(&there.program) {
             continue;
         }
-        let so_far = res.get_or_insert_default();
-        so_far.gave_cache_back |= gave_cache_back(run) || gave_cache_back(&there);
-        let Some(between) = replay::Between::of(&run.program, &there.program) else { continue };
-        let it = of_rank((run, first), &between, card);
-        so_far.most = so_far.most.max(it.most);
-        so_far.with_allowance = so_far.with_allowance.max(it.with_allowance);
-        so_far.runs_out |= it.runs_out;
+        let between = replay::Between::of(&run.program, &there.program);
+        let took = between.map(|it| of_rank((run, first), &it, card));
+        res.push(BetweenEnds {
+            rank: rank(run).0,
+            gave_cache_back: gave_cache_back(run) || gave_cache_back(&there),
+            ..took.unwrap_or_default()
+        });
     }
     res
 }
@@ -78,6 +95,7 @@ fn of_rank(
         res.runs_out |= within.as_ref().is_some_and(|it| it.ran_out.is_some());
         let reserved = within.map_or(free, |it| it.peak_reserved.bytes);
         let peak = Peaks { reserved, device: reserved + outside, ..run.peaks(card) };
+        res.reserved = res.reserved.max(reserved);
         res.most = res.most.max(peak.device);
         res.with_allowance = res.with_allowance.max(safe_bytes(peak, &unknowns));
     }

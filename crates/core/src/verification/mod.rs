@@ -4,7 +4,7 @@ use std::slice;
 
 use crate::{
     cards::Card,
-    prediction::{Category, Moment, OtherEnd, Runs, device_run::DeviceRun},
+    prediction::{BetweenEnds, Category, Moment, OtherEnd, Runs, device_run::DeviceRun},
     recording::{CodeLine, Recording},
     units::Bytes,
 };
@@ -134,16 +134,26 @@ pub struct OtherWay {
     pub is_the_end: bool,
     /// What the phantom took.
     pub side: Side,
+    /// What it may take between the two, where orders between them were replayed.
+    pub between: Option<BetweenEnds>,
 }
 
 impl OfRank {
-    /// Whether the phantom is within 1 % in everything that was seen, or the real run between its two ways; none if too little was seen.
+    /// Whether the phantom is within 1 % in everything that was seen, or the real run between its two ways, or it is in a replay of what lies
+    /// between them; none if too little was seen.
     pub fn is_within(&self) -> Option<bool> {
         let Verified { real, phantom, .. } = &self.verified;
         if real.reserved == Bytes::ZERO || phantom.reserved == Bytes::ZERO {
             return None;
         }
-        let ways = [Some(phantom), self.other_way.as_ref().map(|it| &it.side)];
+        let other = self.other_way.as_ref();
+        let between = other.and_then(|it| it.between).map(|it| Side {
+            allocated: phantom.allocated,
+            reserved: it.reserved,
+            process: Some(it.most),
+            ..Side::default()
+        });
+        let ways = [Some(phantom), other.map(|it| &it.side), between.as_ref()];
         let is_there = |pick: &dyn Fn(&Side) -> Option<Bytes>| {
             let Some(real) = pick(real) else { return true };
             let of_ways = ways.iter().flatten().filter_map(|it| pick(it)).map(|it| it.0);
@@ -168,14 +178,21 @@ impl OfRank {
 }
 
 /// Takes in another run of the phantom, told to show the other way: each rank may have come out in its own, and is compared with the
-/// nearer.
-pub fn take_other_way(ranks: &mut [OfRank], others: Vec<OfRank>, end: OtherEnd) {
+/// nearer. `between` has what replays of orders between the two took.
+pub fn take_other_way(
+    ranks: &mut [OfRank],
+    others: Vec<OfRank>,
+    end: OtherEnd,
+    between: &[BetweenEnds],
+) {
     for other in others {
         let Some(rank) = ranks.iter_mut().find(|it| it.rank == other.rank) else { continue };
         let off = |it: &Verified| it.real.reserved.0.abs_diff(it.phantom.reserved.0);
         let is_nearer = off(&other.verified) < off(&rank.verified);
         let side = if is_nearer { &rank.verified.phantom } else { &other.verified.phantom };
-        let other_way = Some(OtherWay { end, is_the_end: !is_nearer, side: side.clone() });
+        let of_rank = |it: &&BetweenEnds| it.rank == rank.rank && it.reserved != Bytes::ZERO;
+        let between = between.iter().find(of_rank).copied();
+        let other_way = Some(OtherWay { end, is_the_end: !is_nearer, side: side.clone(), between });
         *rank = if is_nearer {
             OfRank { other_way, ..other }
         } else {
@@ -397,11 +414,20 @@ mod tests {
         assert_eq!(within(side(0, 0, None)), None);
 
         let mut ranks = vec![verified(side(900, 1700, None))];
-        take_other_way(&mut ranks, vec![verified(side(1100, 2400, None))], OtherEnd::Late);
+        take_other_way(&mut ranks, vec![verified(side(1100, 2400, None))], OtherEnd::Late, &[]);
         assert!(ranks[0].is_between(), "{ranks:?}");
         assert_eq!(ranks[0].verified.phantom.reserved, Bytes(1700), "the nearer is compared");
-        take_other_way(&mut ranks, vec![verified(side(900, 2000, None))], OtherEnd::Late);
+        take_other_way(&mut ranks, vec![verified(side(900, 2000, None))], OtherEnd::Late, &[]);
         assert_eq!(ranks[0].verified.phantom.reserved, Bytes(2000));
         assert_eq!(are_within(&ranks), Some(false), "both ways allocate too little");
+
+        let late = || vec![verified(side(1000, 1900, Some(Bytes(2900))))];
+        let mut ranks = vec![verified(side(1000, 1800, Some(Bytes(2800))))];
+        take_other_way(&mut ranks, late(), OtherEnd::Late, &[]);
+        assert_eq!(are_within(&ranks), Some(false), "both reserve too little");
+        let (reserved, most) = (Bytes(2100), Bytes(3100));
+        let between = [BetweenEnds { reserved, most, ..BetweenEnds::default() }];
+        take_other_way(&mut ranks, late(), OtherEnd::Late, &between);
+        assert!(ranks[0].is_between(), "an order between them reserves more: {ranks:?}");
     }
 }

@@ -15,28 +15,56 @@ pub enum Scheduler {
     Ray,
 }
 
-/// What CUDA itself takes of the host on a machine that has a GPU, which a phantom does not see.
+/// What CUDA itself takes of the host in each process that uses a GPU, which a phantom does not see.
 const OF_CUDA: Bytes = Bytes::gib(2);
 
-/// The lines; none where the script does not fit, so no amount of this card's memory is known to be safe. `count` cards of the prediction's kind are asked for.
-pub fn request(scheduler: Scheduler, prediction: &Prediction, count: u32) -> Option<String> {
+/// What is asked for, beside memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Cards of the prediction's kind.
+    pub cards: u32,
+    /// All ranks of the job on it ran, so that what they take of the host together was seen; else it was seen of one of them.
+    pub all_ranks: bool,
+}
+
+/// The lines; none where the script does not fit, so no amount of this card's memory is known to be safe.
+pub fn request(scheduler: Scheduler, prediction: &Prediction, machine: Machine) -> Option<String> {
     let safe = prediction.safe().filter(|it| *it <= prediction.card.total)?;
     let card = &prediction.card;
     let host = prediction.host.unwrap_or_default();
-    let memory = gib(host.peak + OF_CUDA);
-    let shared = gib(host.shared);
-    let about = format!(
+    let count = machine.cards.max(1);
+    let ranks = prediction.world.unwrap_or(1).clamp(1, count);
+    let machines = prediction.world.unwrap_or(1).div_ceil(count);
+    let times = |it: Bytes, n: u32| Bytes(it.0.saturating_mul(u64::from(n)));
+    let not_seen = if machine.all_ranks { 1 } else { ranks };
+    let memory = gib(times(host.peak, not_seen) + times(OF_CUDA, ranks));
+    let shared = gib(times(host.shared, not_seen));
+    let of_each = if ranks == 1 {
+        String::new()
+    } else if machine.all_ranks {
+        format!(" in each of {ranks} ranks")
+    } else {
+        format!(", for each of {ranks} ranks")
+    };
+    let mut about = format!(
         "# {safe} of each GPU to be safe ({}, {}).\n# Host memory: {} seen on the phantom, {} of it shared between processes, \
-         and {OF_CUDA} for CUDA itself.\n",
+         and {OF_CUDA} for CUDA itself{of_each}.\n",
         card.id, card.total, host.peak, host.shared
     );
+    if 1 < machines && matches!(scheduler, Scheduler::Kubernetes | Scheduler::Ray) {
+        about += &format!("# The job has {machines} machines: this is one of them.\n");
+    }
+    let (nodes, num_nodes) = match machines {
+        ..=1 => (String::new(), String::new()),
+        n => (format!("#SBATCH --nodes={n}\n"), format!("num_nodes: {n}\n")),
+    };
     let (whole, profile) = split(card);
     let lines = match scheduler {
         Scheduler::Slurm => {
             let kind = short(whole);
             let kind = profile.map_or_else(|| kind.clone(), |it| format!("{kind}_{it}"));
             format!(
-                "{about}# The name of a GPU is your cluster's own: `sinfo -o %G` lists them.\n\
+                "{about}# The name of a GPU is your cluster's own: `sinfo -o %G` lists them.\n{nodes}\
                  #SBATCH --gres=gpu:{kind}:{count}\n#SBATCH --mem={memory}G\n"
             )
         }
@@ -58,7 +86,7 @@ pub fn request(scheduler: Scheduler, prediction: &Prediction, count: u32) -> Opt
         }
         Scheduler::Skypilot => {
             format!(
-                "{about}resources:\n  accelerators: {}:{count}\n  memory: {memory}+\n",
+                "{about}{num_nodes}resources:\n  accelerators: {}:{count}\n  memory: {memory}+\n",
                 in_capitals(whole, "GB")
             )
         }

@@ -93,6 +93,15 @@ fn table(verified: &Verified, name: &str, other_way: Option<&OtherWay>) -> Strin
              predict` runs both, and its safe size covers both.",
             side.allocated, side.reserved
         );
+        if let Some(between) =
+            it.between.filter(|it| side.reserved.max(phantom.reserved) < it.reserved)
+        {
+            let _ = writeln!(
+                res,
+                "  A rank that changes from one to the other reserves up to {}.",
+                between.reserved
+            );
+        }
     }
     let most = real.requests.max(phantom.requests);
     let _ = match &verified.parting {
@@ -196,6 +205,8 @@ fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
                 "end": in_words(other.end).0, "shown": !other.is_the_end,
                 "allocated_bytes": other.side.allocated.0, "reserved_bytes": other.side.reserved.0,
                 "process_bytes": other.side.process.map(|it| it.0),
+                "between_reserved_bytes": other.between.map(|it| it.reserved.0),
+                "between_process_bytes": other.between.map(|it| it.most.0),
             })
         });
         res["other_way"] = other_way.into();

@@ -32,6 +32,9 @@ pub struct Run {
     pub may_find_compiled: bool,
     /// At the other end of what a phantom decides by itself.
     pub end: Option<OtherEnd>,
+    /// With all that `predict` runs beside it: other ranks of the job, and the other end of a race, or of a router, with what lies between. It
+    /// fits if `predict` says so.
+    pub as_predicted: bool,
     /// The most that PyTorch's allocator may reserve.
     pub limit_reserved: Option<Bytes>,
     /// Who has allocated more than this can never fit: the run is ended there.
@@ -165,6 +168,8 @@ pub struct Ran {
     pub n_retries: u64,
     /// What the phantom decided by itself and the user did not say.
     pub ends: Vec<OtherEnd>,
+    /// It is one rank of a job, or one end of a race or of a router: `predict` runs more than that.
+    pub is_part: bool,
     /// An evaluation went by.
     pub evaluates: bool,
     /// What the script raised after its training steps, in a sentence: it may have missed the rest of an epoch that was ended early.
@@ -211,6 +216,8 @@ pub struct Took {
     pub evaluation: Option<EvaluationPeak>,
     /// What the script comes to, and this run did not.
     pub to_come: Option<ToCome>,
+    /// Ranks that may differ, or the other end of a race, did not run to an answer: which, in a sentence.
+    pub unseen: Option<String>,
     /// It depends on numbers that nobody computed: which, in a sentence.
     pub depends: Option<String>,
     /// What an edit of the script by hand would give back, most first.
@@ -306,6 +313,7 @@ impl Run {
             on,
             may_find_compiled: false,
             end: None,
+            as_predicted: false,
             limit_reserved: None,
             give_up_above: None,
             give_up_after: 0,
@@ -350,6 +358,7 @@ impl Ran {
             was_cut: false,
             n_retries: 0,
             ends: Vec::new(),
+            is_part: false,
             evaluates: false,
             failed_later: None,
             noted: Noted::default(),
@@ -391,6 +400,7 @@ impl Took {
     pub fn of(it: Prediction) -> Took {
         let it = it.into_parts();
         let to_come = it.to_come();
+        let unseen = it.not_run().map(Note::to_string);
         let Predicted { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
         let (held, lines) = (it.categories, it.top_lines);
@@ -413,6 +423,7 @@ impl Took {
             oom,
             evaluation,
             to_come,
+            unseen,
             depends,
             by_hand: Vec::new(),
         }

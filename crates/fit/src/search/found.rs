@@ -19,6 +19,8 @@ pub enum WhySoFar<'a> {
     Unproven,
     /// The script comes to something that no run did.
     ToCome(&'a ToCome),
+    /// Not all that may differ ran to an answer: what, in a sentence.
+    Unseen(&'a str),
 }
 
 /// What came of a search for a plan.
@@ -103,10 +105,11 @@ impl Found {
 
     /// Why what fits may need more, if it was not run to its end: what was found fits so far.
     pub fn so_far(&self) -> Option<WhySoFar<'_>> {
+        let unseen = || self.best()?.took.unseen.as_deref().map(WhySoFar::Unseen);
         self.best()?;
         match &self.seen.to_come {
             _ if self.interrupted && !self.seen.is_proof => Some(WhySoFar::Unproven),
-            it => it.as_ref().map(WhySoFar::ToCome),
+            it => it.as_ref().map(WhySoFar::ToCome).or_else(unseen),
         }
     }
 

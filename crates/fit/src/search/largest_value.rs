@@ -1,13 +1,11 @@
 //! The largest value of a number in the command that fits: run and seen to fit, and the next one seen not to.
 
-use plimsoll_core::{
-    plan::Plan,
-    prediction::{OtherEnd, ToCome},
-};
+use plimsoll_core::{plan::Plan, prediction::OtherEnd};
 
 use super::{
     by_remedies::{WithRemedies, by_remedies},
     dialogue::Search,
+    found::WhySoFar,
     rules::Rules,
     values::{Range, ValueRun, Values, WithLess},
 };
@@ -55,9 +53,11 @@ impl FoundValue {
         self.runs.iter().find(|it| Some(it.value) == self.found)
     }
 
-    /// What the script comes to and the run of the value did not: it fits so far.
-    pub fn to_come(&self) -> Option<&ToCome> {
-        self.answer()?.to_come.as_ref()
+    /// Why the value may need more: it fits so far.
+    pub fn so_far(&self) -> Option<WhySoFar<'_>> {
+        let it = self.answer()?;
+        let to_come = it.to_come.as_ref().map(WhySoFar::ToCome);
+        to_come.or_else(|| it.unseen.as_deref().map(WhySoFar::Unseen))
     }
 
     /// Whether what was found fits only by how much masks find, and nobody computed that.

@@ -190,7 +190,7 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     }
     let seen = seen(&ran);
     let seen = Seen { until_exit: until == Until::Exit, failed: failed.or(seen.failed), ..seen };
-    let ends = ran.ends.clone();
+    let (ends, is_part) = (ran.ends.clone(), ran.is_part);
     if program.interrupted {
         return it.fits.then_some(seen);
     }
@@ -216,6 +216,16 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
             program.refuted(it, with_room);
             return None;
         }
+    }
+    if is_part && !program.interrupted {
+        let whole = |run: Run| Run { as_predicted: true, ..run };
+        let ran = program.trial(whole(run(until, On::CardAlone))).await;
+        let unseen = ran.took.unseen.clone();
+        if !program.interrupted && !program.takes_in(it, ran) {
+            program.refuted(it, whole(program.roomy(&plan, until)));
+            return None;
+        }
+        it.took.unseen = unseen;
     }
     Some(Seen { is_proof: true, ..seen })
 }

@@ -55,8 +55,12 @@ pub struct ValueRun {
     pub depends: Option<String>,
     /// What the script comes to, and this run did not.
     pub to_come: Option<ToCome>,
+    /// Ranks that may differ, or the other end of a race, did not run to an answer: which, in a sentence.
+    pub unseen: Option<String>,
     /// What the phantom decided by itself.
     pub ends: Vec<OtherEnd>,
+    /// It is one rank of a job, or one end of a race or of a router.
+    pub is_part: bool,
 }
 
 /// What a value that would be the answer has to stand beside the run that found it.
@@ -66,6 +70,8 @@ enum Proof {
     Longer,
     /// A run at the other end of what the phantom decided.
     End(OtherEnd),
+    /// All that `predict` runs.
+    AsPredicted,
 }
 
 /// Runs under a limit that is a little lower than asked.
@@ -136,10 +142,16 @@ impl Values {
                 proven.push((value, proof));
                 let first = &mut runs[at];
                 first.seconds += seconds;
+                if proof == Proof::AsPredicted {
+                    // What lies between two ends may change no peak.
+                    first.safe = first.safe.max(run.safe);
+                    first.unseen.clone_from(&run.unseen);
+                }
                 // What cannot run at the other end says nothing about memory.
                 if proof == Proof::Longer || is_more(&tried, &first.tried) {
-                    let (seconds, ends) = (first.seconds, first.ends.clone());
-                    *first = ValueRun { seconds, ends, ..run };
+                    let (seconds, ends, is_part) =
+                        (first.seconds, first.ends.clone(), first.is_part);
+                    *first = ValueRun { seconds, ends, is_part, ..run };
                     if let (Proof::End(end), Tried::TooMuch) = (proof, &tried) {
                         // From here on that is the end that counts.
                         self.end = Some(end);
@@ -171,7 +183,9 @@ impl Values {
             seconds: ran.seconds,
             depends: ran.took.depends,
             to_come: ran.took.to_come,
+            unseen: ran.took.unseen,
             ends: ran.ends,
+            is_part: ran.is_part,
         }
     }
 
@@ -206,7 +220,10 @@ impl Values {
             if runs.iter().any(|it| it.value == value) {
                 return;
             }
-            let run = self.run(value, &Plan::default(), self.until);
+            let mut run = self.run(value, &Plan::default(), self.until);
+            if runs.iter().any(|it| it.is_part) {
+                (run.on, run.as_predicted) = (On::CardAlone, true);
+            }
             let ran = self.trial(run).await;
             if ran.interrupted {
                 return;
@@ -224,7 +241,8 @@ impl Values {
         let all_found = self.end == Some(OtherEnd::Found);
         let is_other = |it: &&OtherEnd| **it != OtherEnd::Found && self.end != Some(**it);
         let ends = run.ends.iter().filter(is_other).filter(|_| !all_found);
-        let all = longer.into_iter().chain(ends.map(|it| Proof::End(*it)));
+        let as_predicted = (run.is_part && !all_found).then_some(Proof::AsPredicted);
+        let all = longer.into_iter().chain(ends.map(|it| Proof::End(*it))).chain(as_predicted);
         all.into_iter().find(|it| !proven.contains(&(run.value, *it)))
     }
 
@@ -232,6 +250,10 @@ impl Values {
         match proof {
             Proof::Longer => self.run(value, plan, Until::Steps(ON_THE_EDGE)),
             Proof::End(end) => Run { end: Some(end), ..self.run(value, plan, self.until) },
+            Proof::AsPredicted => {
+                let run = self.run(value, plan, self.until);
+                Run { on: On::CardAlone, as_predicted: true, ..run }
+            }
         }
     }
 
@@ -370,6 +392,7 @@ impl Proof {
     fn in_words(self) -> &'static str {
         match self {
             Proof::Longer => ", for more steps",
+            Proof::AsPredicted => ", with other ranks and orders",
             Proof::End(OtherEnd::Late) => ", if the GPU finishes its work late",
             Proof::End(OtherEnd::Overflow) => ", if the first step is skipped",
             Proof::End(OtherEnd::Workspaces) => ", with the largest workspaces",

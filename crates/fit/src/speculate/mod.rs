@@ -368,6 +368,7 @@ fn blank() -> Ran {
         was_cut: false,
         n_retries: 0,
         ends: Vec::new(),
+        is_part: false,
         evaluates: false,
         failed_later: None,
         noted: Noted { compiles: true, ..Noted::default() },

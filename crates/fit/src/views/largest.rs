@@ -6,7 +6,7 @@ use plimsoll_core::{
     prediction::OomPlace,
     recording::{Phase, Reached},
     units::Bytes,
-    views::{text, wire},
+    views::wire,
 };
 use serde_json::{Value, json};
 
@@ -108,10 +108,10 @@ pub fn text(it: &FindMax) -> String {
     let depends = it.result.depends();
     let condition = if depends { " if boolean masks select nothing" } else { "" };
     let fits = format!("fits {limit} {what} ({card}){condition}");
-    let to_come = it.result.to_come();
+    let so_far = it.result.so_far().map(plan::why_so_far);
     if depends {
         res += "IT DEPENDS: ";
-    } else if to_come.is_some() {
+    } else if so_far.is_some() {
         res += "FITS SO FAR: ";
     }
     let _ = match (it.result.found, &it.result.above) {
@@ -132,7 +132,7 @@ pub fn text(it: &FindMax) -> String {
             writeln!(res, "{name}={found} is the largest that {fits}; {above} does not")
         }
     };
-    res.extend(to_come.map(|it| text::to_come(it) + "\n"));
+    res.extend(so_far.map(|it| it + "\n"));
     if let Some(all) = &it.result.if_found {
         let _ = match all.found {
             _ if !depends => writeln!(res, "if they select everything, it fits, too"),
@@ -325,7 +325,7 @@ pub fn json(it: &FindMax) -> String {
         })),
         "tried": all_tried(&it.result.runs),
         "by_remedies": by_remedies,
-        "so_far": it.result.to_come().map(text::to_come),
+        "so_far": it.result.so_far().map(plan::why_so_far),
         "notes": remarks(&it.result),
     });
     format!("{res:#}\n")
@@ -350,7 +350,9 @@ mod tests {
             seconds: 1.0,
             depends: None,
             to_come: None,
+            unseen: None,
             ends: Vec::new(),
+            is_part: false,
         };
         let mut it = FindMax {
             name: "batch".to_owned(),
@@ -410,7 +412,9 @@ mod tests {
             seconds: 1.0,
             depends: None,
             to_come,
+            unseen: None,
             ends: Vec::new(),
+            is_part: false,
         };
         let result = FoundValue {
             found: Some(64),
@@ -460,7 +464,9 @@ mod tests {
             seconds: 1.0,
             depends: None,
             to_come: None,
+            unseen: None,
             ends: Vec::new(),
+            is_part: false,
         };
         let mut it = FindMax {
             name: "batch".to_owned(),

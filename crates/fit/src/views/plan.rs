@@ -466,10 +466,16 @@ fn fits(it: &Proposal) -> &'static str {
 
 /// Why it fits so far only.
 fn so_far(it: &Proposal) -> Option<String> {
-    Some(match it.found.so_far()? {
+    it.found.so_far().map(why_so_far)
+}
+
+/// In a sentence.
+pub(super) fn why_so_far(why: WhySoFar<'_>) -> String {
+    match why {
         WhySoFar::ToCome(it) => text::to_come(it),
+        WhySoFar::Unseen(it) => format!("! {it}"),
         WhySoFar::Unproven => "the search was interrupted before plimsoll ran this on the card itself, to an evaluation if the script has one".to_owned(),
-    })
+    }
 }
 
 /// How much of the script an answer is about.

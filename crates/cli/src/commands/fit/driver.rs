@@ -9,7 +9,7 @@ use std::{
 
 use plimsoll_core::{
     cards::Card,
-    prediction,
+    prediction::{self, Inquiry, Observed, OtherEnd, Outcome},
     recording::{Reached, Recording},
     units::Bytes,
 };
@@ -18,7 +18,7 @@ use plimsoll_fit::{
         Best, Half, Look, Measure, Next, On, Ran, Rewritten, Rules, Run, Said, Search, SoFar, Steps,
     },
     speculate::Speculation,
-    trials::{Order, Purpose, Trials, ValuesMatter},
+    trials::{Order, Purpose, Trial, Trials, ValuesMatter},
 };
 use serde_json::{Value, json};
 
@@ -29,13 +29,20 @@ use super::{
 };
 use crate::{
     contract::{self, Setting},
-    engine::{launch::Signals, plan_settings},
+    engine::{
+        host_memory,
+        launch::{Ranks, Signals},
+        phantom_run::{self, Completing},
+        plan_settings,
+    },
     options::{cli::FitArgs, worst_batches},
     output::say,
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.
 const ROOMY: Bytes = Bytes::gib(512);
+/// The rank that runs of a job, where not all do.
+const FIRST: Ranks = Ranks::OfLauncher { rank: 0 };
 /// After so long a search says what is best so far, and how long the rest may take.
 const LONG: Duration = Duration::from_secs(30);
 /// Of 65 searches that tried plans for batches of every length, a tenth made fewer runs and a tenth more (bench/results/lengths.md).
@@ -58,6 +65,8 @@ pub(super) struct Driver<'a> {
     told: Option<Best>,
     /// What the last run recorded.
     recordings: Vec<Recording>,
+    /// The last run that was a process of its own, if it is a part of what `predict` runs.
+    part: Option<(Run, Trial<Read>)>,
     /// Let go when all else is gone: a signal that waits could end us before what runs have left is removed.
     _signals: Rc<Signals>,
 }
@@ -82,6 +91,7 @@ impl<'a> Driver<'a> {
             so_far: SoFar::default(),
             told: None,
             recordings: Vec::new(),
+            part: None,
             _signals: signals,
         })
     }
@@ -96,8 +106,13 @@ impl<'a> Driver<'a> {
         let words = (self.words)(None);
         workshop::existing(&words)?;
         let card = Rc::clone(&self.roomy);
-        let compiles =
-            self.trials.seems_to_compile(&What { words, settings: Vec::new(), card, end: None })?;
+        let compiles = self.trials.seems_to_compile(&What {
+            words,
+            settings: Vec::new(),
+            card,
+            ends: Vec::new(),
+            ranks: FIRST,
+        })?;
         if compiles {
             let why = "the script mentions torch.compile: what it compiles is compiled anew for each plan, so the search may take minutes";
             self.say(&Said::Plain(why.to_owned()), Instant::now());
@@ -136,7 +151,9 @@ impl<'a> Driver<'a> {
                     let likely =
                         if self.trials.run_ahead() { ahead.likely(&it) } else { Vec::new() };
                     // A plan for several devices is proven by processes.
-                    let may_begin = |it: &&Run| it.on != On::CardAlone || it.plan.gpus().is_none();
+                    let may_begin = |it: &&Run| {
+                        !it.as_predicted && (it.on != On::CardAlone || it.plan.gpus().is_none())
+                    };
                     let orders: Vec<_> =
                         likely.iter().filter(may_begin).map(|it| self.order(it)).collect();
                     self.trials.likely(orders);
@@ -185,7 +202,13 @@ impl<'a> Driver<'a> {
             _ => Purpose::Search,
         };
         Order {
-            what: What { words, settings: self.settings(run), card, end: run.end },
+            what: What {
+                words,
+                settings: self.settings(run),
+                card,
+                ends: run.end.into_iter().collect(),
+                ranks: FIRST,
+            },
             until: run.until,
             purpose,
             compiles_anew: run.on == On::CardAlone && !run.may_find_compiled,
@@ -197,21 +220,71 @@ impl<'a> Driver<'a> {
         let order = self.order(run);
         workshop::existing(&order.what.words)?;
         let trial = match run.on {
+            _ if run.as_predicted => self.as_predicted(run, &order)?,
             On::Roomy | On::Card => self.trials.run(&order)?,
             // A plan for several devices is proven by processes.
             On::CardAlone if run.plan.gpus().is_some() => self.trials.run_alone(&order)?,
             On::CardAlone => self.trials.prove(&order)?,
         };
+        let is_part = run.on == On::CardAlone && trial.read.is_part;
+        self.part = is_part.then(|| (run.clone(), trial.clone()));
         let (ran, recordings) = readings::ran(trial, began.elapsed().as_secs_f64());
         self.recordings = recordings;
         Ok(ran)
+    }
+
+    /// What `predict` answers for the same: it fits where that verdict is sure.
+    fn as_predicted(&mut self, run: &Run, order: &Order<What>) -> anyhow::Result<Trial<Read>> {
+        let alone = Run { as_predicted: false, ..run.clone() };
+        let mut trial = match self.part.take() {
+            Some((before, trial)) if before == alone => trial,
+            _ if run.plan.gpus().is_some() => self.trials.run_alone(order)?,
+            _ => self.trials.prove(order)?,
+        };
+        let Read { prediction, recordings, of_host, interrupted, failure, .. } = &mut trial.read;
+        if interrupted.is_some() || failure.is_some() || prediction.outcome != Outcome::Fits {
+            return Ok(trial);
+        }
+        let (What { words, card, ranks, .. }, assumed) = (&order.what, &self.args.assume);
+        let whole = Completing { command: words, ranks, card, assumed };
+        let mut ends = phantom_run::left_open(recordings, assumed);
+        // What masks find refutes no plan.
+        ends.retain(|it| *it != OtherEnd::Found);
+        // Of a script that plimsoll spreads, ranks are run one by one.
+        let is_alone = run.plan.gpus().is_some();
+        let of_one = if *of_host == Bytes::ZERO { host_memory::OF_A_RUN } else { *of_host };
+        let job = if is_alone { None } else { whole.job(recordings, of_one) };
+        let observed = Observed { ends, job, verdict_is_enough: true, ..Observed::default() };
+        let mut inquiry = Inquiry::new(prediction.clone(), observed);
+        let trials = &mut self.trials;
+        let mut stopped_by = None;
+        let mut one_more = |_: &Card, ends: &[OtherEnd], ranks: &Ranks| {
+            let what = What { ends: ends.to_vec(), ranks: ranks.clone(), ..order.what.clone() };
+            let order = Order { what, ..order.clone() };
+            let one = if *ranks == FIRST && !is_alone {
+                trials.prove(&order)
+            } else {
+                trials.run_alone(&order)
+            };
+            let Trial { read, .. } = one?;
+            stopped_by = read.interrupted;
+            Ok(read.interrupted.is_none().then_some((read.prediction, read.recordings)))
+        };
+        let completed = whole.complete(&mut inquiry, recordings, &mut one_more);
+        *interrupted = stopped_by;
+        if stopped_by.is_none() {
+            completed?;
+        }
+        *prediction = inquiry.prediction(None);
+        Ok(trial)
     }
 
     fn measure(&mut self, it: &Measure) -> anyhow::Result<Steps> {
         let (words, devices) = ((self.words)(None), it.plan.gpus());
         let mut settings = plan_settings::settings(&it.plan, &words);
         settings.extend(self.batches());
-        let what = What { words, settings, card: Rc::clone(&self.roomy), end: None };
+        let what =
+            What { words, settings, card: Rc::clone(&self.roomy), ends: Vec::new(), ranks: FIRST };
         let read: Read = self.trials.meanwhile(|shop| shop.measure(&what, it.steps, devices))?;
         Ok(readings::steps(&read))
     }

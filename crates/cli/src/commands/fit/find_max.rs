@@ -75,7 +75,7 @@ pub(super) fn run(
 fn exit(found: &FoundValue) -> Exit {
     let too_much = found.runs.iter().any(|it| it.tried == Tried::TooMuch);
     match found.found {
-        Some(_) if found.depends() || found.to_come().is_some() => Exit::CouldNotTell,
+        Some(_) if found.depends() || found.so_far().is_some() => Exit::CouldNotTell,
         Some(_) => Exit::Fits,
         None if too_much && !found.interrupted => Exit::DoesNotFit,
         None => Exit::CouldNotTell,

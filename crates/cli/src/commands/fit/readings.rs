@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use plimsoll_core::{
+    prediction::{Outcome, Verdict},
     printable::one_line,
     recording::{MarkKind, Phase, Recording, Refused, SiteKind, Sites},
 };
@@ -29,8 +30,9 @@ pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {
         read.recordings.iter().flat_map(|it| &it.notes.plan.refused).collect();
     let why = refused.first().map(|it| format!("{} does not suit {}", it.id, it.why));
     let refused = refused.iter().map(|it| it.id.clone()).collect();
+    let is_sure = read.prediction.verdict() != Verdict::Depends;
     let ran = Ran {
-        outcome: read.prediction.outcome,
+        outcome: if is_sure { read.prediction.outcome } else { Outcome::OutOfMemory },
         took: Took { by_hand: read.by_hand, ..Took::of(read.prediction) },
         failure: read.failure.map(|it| why.unwrap_or(it)),
         refused,
@@ -39,6 +41,7 @@ pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {
         was_cut: read.was_cut,
         n_retries: read.n_retries,
         ends: read.ends,
+        is_part: read.is_part,
         evaluates,
         failed_later,
         noted,

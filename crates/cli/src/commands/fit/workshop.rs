@@ -12,6 +12,7 @@ use plimsoll_core::{
     explanation,
     prediction::{OtherEnd, Outcome, Prediction, Runs},
     recording::{PlanNotes, Reached, Recording},
+    units::Bytes,
 };
 use plimsoll_fit::{
     search::{ByHand, Until},
@@ -50,12 +51,14 @@ pub(super) struct What {
     pub(super) settings: Vec<Setting>,
     pub(super) card: Rc<Card>,
     /// At the other end of what the phantom decides by itself.
-    pub(super) end: Option<OtherEnd>,
+    pub(super) ends: Vec<OtherEnd>,
+    /// Which ranks of a job.
+    pub(super) ranks: Ranks,
 }
 
 impl PartialEq for What {
     fn eq(&self, other: &What) -> bool {
-        let key = |what: &What| (what.card.phantom_conf(1), what.end);
+        let key = |what: &What| (what.card.phantom_conf(1), what.ends.clone(), what.ranks.clone());
         (&self.words, &self.settings) == (&other.words, &other.settings) && key(self) == key(other)
     }
 }
@@ -91,6 +94,10 @@ pub(super) struct Read {
     pub(super) was_cut: bool,
     /// What the phantom decided by itself.
     pub(super) ends: Vec<OtherEnd>,
+    /// It is one rank of a job, or one end of a race or of a router.
+    pub(super) is_part: bool,
+    /// What it took of the host; nothing of a run in the nursery.
+    pub(super) of_host: Bytes,
     /// What was recorded of each process.
     pub(super) recordings: Vec<Recording>,
 }
@@ -147,7 +154,8 @@ impl Shop {
 
     fn conf(&self, what: &What) -> String {
         let assumed: String = self.assumed.iter().map(|it| it.conf_line()).collect();
-        what.card.phantom_conf(1) + &assumed + what.end.map_or("", phantom_run::conf_line)
+        let ends: String = what.ends.iter().copied().map(phantom_run::conf_line).collect();
+        what.card.phantom_conf(1) + &assumed + &ends
     }
 
     fn launch(
@@ -185,8 +193,11 @@ impl Shop {
         let by_hand = by_hand(&recordings, &runs);
         drop(runs);
         let mut ends = phantom_run::left_open(&recordings, &self.assumed);
-        // No plan changes what a router chooses; `predict` says what depends on it.
-        ends.retain(|it| *it != OtherEnd::Routed);
+        let has_others = ends.iter().any(|it| matches!(it, OtherEnd::Late | OtherEnd::Routed));
+        let is_part = has_others || phantom_run::world_of(&recordings).is_some();
+        if is_part {
+            ends.retain(|it| *it == OtherEnd::Found); // The others are of what `predict` runs.
+        }
         let ran = prediction.outcome != Outcome::OutOfMemory;
         let raised =
             |it: &Recording| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some());
@@ -216,6 +227,8 @@ impl Shop {
             prediction,
             by_hand,
             ends,
+            is_part,
+            of_host: ended.host.peak,
             recordings,
             failure,
             interrupted,
@@ -377,7 +390,7 @@ impl Workshop for Shop {
         let stop = stop(order);
         let settings = [&order.what.settings[..], &unhurried(stop)].concat();
         let what = What { settings, ..order.what.clone() };
-        let ranks = Ranks::OfLauncher { rank: 0 };
+        let ranks = what.ranks.clone();
         let left = self.launch(&what, stop, ranks, Device::Phantom, ghost_weights(values))?;
         self.read_left(&what, left)
     }

@@ -38,8 +38,6 @@ use crate::{
     output::{Output, say},
 };
 
-/// What a run of a rank takes of the host, by experience.
-const OF_A_RUN: Bytes = Bytes::gib(2);
 /// How long who has nothing to run waits before looking again.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How plimsoll's own lines on standard error begin.
@@ -213,8 +211,9 @@ impl Search {
 /// How many runs this machine has cores and memory for.
 fn at_a_time() -> usize {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let by_memory =
-        host_memory::free().and_then(|it| usize::try_from(it / OF_A_RUN.0).ok()).unwrap_or(cores);
+    let by_memory = host_memory::free()
+        .and_then(|it| usize::try_from(it / host_memory::OF_A_RUN.0).ok())
+        .unwrap_or(cores);
     cores.min(by_memory).max(1)
 }
 
@@ -299,9 +298,15 @@ impl Each<'_> {
             of.push("--".into());
             of.extend(command.iter().cloned());
         }
-        let mut process = Command::new(env::current_exe().context("cannot find plimsoll itself")?);
-        process.args(&words);
-        let ran = processes.run(process, mask).context("cannot run plimsoll predict")?;
+        let own = env::current_exe().context("cannot find plimsoll itself")?.into_os_string();
+        let runner = args.runner.iter().flat_map(|it| it.split_whitespace()).map(OsString::from);
+        let mut all = runner.chain([own]).chain(words);
+        let mut process = Command::new(all.next().unwrap_or_default());
+        process.args(all);
+        let ran = processes.run(process, mask).with_context(|| match &args.runner {
+            Some(it) => format!("cannot run --runner {it}"),
+            None => "cannot run plimsoll predict".to_owned(),
+        })?;
         let Some(ran) = ran else { return Ok(None) };
         let mut documents = serde_json::Deserializer::from_slice(&ran.stdout).into_iter::<Report>();
         let said = String::from_utf8_lossy(&ran.stderr);

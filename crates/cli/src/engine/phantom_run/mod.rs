@@ -2,6 +2,7 @@
 //! itself. `predict`, `fit`, `run` and `doctor` share this, and so do trials.
 
 mod card;
+mod completed;
 mod ends;
 mod here;
 mod reading;
@@ -9,6 +10,7 @@ mod world;
 
 pub(crate) use self::{
     card::{Choice, Home, How, card, choice, largest, largest_for},
+    completed::{Completing, devices_of, world_of},
     ends::{conf_line, left_open},
     reading::{facts, read},
     world::{RunOutput, Runner, World},

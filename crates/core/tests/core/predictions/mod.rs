@@ -10,8 +10,8 @@ use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
     prediction::{
-        BetweenEnds, CardFit, Carries, Category, Inquiry, Observed, Origin, OtherEnd, Outcome,
-        PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
+        BetweenEnds, CardFit, Carries, Category, Host, Inquiry, Observed, Origin, OtherEnd,
+        Outcome, PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
         CodeLine, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice,
@@ -19,7 +19,7 @@ use plimsoll_core::{
     },
     units::Bytes,
     views::{
-        schedulers::{self, Scheduler},
+        schedulers::{self, Machine, Scheduler},
         text::{self, Extent, Styles},
         wire,
     },
@@ -58,7 +58,7 @@ fn what_is_called_safe_is_safe(it: &Prediction) {
     let fits_card = it.safe().is_some_and(|safe| safe <= it.card.total);
     for scheduler in [Scheduler::Slurm, Scheduler::Kubernetes, Scheduler::Skypilot, Scheduler::Ray]
     {
-        assert_eq!(schedulers::request(scheduler, it, 1).is_some(), fits_card);
+        assert_eq!(schedulers::request(scheduler, it, ONE).is_some(), fits_card);
     }
     for extent in [Extent::Short, Extent::Full] {
         let report = text::prediction(it.into(), extent, Styles::default(), 80).to_string();
@@ -844,9 +844,41 @@ fn what_fits_only_where_work_is_done_early_depends_on_that() {
     assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::FitsSoFar, None));
 }
 
+const ONE: Machine = Machine { cards: 1, all_ranks: false };
+
+/// Ranks of one machine take of its host what one of them was seen to take, each; and the job has more machines.
+#[test]
+fn a_request_is_for_all_ranks_of_a_machine() {
+    let mut job = recording("alloc weights 20MiB\nstep\nstep");
+    job.notes.begin.get_or_insert_default().world_size = Some(16);
+    let run = predicted(&[job], 0);
+    let host = Host { peak: Bytes::gib(3), shared: Bytes::ZERO };
+    let observed = Observed { host: Some(host), ..Observed::default() };
+    let prediction = Inquiry::new(run, observed).prediction(None);
+    let lines = |all_ranks| {
+        let machine = Machine { cards: 8, all_ranks };
+        let lines = schedulers::request(Scheduler::Slurm, &prediction, machine).unwrap();
+        lines.lines().skip(1).map(|it| format!("{it}\n")).collect::<String>()
+    };
+    expect![[r#"
+        # Host memory: 3.00 GiB seen on the phantom, 0 B of it shared between processes, and 2.00 GiB for CUDA itself, for each of 8 ranks.
+        # The name of a GPU is your cluster's own: `sinfo -o %G` lists them.
+        #SBATCH --nodes=2
+        #SBATCH --gres=gpu:h200:8
+        #SBATCH --mem=40G
+    "#]].assert_eq(&lines(false));
+    expect![[r#"
+        # Host memory: 3.00 GiB seen on the phantom, 0 B of it shared between processes, and 2.00 GiB for CUDA itself in each of 8 ranks.
+        # The name of a GPU is your cluster's own: `sinfo -o %G` lists them.
+        #SBATCH --nodes=2
+        #SBATCH --gres=gpu:h200:8
+        #SBATCH --mem=19G
+    "#]].assert_eq(&lines(true));
+}
+
 #[test]
 fn only_what_fits_has_a_safe_size_and_a_request() {
-    let request = |it: &Prediction| schedulers::request(Scheduler::Slurm, it, 1);
+    let request = |it: &Prediction| schedulers::request(Scheduler::Slurm, it, ONE);
     let nothing = |it: &Prediction| (it.verdict(), it.safe(), request(it));
     let fits = predicted(&[recording("alloc weights 20MiB\nstep\nstep")], 0);
     assert!(fits.safe().is_some() && request(&fits).is_some());

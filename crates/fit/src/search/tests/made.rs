@@ -333,6 +333,7 @@ pub(crate) fn takes(mib: u64) -> Ran {
         was_cut: false,
         n_retries: 0,
         ends: Vec::new(),
+        is_part: false,
         evaluates: false,
         failed_later: None,
         noted: Noted::default(),
@@ -357,6 +358,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
     };
     Took {
         to_come: None,
+        unseen: None,
         depends: None,
         by_hand: Vec::new(),
         peak: Peaks { allocated, reserved, device },
@@ -447,6 +449,9 @@ pub(crate) fn asked(run: &Run) -> String {
         On::Roomy => (),
         On::Card => res += ", on the card",
         On::CardAlone => res += ", alone on the card",
+    }
+    if run.as_predicted {
+        res += ", as predicted";
     }
     if run.may_find_compiled {
         res += ", with what is compiled";

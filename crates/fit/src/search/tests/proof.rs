@@ -5,7 +5,7 @@ use std::cell::Cell;
 use expect_test::expect;
 use plimsoll_core::{
     plan::{CATALOGUE, Op},
-    prediction::OtherEnd,
+    prediction::{OtherEnd, Outcome},
     recording::Work,
     units::Bytes,
 };
@@ -323,6 +323,34 @@ fn a_plan_is_proven_at_the_other_end_too() {
         checkpoint, a validation, alone on the card -> 5.37 GiB
         autocast, a validation, on the card, late -> 5.86 GiB
         autocast, a validation, alone on the card -> 5.86 GiB
+        as it is: does not fit, needs 12.21 GiB
+        plan: autocast, needs 5.86 GiB, less precise
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(BOTH).plans());
+}
+
+#[test]
+fn a_plan_of_a_job_fits_only_if_predict_says_so() {
+    let made = Made::new(8_000, |run| {
+        let depends = run.as_predicted && run.has("checkpoint");
+        let outcome = if depends { Outcome::OutOfMemory } else { Outcome::Fits };
+        Ran { is_part: true, outcome, ..takes(either(run, 5_500, 5_000)) }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 12.21 GiB
+        " without changes: 12.21 GiB to be safe
+        autocast, 2 steps -> 5.86 GiB
+        autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        checkpoint, 2 steps -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
+        the unchanged script, 2 steps, work -> 12.21 GiB
+        checkpoint, a validation, alone on the card -> 5.37 GiB
+        checkpoint, a validation, alone on the card, as predicted -> 5.37 GiB
+        autocast, a validation, alone on the card -> 5.86 GiB
+        autocast, a validation, alone on the card, as predicted -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast, needs 5.86 GiB, less precise
         seen: 3 steps

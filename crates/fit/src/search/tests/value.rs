@@ -491,6 +491,31 @@ fn a_value_is_refuted_by_the_other_end_of_a_race() {
 }
 
 #[test]
+fn a_value_of_a_job_fits_only_if_predict_says_so() {
+    let made = Made::new(8_500, |run: &Run| {
+        let late = if run.as_predicted { 250 } else { 0 };
+        Ran { is_part: true, ..takes(linear(run) + late) }
+    });
+    expect![[r#"
+        batch=8, the unchanged script, a validation, on the card -> 2.25 GiB
+        batch=16, the unchanged script, steady, on the card -> 3.03 GiB
+        batch=70, the unchanged script, steady, on the card -> 8.30 GiB
+        batch=71, the unchanged script, steady, on the card -> out of memory
+        batch=70, the unchanged script, steady, alone on the card, as predicted -> out of memory
+        batch=62, the unchanged script, steady, on the card -> 7.52 GiB
+        batch=66, the unchanged script, steady, on the card -> 7.91 GiB
+        batch=68, the unchanged script, steady, on the card -> 8.11 GiB
+        batch=69, the unchanged script, steady, on the card -> 8.20 GiB
+        batch=69, the unchanged script, steady, alone on the card, as predicted -> out of memory
+        batch=68, the unchanged script, steady, alone on the card, as predicted -> out of memory
+        batch=67, the unchanged script, steady, on the card -> 8.01 GiB
+        batch=67, the unchanged script, steady, alone on the card, as predicted -> 8.25 GiB
+        found Some(67), above Some((68, TooMuch))
+    "#]]
+    .assert_eq(&shown(made.largest((1, 500, 1), false)));
+}
+
+#[test]
 fn where_there_is_a_validation_each_run_goes_through_it() {
     let made = Made::new(8_500, |run: &Run| {
         let evaluates = run.until == Until::Validation;
