@@ -18,7 +18,7 @@ print({name}.VALUE, sum("{name}" in it for it in compiled))
 
 def load(folder, name, **more):
     environment = {"PYTHONPATH": os.pathsep.join([str(AGENT), str(folder)]), "PLIMSOLL_SESSION": str(folder), **more}
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | environment
+    environment = {it: os.environ[it] for it in os.environ if it != "PYTHONDONTWRITEBYTECODE"} | environment
     done = subprocess.run([sys.executable, "-c", LOADS.format(name=name)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -43,7 +43,7 @@ def test_what_is_compiled_once_is_found_again_until_its_source_changes(tmp_path)
     assert load(packages, "installed") == ["2", "1"]
 
 
-def test_it_is_kept_where_python_is_to_write_none(tmp_path):
+def test_it_is_kept_where_none_may_be_written_beside_the_sources(tmp_path):
     packages = tmp_path / "site-packages"
     packages.mkdir()
     (packages / "installed.py").write_text("VALUE = 1\n")

@@ -190,10 +190,10 @@ def _running(frame: types.FrameType | None) -> list[types.FrameType]:
 class _Root:
     """The function or the module that a variable is of."""
 
-    __slots__ = ("file", "function", "first", "line")
+    __slots__ = ("code", "file", "first", "function", "line")
 
-    def __init__(self, file: str, function: str | None, first: int, line: int) -> None:
-        self.file, self.function, self.first, self.line = file, function, first, line
+    def __init__(self, file: str, function: str | None, first: int, line: int, code: types.CodeType | None = None) -> None:
+        self.file, self.function, self.first, self.line, self.code = file, function, first, line, code
 
 
 class _Group:
@@ -257,7 +257,7 @@ def _roots(running: list[types.FrameType], script: str | None) -> Iterator[tuple
         if frames.is_ours(code.co_filename):
             continue
         function = None if code.co_name == "<module>" else code.co_name
-        root = _Root(code.co_filename, function, code.co_firstlineno, frame.f_lineno)
+        root = _Root(code.co_filename, function, code.co_firstlineno, frame.f_lineno, code)
         for name, value in frames.variables(frame).items():
             yield _Path(None, "variable", name), root, value
     for module, file in sorted(frames.modules_of_users(script), key=lambda it: vars(it[0]).get("__name__") != "__main__"):
@@ -480,10 +480,11 @@ class _Finder:
                 if found is not None:
                     return _line(file, found), None
             if it.kind == "variable":
-                scope = _function(source.tree(root.file), root.function, root.first)
-                found = _put(scope, it.name, False)
+                is_of_library = root.code is not None and not frames.is_users(root.file)
+                tree = source.of_function(root.code) if is_of_library else source.tree(root.file)
+                found = _put(_function(tree, root.function, root.first), it.name, False)
                 if found is not None:
-                    return _line(root.file, found), None
+                    return _line(root.file, found, tree), None
         return None, None
 
     def _calls_of_holder(self, at: int) -> Line | None:
@@ -497,10 +498,11 @@ class _Finder:
         return _line(self._root.file, _first(it.lineno for it in in_loop or puts))
 
 
-def _line(file: str, line: int | None) -> Line | None:
+def _line(file: str, line: int | None, tree: ast.AST | None = None) -> Line | None:
+    """That line; `tree`: of the text that it is of, if not of all of the file."""
     if line is None:
         return None
-    function = _function_around(source.tree(file), line) or "<module>"
+    function = _function_around(tree or source.tree(file), line) or "<module>"
     frame: Frame = {"file": file, "line": line, "function": function}
     return frames.with_text(frame)
 
