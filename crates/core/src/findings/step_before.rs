@@ -48,26 +48,35 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 }
 
 /// What the line whose request was refused had made some steps before, and a variable holds until it gets the next one: a rollout, the data of an epoch.
-fn of_the_time_before(case: &Case<'_>) -> Option<Finding> {
+/// And how many steps that is ago.
+pub(super) fn the_time_before(case: &Case<'_>) -> Option<(BlockId, u32)> {
     /// One step before may be what the next is computed from: an average, a queue.
     const LEAST_STEPS: u32 = 2;
     let event = case.run.oom?;
     let request = case.run.device.events.get(event.index());
     let live = case.live_after(case.moment());
-    let mut own = live.iter().map(|it| it.block).filter(|it| case.stack(*it) == request.stack);
+    // A line may make small ones beside it.
+    let is_as_large =
+        |it: &BlockId| case.life(*it).size.0.abs_diff(request.size.0) <= request.size.0 / 4;
+    let mut own = (live.iter().map(|it| it.block))
+        .filter(|it| case.stack(*it) == request.stack && is_as_large(it));
     // Several are a list.
     let (block, None) = (own.next()?, own.next()) else { return None };
     let life = case.life(block);
     let timeline = &case.run.timeline;
     let steps = timeline.steps_before(event).saturating_sub(timeline.steps_before(life.alloc));
-    let is_as_large = life.size.0.abs_diff(request.size.0) <= request.size.0 / 4;
-    if steps < LEAST_STEPS
-        || !is_as_large
-        || request.stack == StackId::EMPTY
-        || case.evidence.name(block).is_some()
-        || case.growth.iter().any(|it| it.older.contains(&block))
-        || !case.matters(life.size, 5, Bytes::mib(32))
-    {
+    let is_one = LEAST_STEPS <= steps
+        && request.stack != StackId::EMPTY
+        && case.evidence.name(block).is_none()
+        && case.matters(life.size, 5, Bytes::mib(32));
+    is_one.then_some((block, steps))
+}
+
+fn of_the_time_before(case: &Case<'_>) -> Option<Finding> {
+    let event = case.run.oom?;
+    let (block, steps) = the_time_before(case)?;
+    let life = case.life(block);
+    if case.growth.iter().any(|it| it.older.contains(&block)) {
         return None;
     }
     let title = format!(
@@ -75,7 +84,7 @@ fn of_the_time_before(case: &Case<'_>) -> Option<Finding> {
         life.size
     );
     let mut res = RULE.finding(Weight::Chance, life.size, title);
-    res.at = case.line_outside(request.stack);
+    res.at = case.line_outside(case.stack(block));
     res.step = case.step(event);
     res.remedy = "delete the variable before the line runs again (`del rollout`), or write the new values into the old tensor. If the next result is computed from the one before, nothing is wrong".to_owned();
     res.frees(vec![block]);

@@ -278,6 +278,44 @@ fn step_before(explanation: Explanation) -> Vec<(u32, u64)> {
     found.map(|it| (it.at.as_ref().unwrap().line, it.bytes.0 / MIB)).collect()
 }
 
+/// Its parts are still in a list when they are joined.
+#[test]
+fn the_parts_of_a_rollout_that_the_one_before_gave_back_are_no_leak() {
+    let (mut program, mut notes) = (Program::default(), Notes::default());
+    let join = program.stack(&[("/home/u/train.py", "collect", 30)]);
+    for round in 0..2 {
+        let mut parts = Vec::new();
+        for _ in 0..32 {
+            notes.marks.push(mark(&program, MarkKind::Begin(Phase::Evaluation)));
+            let stack = program.module(22, 1);
+            let action = program.alloc(MIB, stack);
+            notes.marks.push(mark(&program, MarkKind::End(Phase::Evaluation)));
+            program.free(action);
+            let stack = program.stack(&[("/home/u/train.py", "collect", 29)]);
+            parts.push(program.alloc(32 * MIB, stack));
+            parts.push(program.alloc(512, join));
+        }
+        if round == 1 {
+            program.event(Action::Oom, 0, 1024 * MIB, join);
+            notes.ooms.push(OomNote { step: 3, ..OomNote::default() });
+            break;
+        }
+        program.alloc(1024 * MIB, join);
+        parts.into_iter().for_each(|it| program.free(it));
+        for step in 1..=3 {
+            notes.marks.push(mark(&program, MarkKind::Begin(Phase::Forward)));
+            let output = program.step(false, true);
+            program.free(output);
+            notes.marks.push(mark(&program, MarkKind::End(Phase::Forward)));
+            notes.marks.push(Mark { step, ..mark(&program, MarkKind::StepEnd) });
+        }
+    }
+    let found = program.explain_noted(notes).findings;
+    let codes: Vec<&str> = found.iter().map(|it| it.code.word()).collect();
+    assert!(codes.contains(&"outputs/step-before"), "{codes:?}");
+    assert!(!codes.contains(&"growth/per-step"), "{codes:?}");
+}
+
 #[test]
 fn the_rollout_before_is_found_when_the_next_is_refused() {
     assert_eq!(rollout(true, 3), [(30, 512)]);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use plimsoll_core::{
-    cards,
+    cards, explanation,
     prediction::{
         BetweenEnds, CardFit, Carries, Inquiry, Observed, Origin, OtherEnd, Outcome, PhasePeak,
         Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
@@ -795,6 +795,26 @@ fn what_was_there_at_different_times_is_not_added_up_beyond_what_the_card_has() 
         let sum = gib(context + other + cache);
         assert_eq!((found.verdict(), found.needs()), (Verdict::Fits, sum.min(most)), "{sum}");
     }
+}
+
+/// Embeddings by `encoder` before the training; `calls` is the module that each step calls beside `net`.
+fn trains_after_embeddings(calls: &str) -> Vec<(&'static str, Bytes)> {
+    const PROGRAM: &str = "alloc encoder 2GiB at train.py:3\nname encoder parameter encoder.0.weight\nbegin evaluation\nalloc text 8MiB at train.py:4 in encoder.0\nend evaluation\n\
+        alloc net 1GiB at train.py:6\nname net parameter net.0.weight\n";
+    let step = format!(
+        "begin forward\nalloc a 512MiB at train.py:9 in net.0\nalloc b 8MiB at train.py:9 in {calls}\nend forward\n\
+        begin backward\nalloc seed 1GiB\nfree seed\nfree a\nfree b\nend backward\nstep\n"
+    );
+    let recorded = recording(&format!("{PROGRAM}{step}{step}"));
+    let found = explanation::of_recording("a test", &recorded, &[]).findings;
+    let found = found.into_iter().filter(|it| it.code.word() == "weights/idle");
+    found.map(|it| (it.code.word(), it.bytes)).collect()
+}
+
+#[test]
+fn weights_that_no_step_uses_are_found_once_a_step_was_seen() {
+    assert_eq!(trains_after_embeddings("net.1"), [("weights/idle", Bytes::gib(2))]);
+    assert_eq!(trains_after_embeddings("encoder.0"), []);
 }
 
 /// Parts of 2 GiB, one in each step, until this request is refused; a result of the second size was there before and is gone.
