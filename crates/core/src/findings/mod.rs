@@ -172,6 +172,12 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
         let told = finding.shown.iter().filter(|it| named.contains(it)).count();
         !is_general || told * 2 <= finding.shown.len()
     });
+    // What a line made the time before is no part of what it joins.
+    let before = res.iter().filter(|it| it.code == ProblemCode::StepBefore);
+    let before: BTreeSet<BlockId> = before.flat_map(|it| it.blocks.iter().copied()).collect();
+    res.retain(|it| {
+        it.code != ProblemCode::DoubleBuffer || !it.blocks.iter().any(|it| before.contains(it))
+    });
     keepers::name(case, &mut res);
     // Of models that are over, all is told with them.
     let earlier = res.iter().filter(|it| it.code == ProblemCode::EarlierModels);
