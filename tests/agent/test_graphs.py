@@ -158,6 +158,13 @@ def test_a_loss_network_and_a_teacher_that_are_not_frozen(run):
     assert (found["needed"], found["bytes"]) == (False, 4 * (32 * 64 + 64 + 64 * 8 + 8))
 
 
+def test_a_pass_that_runs_out_before_it_comes_to_what_is_trained_shows_what_is_not_frozen(run):
+    runs_out = "    y = other(x)\n    torch.empty(1 << 45, device='cuda')\n    loss = net(x)[:, :8].mean() + y.mean()"
+    found = unowned(run, "", runs_out)
+    assert sorted((it["model"], it["part"], it["needed"], len(it["names"])) for it in found) == [("Sequential", "0", False, 2), ("Sequential", "2", False, 2)]
+    assert unowned(run, "other.requires_grad_(False)", runs_out) == []
+
+
 @pytest.mark.parametrize(
     "before, loss",
     [

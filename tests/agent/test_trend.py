@@ -8,6 +8,7 @@ import pytest
 from harness import ROOT
 
 sys.path.insert(0, str(ROOT / "agent"))
+from plimsoll_agent.run.steady import GivenBack  # noqa: E402
 from plimsoll_agent.watch.device import Device  # noqa: E402
 from plimsoll_agent.watch.trend import MOST, Trend  # noqa: E402
 
@@ -116,3 +117,20 @@ def test_a_bank_that_the_loss_looks_at_is_growth_before_it_is_drift():
 def test_longer_and_longer_batches_of_which_nothing_stays_are_drift_alone():
     growth, drift = growth_and_drift(lambda step: 50 * MIB, lambda step: 100 * MIB + 5 * MIB * step, 180)
     assert growth is None and drift is not None
+
+
+def test_what_is_given_back_once_is_waited_for_until_it_shows_what_it_is():
+    def waits(levels):
+        given_back, res = GivenBack(), []
+        for level in levels:
+            given_back.add(level * MIB)
+            res.append(given_back.may_come_again)
+        return res
+
+    sessions = waits([step % 40 for step in range(100)])
+    assert (sessions.index(True), sessions.index(False, 40)) == (40, 80), "until the second is closed"
+    late = waits(list(range(40)) + list(range(200)))
+    assert late.index(False, 40) == 40 + 79, "until it is far above what the first one was"
+    assert not any(waits([0, 90, 0, 1, 2, 3]))
+    assert not any(waits([5] * 50))
+    assert not waits(list(range(40)) + [0] * 20)[-1]

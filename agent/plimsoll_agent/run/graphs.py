@@ -103,7 +103,8 @@ class Graphs:
     def _unowned_in(self, graph: _Graph, names: dict[int, str], networks: dict[int, tuple[int, str]], owned: set[int], is_last: bool) -> Iterator[Named]:
         """Parameters whose gradients nobody uses, by model. Those that change all the same have an optimizer that is not PyTorch's."""
         leaves = {id(leaf): leaf.variable for leaf in graph.leaves()}
-        if not any(id(it) in owned for it in leaves.values()):
+        # A pass that ran out may not have come to what is trained.
+        if not is_last and not any(id(it) in owned for it in leaves.values()):
             return
         done, certain = self._steps_done(), []
         for leaf, parameter in leaves.items():

@@ -38,6 +38,36 @@ LONGEST_LOOK = 128
 """Steps that are looked at where the script itself says that it stores something every so many: twice as many, and no more than these."""
 
 
+class GivenBack:
+    """Counts how often what had risen for some steps was given back: a session that is closed, a list that is cleared. Once may be a warm-up before a leak;
+    twice is no growth. `before_what_is_given_back` in the core reads the same levels."""
+
+    _FEWEST_RISES = 4
+
+    def __init__(self) -> None:
+        self._times = self._highest = self._rises = self._quiet = 0
+        self._floor: int | None = None
+        self._top = 0
+
+    def add(self, level: int) -> None:
+        """What lives after one more step."""
+        if self._floor is None:
+            self._floor = self._top = level
+        height = self._top - self._floor
+        self._quiet += 1
+        if level > self._top:
+            self._top, self._rises, self._quiet = level, self._rises + 1, 0
+        elif level <= self._floor + height // 4:
+            if self._rises >= self._FEWEST_RISES:
+                self._times, self._highest = self._times + 1, max(self._highest, height)
+            self._floor, self._top, self._rises = level, level, 0
+
+    @property
+    def may_come_again(self) -> bool:
+        """Whether it was given back once, and rises again, not yet far beyond where it was."""
+        return self._times == 1 and self._quiet < QUIET and self._floor is not None and self._top - self._floor <= 2 * self._highest
+
+
 class Steadiness:
     """Judges a run step by step."""
 
@@ -59,6 +89,7 @@ class Steadiness:
         self._rises: list[int]
         self._lived: list[int]
         self._lived, self._most, self._rises = [], 0, [0]
+        self._given_back = GivenBack()
 
     def step_ended(self, place: Place) -> None:
         """Takes in the end of one more step."""
@@ -80,6 +111,7 @@ class Steadiness:
             self._rises = self._rises[-1:] + [self.steps]
             self._most = lives
         self._lived.append(lives)
+        self._given_back.add(lives)
 
     @property
     def lived(self) -> int:
@@ -106,7 +138,7 @@ class Steadiness:
             return False
         if self.steps >= self._next_judged:
             self.rises, self._next_judged = self._rises_on(), self.steps + 16
-        return not (self.rises and self._may_go_on())
+        return not ((self.rises or self._given_back.may_come_again) and self._may_go_on())
 
     def has_settled(self, after_a_look: bool = False) -> bool:
         """Whether what rose after the first steps, if anything did, has stopped rising, as far as anybody waits for that.

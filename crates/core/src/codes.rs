@@ -134,6 +134,7 @@ problems! {
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
     Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
     Other LoadedTwice = "weights/loaded-twice", "the weights are on the device twice, or in a larger form, while they are loaded", "loaded_twice.md";
+    Other IdleWeights = "weights/idle", "weights are on the device that no step uses", "idle_weights.md";
     Other NotQuantized = "weights/not-quantized", "a quantized model has large weights that are not", "not_quantized.md";
     Other AllTrainable = "adapters/all-trainable", "the weights below adapters are trained too", "all_trainable.md";
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";

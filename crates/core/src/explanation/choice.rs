@@ -11,7 +11,7 @@
 //! 6. another process, if this one would have fitted without it;
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
 //!    quarter of what is reserved is free; a request that is a fifth of all there is has to find a quarter of itself in pieces;
-//! 8. what a mistake or another form of the same program would not have: casts that are repeated, networks that are not frozen,
+//! 8. what a mistake or another form of the same program would not have: casts that are repeated, networks that are not frozen or that no step calls,
 //!    a whole validation set at once, attention that is written out, windows that overlap;
 //! 9. data that is on the device before a step needs it;
 //! 10. one result that is a fifth of all there is;
@@ -48,12 +48,13 @@ const LEAST_SHARE: u64 = 10;
 const MANY_MODELS: u64 = 4;
 
 /// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 11] = [
+const CAUSES: [ProblemCode; 12] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
     ProblemCode::MadeAgain,
     ProblemCode::NoOptimizer,
+    ProblemCode::IdleWeights,
     ProblemCode::LargeEvaluation,
     ProblemCode::WrittenOutAttention,
     ProblemCode::Unfolded,

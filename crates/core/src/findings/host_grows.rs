@@ -4,6 +4,7 @@
 use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
+    prediction::Counted,
     recording::{HostGrowth, HostOwner},
 };
 
@@ -37,6 +38,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         .host
         .and_then(|it| it.total)
         .is_none_or(|total| total.saturating_sub(to.1).0 / each.0.max(1) < SOON);
+    // A program that trains nothing is there for the results that it collects.
+    if at.is_some() && !is_full_soon && case.run.counted() == Counted::ForwardPasses {
+        return Vec::new();
+    }
     let weight = if at.is_some() && !is_full_soon { Weight::Chance } else { Weight::Problem };
     let mut res = RULE.finding(weight, to.1.saturating_sub(from.1), title);
     res.count = u64::from(to.0 - from.0);

@@ -30,6 +30,7 @@ mod idle_checkpointing;
 mod idle_graph;
 mod idle_passes;
 mod idle_pools;
+mod idle_weights;
 mod keepers;
 mod kv_cache;
 mod large_evaluation;
@@ -103,6 +104,7 @@ pub const RULES: &[Rule] = &[
     gradients_kept::RULE,
     double_buffer::RULE,
     loaded_twice::RULE,
+    idle_weights::RULE,
     not_quantized::RULE,
     all_trainable::RULE,
     dynamic_shapes::RULE,
@@ -125,6 +127,11 @@ pub const RULES: &[Rule] = &[
 pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
     let mut res = Case::new(run, evidence);
     res.growth = accumulation::growths(&res);
+    // Parts that are joined each so many steps were given back the time before.
+    if let Some((block, _)) = step_before::the_time_before(&res) {
+        let whole = res.life(block).size;
+        res.growth.retain(|it| whole.0 / 8 < it.held.0.abs_diff(whole.0));
+    }
     res.idle = idle_passes::at(&res, run.oom.unwrap_or(res.peak.event));
     let mut remarks = run.recording.notes.remarks.iter();
     if remarks.any(|it| it.code == RemarkCode::OpenAutocast) {
@@ -164,6 +171,12 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
             matches!(finding.code, ProblemCode::OneAllocation | ProblemCode::GradientsKept);
         let told = finding.shown.iter().filter(|it| named.contains(it)).count();
         !is_general || told * 2 <= finding.shown.len()
+    });
+    // What a line made the time before is no part of what it joins.
+    let before = res.iter().filter(|it| it.code == ProblemCode::StepBefore);
+    let before: BTreeSet<BlockId> = before.flat_map(|it| it.blocks.iter().copied()).collect();
+    res.retain(|it| {
+        it.code != ProblemCode::DoubleBuffer || !it.blocks.iter().any(|it| before.contains(it))
     });
     keepers::name(case, &mut res);
     // Of models that are over, all is told with them.

@@ -1,5 +1,5 @@
 //! Outputs of the pass before that are still there in the next one, because a variable holds them until it gets its next value: of the
-//! step before in a training, of the batch before in an evaluation.
+//! step before in a training, of the batch before in an evaluation; or what a line makes for many steps, as a rollout, of the time before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,55 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             _ => None,
         }
     };
-    of(case.stage_then()).or_else(refused).into_iter().collect()
+    of(case.stage_then())
+        .or_else(refused)
+        .or_else(|| of_the_time_before(case))
+        .into_iter()
+        .collect()
+}
+
+/// What the line whose request was refused had made some steps before, and a variable holds until it gets the next one: a rollout, the data of an epoch.
+/// And how many steps that is ago.
+pub(super) fn the_time_before(case: &Case<'_>) -> Option<(BlockId, u32)> {
+    /// One step before may be what the next is computed from: an average, a queue.
+    const LEAST_STEPS: u32 = 2;
+    let event = case.run.oom?;
+    let request = case.run.device.events.get(event.index());
+    let live = case.live_after(case.moment());
+    // A line may make small ones beside it.
+    let is_as_large =
+        |it: &BlockId| case.life(*it).size.0.abs_diff(request.size.0) <= request.size.0 / 4;
+    let mut own = (live.iter().map(|it| it.block))
+        .filter(|it| case.stack(*it) == request.stack && is_as_large(it));
+    // Several are a list.
+    let (block, None) = (own.next()?, own.next()) else { return None };
+    let life = case.life(block);
+    let timeline = &case.run.timeline;
+    let steps = timeline.steps_before(event).saturating_sub(timeline.steps_before(life.alloc));
+    let is_one = LEAST_STEPS <= steps
+        && request.stack != StackId::EMPTY
+        && case.evidence.name(block).is_none()
+        && case.matters(life.size, 5, Bytes::mib(32));
+    is_one.then_some((block, steps))
+}
+
+fn of_the_time_before(case: &Case<'_>) -> Option<Finding> {
+    let event = case.run.oom?;
+    let (block, steps) = the_time_before(case)?;
+    let life = case.life(block);
+    if case.growth.iter().any(|it| it.older.contains(&block)) {
+        return None;
+    }
+    let title = format!(
+        "what this line made {steps} steps before is still live when it makes the next: {}",
+        life.size
+    );
+    let mut res = RULE.finding(Weight::Chance, life.size, title);
+    res.at = case.line_outside(case.stack(block));
+    res.step = case.step(event);
+    res.remedy = "delete the variable before the line runs again (`del rollout`), or write the new values into the old tensor. If the next result is computed from the one before, nothing is wrong".to_owned();
+    res.frees(vec![block]);
+    Some(res)
 }
 
 /// What a forward pass of one step made, and the next step gives back.

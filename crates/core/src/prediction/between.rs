@@ -82,7 +82,7 @@ fn of_rank(
 ) -> BetweenEnds {
     let settings = run.trace.settings.clone().unwrap_or_default();
     let config = Config::of_recording(&settings, run.torch);
-    let outside = run.other() + run.context(card) + run.beside(all, card);
+    let outside = run.other(card) + run.context(card) + run.beside(all, card);
     let room = card.usable().saturating_sub(outside);
     let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
     let limit = stats.and_then(|it| it.limit).map_or(room, |it| it.min(room));

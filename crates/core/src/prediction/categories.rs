@@ -86,6 +86,8 @@ fn made_again(
 pub(crate) struct Named<'a> {
     pub(crate) role: Role,
     pub(crate) name: &'a str,
+    /// The class of the model that it belongs to.
+    pub(crate) model: &'a str,
 }
 
 /// Everything that the rules ask.
@@ -143,7 +145,8 @@ impl<'a> Evidence<'a> {
                 }
                 let better = |old: &Named<'_>| rank(entry.role) < rank(old.role);
                 if named[block].as_ref().is_none_or(better) {
-                    named[block] = Some(Named { role: entry.role, name: entry.name.as_str() });
+                    named[block] =
+                        Some(Named { role: entry.role, name: &entry.name, model: &entry.model });
                 }
             }
         }

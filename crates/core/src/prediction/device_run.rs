@@ -145,7 +145,7 @@ impl<'a> DeviceRun<'a> {
             // What was there before a recording that began late has no blocks of its own.
             allocated: self.replay.peak_allocated.bytes,
             reserved,
-            device: reserved + self.other() + self.context(card),
+            device: reserved + self.other(card) + self.context(card),
         }
     }
 
@@ -153,13 +153,21 @@ impl<'a> DeviceRun<'a> {
         self.recording.phantom.as_ref()?.devices.get(self.index)
     }
 
+    /// What its context takes beside the most that PyTorch reserves.
     pub(crate) fn context(&self, card: &Card) -> Bytes {
         let context = self.phantom().map(|it| it.context).filter(|it| *it != Bytes::ZERO);
-        context.unwrap_or(card.context)
+        context.map_or(card.context, |it| it.min(self.beside_torch(card)))
     }
 
-    pub(crate) fn other(&self) -> Bytes {
-        self.phantom().map_or(Bytes::ZERO, |it| it.other_peak)
+    /// What libraries other than PyTorch's allocator take beside that.
+    pub(crate) fn other(&self, card: &Card) -> Bytes {
+        let rest = self.beside_torch(card).saturating_sub(self.context(card));
+        self.phantom().map_or(Bytes::ZERO, |it| it.other_peak.min(rest))
+    }
+
+    /// What was on the card beside PyTorch's memory when that was most: the phantom gives nobody more than the card has, so any more came before or after.
+    fn beside_torch(&self, card: &Card) -> Bytes {
+        (card.usable() + card.lent).saturating_sub(self.replay.peak_reserved.bytes)
     }
 
     /// Whether the job has more ranks than this machine has devices.

@@ -64,7 +64,7 @@ fn of_turns(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
         return None;
     }
     let needs = needs(run, &steps);
-    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
+    let room = card.usable().saturating_sub(run.context(card) + run.other(card) + beside);
     let more = room.saturating_sub(needs).0.checked_div(again.0)?;
     Some(StepGrowth {
         per_step: again,
@@ -100,7 +100,7 @@ fn of_evaluations(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Ste
     let (first_most, second_most) = (most(first)?, most(second)?);
     let taken = again.max(second_most.saturating_sub(first_most));
     let needs = needs(run, &steps).max(second_most);
-    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
+    let room = card.usable().saturating_sub(run.context(card) + run.other(card) + beside);
     let more = room.saturating_sub(needs).0.checked_div(taken.0)?;
     Some(StepGrowth {
         per_step: again,
@@ -142,9 +142,10 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     let is_counted = |it: &StepPeaks| !it.unfinished && it.step <= most;
     let steps: Vec<StepPeaks> = curve.steps.into_iter().filter(is_counted).collect();
     let last = steps.last()?;
-    let after: Vec<u64> = steps.iter().map(|it| it.allocated_after.0).collect();
+    let mut after: Vec<u64> = steps.iter().map(|it| it.allocated_after.0).collect();
+    after.truncate(before_what_is_given_back(&after));
     let half = after.len() / 2;
-    let in_tensors = asked_for_after(run, &steps);
+    let in_tensors = asked_for_after(run, &steps[..after.len()]);
     if after.len() < LEAST
         || !rises_in_each_part(&after[half..])
         || !has_not_stopped(&in_tensors[half..])
@@ -163,9 +164,9 @@ fn of_steps(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowt
     }
     let per_step = pace(&after[half..]);
     let (before, now) = (needs(run, &steps[..half]), needs(run, &steps));
-    let between = (after.len() - half) as u64;
+    let between = (steps.len() - half) as u64;
     let taken = now.saturating_sub(before).0.checked_div(between)?.max(per_step);
-    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
+    let room = card.usable().saturating_sub(run.context(card) + run.other(card) + beside);
     let more = room.saturating_sub(now).0.checked_div(taken)?;
     // The pool of a CUDA graph keeps what its tensors gave back.
     let has_graphs = run.trace.pools.iter().any(|it| *it != (0, 0));
@@ -200,7 +201,7 @@ fn of_stairs(
     }
     let per_step = Bytes(rise.div_ceil(every.into()));
     let needs = needs(run, steps);
-    let room = card.usable().saturating_sub(run.context(card) + run.other() + beside);
+    let room = card.usable().saturating_sub(run.context(card) + run.other(card) + beside);
     let seen = steps.last()?.step;
     Some(StepGrowth {
         per_step,
@@ -382,6 +383,34 @@ fn needs(run: &DeviceRun<'_>, steps: &[StepPeaks]) -> Bytes {
     most.max(held.sum())
 }
 
+/// How many of these levels there are before the last rise, if earlier ones that were as high were given back: a session that is closed, a list that is
+/// cleared after so many steps, objects that wait for the garbage collector. Such a rise shows no growth, and what remained after each of them may. All
+/// levels, if the last rise is like none before.
+fn before_what_is_given_back(levels: &[u64]) -> usize {
+    /// Steps in which it rose before it fell: the results of one evaluation are there at once.
+    const FEWEST: usize = 4;
+    let mut given_back: Vec<u64> = Vec::new();
+    let (mut begin, mut floor) = (0, levels.first().copied().unwrap_or(0));
+    let (mut top, mut rises) = (floor, 0);
+    for (at, &level) in levels.iter().enumerate() {
+        // Of what it rose by, less than a quarter remains.
+        let has_fallen = level <= floor + top.saturating_sub(floor) / 4;
+        if top < level {
+            (top, rises) = (level, rises + 1);
+        } else if has_fallen {
+            if FEWEST <= rises {
+                given_back.push(top - floor);
+                begin = at;
+            }
+            (floor, top, rises) = (level, level, 0);
+        }
+    }
+    let highest = given_back.iter().copied().max().unwrap_or(0);
+    // Once may be a warm-up; what was given back twice may take a little longer the next time.
+    let as_high = if given_back.len() == 1 { highest } else { 2 * highest };
+    if top - floor <= as_high && 0 < begin { begin + 1 } else { levels.len() }
+}
+
 /// Whether the least of each part is more than that of the part before, at about one pace.
 pub(crate) fn rises_in_each_part(after: &[u64]) -> bool {
     let border = |part: usize| part * after.len() / PARTS;
@@ -418,7 +447,7 @@ fn asked_for_after(run: &DeviceRun<'_>, steps: &[StepPeaks]) -> Vec<u64> {
     levels.collect()
 }
 
-/// Whether the last rise is no longer ago than twice the time between two.
+/// Whether the last rise is less long ago than twice the time between two, for which the agent waits.
 fn has_not_stopped(after: &[u64]) -> bool {
     let (mut most, mut last, mut longest) = (after.first().copied().unwrap_or(0), 0, 0);
     for (at, level) in after.iter().enumerate() {
@@ -426,7 +455,7 @@ fn has_not_stopped(after: &[u64]) -> bool {
             (longest, last, most) = (longest.max(at - last), at, *level);
         }
     }
-    after.len() - 1 - last <= 2 * longest
+    after.len() - 1 - last < 2 * longest
 }
 
 /// Whether what grew by `grown` in these steps is what the line of `largest`, and perhaps those of others that are `there`, make anew, larger each time:
@@ -502,7 +531,11 @@ fn pace(levels: &[u64]) -> u64 {
     differences.sort_unstable();
     let middle = differences.get(differences.len() / 2).copied().unwrap_or(0);
     let same = differences.iter().filter(|it| **it == middle).count();
-    if middle != 0 && differences.len() * 4 <= same * 5 {
+    // What is given back in between is no step's.
+    let in_all =
+        levels.last().zip(levels.first()).map_or(0, |(last, first)| last.saturating_sub(*first));
+    let is_all = middle.saturating_mul(differences.len() as u64) / 2 <= in_all;
+    if middle != 0 && differences.len() * 4 <= same * 5 && is_all {
         return middle;
     }
     let n = levels.len() as f64;
@@ -590,12 +623,14 @@ mod tests {
         let full: Vec<u64> = (0..15).map(|it| 100 + 7 * it.min(9)).collect();
         let stairs: Vec<u64> = (0..200).map(|it| 100 + 7 * (it / 8)).collect();
         let late: Vec<u64> = (0..200).map(|it| 100 + 7 * (it / 8).min(22)).collect();
+        // It ended as soon as the agent had waited for twice the time between two rises.
+        let waited: Vec<u64> = (0..193).map(|it| 100 + 7 * (it / 8).min(22)).collect();
         let noise: Vec<u64> = (0..200).map(|it| 100 + (it * 7919) % 31).collect();
         assert!(rises_in_each_part(&leak));
         for end in 160..200 {
             assert!(rises_in_each_part(&stairs[..end]), "{end}");
         }
-        for it in [full, late, noise, vec![5; 100], vec![0; 4]] {
+        for it in [full, late, waited, noise, vec![5; 100], vec![0; 4]] {
             assert!(!rises_in_each_part(&it), "{it:?}");
         }
     }
@@ -619,10 +654,48 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_back_twice_is_no_growth_and_what_stays_each_time_is() {
+        const MIB: u64 = 1 << 20;
+        let grows = |levels: &[u64]| {
+            let levels = &levels[..before_what_is_given_back(levels)];
+            rises_in_each_part(&levels[levels.len() / 2..]) || stairs(levels).is_some()
+        };
+        for length in [13_usize, 40, 100] {
+            let in_session = |it: usize| 120 * MIB + (it % length) as u64 * MIB;
+            let sessions: Vec<u64> = (0..900).map(in_session).collect();
+            // Each of them leaves something.
+            let leak = |it: usize| in_session(it) + (it / length) as u64 * 4 * MIB;
+            let leaks: Vec<u64> = (0..900).map(leak).collect();
+            // Each takes a little longer than the one before.
+            let lengths = (0..9).map(|it| length + it);
+            let longer: Vec<u64> =
+                lengths.flat_map(|it| (0..it as u64).map(|it| it * MIB)).collect();
+            for end in length + 1..900.min(longer.len()) {
+                assert!(!grows(&sessions[..end]), "{length} {end}");
+                assert!(end < 2 * length + 2 || !grows(&longer[..end]), "{length} {end}");
+            }
+            for end in (7 * length..900).step_by(7) {
+                assert!(grows(&leaks[..end]), "{length} {end}");
+            }
+        }
+        // A list is cleared once, and a leak begins.
+        let late: Vec<u64> =
+            (0..100).map(|it| if it < 30 { it * MIB } else { (it - 30) * MIB }).collect();
+        assert!(grows(&late));
+        // Batches of different sizes, and a leak.
+        let noise: Vec<u64> = (0..400).map(|it| it * MIB + (it * 7919) % 31 * MIB).collect();
+        assert!(grows(&noise));
+        assert_eq!(before_what_is_given_back(&[5, 90, 5, 6, 7, 8, 9]), 7);
+    }
+
+    #[test]
     fn the_pace_is_what_most_steps_add_or_the_slope() {
         let even: Vec<u64> = (0..15).map(|it| 100 + 7 * it).collect();
         assert_eq!(pace(&even), 7);
         let stairs: Vec<u64> = (0..200).map(|it| 800 * (it / 8)).collect();
         assert!((99..=101).contains(&pace(&stairs)), "{}", pace(&stairs));
+        // Sessions of 20 steps, each of which leaves 40.
+        let sessions: Vec<u64> = (0..400).map(|it| it % 20 * 100 + it / 20 * 40).collect();
+        assert!((1..=3).contains(&pace(&sessions)), "{}", pace(&sessions));
     }
 }

@@ -176,7 +176,7 @@ impl<'a> Runs<'a> {
         let (oom, growth) = (&unused.oom, &unused.growth);
         let peak = run.peaks(card);
         let context = run.context(card);
-        let other = run.other();
+        let other = run.other(card);
         let evidence = run.evidence();
         let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
         // What other processes hold of the device meanwhile.
@@ -286,7 +286,7 @@ impl Shown {
     ) -> Shown {
         let event = died_at.unwrap_or(run.replay.peak_allocated.event);
         let live = run.live_after(event, evidence);
-        let (context, other) = (run.context(card), run.other());
+        let (context, other) = (run.context(card), run.other(card));
         let peaks = died_at.map_or_else(
             || run.peaks(card),
             |event| {

@@ -19,6 +19,9 @@ pub(super) fn peaks(run: &DeviceRun<'_>, fixed: Bytes) -> (Vec<PhasePeak>, Optio
     let mut before = run.replay.levels_before();
     let mut res: Vec<PhasePeak> = Vec::new();
     let (mut most, mut died_in) = (before.reserved, None);
+    // What a script makes after it has called a model (a rollout, embeddings) is nothing that it loads.
+    let passes = [Stage::Forward, Stage::Evaluation].map(|it| run.timeline.starts(it).next());
+    let first_pass = passes.into_iter().flatten().min().unwrap_or(EventId(u32::MAX));
     // By how much each stretch of one phase raised what was reserved most, in their order.
     let mut raises: Vec<(RunPhase, Bytes)> = Vec::new();
     let mut highest: Vec<Option<EventId>> = Vec::new();
@@ -33,7 +36,7 @@ pub(super) fn peaks(run: &DeviceRun<'_>, fixed: Bytes) -> (Vec<PhasePeak>, Optio
             Stage::Merging => RunPhase::Merging,
             _ if evaluates && is_first_evaluation => RunPhase::FirstEvaluation,
             _ if evaluates => RunPhase::LaterEvaluations,
-            Stage::Setup if n_steps == 0 => RunPhase::Loading,
+            Stage::Setup if n_steps == 0 && event < first_pass => RunPhase::Loading,
             _ if n_steps == 0 => RunPhase::FirstStep,
             _ => RunPhase::LaterSteps,
         };

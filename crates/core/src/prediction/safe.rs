@@ -39,7 +39,7 @@ impl Unknowns {
             cudnn: card.provenance.cudnn,
             largest_scratch,
             tries_algorithms: phantom.is_some_and(|it| it.trials != 0),
-            other: run.other(),
+            other: run.other(card),
             has_several_machines: run.has_several_machines(),
             more_elsewhere: run.more_elsewhere(),
             has_assumed_sizes: phantom.is_some_and(|it| it.assumed_sizes != 0),

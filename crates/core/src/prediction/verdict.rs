@@ -29,7 +29,7 @@ pub(super) fn outcome(
         let room = |it: &StepGrowth| card.usable() + it.grown;
         let is_why = growth.zip(oom).is_some_and(|(growth, oom)| {
             runs.first().is_some_and(|run| {
-                let beside = run.context(card) + run.other();
+                let beside = run.context(card) + run.other(card);
                 // All that had grown was to be joined at last: what stays does not say when a larger card runs out.
                 let is_first = || run.replay.blocks.iter().all(|it| it.size < oom.requested);
                 if growth.grown.0 / 10 * 9 <= oom.requested.0 && is_first() {

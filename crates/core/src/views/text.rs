@@ -648,7 +648,11 @@ impl Report<'_> {
         let title = if p.oom.is_some() {
             format!("When it ran out{when}: {} in use", p.shown)
         } else {
-            format!("At the peak{when}: {}", p.shown)
+            let beside = match p.beside {
+                Bytes::ZERO => String::new(),
+                it => format!(", and {it} in other processes"),
+            };
+            format!("At the peak{when}: {}{beside}", p.shown)
         };
         let mut rows = Vec::new();
         if let Some(oom) = &p.oom {

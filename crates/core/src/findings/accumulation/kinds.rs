@@ -14,7 +14,7 @@ use crate::{
         keepers,
     },
     prediction::{Category, Counted, stacks::Signs, timeline::Stage},
-    recording::CodeLine,
+    recording::{CodeLine, End, EndReason, Later},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -228,6 +228,18 @@ fn is_after_training(case: &Case<'_>, groups: &[(Key, Group)]) -> bool {
     })
 }
 
+/// Whether results are what a loop after the training collected, all of whose turns were seen, and little beside the peak.
+fn is_little_of_a_loop_that_is_over(
+    case: &Case<'_>,
+    groups: &[(Key, Group)],
+    bytes: Bytes,
+) -> bool {
+    let end = case.run.recording.notes.end.as_ref();
+    let is_cut = |it: Later| it.evaluation_cut;
+    let is_over = |it: &End| it.why == EndReason::Exit && !it.later.is_some_and(is_cut);
+    end.is_some_and(is_over) && is_after_training(case, groups) && bytes.0 < case.peak.bytes.0 / 100
+}
+
 /// Steps of a run that is short enough for two of them to be nearly all.
 const FEW: usize = 8;
 
@@ -263,6 +275,9 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
     let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
     let bytes: Bytes =
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();
+    if kind == Kind::Results && is_little_of_a_loop_that_is_over(case, groups, bytes) {
+        return None;
+    }
     let since = all.iter().map(|(_, it)| case.life(*it).alloc).min()?;
     let first = *steps.first()?;
     let per_step = Bytes(bytes.0 / (steps.len() as u64).max(1));

@@ -1,6 +1,7 @@
 //! The one cause that a report leads with, of short runs that run out of memory.
 
 use plimsoll_core::{
+    explanation::Explanation,
     recording::{CodeLine, Keeper, Keepers, Mark, MarkKind, Notes, OomNote, Phase, Place},
     trace::{Action, StackId},
     views::{explain_text, text::Styles},
@@ -241,9 +242,7 @@ fn refused_in_pass(passes: u32) -> Vec<(u32, u64)> {
             program.free(before);
         }
     }
-    let found = program.explain_noted(notes).findings;
-    let found = found.iter().filter(|it| it.code.word() == "outputs/step-before");
-    found.map(|it| (it.at.as_ref().unwrap().line, it.bytes.0 / MIB)).collect()
+    step_before(program.explain_noted(notes))
 }
 
 #[test]
@@ -251,6 +250,110 @@ fn the_result_of_the_pass_before_is_found_in_the_second_pass_of_all() {
     assert_eq!(refused_in_pass(2), [(22, 256)]);
     assert_eq!(refused_in_pass(3), [(22, 256)]);
     assert_eq!(refused_in_pass(1), []);
+}
+
+/// A rollout that lives for so many steps, and perhaps until the next one is complete, whose request is refused.
+fn rollout(is_live: bool, steps: u32) -> Vec<(u32, u64)> {
+    let (mut program, mut notes) = (Program::default(), Notes::default());
+    let stack = program.stack(&[("/home/u/train.py", "collect", 30)]);
+    let before = program.alloc(512 * MIB, stack);
+    for step in 1..=steps {
+        notes.marks.push(mark(&program, MarkKind::Begin(Phase::Forward)));
+        let output = program.step(false, true);
+        program.free(output);
+        notes.marks.push(mark(&program, MarkKind::End(Phase::Forward)));
+        notes.marks.push(Mark { step, ..mark(&program, MarkKind::StepEnd) });
+    }
+    if !is_live {
+        program.free(before);
+    }
+    program.event(Action::Oom, 0, 512 * MIB, stack);
+    notes.ooms.push(OomNote::default());
+    step_before(program.explain_noted(notes))
+}
+
+fn step_before(explanation: Explanation) -> Vec<(u32, u64)> {
+    let found = explanation.findings;
+    let found = found.iter().filter(|it| it.code.word() == "outputs/step-before");
+    found.map(|it| (it.at.as_ref().unwrap().line, it.bytes.0 / MIB)).collect()
+}
+
+/// Its parts are still in a list when they are joined.
+#[test]
+fn the_parts_of_a_rollout_that_the_one_before_gave_back_are_no_leak() {
+    let (mut program, mut notes) = (Program::default(), Notes::default());
+    let join = program.stack(&[("/home/u/train.py", "collect", 30)]);
+    for round in 0..2 {
+        let mut parts = Vec::new();
+        for _ in 0..32 {
+            notes.marks.push(mark(&program, MarkKind::Begin(Phase::Evaluation)));
+            let stack = program.module(22, 1);
+            let action = program.alloc(MIB, stack);
+            notes.marks.push(mark(&program, MarkKind::End(Phase::Evaluation)));
+            program.free(action);
+            let stack = program.stack(&[("/home/u/train.py", "collect", 29)]);
+            parts.push(program.alloc(32 * MIB, stack));
+            parts.push(program.alloc(512, join));
+        }
+        if round == 1 {
+            program.event(Action::Oom, 0, 1024 * MIB, join);
+            notes.ooms.push(OomNote { step: 3, ..OomNote::default() });
+            break;
+        }
+        program.alloc(1024 * MIB, join);
+        parts.into_iter().for_each(|it| program.free(it));
+        for step in 1..=3 {
+            notes.marks.push(mark(&program, MarkKind::Begin(Phase::Forward)));
+            let output = program.step(false, true);
+            program.free(output);
+            notes.marks.push(mark(&program, MarkKind::End(Phase::Forward)));
+            notes.marks.push(Mark { step, ..mark(&program, MarkKind::StepEnd) });
+        }
+    }
+    let found = program.explain_noted(notes).findings;
+    let codes: Vec<&str> = found.iter().map(|it| it.code.word()).collect();
+    assert!(codes.contains(&"outputs/step-before"), "{codes:?}");
+    assert!(!codes.contains(&"growth/per-step"), "{codes:?}");
+}
+
+#[test]
+fn the_rollout_before_is_found_when_the_next_is_refused() {
+    assert_eq!(rollout(true, 3), [(30, 512)]);
+    assert_eq!(rollout(false, 3), []);
+    // An average, a queue: the next is computed from the one before.
+    assert_eq!(rollout(true, 1), []);
+}
+
+/// So many windows of an evaluation by `main`, which fill results of these sizes that `function` made.
+fn windows(passes: u32, function: &str, sizes: &[u64]) -> Vec<(u32, u64)> {
+    let (mut program, mut notes) = (Program::default(), Notes::default());
+    let stack = program.stack(&[("/home/u/train.py", function, 20)]);
+    let results: Vec<u64> = sizes.iter().map(|it| program.alloc(it * MIB, stack)).collect();
+    for _ in 0..passes {
+        notes.marks.push(mark(&program, MarkKind::Begin(Phase::Evaluation)));
+        let stack = program.module(22, 1);
+        let window = program.alloc(24 * MIB, stack);
+        notes.marks.push(mark(&program, MarkKind::End(Phase::Evaluation)));
+        program.free(window);
+    }
+    results.into_iter().for_each(|it| program.free(it));
+    let found = program.explain_noted(notes).findings;
+    let found = found.iter().filter(|it| it.code.word() == "evaluation/whole-volume");
+    found.map(|it| (it.at.as_ref().unwrap().line, it.bytes.0 / MIB)).collect()
+}
+
+#[test]
+fn a_whole_volume_is_what_many_windows_of_its_function_fill() {
+    assert_eq!(windows(6, "main", &[400]), [(20, 400)]);
+    assert_eq!(
+        windows(6, "main", &[300, 300]),
+        [(20, 600)],
+        "a result, and how often each place was counted"
+    );
+    assert_eq!(windows(3, "main", &[400]), [], "few windows");
+    assert_eq!(windows(6, "tables", &[400]), [], "made by who does not call the model");
+    assert_eq!(windows(6, "main", &[20]), [], "small");
+    assert_eq!(windows(6, "main", &[20; 30]), [], "parts of a list");
 }
 
 #[test]
@@ -316,7 +419,7 @@ fn a_request_that_failed_and_whose_error_is_kept() {
 }
 
 /// The first step of an optimizer whose states are made at line 29 of `file`; it runs out in a temporary, at line 45.
-fn first_step_of(file: &str) -> plimsoll_core::explanation::Explanation {
+fn first_step_of(file: &str) -> Explanation {
     let mut program = Program::default();
     let moved = program.stack(&[
         ("/home/u/train.py", "main", 3),

@@ -1,9 +1,10 @@
 //! What the process has of the host's memory, in steps and in the end.
 
 use plimsoll_core::{
+    codes::RemarkCode,
     explanation::Explanation,
     findings::Weight,
-    recording::{CodeLine, HostNote, Mark, MarkKind, Notes, Place, ReadNote},
+    recording::{CodeLine, HostNote, Mark, MarkKind, Notes, Place, ReadNote, Remark},
     units::Bytes,
 };
 
@@ -12,12 +13,19 @@ use super::program::{MIB, Program};
 /// Steps that leave nothing on the device, and so many MiB of RAM.
 fn trained(own: &[u64], host: Option<HostNote>, keeps_on_device: bool) -> Explanation {
     let mut program = Program::default();
-    let mut notes = Notes { host, ..Notes::default() };
-    for (n, level) in (0_u32..).zip(own) {
+    for _ in own {
         let output = program.step(keeps_on_device, !keeps_on_device);
         if !keeps_on_device {
             program.free(output);
         }
+    }
+    program.explain_noted(Notes { host, ..of_levels(own) })
+}
+
+/// Steps that end with so many MiB of RAM; a line moves 64 MiB to the host in each.
+fn of_levels(own: &[u64]) -> Notes {
+    let mut notes = Notes::default();
+    for (n, level) in (0_u32..).zip(own) {
         notes.marks.push(Mark {
             kind: MarkKind::StepEnd,
             step: n + 1,
@@ -33,7 +41,7 @@ fn trained(own: &[u64], host: Option<HostNote>, keeps_on_device: bool) -> Explan
     let at = CodeLine { file: "/home/u/train.py".to_owned(), line: 14, ..CodeLine::default() };
     notes.reads =
         vec![ReadNote { at, count: 8, bytes: Bytes(8 * 64 * MIB), sizes: 0, becomes_size: false }];
-    program.explain_noted(notes)
+    notes
 }
 
 fn titles(it: &Explanation) -> Vec<(&'static str, Option<u32>, &str)> {
@@ -73,6 +81,23 @@ fn a_host_with_much_more_room_does_not_lead() {
     let report = trained(&levels, Some(HostNote { total, ..HostNote::default() }), false);
     assert_eq!(titles(&report)[0].0, "host/grows");
     assert!(report.root_cause().is_none_or(|it| it.code.word() != "host/grows"));
+}
+
+/// A program that only calls a model is there for the results that it collects.
+#[test]
+fn results_that_a_program_without_training_collects_are_no_problem_until_the_host_is_full() {
+    let of = |total: Bytes| {
+        let mut program = Program::default();
+        let output = program.step(false, false);
+        program.free(output);
+        let code = RemarkCode::StepsByForward;
+        let mut notes = of_levels(&[300, 400, 464, 528, 592, 656, 720, 784]);
+        notes.host = Some(HostNote { total: Some(total), ..HostNote::default() });
+        notes.remarks.push(Remark { code, text: String::new() });
+        titles(&program.explain_noted(notes)).iter().map(|it| it.0).collect::<Vec<_>>()
+    };
+    assert_eq!(of(Bytes::gib(256)), [] as [&str; 0]);
+    assert_eq!(of(Bytes::gib(2)), ["host/grows"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use plimsoll_core::{
-    cards,
+    cards, explanation,
     prediction::{
         BetweenEnds, CardFit, Carries, Category, Host, Inquiry, Observed, Origin, OtherEnd,
         Outcome, PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
@@ -55,6 +55,8 @@ fn what_is_called_safe_is_safe(it: &Prediction) {
     let json: serde_json::Value = serde_json::from_str(&wire::prediction(it.into())).unwrap();
     assert_eq!(json["safe_bytes"].as_u64(), it.safe().map(|it| it.0));
     assert_eq!(it.safe().is_some(), it.verdict() == Verdict::Fits);
+    let fits = it.verdict() == Verdict::Fits;
+    assert!(!fits || it.needs() <= it.card.usable() + it.card.lent, "{} fits", it.needs());
     let fits_card = it.safe().is_some_and(|safe| safe <= it.card.total);
     for scheduler in [Scheduler::Slurm, Scheduler::Kubernetes, Scheduler::Skypilot, Scheduler::Ray]
     {
@@ -802,6 +804,70 @@ fn a_library_without_memory_for_itself_does_not_fit() {
     assert_eq!(of(64, Some(0)).verdict(), Verdict::CouldNotTell, "it trained on after that");
 }
 
+/// A library finds the card full of PyTorch's cache, the script catches that and frees memory, and the library takes its part then.
+#[test]
+fn what_was_there_at_different_times_is_not_added_up_beyond_what_the_card_has() {
+    let card = cards::find("h200").unwrap();
+    let (most, gib) = (card.usable(), |it: u64| Bytes::gib(it));
+    for (context, other, cache) in
+        [(1, 0, 139), (2, 0, 139), (1, 3, 130), (1, 100, 100), (3, 2, 20)]
+    {
+        let device = PhantomDevice {
+            context: gib(context),
+            other_peak: gib(other),
+            lacked: Bytes::mib(8),
+            lacked_steps: Some(0),
+            ..PhantomDevice::default()
+        };
+        let phantom = PhantomReport { devices: vec![device], ..PhantomReport::default() };
+        let program =
+            format!("alloc cache {cache}GiB\nfree cache\nstep\nalloc cache {cache}GiB\nstep");
+        let found = predicted(&[Recording { phantom: Some(phantom), ..recording(&program) }], 0);
+        let sum = gib(context + other + cache);
+        assert_eq!((found.verdict(), found.needs()), (Verdict::Fits, sum.min(most)), "{sum}");
+    }
+}
+
+/// Embeddings by `encoder` before the training; `calls` is the module that each step calls beside `net`.
+fn trains_after_embeddings(calls: &str) -> Vec<(&'static str, Bytes)> {
+    const PROGRAM: &str = "alloc encoder 2GiB at train.py:3\nname encoder parameter encoder.0.weight\nbegin evaluation\nalloc text 8MiB at train.py:4 in encoder.0\nend evaluation\n\
+        alloc net 1GiB at train.py:6\nname net parameter net.0.weight\n";
+    let step = format!(
+        "begin forward\nalloc a 512MiB at train.py:9 in net.0\nalloc b 8MiB at train.py:9 in {calls}\nend forward\n\
+        begin backward\nalloc seed 1GiB\nfree seed\nfree a\nfree b\nend backward\nstep\n"
+    );
+    let recorded = recording(&format!("{PROGRAM}{step}{step}"));
+    let found = explanation::of_recording("a test", &recorded, &[]).findings;
+    let found = found.into_iter().filter(|it| it.code.word() == "weights/idle");
+    found.map(|it| (it.code.word(), it.bytes)).collect()
+}
+
+#[test]
+fn weights_that_no_step_uses_are_found_once_a_step_was_seen() {
+    assert_eq!(trains_after_embeddings("net.1"), [("weights/idle", Bytes::gib(2))]);
+    assert_eq!(trains_after_embeddings("encoder.0"), []);
+}
+
+/// Parts of 2 GiB, one in each step, until this request is refused; a result of the second size was there before and is gone.
+fn collects(parts: u32, refused: u32, before: u32) -> Outcome {
+    let mut program = format!("alloc before {before}GiB\nfree before\n");
+    for part in 0..parts {
+        let pass =
+            format!("begin forward\nalloc part{part} 2GiB at train.py:12\nend forward\nstep\n");
+        program += &pass;
+    }
+    predicted(&[recording(&format!("{program}oom {refused}GiB"))], 1).outcome
+}
+
+/// What stays does not say when a larger card runs out, where all of it is complete and was to be joined.
+#[test]
+fn a_list_that_is_joined_at_last_does_not_grow() {
+    assert_eq!(collects(40, 80, 1), Outcome::OutOfMemory);
+    assert_eq!(collects(69, 2, 1), Outcome::Grows);
+    assert_eq!(collects(69, 40, 1), Outcome::Grows, "not all of it");
+    assert_eq!(collects(40, 80, 80), Outcome::Grows, "it was joined before");
+}
+
 /// A race: real ranks of one job take either end.
 #[test]
 fn what_fits_only_where_work_is_done_early_depends_on_that() {
@@ -970,6 +1036,11 @@ fn each_phase_has_its_peak_and_the_one_that_decides_is_named() {
     let report = text::prediction((&loading).into(), Extent::Short, Styles::default(), 80);
     let report = report.to_string().replace("\n  ", " ");
     assert!(report.contains("straight onto the GPU"), "{report}");
+
+    // A rollout before the first step is nothing that is loaded.
+    let rollout =
+        large.replace("alloc copy", "begin evaluation\nalloc out 1MiB\nend evaluation\nalloc copy");
+    assert_eq!(predicted(&[recording(&rollout)], 0).deciding_phase, None);
 
     let steps = without.replace("alloc copy 40MiB", "alloc copy 4MiB");
     assert_eq!(predicted(&[recording(&steps)], 0).deciding_phase, None);
