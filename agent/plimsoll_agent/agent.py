@@ -126,6 +126,7 @@ class Agent:
             has_company = functools.partial(ranks.has_company, torch)
             epochs, padding = Epochs(), Padding(torch, recording)
             epochs.gave, tensors.given = padding.taken, padding.given
+            epochs.lives = lambda: memory.place().lives
             steps.later = Later(epochs, recording, stopping, phases, self._modules, has_company)
         # Who searches runs a script many times: one look is enough.
         self._samples = Samples(torch, recording) if asked.worst_sample or steps.goal == "validation" and not asked.is_real else None

@@ -297,13 +297,19 @@ for epoch in range(50):
     [
         ("for x, y in loader(16_000): net(x.cuda()); time.sleep(0.1)", ["epoch True", "evaluated"]),
         ("while True: net(batch()[0]); time.sleep(0.1)", ["epoch True"]),
+        ("kept = []\n    for x, y in loader(16_000): kept.append(net(x.cuda())); time.sleep(0.1)", ["epoch True", "evaluated"]),
     ],
+    ids=["a loader", "its own batches", "a loader, and it stores results"],
 )
 def test_an_evaluation_that_takes_long_is_cut_short(run, evaluates, printed):
     r = run(TRAINS + SLOW % evaluates, stop="validation")
     assert (r.returncode, r.stdout.split("\n")[:-1], r.stderr) == (0, printed, "")
     later = r.process.end["later"]
     assert (r.process.end["why"], later["evaluation"], later["evaluation_cut"]) == ("steady", True, True)
+    cut = later["cut_loop"]
+    assert (cut is not None) == ("kept" in evaluates)
+    if cut is not None:
+        assert 0 < cut["rise"] and 3 < cut["taken"] < cut["of"] and "for x, y in loader" in cut["line"]["text"], cut
 
 
 NEVER_EVALUATES = {

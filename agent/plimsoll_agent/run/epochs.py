@@ -7,17 +7,41 @@ is to end.
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
+from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plimsoll_agent.kinds import Named
+
 _ITERABLE = 1
 """`torch.utils.data._DatasetKind.Iterable`."""
+
+
+class _Levels:
+    """The memory in use each time a loop has done a batch: whether it rises with each."""
+
+    __slots__ = ("first", "last", "rises", "turns")
+
+    def __init__(self, lives: int) -> None:
+        self.first = self.last = lives
+        self.rises = self.turns = 0
+
+    def goes_on(self, lives: int) -> None:
+        self.turns += 1
+        self.rises += self.last < lives
+        self.last = lives
+
+    @property
+    def rise(self) -> int:
+        """Bytes a batch; 0 if it does not rise with nearly each."""
+        return max(0, self.last - self.first) // self.turns if 3 <= self.turns and 3 * self.turns <= 4 * self.rises else 0
 
 
 class Epochs:
@@ -37,6 +61,12 @@ class Epochs:
         self.batches = 0
         """How many batches training took from loaders."""
         self._taken: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.lives: Callable[[], int] = lambda: 0
+        """How many bytes of GPU memory are in use."""
+        self._levels: weakref.WeakKeyDictionary[Any, _Levels] = weakref.WeakKeyDictionary()
+        self.cut_loop: Named | None = None
+        """A loop that was ended while memory rose with each of its batches: its line, the batches that it took and would have taken, the rise of each in
+        bytes, and what was in use at last."""
         self.gave: Callable[[Any], object] = lambda batch: None
         """Called with each batch that a loader gives."""
         self.in_an_epoch: int | None = None
@@ -74,8 +104,27 @@ class Epochs:
             is_over = is_over or self.end_early
             self.cut_training = self.cut_training or is_over
         else:
+            # A batch that was taken is done when the next one is asked for; the first one may set up what stays.
+            done = self._taken.get(iterator, 0)
+            if done and (levels := self._levels.get(iterator)) is not None:
+                levels.goes_on(self.lives())
+            elif done:
+                self._levels[iterator] = _Levels(self.lives())
             self.cut_evaluation = self.cut_evaluation or is_over
+            if is_over:
+                self._note_cut(iterator, done)
         return is_over
+
+    def _note_cut(self, iterator: Any, taken: int) -> None:
+        levels = self._levels.pop(iterator, None)
+        rise = levels.rise if levels is not None else 0
+        if levels is None or not rise or self.cut_loop is not None and rise < self.cut_loop["rise"]:
+            return
+        of = None
+        with contextlib.suppress(TypeError, NotImplementedError):
+            of = len(iterator)
+        line = frames.user_frame(frames.stack(sys._getframe()))
+        self.cut_loop = {"line": line, "taken": taken, "of": of, "rise": rise, "lives": levels.last}
 
     @guarded
     def _took(self, iterator: Any) -> None:
@@ -90,6 +139,7 @@ class Epochs:
         for known in (self._training, self._recent, self._over):
             known.discard(iterator)
         self._taken.pop(iterator, None)
+        self._levels.pop(iterator, None)
 
     def end_this_one(self) -> None:
         """The loaders that feed training now have no more; those of the next epoch have."""

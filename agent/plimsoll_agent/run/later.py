@@ -369,6 +369,7 @@ class Later:
             "awaited": self._awaited(),
             "brought_forward": self._was_brought_forward,
             "evaluation_cut": self._epochs.cut_evaluation or self._was_ended,
+            "cut_loop": self._epochs.cut_loop,
             "epochs_cut": self._epochs.cut_training or self._asked,
         }
 

@@ -6,7 +6,7 @@ use crate::{
     cards::Card,
     codes::RemarkCode,
     prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Serving, Writes},
-    recording::{CodeLine, Exception, FirstStep, LoopStage, Phase, Reached, Unlimited},
+    recording::{CodeLine, CutLoop, Exception, FirstStep, LoopStage, Phase, Reached, Unlimited},
     units::Bytes,
 };
 
@@ -159,6 +159,8 @@ pub struct Predicted {
     pub seen: Seen,
     /// Where the script decides about an evaluation that the run did not come to.
     pub awaited: Option<CodeLine>,
+    /// A loop that was ended while memory rose with each of its batches, if the rest may need more than the safe size has.
+    pub cut_loop: Option<CutLoop>,
     /// A loop of which later turns were not reached, though the steps use its variable.
     pub stage: Option<LoopStage>,
     /// A thread of the script's own fills something without a limit: how far it gets depends on the machine.
@@ -580,6 +582,8 @@ pub struct Rank {
 pub enum ToCome {
     /// An evaluation: where the script decides about it.
     Evaluation(CodeLine),
+    /// The rest of an evaluation, in which memory rose with each batch.
+    Rest(CutLoop),
     /// Later turns of a loop, whose variable the steps use.
     Turns(LoopStage),
     /// More of what another thread makes before the training takes it.
@@ -636,7 +640,9 @@ impl Predicted {
     pub fn to_come(&self) -> Option<ToCome> {
         let ahead = self.ahead.clone().map(ToCome::Ahead);
         let evaluation = || self.awaited.clone().map(ToCome::Evaluation);
-        ahead.or_else(evaluation).or_else(|| self.stage.clone().map(ToCome::Turns))
+        let rest = || self.cut_loop.clone().map(ToCome::Rest);
+        let turns = || self.stage.clone().map(ToCome::Turns);
+        ahead.or_else(evaluation).or_else(rest).or_else(turns)
     }
 
     /// Whether the script comes to something that was not seen, and that may need more.

@@ -138,6 +138,7 @@ impl<'a> Runs<'a> {
                 ..Seen::default()
             },
             awaited: None,
+            cut_loop: None,
             stage: None,
             ahead: None,
             steady: false,
@@ -227,6 +228,10 @@ impl<'a> Runs<'a> {
             with_allowance,
             seen,
             awaited: end(run.recording).awaited,
+            cut_loop: end(run.recording).cut_loop.filter(|it| {
+                let unknown = with_allowance.saturating_sub(peak.device + beside);
+                it.may_exceed(peak.allocated + unknown)
+            }),
             stage: end(run.recording).stage.filter(|_| !seen.ended),
             ahead: runs_ahead(run),
             steady: end(run.recording).steady,

@@ -20,7 +20,7 @@ pub use curve::{Curve, CurveDevice};
 
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
-    Ahead, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote, Exception,
+    Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote, Exception,
     FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later,
     LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase,
     Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote,

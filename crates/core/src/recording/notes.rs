@@ -634,6 +634,8 @@ pub struct End {
     pub awaited: Option<CodeLine>,
     /// A loop around that of the steps, whose later turns the run did not come to, and whose variable the steps use.
     pub stage: Option<LoopStage>,
+    /// A loop over batches that no step takes, which the run ended while memory rose with each of its batches.
+    pub cut_loop: Option<CutLoop>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.
     pub failed_later: Option<String>,
     /// How far the script would have gone.
@@ -660,6 +662,34 @@ pub struct LoopStage {
     /// Each turn makes an optimizer, and so most likely a network: what the turns that were seen left, which may be nothing. None if instead the
     /// steps use the variable.
     pub adds_up: Option<Bytes>,
+}
+
+/// A loop over batches that was ended while memory rose with each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutLoop {
+    /// The line that takes the batches.
+    pub line: CodeLine,
+    /// Batches that it took.
+    pub taken: u64,
+    /// Of how many, if its loader has a length.
+    pub of: Option<u64>,
+    /// What a batch left in use, on the average.
+    pub rise: Bytes,
+    /// What was in use when it was ended.
+    pub lives: Bytes,
+}
+
+impl CutLoop {
+    /// How much more the rest would leave in use, if each batch leaves as much; none where the number of batches is unknown.
+    pub fn more(&self) -> Option<Bytes> {
+        let rest = self.of?.saturating_sub(self.taken);
+        Some(Bytes(self.rise.0.saturating_mul(rest)))
+    }
+
+    /// Whether it may come to more than `safe`.
+    pub fn may_exceed(&self, safe: Bytes) -> bool {
+        self.more().is_none_or(|more| safe < self.lives + more)
+    }
 }
 
 /// What the code of a script has, or its trainer is set to, of what comes later.

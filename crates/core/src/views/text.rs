@@ -16,7 +16,7 @@ use crate::{
         Origin, OtherEnd, Outcome, Peaks, PhasePeak, Prediction, RunPhase, RunsAhead, Serving,
         StepGrowth, ToCome, Verdict, purpose,
     },
-    recording::{CodeLine, LoopStage, Phase, Unlimited},
+    recording::{CodeLine, CutLoop, LoopStage, Phase, Unlimited},
     units::{Bytes, grouped, percent},
     views::{
         answer::Answer,
@@ -949,6 +949,18 @@ pub fn to_come(it: &ToCome) -> String {
             "the script's evaluation ({}) was not reached and may need more: give it a smaller interval, or --until-exit",
             Line(line)
         ),
+        ToCome::Rest(it @ CutLoop { line, taken, of, rise, .. }) => {
+            let of = of.map_or_else(String::new, |it| format!(" of {}", grouped(it)));
+            let more = it.more().map_or_else(
+                || "later batches may add as much".to_owned(),
+                |it| format!("the rest may need {it} more"),
+            );
+            format!(
+                "plimsoll ended the loop at {} after {} batches{of}, each of which left {rise} more in use: {more}. --until-exit runs all",
+                Line(line),
+                grouped(*taken)
+            )
+        }
         ToCome::Turns(LoopStage { line, name, turn, turns, adds_up }) => {
             let of = turns.map_or_else(String::new, |it| format!(" of {}", grouped(it)));
             let why = match adds_up {

@@ -13,7 +13,7 @@ use crate::{
         OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, RunsAhead,
         ScriptExit, Serving, SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
     },
-    recording::{CodeLine, Destination, Exception, LoopStage, Phase, Reached, Transport},
+    recording::{CodeLine, CutLoop, Destination, Exception, LoopStage, Phase, Reached, Transport},
     replay::{Candidate, RanOut, WhatIf},
     trace::{Frame, StackId, Trace},
     units::Bytes,
@@ -243,11 +243,34 @@ struct SeenWire<'a> {
     /// The line that decides about an evaluation that was not reached.
     awaited_at: Option<CodeWire<'a>>,
     /// The loop around the steps of which later turns were not run.
+    cut_loop: Option<CutLoopWire<'a>>,
     stage: Option<StageWire<'a>>,
     /// What a thread of the script's own fills without a limit.
     ahead: Option<AheadWire<'a>>,
     /// What the numbers are about, if that is not all of the script.
     covers: Option<CoversWire>,
+}
+
+#[derive(Debug, Serialize)]
+struct CutLoopWire<'a> {
+    at: CodeWire<'a>,
+    batches_taken: u64,
+    /// None where the loader has no length.
+    batches: Option<u64>,
+    /// What each of those that were taken left in use, on the average.
+    bytes_per_batch: u64,
+}
+
+impl<'a> From<&'a CutLoop> for CutLoopWire<'a> {
+    fn from(it: &'a CutLoop) -> CutLoopWire<'a> {
+        let CutLoop { line, taken, of, rise, .. } = it;
+        CutLoopWire {
+            at: line.into(),
+            batches_taken: *taken,
+            batches: *of,
+            bytes_per_batch: rise.0,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -571,6 +594,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 evaluation: it.seen.evaluation,
                 missing: it.seen.missing(),
                 awaited_at: it.awaited.as_ref().map(CodeWire::from),
+                cut_loop: it.cut_loop.as_ref().map(CutLoopWire::from),
                 stage: it.stage.as_ref().map(StageWire::from),
                 ahead: it.ahead.as_ref().map(AheadWire::from),
                 covers: it.seen.covers().map(CoversWire::from),

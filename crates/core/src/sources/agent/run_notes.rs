@@ -7,7 +7,7 @@ use crate::{
     codes::AlarmCode,
     failures::Verdict,
     recording::{
-        Ahead, Alarm, AlarmNote, Begin, CodeLine, DeviceStats, End, EndReason, EngineNote,
+        Ahead, Alarm, AlarmNote, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch,
         Later, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote, Padding, Phase,
         ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table,
@@ -679,10 +679,21 @@ pub(super) struct LaterLine {
     #[serde(deserialize_with = "or_default")]
     spoken_of: bool,
     awaited: Option<CodeText>,
+    cut_loop: Option<Box<CutLoopKeys>>,
     #[serde(deserialize_with = "or_default")]
     brought_forward: bool,
     #[serde(deserialize_with = "or_default")]
     evaluated_at: Vec<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CutLoopKeys {
+    line: Option<CodeText>,
+    taken: u64,
+    of: Option<u64>,
+    rise: u64,
+    lives: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -859,6 +870,7 @@ impl From<StatsLine> for DeviceStats {
 impl From<EndLine> for End {
     fn from(mut it: EndLine) -> End {
         let awaited = it.later.as_mut().and_then(|later| later.awaited.take());
+        let cut_loop = it.later.as_mut().and_then(|later| later.cut_loop.take());
         let stage = it.ahead.stage.take().and_then(|stage| {
             let line = CodeLine::from(stage.line?);
             let name = clipped(one_line(stage.name));
@@ -887,6 +899,11 @@ impl From<EndLine> for End {
                 user_frame: exception.user_frame.map(CodeLine::from),
             }),
             awaited: awaited.map(CodeLine::from),
+            cut_loop: cut_loop.and_then(|it| {
+                let CutLoopKeys { line, taken, of, rise, lives } = *it;
+                let line = CodeLine::from(line?);
+                Some(CutLoop { line, taken, of, rise: Bytes(rise), lives: Bytes(lives) })
+            }),
             mentions: Mentions {
                 evaluation: it.mentions.iter().any(|it| it == "evaluation"),
                 checkpoint: it.mentions.iter().any(|it| it == "checkpoint"),

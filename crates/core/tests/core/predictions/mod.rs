@@ -14,8 +14,8 @@ use plimsoll_core::{
         Outcome, PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
-        CodeLine, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, PhantomDevice,
-        PhantomReport, Phase, Recording, Unlimited, WaitsIn,
+        CodeLine, CutLoop, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage,
+        PhantomDevice, PhantomReport, Phase, Recording, Unlimited, WaitsIn,
     },
     units::Bytes,
     views::{
@@ -561,6 +561,26 @@ fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
     let cut = predict(EndReason::Steady);
     assert_eq!((cut.verdict(), cut.safe()), (Verdict::FitsSoFar, None));
     assert_eq!(predict(EndReason::Exit).verdict(), Verdict::Fits, "the script came to its end");
+}
+
+/// An evaluation stores the graph of each batch until it is over, and was ended after 20 of 40: what the rest needs was not seen.
+#[test]
+fn a_loop_that_was_ended_while_memory_rose_leaves_no_safe_size() {
+    let predict = |of: Option<u64>, rise: Bytes| {
+        let mut it = recording("alloc weight 900MiB\nbegin optimizer\nend optimizer\nstep\nstep\n");
+        let end = it.notes.end.get_or_insert_default();
+        end.why = EndReason::Exit;
+        let line = CodeLine { file: "/w/train.py".into(), line: 24, ..CodeLine::default() };
+        end.cut_loop = Some(CutLoop { line, taken: 20, of, rise, lives: Bytes::mib(800) });
+        predicted(&[it], 0)
+    };
+    let half = predict(Some(40), Bytes::mib(30));
+    assert_eq!((half.verdict(), half.safe()), (Verdict::FitsSoFar, None));
+    let text = text::prediction((&half).into(), Extent::Short, Styles::default(), 400).to_string();
+    assert!(text.contains("ended the loop at train.py:24 after 20 batches of 40, each of which left 30.0 MiB more in use: the rest may need 600.0 MiB more"), "{text}");
+    assert_eq!(predict(None, Bytes::mib(30)).verdict(), Verdict::FitsSoFar, "a stream");
+    let losses = predict(Some(40), Bytes(512));
+    assert_eq!(losses.verdict(), Verdict::Fits, "the rest stays below the peak");
 }
 
 /// How far a thread gets before the training takes what it made depends on the machine, also where all of it was seen.
