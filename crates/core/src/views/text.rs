@@ -956,7 +956,7 @@ pub fn to_come(it: &ToCome) -> String {
                 |it| format!("the rest may need {it} more"),
             );
             format!(
-                "plimsoll ended the loop at {} after {} batches{of}, each of which left {rise} more in use: {more}. --until-exit runs all",
+                "plimsoll ended the loop at {} after {}{of} batches, and memory rose by {rise} with each: {more}. --until-exit runs all",
                 Line(line),
                 grouped(*taken)
             )

@@ -577,7 +577,7 @@ fn a_loop_that_was_ended_while_memory_rose_leaves_no_safe_size() {
     let half = predict(Some(40), Bytes::mib(30));
     assert_eq!((half.verdict(), half.safe()), (Verdict::FitsSoFar, None));
     let text = text::prediction((&half).into(), Extent::Short, Styles::default(), 400).to_string();
-    assert!(text.contains("ended the loop at train.py:24 after 20 batches of 40, each of which left 30.0 MiB more in use: the rest may need 600.0 MiB more"), "{text}");
+    assert!(text.contains("ended the loop at train.py:24 after 20 of 40 batches, and memory rose by 30.0 MiB with each: the rest may need 600.0 MiB more"), "{text}");
     assert_eq!(predict(None, Bytes::mib(30)).verdict(), Verdict::FitsSoFar, "a stream");
     let losses = predict(Some(40), Bytes(512));
     assert_eq!(losses.verdict(), Verdict::Fits, "the rest stays below the peak");
