@@ -103,10 +103,12 @@ def running_elsewhere() -> list[FrameType]:
 
 def elsewhere() -> Iterator[list[FrameType]]:
     """The user's frames of each other thread, and of each other task of this one, the innermost first."""
-    own = threading.get_ident()
-    for thread, frame in list(sys._current_frames().items()):
+    others = sys._current_frames()
+    # A frame of this thread would hold all that called it, until Python collects garbage: this function runs in it.
+    del others[threading.get_ident()]
+    for frame in others.values():
         stack = []
-        at: FrameType | None = frame if thread != own else None
+        at: FrameType | None = frame
         while at is not None:
             if frames.is_users(at.f_code.co_filename):
                 stack.append(at)

@@ -291,6 +291,9 @@ impl<'a> Evidence<'a> {
     }
 
     fn of_forward(&self, life: &BlockLife, free: Option<EventId>) -> Category {
+        if self.is_of_an_inner_backward(life) {
+            return self.of_backward(life, free);
+        }
         let backward = self.timeline.next(Stage::Backward, life.alloc).filter(|it| *it < self.over);
         match (backward, free) {
             (_, Some(free)) if self.is_for_an_inner_backward(life, free) => Category::Activations,
@@ -312,10 +315,17 @@ impl<'a> Evidence<'a> {
     /// Whether a backward pass that begins inside of the forward pass needs it.
     fn is_for_an_inner_backward(&self, life: &BlockLife, free: EventId) -> bool {
         let begin = self.inner_backward.partition_point(|it| *it <= life.alloc);
-        let stack = self.stack(life.alloc);
         self.inner_backward.get(begin).is_some_and(|begin| *begin < free)
-            && !self.stacks.is_autograds(stack)
-            && !self.stacks.signs(stack).has(Signs::BACKWARD)
+    }
+
+    /// Whether a backward pass inside of the forward pass made it, in the caller's thread or in one of autograd's.
+    fn is_of_an_inner_backward(&self, life: &BlockLife) -> bool {
+        let begun = self.inner_backward.partition_point(|it| *it <= life.alloc);
+        let last = begun.checked_sub(1).and_then(|it| self.inner_backward.get(it));
+        let stack = self.stack(life.alloc);
+        last.is_some_and(|last| {
+            self.timeline.stretch_end(*last) == self.timeline.stretch_end(life.alloc)
+        }) && (self.stacks.is_autograds(stack) || self.stacks.signs(stack).has(Signs::BACKWARD))
     }
 
     fn of_backward(&self, life: &BlockLife, free: Option<EventId>) -> Category {

@@ -121,6 +121,7 @@ alloc hidden 200MiB at train.py:11 in h.0.fc
 alloc tmp 6MiB at train.py:11 in h.0.fc
 free tmp
 alloc one 512B at train.py:11 backward
+alloc dweight 10MiB autograd
 alloc dhidden 20MiB autograd            # the peak
 free dhidden
 free one
@@ -133,12 +134,14 @@ free hidden
 end backward
 begin optimizer
 end optimizer
+free dweight
 step
 ";
     let found = predicted(&[recording(program)], 0);
     let of =
         |category| found.categories.iter().find(|it| it.category == category).map(|it| it.bytes);
     assert_eq!(of(Category::Activations), Some(Bytes::mib(200)), "{:?}", found.categories);
+    assert_eq!(of(Category::Gradients), Some(Bytes::mib(10)), "{:?}", found.categories);
 }
 
 #[test]
