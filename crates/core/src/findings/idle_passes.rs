@@ -4,6 +4,7 @@
 //! The agent says that a model in evaluation mode ran with gradients on. Without it, or for a model that was left in training
 //! mode, the line tells: all that trained before was called from others, and each of those reached a backward pass. A line that reached
 //! one before is no evaluation, whatever mode its model is in; and where memory ran out in a pass, its backward pass may have been to come.
+//! What an evaluation made with gradients on, and what outlived a whole backward pass and is freed in none, has no use, however long ago that was.
 
 use std::collections::BTreeSet;
 
@@ -31,6 +32,37 @@ pub(super) fn at(case: &Case<'_>, moment: EventId) -> Option<IdleGraph> {
     if !case.window.stacks || case.died_before_backward() {
         return None;
     }
+    of_open_passes(case, moment).or_else(|| of_an_earlier_evaluation(case, moment))
+}
+
+/// Of an evaluation whose graph outlived a whole backward pass, and that none frees: its results are stored with it.
+fn of_an_earlier_evaluation(case: &Case<'_>, moment: EventId) -> Option<IdleGraph> {
+    let timeline = &case.run.timeline;
+    let evaluations = Passes::with_gradients(case);
+    let is_unused = |block: BlockId| {
+        let life = case.life(block);
+        let end = timeline.stretch_end(life.alloc);
+        let outlives = |begin: EventId| life.free.is_none_or(|it| timeline.stretch_end(begin) < it);
+        timeline.stage(life.alloc) == Stage::Evaluation
+            && (case.module(block).is_some() || case.signs(block).has(Signs::MODULE))
+            && evaluations
+                .range(..=life.alloc)
+                .next_back()
+                .is_some_and(|it| timeline.stretch_end(*it) == end)
+            && timeline.next(Stage::Backward, end).is_some_and(outlives)
+            && life.free.is_none_or(|it| timeline.stage(it) != Stage::Backward)
+    };
+    let live = case.live_after(moment);
+    let blocks: Vec<BlockId> = live.iter().map(|it| it.block).filter(|it| is_unused(*it)).collect();
+    let largest = blocks.iter().copied().max_by_key(|it| case.life(*it).size)?;
+    if blocks.len() < LEAST_BLOCKS {
+        return None;
+    }
+    let at = case.line_outside(case.stack(largest));
+    Some(IdleGraph { bytes: case.sum(&blocks), at, blocks, is_sure: true })
+}
+
+fn of_open_passes(case: &Case<'_>, moment: EventId) -> Option<IdleGraph> {
     let passes = Passes::before(case, moment);
     let (first, is_sure) = passes.idle()?;
     let is_of_pass = |block: BlockId| {
@@ -74,14 +106,21 @@ type Line = (String, u32);
 type Pass = (EventId, Option<Line>, Option<bool>);
 
 impl Passes {
-    fn before(case: &Case<'_>, moment: EventId) -> Passes {
+    /// Where evaluations with gradients on begin.
+    fn with_gradients(case: &Case<'_>) -> BTreeSet<EventId> {
         let run = case.run;
         let notes = &run.recording.notes;
         let places = Places::new(&run.replay, run.index, &notes.stats);
-        let evaluations: BTreeSet<EventId> = (notes.marks.iter())
-            .filter(|it| it.with_gradients && it.kind == MarkKind::Begin(Phase::Evaluation))
-            .map(|it| places.event(&it.place))
-            .collect();
+        let evaluations = notes
+            .marks
+            .iter()
+            .filter(|it| it.with_gradients && it.kind == MarkKind::Begin(Phase::Evaluation));
+        evaluations.map(|it| places.event(&it.place)).collect()
+    }
+
+    fn before(case: &Case<'_>, moment: EventId) -> Passes {
+        let run = case.run;
+        let evaluations = Passes::with_gradients(case);
         let mut res = Passes { steps: run.timeline.steps_before(moment), ..Passes::default() };
         for (first, end, stage) in run.timeline.stretches().filter(|it| it.0 <= moment) {
             match stage {

@@ -85,7 +85,7 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
     res.frees(idle.blocks.clone());
     res.evidence.push(
         if idle.is_sure {
-            "the model was in evaluation mode, gradients were on, and no backward pass followed"
+            "the model was in evaluation mode, gradients were on, and no backward pass used the graph"
         } else {
             "no forward pass of this line had a backward pass; those of the training's lines had one"
         }

@@ -14,7 +14,7 @@ use plimsoll_core::{
         Outcome, PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
-        CodeLine, CutLoop, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage,
+        CodeLine, CutLoop, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, MarkKind,
         PhantomDevice, PhantomReport, Phase, Recording, Unlimited, WaitsIn,
     },
     units::Bytes,
@@ -869,6 +869,58 @@ fn trains_after_embeddings(calls: &str) -> Vec<(&'static str, Bytes)> {
 fn weights_that_no_step_uses_are_found_once_a_step_was_seen() {
     assert_eq!(trains_after_embeddings("net.1"), [("weights/idle", Bytes::gib(2))]);
     assert_eq!(trains_after_embeddings("encoder.0"), []);
+}
+
+/// An evaluation stores the results of four batches with their graphs; `freed` says when they go.
+fn evaluates_with_gradients(freed: [&str; 3]) -> Vec<Bytes> {
+    let [in_the_backward_pass, between, later] = freed;
+    let batches: String =
+        (0..4).map(|it| format!("alloc out{it} 256MiB at train.py:20 in net.0\n")).collect();
+    let step = |backward: &str| {
+        format!(
+            "begin forward\nalloc a 512MiB at train.py:9 in net.0\nend forward\nbegin backward\nalloc seed 1GiB\nfree seed\nfree a\n{backward}end backward\nstep\n"
+        )
+    };
+    let program = format!(
+        "{}{}begin evaluation\n{batches}end evaluation\n{}{between}{}{later}",
+        step(""),
+        step(""),
+        step(in_the_backward_pass),
+        step("")
+    );
+    let mut recorded = recording(&program);
+    recorded
+        .notes
+        .marks
+        .iter_mut()
+        .for_each(|it| it.with_gradients = it.kind == MarkKind::Begin(Phase::Evaluation));
+    let found = explanation::of_recording("a test", &recorded, &[]).findings;
+    found
+        .into_iter()
+        .filter(|it| it.code.word() == "evaluation/unused-graph")
+        .map(|it| it.bytes)
+        .collect()
+}
+
+/// The peak is in the training step after it.
+#[test]
+fn a_graph_of_an_evaluation_that_outlives_a_backward_pass_has_no_use() {
+    const ALL: &str = "free out0\nfree out1\nfree out2\nfree out3\n";
+    assert_eq!(
+        evaluates_with_gradients(["", "", ALL]),
+        [Bytes::gib(1)],
+        "until the next evaluation"
+    );
+    assert_eq!(evaluates_with_gradients([ALL, "", ""]), [], "a backward pass used them");
+    assert_eq!(
+        evaluates_with_gradients([
+            "",
+            "begin backward\nfree out0\nfree out1\nfree out2\nfree out3\nend backward\n",
+            ""
+        ]),
+        [],
+        "the second one"
+    );
 }
 
 /// Parts of 2 GiB, one in each step, until this request is refused; a result of the second size was there before and is gone.
