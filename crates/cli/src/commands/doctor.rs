@@ -29,9 +29,9 @@ use crate::{
     options::{
         cli::{DoctorArgs, WorldArgs},
         ghost_weights::GhostWeights,
-        shown_command::shown,
     },
     output::Output,
+    shell::shown,
 };
 
 /// What the last check runs. It needs nothing of the user's.

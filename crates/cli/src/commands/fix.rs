@@ -8,11 +8,9 @@ use crate::{
     commands::{explain, fit},
     exit::Exit,
     files::open,
-    options::{
-        cli::{Cli, Command, ExplainArgs},
-        shown_command,
-    },
+    options::cli::{Cli, Command, ExplainArgs},
     output::Output,
+    shell,
 };
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> {
@@ -22,14 +20,14 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> anyhow::Result<Exit> 
         let words: Vec<OsString> = words.collect();
         anyhow::bail!(
             "--fix needs the command that trains, after `--`: {} --fix -- python train.py",
-            shown_command::shown(&words)
+            shell::shown(&words)
         );
     }
     // Without anything to explain, the card is this machine's, or `fit` says that it does not know one.
     let has_input = !args.files.is_empty() || open::has_standard_input();
     let room = if has_input { explain::told(args, out)?.1 } else { None };
     let room = room.unwrap_or_default();
-    let shown = shown_command::shown(&args.command);
+    let shown = shell::shown(&args.command);
     let blank = if room.is_empty() { "" } else { " " };
     out.text(&format!("\n$ plimsoll fit{blank}{room} -- {shown}\n"))?;
     let words = ["plimsoll", "fit"].map(OsString::from).into_iter();

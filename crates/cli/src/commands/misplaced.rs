@@ -8,11 +8,7 @@ use std::{
 use clap::CommandFactory as _;
 use plimsoll_core::cards;
 
-use crate::{
-    engine::launch,
-    files::bounded_file,
-    options::{cli::Cli, shown_command},
-};
+use crate::{engine::launch, files::bounded_file, options::cli::Cli, shell};
 
 /// One sentence if options of `plimsoll SUBCOMMAND` stand behind its command, and the script seems not to know them.
 pub(crate) fn remark(subcommand: &str, words: &[OsString]) -> Option<String> {
@@ -47,7 +43,7 @@ pub(crate) fn remark(subcommand: &str, words: &[OsString]) -> Option<String> {
         .collect();
     Some(format!(
         "{name} is after the command, so the script receives it; for plimsoll, write it before the command: {}",
-        shown_command::shown(&line)
+        shell::shown(&line)
     ))
 }
 

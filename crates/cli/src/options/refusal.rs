@@ -9,7 +9,7 @@ use clap::{
 
 use plimsoll_core::spelling::nearest;
 
-use crate::options::shown_command::shown;
+use crate::shell::shown;
 
 /// Programs that start training scripts.
 const STARTERS: [&str; 6] = ["python", "python3", "torchrun", "accelerate", "deepspeed", "bash"];

@@ -12,7 +12,7 @@ use crate::options::{
     beside::Beside,
     cli::{FitArgs, PredictArgs},
 };
-pub(crate) use crate::shell::shown;
+use crate::shell::shown;
 
 /// A context that engines are asked to hold where nobody said which: chats are shorter, documents longer.
 const USUAL_CONTEXT: &str = "4096";

@@ -24,7 +24,7 @@ use crate::{
 const STEPS: u32 = 2;
 /// What a pass has at once without a graph, too: what goes into a layer, and what comes out.
 const STILL_THERE: usize = 2;
-/// Fewer blocks are no graph, where gradients are not known to be on.
+/// Fewer blocks may be outputs that a variable of the script holds, where a graph is not known to be there.
 const LEAST_BLOCKS: usize = 4;
 
 /// Of the passes that are there at `moment`.

@@ -37,9 +37,9 @@ use crate::{
     options::{
         cli::{CheckArgs, CheckFormat},
         ghost_weights::GhostWeights,
-        shown_command,
     },
     output::{self, Output},
+    shell,
 };
 
 pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> anyhow::Result<Exit> {
@@ -216,7 +216,7 @@ fn added(args: &CheckArgs) -> anyhow::Result<Golden> {
         let words =
             ["plimsoll", "check", "--add", name, "--gpu", "rtx4090", "--"].map(OsString::from);
         let line = [&words[..], &args.command].concat();
-        format!("--add needs a card, as in: {}", shown_command::shown(&line))
+        format!("--add needs a card, as in: {}", shell::shown(&line))
     })?;
     Ok(Golden { command, gpu, steps: args.steps, took: None })
 }

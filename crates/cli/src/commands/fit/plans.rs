@@ -20,6 +20,7 @@ use crate::{
     gpu::devices::{self, DeviceNow},
     options::{cli::FitArgs, shown_command},
     output::Output,
+    shell,
 };
 
 pub(super) fn run(
@@ -53,9 +54,9 @@ pub(super) fn run(
         run_line: template::run_line(&args.plan, &words),
         check_line: check(Some(&args.plan)),
         check_change: check(None),
-        diff_file: shown_command::shown(&[kept.diff().into()]),
+        diff_file: shell::shown(&[kept.diff().into()]),
         cards_line: shown_command::cards(args, &words),
-        plan_file: shown_command::shown(&[args.plan.clone().into()]),
+        plan_file: shell::shown(&[args.plan.clone().into()]),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
         reached: driver.reached(),

@@ -26,8 +26,9 @@ use crate::{
     },
     exit::Exit,
     files::requested_file::RequestedFile,
-    options::{cli::FitArgs, ghost_weights::GhostWeights, shown_command},
+    options::{cli::FitArgs, ghost_weights::GhostWeights},
     output::{Output, say},
+    shell,
 };
 
 /// Some version of an engine plans its cache where nobody looks.
@@ -136,7 +137,7 @@ fn command_with(words: &[OsString], flags: &Flags) -> String {
         res.push(name.into());
         res.extend(value.map(OsString::from));
     }
-    shown_command::shown(&res)
+    shell::shown(&res)
 }
 
 /// Makes runs.

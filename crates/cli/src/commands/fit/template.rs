@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 use anyhow::{Context as _, bail};
 use plimsoll_fit::search::Range;
 
-use crate::options::shown_command;
+use crate::shell;
 
 /// The command and the values that are given for some of its places.
 #[derive(Clone, Debug)]
@@ -94,8 +94,8 @@ pub(super) fn range(given: &str) -> anyhow::Result<Range> {
 
 /// The command that trains with the plan at `plan`, as somebody would type it.
 pub(super) fn run_line(plan: &Path, words: &[OsString]) -> String {
-    let plan = shown_command::shown(&[plan.into()]);
-    format!("plimsoll run --plan {plan} -- {}", shown_command::shown(words))
+    let plan = shell::shown(&[plan.into()]);
+    format!("plimsoll run --plan {plan} -- {}", shell::shown(words))
 }
 
 #[cfg(test)]

@@ -34,8 +34,9 @@ use crate::{
     },
     exit::Exit,
     files::requested_file::RequestedFile,
-    options::{cli::LayoutsArgs, shown_command},
+    options::cli::LayoutsArgs,
     output::{Output, say},
+    shell,
 };
 
 /// How long who has nothing to run waits before looking again.
@@ -324,7 +325,7 @@ impl Each<'_> {
             }
             _ => Answer::CannotWork(last_words(&said)),
         };
-        Ok(Some(Tried { layout, command: shown_command::shown(&shown), answer }))
+        Ok(Some(Tried { layout, command: shell::shown(&shown), answer }))
     }
 }
 
