@@ -38,6 +38,8 @@ pub struct Notes {
     /// The ranks that this one sends objects to or gets them from one to one, itself included: those of a pipeline's stages. Nothing
     /// if there are none, and where all ranks ran.
     pub stages: Vec<u32>,
+    /// Ranks between the first and the last one that the script's text treats unlike others: `rank == 1`, `[8, 16, 8, 8][rank]`.
+    pub named_ranks: Vec<u32>,
     /// What the weights of each model were, the last of each.
     pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
