@@ -124,6 +124,8 @@ impl Passes {
         let mut res = Passes { steps: run.timeline.steps_before(moment), ..Passes::default() };
         for (first, end, stage) in run.timeline.stretches().filter(|it| it.0 <= moment) {
             match stage {
+                // Memory ran out, and the script gave the pass up.
+                Stage::Forward | Stage::Evaluation if case.evidence.was_refused(first, end) => {}
                 Stage::Forward => res.open.push((first, called_from(case, first, end), None)),
                 Stage::Evaluation => {
                     let with_gradients = evaluations.range(first..end).next().is_some();

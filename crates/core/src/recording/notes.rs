@@ -653,7 +653,7 @@ pub struct End {
 /// One turn of a loop around that of the steps: the stage of a curriculum, one of several sizes, a fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopStage {
-    /// Where the loop begins.
+    /// Where the loop begins, or the condition on its variable stands.
     pub line: CodeLine,
     /// Its variable.
     pub name: String,
@@ -661,6 +661,8 @@ pub struct LoopStage {
     pub turn: u64,
     /// How many there are.
     pub turns: Option<u64>,
+    /// The turn, from 1, in which the condition at `line` comes to what no turn so far did; none if the loop begins at `line`.
+    pub from: Option<u64>,
     /// Each turn makes an optimizer, and so most likely a network: what the turns that were seen left, which may be nothing. None if instead the
     /// steps use the variable.
     pub adds_up: Option<Bytes>,

@@ -80,6 +80,25 @@ fn a_pass_whose_gradients_were_off_has_no_graph() {
     assert_eq!(served(false), []);
 }
 
+/// A script that halves its batch until it fits: the passes that ran out were to train.
+#[test]
+fn a_pass_that_ran_out_of_memory_and_was_given_up_is_none() {
+    let attempts = |fails: bool| {
+        let mut program = Program::default();
+        for _ in 0..3 {
+            let layers = forward(&mut program, TRAINING, 32 * MIB);
+            if fails {
+                program.event(Action::Oom, 0, 32 * MIB, StackId::EMPTY);
+            }
+            layers.into_iter().for_each(|it| program.free(it));
+        }
+        (0..4).for_each(|_| train(&mut program, VALIDATION));
+        found(&program.explain())
+    };
+    assert_eq!(attempts(true), []);
+    assert_eq!(attempts(false).len(), 1);
+}
+
 #[test]
 fn training_alone_is_none() {
     let mut program = Program::default();
