@@ -12,6 +12,8 @@ FOUND = {
     "a table": ("if epoch in sizes:\n    resize(sizes[epoch])", 5),
     "a list": ("resize([64, 64, 128, 128, 256, 256, 64][min(epoch, 6)])", None),
     "by index": ("resize(by_turn[epoch // 10])", 20),
+    "a schedule of pairs": ("size = [size for since, size in [(0, 64), (10, 128), (20, 256)] if since <= epoch][-1]", 10),
+    "how many have begun": ("grow(sum(1 for since in [4, 25] if epoch >= since))", 4),
     "a function": ("resize(size_for(epoch))", 8),
     "a function of a function": ("prepare(epoch)", 8),
     "a share of all": ("if epoch / args.epochs > 0.5: train_all()", 16),
@@ -59,7 +61,7 @@ def ahead(folder, text, at=2, script=SCRIPT):
             found.append(turning.ahead(False))
         return turn < at
 
-    names = dict.fromkeys(("train_all", "resize", "make", "test", "warm", "save"), lambda *_, **__: None)
+    names = dict.fromkeys(("train_all", "resize", "make", "test", "warm", "save", "grow"), lambda *_, **__: None)
     script = {"step": step, "data": [0] * 4, "parameters": [], "groups": [], "losses": [1], "best": 2, "model": 0, "scheduler": type("S", (), {"step": lambda self: None})(), **names}
     exec(compile(file.read_text(), str(file), "exec"), script)
     return found[0]
@@ -82,6 +84,23 @@ def test_a_counter_beside_the_loops(tmp_path):
     text = "seen = 0\nfor epoch in range(9):\n    for batch in data:\n        if seen >= 600: train_all()\n        if seen > 900: break\n        step(seen)\n        seen += 1\n"
     (found,) = ahead(tmp_path, "", script=text)
     assert (found.name, found.turn, found.turns, found.steps_a_turn) == ("seen", 601, None, 1)
+
+
+def test_an_attribute_of_a_trainer(tmp_path):
+    text = """
+class Trainer:
+    def fit(self):
+        for epoch in range(20):
+            self.current_epoch = epoch
+            self.train()
+    def train(self):
+        for batch in data:
+            if self.current_epoch >= 11: train_all()
+            step(self.current_epoch)
+Trainer().fit()
+"""
+    (found,) = ahead(tmp_path, "", script=text)
+    assert (found.name, found.turn, found.turns, found.steps_a_turn) == ("epoch", 12, 20, 4)
 
 
 def test_a_larger_table_that_has_been_seen_is_nothing_more(tmp_path):

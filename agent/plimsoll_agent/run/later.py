@@ -232,15 +232,14 @@ class Later:
         if self._asked or self._has_company():
             return False
         ahead = turning.ahead(bool(self._epochs.feed_training)) or []
-        if self._turnings is None:
-            each = max((sum(place.allocs) - self._allocations) // max(steps - self._steps, 1), 1)
-            most = min(MOST_ALLOCATIONS // each, MOST_STEPS)
+        before = [(it.line["line"], it.turn) for it in self._turnings or []]
+        if self._turnings is None or [(it.line["line"], it.turn) for it in ahead] != before:
+            made = sum(place.allocs) - self._allocations
+            most = min((MOST_ALLOCATIONS - made) // max(made // max(steps - self._steps, 1), 1), MOST_STEPS)
             needed = [it.to_come * (it.steps_a_turn or AFTER_A_CUT) for it in ahead if it.steps_a_turn is not None]
-            self._last_before_turnings = steps + max((it for it in needed if it <= most), default=0)
-        elif len(ahead) < len(self._turnings):
             # What came is seen for some steps: an optimizer makes its states in the first of them.
-            seen_for = steps + STEPS_OF_AN_INTERVAL
-            self._last_before_turnings = max(self._last_before_turnings, seen_for) if ahead else seen_for
+            seen_for = STEPS_OF_AN_INTERVAL if before else 0
+            self._last_before_turnings = steps + max((it for it in needed if it <= most), default=seen_for)
         self._turnings = ahead
         if self._last_before_turnings <= steps:
             return False

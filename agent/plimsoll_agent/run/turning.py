@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import operator
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,6 +52,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
 }
+_CHOICES: dict[str, Callable[[Any], Any]] = {"max": max, "next": operator.itemgetter(0), "sum": sum, "min": min}
 _CONTAINERS = (list, tuple, set, frozenset, dict, range)
 
 
@@ -78,30 +80,45 @@ class Turning(NamedTuple):
 @guarded
 def ahead(has_loader: bool) -> list[Turning]:
     """Those of the loops around the step. `has_loader`: a data loader feeds the step, in a loop that may be a library's."""
-    found: list[Turning] = []
+    found: dict[tuple[str, int], Turning] = {}
+    inside: list[FrameType] = []
     steps: int | None = 0 if has_loader else 1
     for frame in extent.users():
         loops = extent.numbered_loops(frame)
         for counter in extent.counters(frame, loops):
-            found += _of_loop(frame, counter, 1)
+            _add(found, frame, inside, counter, 1)
         for loop in loops:
             if loop.done is not None and not loop.feeds:
-                found += _of_loop(frame, loop, steps)
+                _add(found, frame, inside, loop, steps)
             if not has_loader:
                 steps = steps * loop.turns if steps is not None and loop.turns is not None else None
-    return found
+        inside.append(frame)
+    return list(found.values())
 
 
-def _of_loop(frame: FrameType, loop: extent.Numbered, steps_a_turn: int | None) -> Iterator[Turning]:
-    variables = extent.Variables(frame)
-    now, done = loop.now, loop.done or 0
-    last = now + loop.turns - done - 1 if loop.turns is not None else None
-    text = _Text(loop.name, variables.value)
-    for condition in text.conditions(loop.node, frame.f_code.co_filename, 0):
-        then = condition.first_change(now - done, now, last)
+def _add(found: dict[tuple[str, int], Turning], frame: FrameType, inside: list[FrameType], loop: extent.Numbered, steps_a_turn: int | None) -> None:
+    """What a loop of `frame` has in its text, and in the functions that it called: those `inside` are running."""
+    conditions = _Text(loop.name, extent.Variables(frame).value).conditions(loop.node, frame.f_code.co_filename, 0)
+    for running in inside:
+        variables, tree = extent.Variables(running), source.of_function(running.f_code)
+        for name in _same_there(tree, variables, loop):
+            conditions = itertools.chain(conditions, _Text(name, variables.value).conditions(tree, running.f_code.co_filename, 0))
+    done = loop.done or 0
+    last = loop.now + loop.turns - done - 1 if loop.turns is not None else None
+    for condition in conditions:
+        place = condition.file, condition.line
+        then = condition.first_change(loop.now - done, loop.now, last) if place not in found else None
         if then is not None:
             at = frames.with_text({"file": condition.file, "line": condition.line, "function": frame.f_code.co_name})
-            yield Turning(at, loop.name, done + 1 + then - now, done + 1, loop.turns, steps_a_turn)
+            found[place] = Turning(at, loop.name, done + 1 + then - loop.now, done + 1, loop.turns, steps_a_turn)
+
+
+def _same_there(tree: ast.AST, variables: extent.Variables, loop: extent.Numbered) -> set[str]:
+    """What a running function calls the variable of a loop: `self.current_epoch`, which has the same value."""
+    own = loop.name.rpartition(".")[2]
+    nodes = (it for it in ast.walk(tree) if isinstance(it, (ast.Name, ast.Attribute)) and own in (it.id if isinstance(it, ast.Name) else it.attr))
+    names = {ast.unparse(it): it for it in nodes if len(own) >= 4}
+    return {name for name, node in names.items() if type(variables.value(node)) is int and variables.value(node) == loop.now}
 
 
 class _Condition(NamedTuple):
@@ -146,13 +163,20 @@ class _Text:
                 yield self._of_branches(node, file)
             elif isinstance(node, ast.Subscript) and id(node) not in rates and isinstance(node.ctx, ast.Load) and self._asks(node.slice):
                 yield from self._of_table(node, file)
-            elif isinstance(node, ast.Call) and depth < MOST_CALLS and not _is_harmless(node) and id(node) not in rates:
+            elif isinstance(node, (ast.Subscript, ast.Call)) and id(node) not in rates and self._chooses(node):
+                yield _Condition(file, node.lineno, functools.partial(self._value, node), [], lambda it: type(it) is int)
+            elif isinstance(node, ast.Call) and depth < MOST_CALLS and extent.name_of(node.func) not in extent.TELLS and id(node) not in rates:
                 yield from self._of_function(node, depth)
 
     def _asks(self, test: Any) -> bool:
         parts = list(ast.walk(test))
         comes_again = any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in parts)
         return not comes_again and any(self._is_it(it) for it in parts)
+
+    def _chooses(self, node: Any) -> bool:
+        """`[size for since, size in schedule if since <= epoch][-1]`, or the largest of them."""
+        chosen_from = node.value if isinstance(node, ast.Subscript) else node.args[0] if _calls(node, _CHOICES) and node.args else None
+        return isinstance(chosen_from, (ast.ListComp, ast.GeneratorExp)) and any(self._asks(it) for each in chosen_from.generators for it in each.ifs)
 
     def _is_it(self, node: Any) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == self._name
@@ -268,7 +292,35 @@ class _Text:
         if isinstance(node, ast.Call) and extent.name_of(node.func) == "range" and not node.keywords:
             ends = [self._value(it, at) for it in node.args]
             return range(*ends) if 1 <= len(ends) <= 3 and all(type(it) is int for it in ends) and 0 not in ends[2:] else None
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self._of_comprehension(node, at)
+        if _calls(node, _CHOICES) and len(node.args) == 1 and not node.keywords:
+            members = self._value(node.args[0], at)
+            are_numbers = type(members) is list and members and all(type(it) is int for it in members)
+            return _CHOICES[node.func.id](members) if are_numbers else None
+        if isinstance(node, ast.Subscript) and isinstance(node.value, (ast.ListComp, ast.List, ast.Tuple)):
+            members, place = self._value(node.value, at), self._value(node.slice, at)
+            is_there = type(members) is list and type(place) is int and -len(members) <= place < len(members)
+            return members[place] if is_there else None
         return self._known(node)
+
+    def _of_comprehension(self, node: Any, at: int) -> list[Any] | None:
+        """What it has, of one loop over what is known."""
+        (loop, *more), res = node.generators, []
+        through = self._value(loop.iter, at)
+        if more or type(through) not in (list, tuple, range) or len(through) > MOST_TURNS:
+            return None
+        for member in through:
+            names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+            values = list(member) if isinstance(loop.target, ast.Tuple) and isinstance(member, (list, tuple)) else [member]
+            bound = {it.id: value for it, value in zip(names, values) if isinstance(it, ast.Name)}
+            inside = _Text(self._name, functools.partial(self._known_beside, bound))
+            if all(inside._value(it, at) for it in loop.ifs):
+                res.append(inside._value(node.elt, at))
+        return res
+
+    def _known_beside(self, bound: dict[str, Any], node: Any) -> Any:
+        return bound[node.id] if isinstance(node, ast.Name) and node.id in bound else self._known(node)
 
     def _compared(self, node: ast.Compare, at: int) -> bool | None:
         left = self._value(node.left, at)
@@ -286,6 +338,11 @@ class _Text:
                 return False
             left = right
         return True
+
+
+def _calls(node: Any, names: Iterable[str]) -> bool:
+    """Whether it calls one of these built-in functions."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
 def _global(function: Any, node: Any) -> Any:
