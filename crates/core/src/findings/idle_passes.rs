@@ -134,7 +134,15 @@ impl Passes {
                 Stage::Backward => {
                     res.trained.extend(res.open.drain(..).filter_map(|(_, line, _)| line));
                 }
-                Stage::Optimizer => res.open.clear(),
+                Stage::Optimizer => {
+                    // In a closure, which the optimizer calls, the backward pass comes in the same step.
+                    let timeline = &run.timeline;
+                    let backward = timeline.next(Stage::Backward, first);
+                    let step_of = |it: EventId| timeline.steps_before(it);
+                    if backward.is_none_or(|it| step_of(it) != step_of(first)) {
+                        res.open.clear();
+                    }
+                }
                 _ => {}
             }
         }
