@@ -98,7 +98,7 @@ def of_this_step(steps: int, before: tuple[int, int] | None = None, made: Iterab
         if frame is None:
             break
         if frames.is_users(frame.f_code.co_filename):
-            loops += _loops_around(frame, called, {line for identity, code, line in inside if identity == id(frame) and code is frame.f_code})
+            loops += loops_around(frame, called, {line for identity, code, line in inside if identity == id(frame) and code is frame.f_code})
             called = frame
         elif trainers is None:
             trainers = _of_a_trainer(frame)
@@ -160,7 +160,7 @@ def _steps_in_all(loops: list[Loop], steps: int, before: tuple[int, int] | None)
     return turns * steps // done if 0 < steps < done else turns, done
 
 
-def _loops_around(frame: FrameType, called: FrameType | None, made_at: set[int]) -> list[Loop]:
+def loops_around(frame: FrameType, called: FrameType | None = None, made_at: Iterable[int] = ()) -> list[Loop]:
     """The innermost first. `called` is the frame of the script's that this one called; `made_at`: lines that made, or called what made, an optimizer."""
     code = frame.f_code
     if code.co_name in COMPREHENSIONS:

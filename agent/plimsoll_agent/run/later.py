@@ -233,27 +233,29 @@ class Later:
             return False
         ahead = turning.ahead(bool(self._epochs.feed_training)) or []
         before = [(it.line["line"], it.turn) for it in self._turnings or []]
+        made = sum(place.allocs) - self._allocations
+        rest = MOST_ALLOCATIONS_FOR_A_GUESS - made
         if self._turnings is None or [(it.line["line"], it.turn) for it in ahead] != before:
-            made = sum(place.allocs) - self._allocations
-            most = min((MOST_ALLOCATIONS - made) // max(made // max(steps - self._steps, 1), 1), MOST_STEPS)
+            each = made // (steps - self._steps) if self._steps < steps else sum(place.allocs) // max(steps, 1)
+            most = min(rest // max(each, 1), MOST_STEPS)
             needed = [it.to_come * (it.steps_a_turn or AFTER_A_CUT) for it in ahead if it.steps_a_turn is not None]
             # What came is seen for some steps: an optimizer makes its states in the first of them.
             seen_for = STEPS_OF_AN_INTERVAL if before else 0
             self._last_before_turnings = steps + max((it for it in needed if it <= most), default=seen_for)
         self._turnings = ahead
-        if self._last_before_turnings <= steps:
+        if self._last_before_turnings <= steps or rest <= 0:
             return False
         self._part = "end"
         if any(it.steps_a_turn == 0 for it in ahead):
             self._epochs.end_early = True
         return True
 
-    def not_seen(self) -> Named | None:
-        """What a later turn of a loop does, or may leave, that was not seen."""
+    def not_seen(self, stage: Named | None) -> Named | None:
+        """What a later turn of a loop does, or may leave, that was not seen. `stage`: by a look at the first steps."""
         ahead = min(self._turnings or [], key=lambda it: it.to_come, default=None) if self._stopping.requested else None
         if ahead is None:
-            return self.turn()
-        return {"line": ahead.line, "name": ahead.name, "turn": ahead.now, "turns": ahead.turns, "from": ahead.turn}
+            return self.turn() or (stage if self._turnings is None else None)
+        return {"line": ahead.line, "name": ahead.name, "turn": ahead.now, "turns": ahead.turns, "from": None if ahead.is_stage else ahead.turn}
 
     def _goes_to_the_end(self, place: Place, steps: int) -> bool:
         """Epochs of one step bring the script to what it does after them. Whether they are so few that the run goes on for that."""

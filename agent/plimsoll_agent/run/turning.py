@@ -70,6 +70,8 @@ class Turning(NamedTuple):
     """and how many the loop has."""
     steps_a_turn: int | None
     """Of the training; 0 where a data loader feeds them and may end early; None where nobody knows."""
+    is_stage: bool = False
+    """The steps use the variable by themselves, in a loop that begins at `line`, and the last turn may be the largest."""
 
     @property
     def to_come(self) -> int:
@@ -85,9 +87,13 @@ def ahead(has_loader: bool) -> list[Turning]:
     steps: int | None = 0 if has_loader else 1
     for frame in extent.users():
         loops = extent.numbered_loops(frame)
+        stages = [it.stage if it.sets_sizes or not has_loader else None for it in extent.loops_around(frame)]
         for counter in extent.counters(frame, loops):
             _add(found, frame, inside, counter, 1)
-        for loop in loops:
+        for loop, stage in zip(loops, stages):
+            if stage is not None:
+                line, turns = stage["line"], stage["turns"]
+                found[line["file"], line["line"]] = Turning(line, stage["name"], turns, stage["turn"], turns, steps, is_stage=True)
             if loop.done is not None and not loop.feeds:
                 _add(found, frame, inside, loop, steps)
             if not has_loader:
