@@ -101,6 +101,8 @@ class Sites:
         self._seen: dict[Any, Any] = {}
         self._steps = 0
         self._root = None
+        self._beside: list[weakref.ref[Module]] = []
+        """Further models that train."""
         self.trains = self.keeps_graphs = False
         self.idle = Idle(torch)
         self.frameworks = Frameworks()
@@ -137,14 +139,13 @@ class Sites:
             return
         site = self._seen["optimizer", frame.f_code.co_filename, frame.f_lineno]
         call = self._call(frame.f_code.co_filename, frame.f_lineno, name, site["span"])
+        site["named"] = [(name, weakref.ref(it)) for name, it in _named(frame) if isinstance(it, self._torch.nn.Module)]
         first = call.args[0] if call is not None and call.args else None
         if isinstance(first, ast.Call) and isinstance(first.func, ast.Attribute) and first.func.attr == "parameters":
             text = _dotted(first.func.value)
             model = _value(frame, text) if text else None
             if isinstance(model, self._torch.nn.Module):
                 site.update(model=text, root=model)
-                return
-        site["named"] = [(name, weakref.ref(it)) for name, it in _named(frame) if isinstance(it, self._torch.nn.Module)]
 
     def called(self, module: Module, result: Any) -> None:
         """An outermost call of a model, with gradients. In evaluation mode it is an evaluation until backward comes."""
@@ -168,6 +169,8 @@ class Sites:
     def _trains(self, module: Module) -> None:
         if self._root is None:
             self._root = module
+        elif module is not self._root and not any(it() is module for it in self._beside):
+            self._beside.append(weakref.ref(module))
 
     @guarded
     def stepped(self) -> None:
@@ -221,17 +224,32 @@ class Sites:
             site["call"] = _described_call(call)
             site["name"] = seen["name"]
         named = [name for name, it in seen.get("named", ()) if self._root is not None and it() is self._root]
-        if named:
+        if named and "model" not in seen:
             seen.update(model=named[0], root=self._root)
         if "model" in seen:
             site["model"] = seen["model"]
             if seen["root"] is self._root:
                 site.update(_blocks(self._torch, self._root))
+                site["beside"] = self._blocks_beside(seen.get("named", ()))
+                if site["beside"] is None:
+                    site["blocks"] = []  # A model without a name there has blocks, too.
                 site["switch"] = _switch_of(self._root)
         if what == "backward":
             site["from"] = self._forward_part(tree, file, statement)
             site["batch"] = _batch_of(_body_of(tree, statement), statement) if site["from"] else None
         return site
+
+    def _blocks_beside(self, named: Any) -> list[Named] | None:
+        """The blocks of the other models that train, which a plan has run again as well; None if one of them has no name."""
+        found = []
+        for model in filter(None, (it() for it in self._beside)):
+            blocks = _blocks(self._torch, model)
+            name = next((name for name, it in named if it() is model), None)
+            if blocks["blocks"] and name is None:
+                return None
+            if blocks["blocks"]:
+                found.append(dict(blocks, model=name))
+        return found
 
     def _place(self, file: str, line: Any, name: str, span: Any) -> Named | None:
         """The call of `name` with this span, else the only one in the statement at this line, as a site; None if that is not certain."""

@@ -30,7 +30,7 @@ pub use notes::{
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};
 pub use reached::{Destination, Reached, Transport};
-pub use sites::{Batch, Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
+pub use sites::{Batch, Blocks, Call, Framework, Setting, Site, SiteKind, Sites, Span, Switches};
 pub use weights::{Skip, Unfrozen, WeightsNote, WideWeights};
 
 use crate::{

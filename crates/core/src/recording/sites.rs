@@ -72,12 +72,25 @@ pub struct Site {
     pub blocks: Vec<String>,
     /// It has a cache of transformers that would be filled again.
     pub cache: bool,
+    /// Other models that train beside it and have blocks.
+    pub beside: Vec<Blocks>,
     /// The method by which that model has its blocks run again in backward.
     pub switch: Option<String>,
     /// The lines from the call of the model to what comes before backward.
     pub forward: Option<(u32, u32)>,
     /// The batch of that call, where one line makes the loss of it.
     pub batch: Option<Batch>,
+}
+
+/// The blocks of one of several models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// How the script calls the model.
+    pub model: String,
+    /// Their names.
+    pub blocks: Vec<String>,
+    /// It has a cache of transformers that would be filled again.
+    pub cache: bool,
 }
 
 /// The batch of `loss = model(**batch).loss`.

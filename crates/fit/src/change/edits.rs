@@ -1,6 +1,8 @@
 //! What a person would write for a remedy, as edits of a Python script. The only Python in this crate: text that is put
 //! together here, where the places are known with certainty, and never read or run.
 
+use std::fmt::Write as _;
+
 use plimsoll_core::plan::remedies;
 use plimsoll_core::{
     plan::{Plan, Point, Remedy},
@@ -150,25 +152,35 @@ fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
 fn checkpoint(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
     let site = place.sites.only(SiteKind::Optimizer)?;
     let model = site.model.as_ref().filter(|_| !site.blocks.is_empty())?;
-    let names: Vec<&str> = match remedy.blocks() {
-        Some(all) => {
-            let named = |it: &u64| site.blocks.get(usize::try_from(*it).ok()?).map(String::as_str);
-            all.iter().map(named).collect::<Option<_>>()?
+    let beside = site.beside.iter().map(|it| (&it.model, &it.blocks, it.cache));
+    let mut text = String::new();
+    for (model, blocks, cache) in [(model, &site.blocks, site.cache)].into_iter().chain(beside) {
+        let names: Vec<&str> = match remedy.blocks() {
+            // The plan has the same blocks of each model, as far as it has them.
+            Some(all) => {
+                let named = |it: &u64| blocks.get(usize::try_from(*it).ok()?).map(String::as_str);
+                all.iter().filter_map(named).collect()
+            }
+            None => blocks.iter().map(String::as_str).collect(),
+        };
+        if names.is_empty() {
+            continue;
         }
-        None => site.blocks.iter().map(String::as_str).collect(),
-    };
-    let cache =
-        if site.cache { format!("{model}.config.use_cache = False\n") } else { String::new() };
-    let (values, name) = written(&names);
-    let text = format!(
-        "{cache}\
-         # these run again in backward instead of keeping their activations\n\
-         for checkpointed in {values}:\n\
-         \x20   checkpointed = {model}.get_submodule({name})\n\
-         \x20   checkpointed.forward = functools.partial(\n\
-         \x20       torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False\n\
-         \x20   )\n"
-    );
+        if cache {
+            writeln!(text, "{model}.config.use_cache = False").ok()?;
+        }
+        let (values, name) = written(&names);
+        write!(
+            text,
+            "# these run again in backward instead of keeping their activations\n\
+             for checkpointed in {values}:\n\
+             \x20   checkpointed = {model}.get_submodule({name})\n\
+             \x20   checkpointed.forward = functools.partial(\n\
+             \x20       torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False\n\
+             \x20   )\n"
+        )
+        .ok()?;
+    }
     // At the top of the file: a name that is imported inside a function is another one there.
     let imports = "import functools\n\nimport torch.utils.checkpoint";
     let torch = place.sites.torch(&site.file)?;

@@ -106,7 +106,7 @@ mod tests {
     use expect_test::{Expect, expect};
     use plimsoll_core::{
         plan::{Parameter, Point},
-        recording::{Batch, Span},
+        recording::{Batch, Blocks, Span},
     };
     use serde_json::json;
 
@@ -240,6 +240,29 @@ for x in data:
             by hand: []
         "#]],
         );
+    }
+
+    /// Two encoders that train together: a plan has the blocks of both run again.
+    #[test]
+    fn blocks_of_each_model_that_trains() {
+        let mut sites = sites();
+        let site = &mut sites.all[0];
+        let blocks = ["layer.0", "layer.1"].map(str::to_owned).into();
+        site.beside = vec![Blocks { model: "other".into(), blocks, cache: true }];
+        let sources = Sources::from([("/home/me/train.py".to_owned(), SCRIPT.to_owned())]);
+        let some = Remedy::plain("checkpoint").with(Parameter::Blocks(vec![0, 2]));
+        let diff = change(&Plan::of(vec![some]), &Places { sites, sources }, None, "/home/me").diff;
+        let lines = |what: &str| diff.lines().filter(|it| it.contains(what)).count();
+        assert!(
+            diff.contains("+for checkpointed in [0, 2]:\n+    checkpointed = model."),
+            "{diff}"
+        );
+        assert!(diff.contains("+other.config.use_cache = False"), "{diff}");
+        assert!(
+            diff.contains("+for checkpointed in range(1):\n+    checkpointed = other."),
+            "{diff}"
+        );
+        assert_eq!(lines("import functools"), 1);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use plimsoll_remedies::Op;
 use super::lines::clipped;
 use crate::{
     recording::{
-        At, Averages, Batch, Call, Framework, Reading, Refused, Setting, Site, SiteKind, Sites,
-        Span, Split, Survey, Switches, Work,
+        At, Averages, Batch, Blocks, Call, Framework, Reading, Refused, Setting, Site, SiteKind,
+        Sites, Span, Split, Survey, Switches, Work,
     },
     sources::json_lines::one_line,
     units::Bytes,
@@ -76,9 +76,18 @@ struct SiteKeys {
     blocks: Vec<String>,
     #[serde(default)]
     cache: bool,
+    #[serde(default)]
+    beside: Option<Vec<BlocksKeys>>,
     switch: Option<String>,
     from: Option<(u32, u32)>,
     batch: Option<BatchKeys>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BlocksKeys {
+    model: String,
+    blocks: Vec<String>,
+    cache: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -192,10 +201,17 @@ impl From<SiteKeys> for Site {
             model: it.model,
             blocks: it.blocks,
             cache: it.cache,
+            beside: it.beside.into_iter().flatten().map(Blocks::from).collect(),
             switch: it.switch,
             forward: it.from,
             batch: it.batch.map(Batch::from),
         }
+    }
+}
+
+impl From<BlocksKeys> for Blocks {
+    fn from(it: BlocksKeys) -> Blocks {
+        Blocks { model: it.model, blocks: it.blocks, cache: it.cache }
     }
 }
 
