@@ -15,6 +15,7 @@ from plimsoll_agent import outside, remedies, settings, torch_builds
 from plimsoll_agent.inputs.padding import Padding
 from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
+from plimsoll_agent.ranks import named as named_ranks
 from plimsoll_agent.ranks.first_gpu import FirstGpu
 from plimsoll_agent.remedies.support.hooks import Hooks
 from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process, saving, uncompiled
@@ -295,6 +296,8 @@ class Agent:
         if not self._asked.is_real:
             ranks.wait_for_watchdog(step)
             self._first_gpu.step_ended()
+            if step == 1 and ranks.is_first():
+                named_ranks.write(recording=self._recording, world=int(os.environ[ranks.WORLD]))
         if (step <= 4 or step & (step - 1) == 0) and not self._memory.asleep:
             self._tensors.all()
 

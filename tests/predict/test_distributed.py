@@ -134,6 +134,38 @@ def test_one_rank_of_each_stage_runs_where_the_stages_are_on_several_machines(pl
     assert not notes(ran) & {"together", "ranks-unseen", "imagined-ranks", "unknown-objects"}, ran.report["notes"]
 
 
+@pytest.mark.parametrize("batch", ["16 * (1 + (rank == 1))", "{2: 32}.get(rank, 16)", "[16, 16][rank % 2]"], ids=["compared", "looked-up", "alike"])
+@pytest.mark.soak
+def test_a_rank_between_the_first_and_the_last_that_differs_is_run(plimsoll, batch):
+    """The script's text names it. Nobody asked for it."""
+    plimsoll.script(
+        f"""
+import os, torch, torch.distributed as dist
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4096, 4096).cuda(), device_ids=[rank])
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(4):
+    model(torch.randn(64 * ({batch}), 4096, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090", "--world-size", "4"))
+    assert ran.code == 0, ran
+    assert_consistent(ran.report)
+    if "%" in batch:
+        # `rank % 2` is in no condition, so it tells no kinds apart; the two that ran are alike.
+        assert "ranks-alike" in notes(ran) and "ranks-differ" not in notes(ran), ran.report["notes"]
+        return
+    odd = 1 if "==" in batch else 2
+    differ = next(it["text"] for it in ran.report["notes"] if it["code"] == "ranks-differ")
+    assert f"the largest is rank {odd}, as shown here; all of them ran" in differ, differ
+    assert ran.report["ranks"][0]["rank"] == odd and len(ran.report["ranks"]) == 4, ran.report["ranks"]
+
+
 @pytest.mark.soak
 def test_the_first_rank_of_each_stage_stands_for_the_others_on_one_machine(plimsoll):
     """The last of each stage ran beside it, and needs the same."""

@@ -56,6 +56,31 @@ def test_the_batches_seen_are_those_that_the_script_got(plimsoll):
     assert f"for the {took} batches seen of 24: needs" in " ".join(ran.stdout.split())
 
 
+LATER = {
+    "longer batches": "for epoch in range(30):\n    for x in DataLoader(Data(), 4 if epoch < 12 else 200): step(x.cuda().repeat(1000, 1))",
+    "all layers": "net[0].requires_grad_(False)\nopt.add_param_group({'params': nn.Linear(8, 8).cuda().parameters()})\nfor epoch in range(30):\n"
+    "    if epoch == 12: net.append(nn.Linear(16, 2_000_000).cuda())\n    for x in DataLoader(Data(), 4): step(x.cuda())",
+    "after some steps": "for i in range(3000):\n    step(torch.randn(200_000 if i > 400 else 8, 256).cuda())",
+}
+
+
+@pytest.mark.matrix(1)
+@pytest.mark.parametrize("what", sorted(LATER))
+def test_what_a_later_turn_of_a_loop_does_is_seen(plimsoll, what):
+    plimsoll.script(HEAD + LATER[what])
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090"))
+    assert ran.code == 0 and ran.report["verdict"] == "fits", ran
+    assert ran.report["seen"]["stage"] is None and 400 << 20 < ran.report["safe_bytes"], ran.report
+
+
+def test_what_a_turn_far_away_does_leaves_no_safe_size(plimsoll):
+    plimsoll.script(HEAD + "i = 0\nwhile i < 100_000:\n    step(torch.randn(200_000 if i > 50_000 else 8, 256).cuda())\n    i += 1")
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090"))
+    assert (ran.code, ran.report["verdict"], ran.report["safe_bytes"]) == (2, "fits_so_far", None), ran
+    stage = ran.report["seen"]["stage"]
+    assert (stage["variable"], stage["from_turn"], stage["turns"], stage["at"]["line"]) == ("i", 50_002, 100_000, 14), stage
+
+
 def test_a_script_that_ran_to_its_end_has_a_promise_without_a_limit(plimsoll):
     plimsoll.script(HEAD + "for i in range(4): step(torch.randn(8, 256).cuda())")
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))

@@ -124,8 +124,10 @@ def test_the_fixture_holds_a_training_to_its_budget(program, with_gpu):
         assert outcomes == {name % "here": "PASSED", name % "here_over": "FAILED"}, ran
         assert "the budget is 1.00 GiB; PyTorch's allocator reserved" in ran.stdout
         return
-    outcomes = {key: value for key, value in outcomes.items() if key.startswith("test_")}
+    # On a machine with a GPU the other two run there.
+    has_none = name % "here" not in outcomes
+    outcomes = {key: value for key, value in outcomes.items() if key.startswith("test_") and "here" not in key}
     assert outcomes == {name % "fits": "PASSED", name % "is_over": "FAILED", name % "runs_out": "FAILED"}, ran
-    assert "2 skipped" in ran.stdout or "SKIPPED [2]" in ran.stdout, ran
+    assert not has_none or "2 skipped" in ran.stdout or "SKIPPED [2]" in ran.stdout, ran
     assert "the budget is 2.00 GiB; " in ran.stdout and "test_budget.py:9" in ran.stdout
     assert "does not fit NVIDIA GeForce RTX 4090" in ran.stdout

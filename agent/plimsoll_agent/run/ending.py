@@ -218,7 +218,7 @@ def _ahead(steps: Steps) -> Named:
         "batches_an_epoch": in_an_epoch,
         "epochs": ahead["epochs"],
         "steps": ahead["steps"],
-        "stage": ahead["stage"] or (later.turn() if later is not None else None),
+        "stage": ahead["stage"] or (later.not_seen() if later is not None else None),
         "turns": later.anew["turns"] if later is not None and later.anew is not None else None,
         "turned_at": later.turned_at if later is not None else [],
     }

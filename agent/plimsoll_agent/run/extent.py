@@ -7,13 +7,13 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plimsoll_agent import source
 from plimsoll_agent.run import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType
 
     from plimsoll_agent.kinds import Line, Named
@@ -41,7 +41,7 @@ MOST_STAGES = 20
 _SIZES = frozenset(("zeros", "ones", "empty", "rand", "randn", "arange"))
 _OF_NUMBERS = frozenset(("min", "max", "int", "round", "floor", "ceil", "len", "abs"))
 _NO_STAGES = {"_", "e", "ep", "run", "trial", "seed", "repeat", "rep"}
-_TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_description", "set_postfix", "add_scalar", "save", "append", "record", "manual_seed", "seed"}
+TELLS = {"print", "log", "info", "debug", "warning", "write", "format", "set_description", "set_postfix", "add_scalar", "save", "append", "record", "manual_seed", "seed"}
 
 
 class Loop:
@@ -185,6 +185,65 @@ def _loops_around(frame: FrameType, called: FrameType | None, made_at: set[int])
     return loops
 
 
+class Numbered(NamedTuple):
+    """A loop around the step whose turns are counted by a variable."""
+
+    node: Any
+    name: str
+    """The variable,"""
+    now: int
+    """what it is now,"""
+    done: int | None
+    """so many turns ago it began; None where that is not known,"""
+    turns: int | None
+    """of so many."""
+    feeds: bool
+    """It goes through a data loader."""
+
+
+def numbered_loops(frame: FrameType) -> list[Numbered]:
+    """Those of a frame around its line, the innermost first. Of one that nothing counts `now` is -1, and `done` None."""
+    code, variables = frame.f_code, Variables(frame)
+    around = [it for it in loops_in(code.co_filename) if it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno)]
+    if code.co_name != "<module>":
+        around = [it for it in around if code.co_firstlineno <= it.lineno]
+    found = []
+    for node in sorted(around, key=lambda it: -it.lineno):
+        loop = _loop(node, variables)
+        counter: Any = node.test.left if isinstance(node, ast.While) and isinstance(node.test, ast.Compare) else getattr(node, "target", None)
+        counter = counter.elts[0] if isinstance(counter, ast.Tuple) and counter.elts else counter
+        now = variables.value(counter) if isinstance(counter, (ast.Name, ast.Attribute)) else None
+        # The bound of `while` is the number that it counts to.
+        done = now if isinstance(node, ast.While) and loop.turns is not None else loop.done
+        if type(now) is not int or done is None:
+            found.append(Numbered(node, "", -1, None, loop.turns, loop.feeds))
+        else:
+            found.append(Numbered(node, ast.unparse(counter), now, done, loop.turns, loop.feeds))
+    return found
+
+
+def counters(frame: FrameType, loops: list[Numbered]) -> list[Numbered]:
+    """Variables that count steps by themselves: `global_step += 1` somewhere in the loops of a frame. They are taken to have begun with 0."""
+    if not loops:
+        return []
+    outermost, variables = loops[-1].node, Variables(frame)
+    one = [it for it in ast.walk(outermost) if isinstance(it, ast.AugAssign) and isinstance(it.op, ast.Add) and isinstance(it.value, ast.Constant) and it.value.value == 1]
+    targets = {ast.unparse(it.target): it.target for it in one if isinstance(it.target, (ast.Name, ast.Attribute))}
+    numbers = {name: variables.value(target) for name, target in targets.items() if name not in {it.name for it in loops}}
+    return [Numbered(outermost, name, now, now, None, False) for name, now in numbers.items() if type(now) is int and now >= 0]
+
+
+def users() -> Iterator[FrameType]:
+    """The frames of the script, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return
+        if frames.is_users(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
 def _own_statements(loop: Any) -> list[Any]:
     """What stands in a loop, and in no loop or function inside of it."""
     found: list[Any] = []
@@ -210,7 +269,7 @@ def _of_a_comprehension(frame: FrameType, called: FrameType | None, variables: V
             return False
         if kind is not None:
             return type(node) is kind
-        return any(isinstance(it, ast.Call) and _name(it.func) == called.f_code.co_name for it in ast.walk(node))
+        return any(isinstance(it, ast.Call) and name_of(it.func) == called.f_code.co_name for it in ast.walk(node))
 
     found = [it for it in comprehensions_in(frame.f_code.co_filename) if holds(it)]
     if not found:
@@ -262,7 +321,7 @@ def _sizes_by(loop: ast.For, name: str) -> tuple[list[Any], dict[str, Any]]:
         if isinstance(it, ast.Slice) and follows(it.lower) != follows(it.upper):
             found.append(it.upper if follows(it.upper) else it)
         if isinstance(it, ast.Call) and it is not loop.iter:
-            function = _name(it.func)
+            function = name_of(it.func)
             ends = [end for end in it.args[:2] if follows(end)] if function == "range" else []
             sizes = it.args if function in _SIZES else it.args[:1] if function == "full" else []
             sizes = sizes + [word.value for word in it.keywords if word.arg in ("size", "scale_factor")]
@@ -298,8 +357,8 @@ class _AtATurn:
             return self.value(self._computed[node.id], at, depth + 1) if depth < 8 else None
         if isinstance(node, ast.BinOp):
             return _computed(node.op, self.value(node.left, at, depth), self.value(node.right, at, depth))
-        if isinstance(node, ast.Call) and _name(node.func) in _OF_NUMBERS and not node.keywords:
-            return _of_numbers(_name(node.func), [self.value(it, at, depth) for it in node.args])
+        if isinstance(node, ast.Call) and name_of(node.func) in _OF_NUMBERS and not node.keywords:
+            return _of_numbers(name_of(node.func), [self.value(it, at, depth) for it in node.args])
         return self._variables.value(node)
 
 
@@ -311,12 +370,12 @@ def _of_numbers(function: str, given: list[Any]) -> Any:
 
 def _is_made_of_tensors(value: Any) -> bool:
     """A call of more than a function of numbers."""
-    return any(isinstance(it, ast.Call) and _name(it.func) not in _OF_NUMBERS for it in ast.walk(value))
+    return any(isinstance(it, ast.Call) and name_of(it.func) not in _OF_NUMBERS for it in ast.walk(value))
 
 
 def _uses(node: Any, name: str) -> bool:
     """Whether code does more with a variable than to tell it or to count with it."""
-    if isinstance(node, ast.Call) and _name(node.func) in _TELLS or isinstance(node, (ast.JoinedStr, ast.Compare)):
+    if isinstance(node, ast.Call) and name_of(node.func) in TELLS or isinstance(node, (ast.JoinedStr, ast.Compare)):
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return False
@@ -379,7 +438,7 @@ def _first(iterated: Any, variables: Variables) -> int | None:
     """The number that the variable of a loop begins with, if it counts by one."""
     if not isinstance(iterated, ast.Call):
         return None
-    name, arguments = _name(iterated.func), iterated.args
+    name, arguments = name_of(iterated.func), iterated.args
     if name in ("tqdm", "track") and arguments:
         return _first(arguments[0], variables)
     if name == "range" and len(arguments) == 2:
@@ -401,7 +460,7 @@ def _turns(iterated: Any, variables: Variables) -> Any:
     if isinstance(iterated, (ast.List, ast.Tuple)):
         return None if any(isinstance(it, ast.Starred) for it in iterated.elts) else len(iterated.elts)
     if isinstance(iterated, ast.Call):
-        name, arguments = _name(iterated.func), iterated.args
+        name, arguments = name_of(iterated.func), iterated.args
         if name in ("range", "trange") and arguments and not any(isinstance(it, ast.Starred) for it in arguments):
             numbers = [variables.value(it) for it in arguments]
             return _length(range(*numbers)) if all(type(it) is int for it in numbers) and 0 not in numbers[2:] else None
@@ -431,7 +490,7 @@ def _size(value: Any) -> Any:
     return None
 
 
-def _name(function: Any) -> str:
+def name_of(function: Any) -> str:
     return function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
 
 
@@ -455,7 +514,7 @@ class Variables:
             owner = self.value(node.value)
             own = getattr(owner, "__dict__", None) if owner is not None else None
             found = own.get(node.attr) if isinstance(own, dict) else None
-            return found if found is not None or owner is None else _of_class(type(owner), node.attr)
+            return found if found is not None or owner is None else _of_class(owner if isinstance(owner, type) else type(owner), node.attr)
         if isinstance(node, ast.Subscript):
             owner, key = self.value(node.value), self.value(node.slice)
             return owner.get(key) if type(owner) is dict and type(key) in (str, int) else None
@@ -463,9 +522,9 @@ class Variables:
             return _computed(node.op, self.value(node.left), self.value(node.right))
         if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
             inner = self.value(node.args[0])
-            if _name(node.func) == "len" and type(inner) in SIZED:
+            if name_of(node.func) == "len" and type(inner) in SIZED:
                 return len(inner)
-            if _name(node.func) == "int" and type(inner) in (int, float):
+            if name_of(node.func) == "int" and type(inner) in (int, float):
                 return int(inner)
         return None
 

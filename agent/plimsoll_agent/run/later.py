@@ -10,6 +10,7 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
             steps, or the loader is a stream that may be its only one, this part is the first
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there; or as often as
             the text says, where an evaluation comes every so many epochs
+    later   where the text says that a later turn of a loop does something else, it goes on to there: with epochs that end early, or step by step
     turns   where each turn of a loop around the steps makes an optimizer, it goes on to the next turn; where the first left something
             behind, to the third, which shows whether each leaves as much
 
@@ -24,7 +25,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.run import intervals, trainers
+from plimsoll_agent.run import intervals, trainers, turning
 from plimsoll_agent.run.effort import Effort
 from plimsoll_agent.run.hints import Hints
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.phases import Phases
     from plimsoll_agent.run.recording import Recording
     from plimsoll_agent.run.stopping import Stopping
+    from plimsoll_agent.run.turning import Turning
 
 MORE_STEPS = 8
 """Steps, of as many epochs, in the last part."""
@@ -104,6 +106,9 @@ class Later:
         """Turns of the loop that the steps stand in, if another loop is around it."""
         self.epochs_to_the_end: int | None = None
         """How many epochs there are, where the script calls a model after them."""
+        self._turnings: list[Turning] | None = None
+        """What later turns do that was not seen yet; None as long as nobody looked."""
+        self._last_before_turnings = 0
         self.anew: Named | None = None
         """A loop of which each turn makes an optimizer: a fold, a rate to try. See `extent`."""
         self.turned_at: list[int] = []
@@ -201,7 +206,7 @@ class Later:
             if self._asked or 2 <= len(self._evaluated_at) or lives < before + LEFT_BEHIND:
                 self._restore(self._shortened)
                 self._just_evaluated = False
-                return self._goes_to_the_end(place, steps) or self._goes_to_a_turn(place, steps)
+                return self._goes_further(place, steps)
             self._wait_for_another()
         is_over = self._steps_after_cut == AFTER_A_CUT or self._steps_in_part == MORE_STEPS
         if self._part == "epoch" and is_over:
@@ -217,7 +222,38 @@ class Later:
             self._part, self._steps_in_part = "end", 0
         if self._part != "end" or self._steps_in_part < self._most_short and epochs.feed_training:
             return True
-        return self._goes_to_the_end(place, steps) or self._goes_to_a_turn(place, steps)
+        return self._goes_further(place, steps)
+
+    def _goes_further(self, place: Place, steps: int) -> bool:
+        return self._goes_to_the_end(place, steps) or self._goes_to_turnings(place, steps) or self._goes_to_a_turn(place, steps)
+
+    def _goes_to_turnings(self, place: Place, steps: int) -> bool:
+        """Whether the run goes on to what a later turn of a loop does that none so far did."""
+        if self._asked or self._has_company():
+            return False
+        ahead = turning.ahead(bool(self._epochs.feed_training)) or []
+        before = [(it.line["line"], it.turn) for it in self._turnings or []]
+        if self._turnings is None or [(it.line["line"], it.turn) for it in ahead] != before:
+            made = sum(place.allocs) - self._allocations
+            most = min((MOST_ALLOCATIONS - made) // max(made // max(steps - self._steps, 1), 1), MOST_STEPS)
+            needed = [it.to_come * (it.steps_a_turn or AFTER_A_CUT) for it in ahead if it.steps_a_turn is not None]
+            # What came is seen for some steps: an optimizer makes its states in the first of them.
+            seen_for = STEPS_OF_AN_INTERVAL if before else 0
+            self._last_before_turnings = steps + max((it for it in needed if it <= most), default=seen_for)
+        self._turnings = ahead
+        if self._last_before_turnings <= steps:
+            return False
+        self._part = "end"
+        if any(it.steps_a_turn == 0 for it in ahead):
+            self._epochs.end_early = True
+        return True
+
+    def not_seen(self) -> Named | None:
+        """What a later turn of a loop does, or may leave, that was not seen."""
+        ahead = min(self._turnings or [], key=lambda it: it.to_come, default=None) if self._stopping.requested else None
+        if ahead is None:
+            return self.turn()
+        return {"line": ahead.line, "name": ahead.name, "turn": ahead.now, "turns": ahead.turns, "from": ahead.turn}
 
     def _goes_to_the_end(self, place: Place, steps: int) -> bool:
         """Epochs of one step bring the script to what it does after them. Whether they are so few that the run goes on for that."""

@@ -124,6 +124,8 @@ impl Passes {
         let mut res = Passes { steps: run.timeline.steps_before(moment), ..Passes::default() };
         for (first, end, stage) in run.timeline.stretches().filter(|it| it.0 <= moment) {
             match stage {
+                // Memory ran out, and the script gave the pass up.
+                Stage::Forward | Stage::Evaluation if case.evidence.was_refused(first, end) => {}
                 Stage::Forward => res.open.push((first, called_from(case, first, end), None)),
                 Stage::Evaluation => {
                     let with_gradients = evaluations.range(first..end).next().is_some();
@@ -132,7 +134,15 @@ impl Passes {
                 Stage::Backward => {
                     res.trained.extend(res.open.drain(..).filter_map(|(_, line, _)| line));
                 }
-                Stage::Optimizer => res.open.clear(),
+                Stage::Optimizer => {
+                    // In a closure, which the optimizer calls, the backward pass comes in the same step.
+                    let timeline = &run.timeline;
+                    let backward = timeline.next(Stage::Backward, first);
+                    let step_of = |it: EventId| timeline.steps_before(it);
+                    if backward.is_none_or(|it| step_of(it) != step_of(first)) {
+                        res.open.clear();
+                    }
+                }
                 _ => {}
             }
         }

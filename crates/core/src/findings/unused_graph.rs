@@ -3,7 +3,8 @@
 //! What autograd saves of a pass goes at once, when its output does: a run of frees without an allocation between them, of most
 //! of what the pass made, and no backward pass since. Without a graph a pass gives its values back while it goes on; what a
 //! function keeps in variables until it returns is few, caches and lists of outputs are little of what was made meanwhile.
-//! A pass of which the agent says that gradients were off has no graph, whatever it gives back at once.
+//! A pass of which the agent says that gradients were off has no graph, whatever it gives back at once, and one that ran out of memory and was
+//! given up would have had a backward pass.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +45,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         let is_used = life.free.is_some_and(|free| passes.has_backward(life.alloc, free));
         // Where memory ran out nothing was given back; then the line must be one that never trains.
         let is_known = life.free.is_some() || !passes.used.contains(&stack);
-        ended <= life.alloc && !is_used && is_known && passes.unused.contains(&stack)
+        let is_given_up = life.free.is_some_and(|it| case.evidence.was_refused(life.alloc, it));
+        ended <= life.alloc
+            && !is_used
+            && is_known
+            && !is_given_up
+            && passes.unused.contains(&stack)
     };
     let mut blocks: Vec<BlockId> =
         case.live.iter().map(|it| it.block).filter(|it| is_unused(*it)).collect();
@@ -176,6 +182,9 @@ impl Passes {
             let blocks = || burst.iter().map(|(_, block, _)| *block);
             let (Some(first), Some(last)) = (blocks().min(), blocks().max()) else { continue };
             let (begin, end) = (case.life(first).alloc, burst[burst.len() - 1].0);
+            if case.evidence.was_refused(begin, end) {
+                continue;
+            }
             if res.has_backward(begin, end) {
                 let used = burst.iter().filter(|it| res.has_backward(case.life(it.1).alloc, it.0));
                 let used: Vec<StackId> = used.map(|it| case.stack(it.1)).collect();

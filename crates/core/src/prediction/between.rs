@@ -84,8 +84,7 @@ fn of_rank(
     let config = Config::of_recording(&settings, run.torch);
     let outside = run.other(card) + run.context(card) + run.beside(all, card);
     let room = card.usable().saturating_sub(outside);
-    let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
-    let limit = stats.and_then(|it| it.limit).map_or(room, |it| it.min(room));
+    let limit = run.own_limit().map_or(room, |it| it.min(room));
     let unknowns = Unknowns::of(run, card, run.evidence().largest_scratch());
     let mut res = BetweenEnds::default();
     for program in between.programs() {

@@ -39,7 +39,7 @@ use crate::{
     },
     recording::{Notes, Role},
     replay::{BlockId, BlockLife, Replay},
-    trace::{DeviceTrace, EventId, StackId, StreamId},
+    trace::{Action, DeviceTrace, EventId, StackId, StreamId},
     units::Bytes,
 };
 
@@ -111,6 +111,8 @@ pub(crate) struct Evidence<'a> {
     no_workspaces: Vec<BlockId>,
     /// Where a backward pass begins inside of a forward pass: of a part of a batch, or for a gradient that the model needs.
     inner_backward: Vec<EventId>,
+    /// Requests that failed, and after which the program went on.
+    refused: Vec<EventId>,
 }
 
 impl<'a> Evidence<'a> {
@@ -159,6 +161,10 @@ impl<'a> Evidence<'a> {
                 && matches!(timeline.stage(*event), Stage::Forward | Stage::Loss)
         });
         let inner_backward = calls_backward.map(|(event, _)| event).collect();
+        let actions = device.events.actions();
+        let last = actions.iter().rposition(|it| *it == Action::Alloc).unwrap_or(0);
+        let refused = (0..).zip(&actions[..last]).filter(|(_, it)| **it == Action::Oom);
+        let refused = refused.map(|(event, _)| EventId(event)).collect();
         Evidence {
             device,
             replay,
@@ -172,7 +178,14 @@ impl<'a> Evidence<'a> {
             serves: notes.engine.is_some(),
             no_workspaces: made_again(device, replay, stacks.recorded, over),
             inner_backward,
+            refused,
         }
+    }
+
+    /// Whether a request failed in between that the program survived: a pass that was given up is none whose results nobody needs.
+    pub(crate) fn was_refused(&self, from: EventId, until: EventId) -> bool {
+        let next = self.refused.partition_point(|it| *it < from);
+        self.refused.get(next).is_some_and(|it| *it < until)
     }
 
     /// The name of `block`, if it ever had one.
@@ -297,6 +310,8 @@ impl<'a> Evidence<'a> {
         let backward = self.timeline.next(Stage::Backward, life.alloc).filter(|it| *it < self.over);
         match (backward, free) {
             (_, Some(free)) if self.is_for_an_inner_backward(life, free) => Category::Activations,
+            // A backward pass was to come.
+            (_, Some(free)) if self.was_refused(life.alloc, free) => Category::Activations,
             (Some(backward), Some(free)) if free < backward => Category::Temporaries,
             (Some(_), Some(_)) => Category::Activations,
             // Kept by a run that went on for a step or more.

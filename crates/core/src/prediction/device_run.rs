@@ -274,6 +274,11 @@ impl<'a> DeviceRun<'a> {
         )
     }
 
+    /// What the script itself let the allocator take of this device, if it did.
+    pub(crate) fn own_limit(&self) -> Option<Bytes> {
+        self.recording.notes.stats.iter().find(|it| it.device == self.index)?.limit
+    }
+
     /// What was live after `event`, and what for.
     pub(crate) fn live_after(&self, event: EventId, evidence: &Evidence<'_>) -> Vec<Live> {
         let blocks = (0..).map(BlockId).zip(&self.replay.blocks);

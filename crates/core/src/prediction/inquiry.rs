@@ -65,6 +65,8 @@ pub struct Job {
     pub together: bool,
     /// The first rank of each stage of a pipeline, where this machine can run these at once; else nothing.
     pub stages: Vec<u32>,
+    /// The ranks to hold against the first one, one after the other: the last, and those that the script treats unlike others.
+    pub others: VecDeque<u32>,
 }
 
 impl Job {
@@ -130,6 +132,8 @@ pub struct Inquiry {
     stand_for_all: Vec<u32>,
     /// or this one beside the first.
     beside: Option<u32>,
+    /// Those that need what the first one needs.
+    alike: Vec<u32>,
     /// Which of the named cards carry the script; none if it was not run on them.
     on_named: Option<Vec<CardFit>>,
     chosen: Option<String>,
@@ -157,7 +161,7 @@ impl Inquiry {
         let on_named = None;
         let smaller = None;
         let job = job.filter(|it| !interrupted && 1 < it.world);
-        let (all_ranks, stand_for_all, beside) = Default::default();
+        let (all_ranks, stand_for_all, beside, alike) = Default::default();
         Inquiry {
             so_far,
             ends,
@@ -169,6 +173,7 @@ impl Inquiry {
             all_ranks,
             stand_for_all,
             beside,
+            alike,
             on_named,
             chosen,
             failure,
@@ -202,9 +207,9 @@ impl Inquiry {
             return Some(Wanted::Beside(rank));
         }
         if it.outcome == Outcome::Fits
-            && let Some(job) = &self.job
+            && let Some(rank) = self.job.as_ref().and_then(|it| it.others.front())
         {
-            return Some(Wanted::Rank(job.world - 1));
+            return Some(Wanted::Rank(*rank));
         }
         if std::mem::take(&mut self.may_learn) && it.outcome == Outcome::OutOfMemory {
             let unknown = it.cards.iter().filter(|it| it.carries == Carries::Unknown);
@@ -243,14 +248,19 @@ impl Inquiry {
             }
             (Wanted::Rank(rank) | Wanted::Beside(rank), there) => {
                 self.beside = None;
-                let job = self.job.take();
                 if there.is_some_and(|it| self.so_far.is_alike(it)) {
-                    self.so_far.notes.push(Note::RanksAlike { rank });
-                } else if there.is_some() && job.is_some_and(|it| it.together) {
+                    self.alike.push(rank);
+                    self.job.as_mut().map(|it| it.others.pop_front());
+                    return Ok(false);
+                }
+                let job = self.job.take();
+                if there.is_some() && job.is_some_and(|it| it.together) {
                     self.all_ranks = true;
                 } else {
                     let first = self.so_far.ranks.first().and_then(|it| it.rank).unwrap_or(0);
-                    let seen = RanksSeen::Two([first, rank]);
+                    let alike = std::mem::take(&mut self.alike);
+                    let seen =
+                        RanksSeen::Each([first].into_iter().chain(alike).chain([rank]).collect());
                     return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
                 }
             }
@@ -359,7 +369,11 @@ impl Inquiry {
 
     /// What all runs come to, which together reached these.
     pub fn prediction(self, reached: Option<Reached>) -> Prediction {
-        let Inquiry { so_far: mut res, on_named, chosen, failure, .. } = self;
+        let Inquiry { so_far: mut res, alike, on_named, chosen, failure, .. } = self;
+        let differ = |it: &Note| matches!(it, Note::RanksDiffer { .. });
+        if !alike.is_empty() && !res.notes.iter().any(differ) {
+            res.notes.push(Note::RanksAlike(alike));
+        }
         if let Some(mut cards) = on_named {
             cards.sort_by_key(|it| (it.card.total, &it.card.id));
             res.cards = cards;
@@ -516,7 +530,7 @@ impl Predicted {
         let (Some(first), Some(last)) = (self.ranks.first(), self.ranks.last()) else { return };
         for note in &mut self.notes {
             if let Note::RanksDiffer { largest, most, least, seen } = note
-                && !matches!(seen, RanksSeen::Two(_))
+                && !matches!(seen, RanksSeen::Each(_))
             {
                 (*largest, *most, *least) = (first.rank, needs(first), needs(last));
             }
@@ -555,7 +569,7 @@ impl Predicted {
 
     /// Takes in what another rank needs, or what several do; nothing if they did not run. Returns whether that run is shown from now on.
     fn cover_ranks(&mut self, seen: RanksSeen, there: Option<&Predicted>) -> bool {
-        let rank = if let RanksSeen::Two([_, rank]) = seen { Some(rank) } else { None };
+        let rank = if let RanksSeen::Each(ranks) = &seen { ranks.last().copied() } else { None };
         let Some(there) = there.filter(|it| it.outcome != Outcome::ScriptFailed) else {
             self.notes.push(Note::RanksUnseen { rank });
             return false;

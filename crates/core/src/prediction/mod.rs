@@ -213,6 +213,7 @@ impl<'a> Runs<'a> {
                 other + beside + still_to_come.unwrap_or_default(),
                 (outcome, oom.as_ref(), growth.as_ref()),
                 &run.recording.notes.architectures,
+                run.own_limit(),
             ),
         };
         let (phases, deciding_phase) = phases::peaks(shown_run, other + context);

@@ -18,8 +18,8 @@ const NAMED_HOLDERS: usize = 4;
 pub enum RanksSeen {
     /// Each of them.
     All,
-    /// The first, or the one that was asked for, and the last.
-    Two([u32; 2]),
+    /// These, one after the other: the first, or the one that was asked for, then others until one differed.
+    Each(Vec<u32>),
     /// One of each stage of a pipeline.
     Stages(Vec<u32>),
     /// The first and the last of each stage, which need the same; then the first.
@@ -105,11 +105,8 @@ pub enum Note {
     Retries(u64),
     /// Several processes used a device; the report is about the one that took most.
     SeveralProcesses(usize),
-    /// Another rank of the job was run as well, and needs the same.
-    RanksAlike {
-        /// Which.
-        rank: u32,
-    },
+    /// These other ranks of the job were run as well, and need the same.
+    RanksAlike(Vec<u32>),
     /// The ranks of the job need different amounts.
     RanksDiffer {
         /// The one that needs most, which the report shows.
@@ -290,7 +287,7 @@ impl Note {
             Note::OomCaught { .. } => NoteCode::OomCaught,
             Note::Retries(_) => NoteCode::Retries,
             Note::SeveralProcesses(_) => NoteCode::SeveralProcesses,
-            Note::RanksAlike { .. } => NoteCode::RanksAlike,
+            Note::RanksAlike(_) => NoteCode::RanksAlike,
             Note::RanksDiffer { .. } => NoteCode::RanksDiffer,
             Note::RanksUnseen { .. } => NoteCode::RanksUnseen,
             Note::RankAlone { .. } => NoteCode::RankAlone,
@@ -339,7 +336,7 @@ impl Note {
                     | Note::Waited
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
-                    | Note::RanksAlike { .. }
+                    | Note::RanksAlike(_)
                     | Note::RanksDiffer {
                         seen: RanksSeen::All
                             | RanksSeen::Stages(_)
@@ -463,9 +460,10 @@ impl fmt::Display for Note {
                 f,
                 "{count} processes used a GPU; the numbers are those of the largest"
             ),
-            Note::RanksAlike { rank } => {
-                write!(f, "rank {rank} was run as well, and needs the same")
-            }
+            Note::RanksAlike(ranks) => match ranks.as_slice() {
+                [rank] => write!(f, "rank {rank} was run as well, and needs the same"),
+                ranks => write!(f, "ranks {} were run as well, and need the same", numbers(ranks)),
+            },
             Note::RanksDiffer { largest, most, least, seen } => {
                 write!(f, "the ranks of the job need {least} to {most}")?;
                 if let Some(rank) = largest {
@@ -486,9 +484,10 @@ impl fmt::Display for Note {
                         numbers(first),
                         numbers(last)
                     ),
-                    RanksSeen::Two([first, last]) => write!(
+                    RanksSeen::Each(ranks) => write!(
                         f,
-                        "; ranks {first} and {last} ran, one between may need more: --rank R runs it"
+                        "; ranks {} ran, another may need more: --rank R runs it",
+                        numbers(ranks)
                     ),
                 }
             }

@@ -190,13 +190,15 @@ pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<Oo
 
 /// Every card of the catalogue, the smallest first, and whether it carries a run that took `peak` on
 /// `imitated` and is safe with `allowance` more, of it `unavoidable` for more than scratch memory, with a
-/// PyTorch that has kernels for `architectures` (all, if empty).
+/// PyTorch that has kernels for `architectures` (all, if empty). `limit`: what the script let its allocator take there, which is a share
+/// of the card.
 pub(super) fn cards(
     imitated: &Card,
     (peak, unavoidable, allowance): (Peaks, Bytes, Bytes),
     other: Bytes,
     (outcome, oom, growth): (Outcome, Option<&OomPlace>, Option<&StepGrowth>),
     architectures: &[u32],
+    limit: Option<Bytes>,
 ) -> Vec<CardFit> {
     // Machine code runs on its own major version, from its own minor version on.
     let has_kernels = |card: &Card| {
@@ -206,9 +208,15 @@ pub(super) fn cards(
     };
     // A display and a browser hold as much of any card.
     let usable = |card: &Card| card.total.saturating_sub(imitated.beside);
-    let left = |card: &Card| usable(card).saturating_sub(card.context);
+    let allowed = |card: &Card| {
+        let share = limit.map(|it| u128::from(it.0) * u128::from(card.total.0));
+        let share = share.map(|it| it / u128::from(imitated.total.0.max(1)));
+        share.map_or(Bytes(u64::MAX), |it| Bytes(u64::try_from(it).unwrap_or(u64::MAX)))
+    };
+    let left = |card: &Card| usable(card).saturating_sub(card.context).min(allowed(card));
     // What ran out on this card runs out on every card that has no more.
-    let ran_out = oom.filter(|it| it.free.is_some_and(|free| free < it.requested));
+    let ran_out =
+        oom.filter(|it| limit.is_some() || it.free.is_some_and(|free| free < it.requested));
     let too_little = ran_out.map(|_| left(imitated));
     // And it needs at least this.
     let needed = oom.map_or(Bytes::ZERO, |it| it.allocated + it.requested);
@@ -227,11 +235,13 @@ pub(super) fn cards(
             Carries::NoKernels
         } else if let Some(step) = runs_out_at {
             if step <= 1 { Carries::No } else { Carries::Grows }
-        } else if usable(card) < allocated + fixed || is_no_larger {
+        } else if usable(card) < allocated + fixed || allowed(card) < allocated || is_no_larger {
             Carries::No
         } else if outcome != Outcome::Fits {
             Carries::Unknown
-        } else if usable(card) < peak.reserved.max(peak.allocated) + fixed + allowance {
+        } else if usable(card) < peak.reserved.max(peak.allocated) + fixed + allowance
+            || allowed(card) < peak.reserved + allowance
+        {
             Carries::Tight
         } else {
             Carries::Yes

@@ -109,6 +109,8 @@ note_kinds! {
     FirstGpu = "first_gpu",
     /// Which ranks send each other objects one to one.
     Stages = "stages",
+    /// Which ranks the script's text treats unlike others.
+    NamedRanks = "named_ranks",
     /// What the weights of a model are.
     Weights = "weights",
     /// From here on events have stacks, or have none.

@@ -38,6 +38,8 @@ pub struct Notes {
     /// The ranks that this one sends objects to or gets them from one to one, itself included: those of a pipeline's stages. Nothing
     /// if there are none, and where all ranks ran.
     pub stages: Vec<u32>,
+    /// Ranks between the first and the last one that the script's text treats unlike others: `rank == 1`, `[8, 16, 8, 8][rank]`.
+    pub named_ranks: Vec<u32>,
     /// What the weights of each model were, the last of each.
     pub weights: Vec<WeightsNote>,
     /// Where stacks were switched on and off; nothing if all events have them.
@@ -653,7 +655,7 @@ pub struct End {
 /// One turn of a loop around that of the steps: the stage of a curriculum, one of several sizes, a fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopStage {
-    /// Where the loop begins.
+    /// Where the loop begins, or the condition on its variable stands.
     pub line: CodeLine,
     /// Its variable.
     pub name: String,
@@ -661,6 +663,8 @@ pub struct LoopStage {
     pub turn: u64,
     /// How many there are.
     pub turns: Option<u64>,
+    /// The turn, from 1, in which the condition at `line` comes to what no turn so far did; none if the loop begins at `line`.
+    pub from: Option<u64>,
     /// Each turn makes an optimizer, and so most likely a network: what the turns that were seen left, which may be nothing. None if instead the
     /// steps use the variable.
     pub adds_up: Option<Bytes>,

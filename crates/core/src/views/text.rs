@@ -961,7 +961,15 @@ pub fn to_come(it: &ToCome) -> String {
                 grouped(*taken)
             )
         }
-        ToCome::Turns(LoopStage { line, name, turn, turns, adds_up }) => {
+        ToCome::Turns(LoopStage { line, name, turn, turns, from: Some(from), .. }) => {
+            let of = turns.map_or_else(String::new, |it| format!(" of {}", grouped(it)));
+            let (turn, from) = (grouped(*turn), grouped(*from));
+            format!(
+                "the loop over `{name}` was seen in turn {turn}{of} only, and {} changes what it does in turn {from}: that may need more. --until-exit runs all",
+                Line(line)
+            )
+        }
+        ToCome::Turns(LoopStage { line, name, turn, turns, adds_up, .. }) => {
             let of = turns.map_or_else(String::new, |it| format!(" of {}", grouped(it)));
             let why = match adds_up {
                 None => format!("its steps use `{name}`: later turns may need more"),

@@ -282,15 +282,18 @@ struct StageWire<'a> {
     /// From 1.
     turn: u64,
     turns: Option<u64>,
+    /// The turn with which the line does what was not seen.
+    from_turn: Option<u64>,
     /// What turns that were seen left, where each makes an optimizer.
     left_bytes: Option<u64>,
 }
 
 impl<'a> From<&'a LoopStage> for StageWire<'a> {
     fn from(it: &'a LoopStage) -> StageWire<'a> {
-        let LoopStage { line, name, turn, turns, adds_up } = it;
+        let LoopStage { line, name, turn, turns, from, adds_up } = it;
         let left_bytes = adds_up.map(|it| it.0);
-        StageWire { at: line.into(), variable: name, turn: *turn, turns: *turns, left_bytes }
+        let (turn, turns, from_turn) = (*turn, *turns, *from);
+        StageWire { at: line.into(), variable: name, turn, turns, from_turn, left_bytes }
     }
 }
 

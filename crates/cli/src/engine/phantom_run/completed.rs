@@ -116,7 +116,10 @@ impl Completing<'_> {
         if !has_room(stages.len()) {
             stages.clear();
         }
-        Some(Job { world, together, stages })
+        let named = recordings.iter().flat_map(|it| it.notes.named_ranks.iter().copied());
+        let named = named.filter(|it| (1..world - 1).contains(it));
+        let others = [world - 1].into_iter().chain(named).collect();
+        Some(Job { world, together, stages, others })
     }
 }
 

@@ -100,6 +100,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::FirstGpu(_) => {}
             Line::Stages { ranks } if ranks.len() <= MOST_STAGES => notes.stages = ranks,
             Line::Stages { .. } => {}
+            Line::NamedRanks { ranks } if ranks.len() <= MOST_STAGES => notes.named_ranks = ranks,
+            Line::NamedRanks { .. } => {}
             Line::Weights(it) => {
                 let it = WeightsNote::from(it);
                 notes.weights.retain(|before| before.model != it.model);
@@ -233,6 +235,11 @@ enum Line {
         #[serde(default)]
         ranks: Vec<u32>,
     },
+    #[serde(rename = "named_ranks")]
+    NamedRanks {
+        #[serde(default)]
+        ranks: Vec<u32>,
+    },
     Weights(WeightsLine),
     Stacks {
         kept: bool,
@@ -345,7 +352,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors keepers graph large_batch padding unfolded in_pieces models first_gpu stages weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
+            "begin architectures mark tensors keepers graph large_batch padding unfolded in_pieces models first_gpu stages named_ranks weights stacks settings oom redone read asked_size engine note unsupported phantom first_step step_times host stats alarm cut waited end refused blocks block-memory block-work work split exact worst sites compiles compiled hopeless"
         );
     }
 

@@ -663,6 +663,7 @@ struct StageKeys {
     name: String,
     turn: u64,
     turns: Option<u64>,
+    from: Option<u64>,
     left_bytes: Option<u64>,
 }
 
@@ -876,7 +877,8 @@ impl From<EndLine> for End {
             let line = CodeLine::from(stage.line?);
             let name = clipped(one_line(stage.name));
             let adds_up = stage.left_bytes.map(Bytes);
-            Some(LoopStage { line, name, turn: stage.turn, turns: stage.turns, adds_up })
+            let StageKeys { turn, turns, from, .. } = *stage;
+            Some(LoopStage { line, name, turn, turns, from, adds_up })
         });
         End {
             stage,

@@ -49,6 +49,53 @@ fn a_validation_with_a_graph_is_found_at_its_line() {
     assert_eq!(found(&program.explain()), [(VALIDATION, Bytes::mib(26 * 32))]);
 }
 
+/// After so many allocations and frees.
+fn mark(kind: MarkKind, step: u32, (allocs, frees): (u64, u64)) -> Mark {
+    Mark {
+        kind,
+        step,
+        place: Place { allocs: vec![allocs], frees: vec![frees] },
+        reserved: vec![],
+        allocated: vec![],
+        seconds: 0.0,
+        with_gradients: false,
+        host: None,
+        workers: None,
+    }
+}
+
+/// Lightning gives the optimizer a closure with both passes. What the frozen part of a model makes is large, and no evaluation.
+#[test]
+fn a_forward_pass_in_a_closure_has_its_backward_pass_after_it() {
+    let (mut program, mut notes) = (Program::default(), Notes::default());
+    let (mut allocs, mut frees) = (0, 0);
+    for step in 0..4 {
+        let mut at = |kind, place| notes.marks.push(mark(kind, step, place));
+        at(MarkKind::Begin(Phase::Optimizer), (allocs, frees));
+        at(MarkKind::Begin(Phase::Forward), (allocs, frees));
+        let layers = forward(&mut program, TRAINING, 32 * MIB);
+        allocs += u64::from(LAYERS);
+        at(MarkKind::End(Phase::Forward), (allocs, frees));
+        let loss = program.alloc(MIB, StackId::EMPTY);
+        allocs += 1;
+        at(MarkKind::Begin(Phase::Backward), (allocs, frees));
+        let gradient = program.alloc(MIB, StackId::EMPTY);
+        allocs += 1;
+        layers.into_iter().for_each(|it| program.free(it));
+        frees += u64::from(LAYERS);
+        at(MarkKind::End(Phase::Backward), (allocs, frees));
+        [loss, gradient].into_iter().for_each(|it| program.free(it));
+        frees += 2;
+        at(MarkKind::End(Phase::Optimizer), (allocs, frees));
+        at(MarkKind::StepEnd, (allocs, frees));
+    }
+    let large = forward(&mut program, TRAINING, 64 * MIB);
+    notes.marks.push(mark(MarkKind::Begin(Phase::Optimizer), 4, (allocs, frees)));
+    notes.marks.push(mark(MarkKind::Begin(Phase::Forward), 4, (allocs, frees)));
+    large.into_iter().for_each(|it| program.free(it));
+    assert_eq!(found(&program.explain_noted(notes)), []);
+}
+
 /// A pyramid of features, as detectors have one, goes at once when its pass ends, whether there was a graph or not.
 #[test]
 fn a_pass_whose_gradients_were_off_has_no_graph() {
@@ -61,15 +108,8 @@ fn a_pass_whose_gradients_were_off_has_no_graph() {
                 (MarkKind::End(Phase::Evaluation), n_allocated, n),
             ] {
                 notes.marks.push(Mark {
-                    kind,
-                    step: 0,
-                    place: Place { allocs: vec![so_far], frees: vec![u64::from(LAYERS) * freed] },
-                    reserved: vec![],
-                    allocated: vec![],
-                    seconds: 0.0,
                     with_gradients,
-                    host: None,
-                    workers: None,
+                    ..mark(kind, 0, (so_far, u64::from(LAYERS) * freed))
                 });
             }
             validate(&mut program, VALIDATION);
@@ -78,6 +118,25 @@ fn a_pass_whose_gradients_were_off_has_no_graph() {
     };
     assert_eq!(served(true).len(), 1);
     assert_eq!(served(false), []);
+}
+
+/// A script that halves its batch until it fits: the passes that ran out were to train.
+#[test]
+fn a_pass_that_ran_out_of_memory_and_was_given_up_is_none() {
+    let attempts = |fails: bool| {
+        let mut program = Program::default();
+        for _ in 0..3 {
+            let layers = forward(&mut program, TRAINING, 32 * MIB);
+            if fails {
+                program.event(Action::Oom, 0, 32 * MIB, StackId::EMPTY);
+            }
+            layers.into_iter().for_each(|it| program.free(it));
+        }
+        (0..4).for_each(|_| train(&mut program, VALIDATION));
+        found(&program.explain())
+    };
+    assert_eq!(attempts(true), []);
+    assert_eq!(attempts(false).len(), 1);
 }
 
 #[test]

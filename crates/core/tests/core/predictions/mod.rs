@@ -549,6 +549,21 @@ fn an_evaluation_that_was_not_reached_leaves_no_safe_size() {
     );
 }
 
+/// `set_per_process_memory_fraction(0.25)` leaves PyTorch a quarter of each card.
+#[test]
+fn a_script_that_limits_itself_has_a_share_of_each_card() {
+    let fits = |limit: Option<Bytes>| {
+        let mut it = recording("alloc weight 2GiB\nstep\nstep\n");
+        it.notes.stats = vec![DeviceStats { limit, ..DeviceStats::default() }];
+        let prediction = predicted(&[it], 0);
+        let carries = |id| prediction.cards.iter().find(|it| it.card.id == id).unwrap().carries;
+        ["gtx1660", "rtx3090"].map(carries)
+    };
+    let total = cards::find("h200").unwrap().total;
+    assert_eq!(fits(None), [Carries::Yes, Carries::Yes]);
+    assert_eq!(fits(Some(Bytes(total.0 / 4))), [Carries::No, Carries::Yes]);
+}
+
 /// Steps of another size may come: `for size in (64, 128, 256):` around the steps.
 #[test]
 fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
@@ -557,7 +572,14 @@ fn turns_of_a_loop_that_were_not_reached_leave_no_safe_size() {
         let end = it.notes.end.get_or_insert_default();
         end.why = why;
         let line = CodeLine { file: "/w/train.py".into(), line: 9, ..CodeLine::default() };
-        let stage = LoopStage { line, name: "size".into(), turn: 1, turns: Some(3), adds_up: None };
+        let stage = LoopStage {
+            line,
+            name: "size".into(),
+            turn: 1,
+            turns: Some(3),
+            from: None,
+            adds_up: None,
+        };
         end.stage = Some(stage);
         predicted(&[it], 0)
     };

@@ -42,7 +42,7 @@ fn ranks_that_need(sizes: &[(u32, u32)]) -> Prediction {
 fn one_rank_of_each_stage_stands_for_the_others_if_the_last_of_each_needs_the_same() {
     let first = ranks_that_need(&[(0, 20)]);
     let begun = || {
-        let job = Job { world: 8, together: true, stages: vec![0, 4] };
+        let job = Job { world: 8, together: true, stages: vec![0, 4], others: [7].into() };
         let mut it =
             Inquiry::new(first.clone(), Observed { job: Some(job), ..Observed::default() });
         assert_eq!(it.wanted(), Some(Wanted::EndsOfStages));
@@ -66,6 +66,42 @@ fn one_rank_of_each_stage_stands_for_the_others_if_the_last_of_each_needs_the_sa
     assert_eq!(differ.came(Wanted::AllRanks, Some(&there)), Ok(true));
     assert_eq!(differ.stand_for_all(), [0; 0]);
     assert_eq!(differ.wanted(), None);
+}
+
+#[test]
+fn a_rank_that_the_script_names_is_held_against_the_first_one_after_the_last() {
+    let begun = |together| {
+        let job = Job { world: 8, together, stages: vec![], others: [7, 1].into() };
+        let job = Some(job);
+        let mut it =
+            Inquiry::new(ranks_that_need(&[(0, 20)]), Observed { job, ..Observed::default() });
+        assert_eq!(it.wanted(), Some(Wanted::Rank(7)));
+        assert_eq!(it.came(Wanted::Rank(7), Some(&ranks_that_need(&[(7, 20)]))), Ok(false));
+        assert_eq!(it.wanted(), Some(Wanted::Rank(1)));
+        it
+    };
+    let last_note = |it: Inquiry| it.prediction(None).notes.last().unwrap().to_string();
+
+    let mut alike = begun(true);
+    assert_eq!(alike.came(Wanted::Rank(1), Some(&ranks_that_need(&[(1, 20)]))), Ok(false));
+    assert_eq!(alike.wanted(), None);
+    assert_eq!(last_note(alike), "ranks 7, 1 were run as well, and need the same");
+
+    let larger = ranks_that_need(&[(1, 60)]);
+    let mut on_one_machine = begun(true);
+    assert_eq!(on_one_machine.came(Wanted::Rank(1), Some(&larger)), Ok(false));
+    assert_eq!(on_one_machine.wanted(), Some(Wanted::AllRanks));
+
+    let mut on_several = begun(false);
+    assert_eq!(on_several.came(Wanted::Rank(1), Some(&larger)), Ok(true));
+    assert_eq!(on_several.wanted(), None);
+    let note = last_note(on_several);
+    assert!(
+        note.contains(
+            "the largest is rank 1, as shown here; ranks 0, 7, 1 ran, another may need more"
+        ),
+        "{note}"
+    );
 }
 
 #[test]

@@ -1,0 +1,401 @@
+"""What a later turn of a loop does that no turn so far did: layers that are trained from epoch 12 on, larger pictures, a loss that begins at step 5,000.
+
+It is read from the text: conditions on the variable of a loop around the step, in that loop and in functions of the script that get the variable,
+whose answer a later turn changes. Nothing of the script runs for it. Branches that only tell something, save, or set a rate count for nothing, and
+neither do remainders, which come again (see `intervals`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import operator
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plimsoll_agent import source
+from plimsoll_agent.run import extent, frames
+from plimsoll_agent.run.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType, FrameType
+
+    from plimsoll_agent.kinds import Line
+
+MOST_TURNS = 1024
+"""Of a loop that are looked at one by one; of a longer one those beside the numbers in the condition."""
+MOST_CALLS = 3
+"""So deep functions are followed that hand the variable on."""
+MOST_CONDITIONS = 400
+_HARMLESS_CALLS = extent.TELLS | {"close", "set_epoch", "barrier", "flush", "synchronize", "exit", "empty_cache", "collect", "item", "state_dict", "dump", "savefig", "time"}
+_RATES = re.compile(
+    r"(^|[_.\W])(lrs?|rates?|learning_rate|momentum|decay|wd|lambda\w*|lam|alpha|beta|gamma|eta|tau|eps\w*|temp|temperature|coefs?|coeffs?|sched\w*|schedul\w*"
+    r"|warm\w*|prob|best\w*|patience|weight|weights|ckpt\w*|checkpoint\w*|save\w*|saving|log\w*|logger|writer)($|[_.\W])",
+    re.IGNORECASE,
+)
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+}
+_CHOICES: dict[str, Callable[[Any], Any]] = {"max": max, "next": operator.itemgetter(0), "sum": sum, "min": min}
+_CONTAINERS = (list, tuple, set, frozenset, dict, range)
+
+
+class Turning(NamedTuple):
+    """One such condition."""
+
+    line: Line
+    name: str
+    """The variable of the loop,"""
+    turn: int
+    """the turn, from 1, in which its answer is another one,"""
+    now: int
+    """the one that the run is in,"""
+    turns: int | None
+    """and how many the loop has."""
+    steps_a_turn: int | None
+    """Of the training; 0 where a data loader feeds them and may end early; None where nobody knows."""
+
+    @property
+    def to_come(self) -> int:
+        """Turns until then."""
+        return self.turn - self.now
+
+
+@guarded
+def ahead(has_loader: bool) -> list[Turning]:
+    """Those of the loops around the step. `has_loader`: a data loader feeds the step, in a loop that may be a library's."""
+    found: dict[tuple[str, int], Turning] = {}
+    inside: list[FrameType] = []
+    steps: int | None = 0 if has_loader else 1
+    for frame in extent.users():
+        loops = extent.numbered_loops(frame)
+        for counter in extent.counters(frame, loops):
+            _add(found, frame, inside, counter, 1)
+        for loop in loops:
+            if loop.done is not None and not loop.feeds:
+                _add(found, frame, inside, loop, steps)
+            if not has_loader:
+                steps = steps * loop.turns if steps is not None and loop.turns is not None else None
+        inside.append(frame)
+    return list(found.values())
+
+
+def _add(found: dict[tuple[str, int], Turning], frame: FrameType, inside: list[FrameType], loop: extent.Numbered, steps_a_turn: int | None) -> None:
+    """What a loop of `frame` has in its text, and in the functions that it called: those `inside` are running."""
+    conditions = _Text(loop.name, extent.Variables(frame).value).conditions(loop.node, frame.f_code.co_filename, 0)
+    for running in inside:
+        variables, tree = extent.Variables(running), source.of_function(running.f_code)
+        for name in _same_there(tree, variables, loop):
+            conditions = itertools.chain(conditions, _Text(name, variables.value).conditions(tree, running.f_code.co_filename, 0))
+    done = loop.done or 0
+    last = loop.now + loop.turns - done - 1 if loop.turns is not None else None
+    for condition in conditions:
+        place = condition.file, condition.line
+        then = condition.first_change(loop.now - done, loop.now, last) if place not in found else None
+        if then is not None:
+            at = frames.with_text({"file": condition.file, "line": condition.line, "function": frame.f_code.co_name})
+            found[place] = Turning(at, loop.name, done + 1 + then - loop.now, done + 1, loop.turns, steps_a_turn)
+
+
+def _same_there(tree: ast.AST, variables: extent.Variables, loop: extent.Numbered) -> set[str]:
+    """What a running function calls the variable of a loop: `self.current_epoch`, which has the same value."""
+    own = loop.name.rpartition(".")[2]
+    nodes = (it for it in ast.walk(tree) if isinstance(it, (ast.Name, ast.Attribute)) and own in (it.id if isinstance(it, ast.Name) else it.attr))
+    names = {ast.unparse(it): it for it in nodes if len(own) >= 4}
+    return {name for name, node in names.items() if type(variables.value(node)) is int and variables.value(node) == loop.now}
+
+
+class _Condition(NamedTuple):
+    file: str
+    line: int
+    value: Callable[[int], Any]
+    """Its answer, if the variable has that value; None if nobody knows."""
+    numbers: list[int]
+    """Those that it compares with."""
+    matters: Callable[[Any], bool]
+    """Whether what comes with this answer may take memory."""
+
+    def first_change(self, first: int, now: int, last: int | None) -> int | None:
+        """The first value after `now` for which the answer is one that no value from `first` on had."""
+        if last is not None and last - now <= MOST_TURNS:
+            later: Iterable[int] = range(now + 1, last + 1)
+        else:
+            beside = {number + by for number in self.numbers for by in (-1, 0, 1, 2)}
+            later = sorted(it for it in beside if now < it and (last is None or it <= last))
+        seen = {self.value(it) for it in range(max(first, now - MOST_TURNS), now + 1)}
+        for it in later:
+            answer = self.value(it)
+            if answer is not None and answer not in seen and self.matters(answer):
+                return it
+        return None
+
+
+class _Text:
+    """Code that has the variable under this name, and `known`, which says what other expressions stand for."""
+
+    def __init__(self, name: str, known: Callable[[Any], Any]) -> None:
+        self._name, self._known = name, known
+
+    def conditions(self, tree: Any, file: str, depth: int) -> Iterator[_Condition]:
+        """Those in the code, and in the functions that it gives the variable to."""
+        rates: set[int] = set()
+        # What is around comes before what it is around.
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(node):
+                rates.update(id(it) for it in ast.walk(node))
+            if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and self._asks(node.test):
+                yield self._of_branches(node, file)
+            elif isinstance(node, ast.Subscript) and id(node) not in rates and isinstance(node.ctx, ast.Load) and self._asks(node.slice):
+                yield from self._of_table(node, file)
+            elif isinstance(node, (ast.Subscript, ast.Call)) and id(node) not in rates and self._chooses(node):
+                yield _Condition(file, node.lineno, functools.partial(self._value, node), [], lambda it: type(it) is int)
+            elif isinstance(node, ast.Call) and depth < MOST_CALLS and extent.name_of(node.func) not in extent.TELLS and id(node) not in rates:
+                yield from self._of_function(node, depth)
+
+    def _asks(self, test: Any) -> bool:
+        parts = list(ast.walk(test))
+        comes_again = any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in parts)
+        return not comes_again and any(self._is_it(it) for it in parts)
+
+    def _chooses(self, node: Any) -> bool:
+        """`[size for since, size in schedule if since <= epoch][-1]`, or the largest of them."""
+        chosen_from = node.value if isinstance(node, ast.Subscript) else node.args[0] if _calls(node, _CHOICES) and node.args else None
+        return isinstance(chosen_from, (ast.ListComp, ast.GeneratorExp)) and any(self._asks(it) for each in chosen_from.generators for it in each.ifs)
+
+    def _is_it(self, node: Any) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == self._name
+
+    def _of_branches(self, node: Any, file: str) -> _Condition:
+        def answer(at: int) -> Any:
+            # What is not known does not come.
+            return bool(self._value(node.test, at))
+
+        def matters(answer: Any) -> bool:
+            if isinstance(node, ast.IfExp):
+                return self._is_more(node, answer)
+            # What follows a branch that leaves is its other one.
+            follows = not answer and not node.orelse and isinstance(node.body[-1], (ast.Return, ast.Continue))
+            return any(map(_takes_memory, node.body if answer or follows else node.orelse)) or follows and isinstance(node.body[-1], ast.Continue)
+
+        return _Condition(file, node.lineno, answer, self._numbers(node.test), matters)
+
+    def _is_more(self, node: ast.IfExp, answer: Any) -> bool:
+        """Whether a value that is chosen then may be more than the one that is chosen now."""
+        then, now = (node.body, node.orelse) if answer else (node.orelse, node.body)
+        return _is_larger(self._known(then), self._known(now))
+
+    def _of_table(self, node: ast.Subscript, file: str) -> Iterator[_Condition]:
+        """`sizes[epoch]`, whose entries become larger."""
+        table = self._known(node.value)
+        table = self._written_out(node.value) if table is None else table
+        if type(table) not in (list, tuple, dict) or not table or len(table) > MOST_TURNS:
+            return
+
+        def entry(at: int) -> Any:
+            key = self._value(node.slice, at)
+            try:
+                return table[key] if type(key) is int else None
+            except (KeyError, IndexError):
+                return None
+
+        values = list(table.values()) if isinstance(table, dict) else list(table)
+        keys = list(table) if isinstance(table, dict) else []
+        if all(type(it) is int for it in (*values, *keys)) and max(values) <= 1 << 24:
+            yield _Condition(file, node.lineno, entry, keys, lambda it: it == max(values))
+
+    def _written_out(self, node: Any) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError, RecursionError):
+            return None
+
+    def _of_function(self, call: ast.Call, depth: int) -> Iterator[_Condition]:
+        places = [i for i, it in enumerate(call.args) if self._is_it(it)]
+        words = [it.arg for it in call.keywords if it.arg and self._is_it(it.value)]
+        if not places and not words:
+            return
+        called = self._known(call.func)
+        function = getattr(called, "__func__", called)
+        if isinstance(called, type):
+            function = vars(called).get("__init__")
+        elif not hasattr(function, "__code__"):
+            # A network, or another object that is called.
+            own = [vars(kind).get(name) for kind in type(called).__mro__ for name in ("forward", "__call__")]
+            function = next((it for it in own if it is not None), None)
+        if function is not called:
+            places = [it + 1 for it in places]
+        code: CodeType | None = getattr(function, "__code__", None)
+        if code is None or not frames.is_users(code.co_filename):
+            return
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        names = [parameters[it] for it in places if it < len(parameters)] + [it for it in words if it in parameters]
+        tree = source.of_function(code)
+        for name in names:
+            inner = _Text(name, functools.partial(_global, function))
+            yield from inner.conditions(tree, code.co_filename, depth + 1)
+
+    def _numbers(self, test: Any) -> list[int]:
+        found: list[int] = []
+        for it in ast.walk(test):
+            if isinstance(it, ast.Compare):
+                for side in (it.left, *it.comparators):
+                    value = None if any(self._is_it(part) for part in ast.walk(side)) else self._value(side, 0)
+                    values = list(value)[:64] if isinstance(value, _CONTAINERS) else [value]
+                    found += [int(each) for each in values if isinstance(each, (int, float)) and abs(each) < 1 << 40]
+        return found
+
+    def _value(self, node: Any, at: int) -> Any:
+        """What an expression comes to, if the variable has that value. None if no more is known without running code."""
+        if self._is_it(node):
+            return at
+        if isinstance(node, ast.BoolOp):
+            given = [self._value(it, at) for it in node.values]
+            # What nobody knows decides nothing here.
+            known = [bool(it) for it in given if it is not None]
+            return None if not known else all(known) if isinstance(node.op, ast.And) else any(known)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self._value(node.operand, at)
+            return None if inner is None else not inner
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self._value(node.operand, at)
+            return -inner if type(inner) in (int, float) else None
+        if isinstance(node, ast.Compare):
+            return self._compared(node, at)
+        if isinstance(node, ast.BinOp):
+            left, right = self._value(node.left, at), self._value(node.right, at)
+            compute = _ARITHMETIC.get(type(node.op))
+            if compute is None or type(left) not in (int, float) or type(right) not in (int, float):
+                return None
+            return None if right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv)) else compute(left, right)
+        if isinstance(node, ast.Call) and extent.name_of(node.func) == "int" and len(node.args) == 1:
+            inner = self._value(node.args[0], at)
+            return int(inner) if type(inner) in (int, float) else None
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            members = [self._value(it, at) for it in node.elts]
+            return None if None in members else members
+        if isinstance(node, ast.Call) and extent.name_of(node.func) == "range" and not node.keywords:
+            ends = [self._value(it, at) for it in node.args]
+            return range(*ends) if 1 <= len(ends) <= 3 and all(type(it) is int for it in ends) and 0 not in ends[2:] else None
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self._of_comprehension(node, at)
+        if _calls(node, _CHOICES) and len(node.args) == 1 and not node.keywords:
+            members = self._value(node.args[0], at)
+            are_numbers = type(members) is list and members and all(type(it) is int for it in members)
+            return _CHOICES[node.func.id](members) if are_numbers else None
+        if isinstance(node, ast.Subscript) and isinstance(node.value, (ast.ListComp, ast.List, ast.Tuple)):
+            members, place = self._value(node.value, at), self._value(node.slice, at)
+            is_there = type(members) is list and type(place) is int and -len(members) <= place < len(members)
+            return members[place] if is_there else None
+        return self._known(node)
+
+    def _of_comprehension(self, node: Any, at: int) -> list[Any] | None:
+        """What it has, of one loop over what is known."""
+        (loop, *more), res = node.generators, []
+        through = self._value(loop.iter, at)
+        if more or type(through) not in (list, tuple, range) or len(through) > MOST_TURNS:
+            return None
+        for member in through:
+            names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+            values = list(member) if isinstance(loop.target, ast.Tuple) and isinstance(member, (list, tuple)) else [member]
+            bound = {it.id: value for it, value in zip(names, values) if isinstance(it, ast.Name)}
+            inside = _Text(self._name, functools.partial(self._known_beside, bound))
+            if all(inside._value(it, at) for it in loop.ifs):
+                res.append(inside._value(node.elt, at))
+        return res
+
+    def _known_beside(self, bound: dict[str, Any], node: Any) -> Any:
+        return bound[node.id] if isinstance(node, ast.Name) and node.id in bound else self._known(node)
+
+    def _compared(self, node: ast.Compare, at: int) -> bool | None:
+        left = self._value(node.left, at)
+        for comparison, side in zip(node.ops, node.comparators):
+            right = self._value(side, at)
+            if isinstance(comparison, (ast.In, ast.NotIn)):
+                if type(left) is not int or type(right) not in _CONTAINERS:
+                    return None
+                holds = (left in right) == isinstance(comparison, ast.In)
+            elif type(left) not in (int, float) or type(right) not in (int, float):
+                return None
+            else:
+                holds = bool(_COMPARISONS[type(comparison)](left, right))
+            if not holds:
+                return False
+            left = right
+        return True
+
+
+def _calls(node: Any, names: Iterable[str]) -> bool:
+    """Whether it calls one of these built-in functions."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+
+
+def _global(function: Any, node: Any) -> Any:
+    """What a function that does not run knows without its variables."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return function.__globals__.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _global(function, node.value)
+        own = getattr(owner, "__dict__", None) if owner is not None else None
+        return own.get(node.attr) if own is not None else None
+    return None
+
+
+def _is_larger(then: Any, now: Any) -> bool:
+    """Whether what comes then may take more. Of what is not known: yes. A fraction is a rate."""
+    if type(then) is float or type(now) is float:
+        return False
+    if type(then) is int and type(now) is int:
+        return then > now
+    return not (then is False and now is True)
+
+
+def _sets_rates(node: Any) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return all(_RATES.search(ast.unparse(it)) for it in targets)
+
+
+def _is_harmless(call: ast.Call) -> bool:
+    name = extent.name_of(call.func)
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return name in _HARMLESS_CALLS or bool(_RATES.search(name) or name == "step" and "sched" in owner.lower())
+
+
+def _takes_memory(statement: ast.stmt) -> bool:
+    """Whether a statement may do more than tell, save, set a rate or leave."""
+    if isinstance(statement, (ast.Pass, ast.Break, ast.Continue, ast.Raise, ast.Assert, ast.Delete, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+        return False
+    if isinstance(statement, ast.Return):
+        return statement.value is not None and not (isinstance(statement.value, ast.Constant) and type(statement.value.value) in (float, bool, type(None)))
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call) and not _is_harmless(statement.value)
+    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        value = statement.value
+        is_fraction = isinstance(value, ast.Constant) and type(value.value) in (float, bool, str, type(None)) and not _is_flag(statement)
+        return not _sets_rates(statement) and not is_fraction
+    inner = [it for name in ("body", "orelse", "finalbody") for it in getattr(statement, name, [])]
+    inner += [it for handler in getattr(statement, "handlers", []) for it in handler.body]
+    return any(map(_takes_memory, inner)) if inner else True
+
+
+def _is_flag(statement: Any) -> bool:
+    """`p.requires_grad = True`."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return any("requires_grad" in ast.unparse(it) for it in targets) and getattr(statement.value, "value", None) is True
