@@ -58,6 +58,18 @@ def test_a_tracker_is_held_where_it_is_called_and_a_hook_where_it_stores(run):
     assert held(found, "tracker.seen[...]")[::2] == ("container", "self.seen.append(out)  # hook")
 
 
+def test_an_attribute_of_a_class_of_the_script_is_held_where_it_is_set_also_when_the_script_has_failed(run):
+    stash = "class Stash:\n    def __init__(self): self.kept = {}\n    def put(self, out): self.kept[len(self.kept)] = out  # put\nstash = Stash()\nhook = lambda module, given, out: stash.put(out)\nnet.register_forward_hook(hook)\n"
+    found = keepers(run, MODEL + stash + STEPS + "raise SystemError\n", stop="until-exit")
+    assert held(found, "stash.kept[...]") == ("container", 11, "hook = lambda module, given, out: stash.put(out)")
+
+
+def test_a_number_on_the_host_with_a_graph_is_held(run):
+    text = MODEL + STEPS.replace("for i", "kept = []\nfor i") + "    kept.append(out.cpu().mean())\n"
+    what, tensors, line, nodes = keepers(run, text, stop="until-exit")["kept[...]"]
+    assert (what, tensors, line) == ("container", 12, "kept.append(out.cpu().mean())") and 12 * 3 <= nodes
+
+
 def test_gradients_of_tensors_that_are_no_parameters_are_held_where_they_are_wanted(run):
     text = MODEL + STEPS.replace("for i", "data = [batch()[0] for _ in range(12)]\nfor i").replace("out = net(x)", "x = data[i]; x.requires_grad_(True); out = net(x)")
     what, tensors, line = held(keepers(run, text, stop="until-exit"), "data[...].grad")

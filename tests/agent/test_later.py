@@ -502,7 +502,7 @@ def test(model):
 )
 def test_a_model_that_is_called_after_the_loops_is_seen_where_the_epochs_are_few(run, epochs, end, is_seen, is_said):
     process = run(AFTER % (epochs, end), stop="validation").process
-    assert (process.end["why"] == "exit", "calls-later" in process.notes) == (is_seen, is_said)
+    assert (process.end["why"] == "exit", process.end["after_loops"] is not None) == (is_seen, is_said)
 
 
 PHASES = """
@@ -518,8 +518,20 @@ for _ in range(10**6):
 """
 
 
-@pytest.mark.parametrize("end", ["second(torch.randn(400, 64, device='cuda'))", ""])
+AFTERWARDS = {
+    "second(torch.randn(400, 64, device='cuda'))": True,
+    "test()": True,
+    "for size in (1, 400): test(size)": True,
+    "for size in (1, 400): first(torch.randn(size, 64, device='cuda')).sum().backward()": True,
+    "": False,
+    "for it in (1, 2): print(it, shown(it))": False,
+    "for it in second.parameters(): print(it.numel())": False,
+}
+
+
+@pytest.mark.parametrize("end", AFTERWARDS)
 def test_what_comes_after_the_loops_comes_after_the_one_that_the_run_has_come_to(run, end):
-    program = PHASES + end
-    said = [it["text"] for it in run(program, stop="steady").process.all("note") if it["code"] == "calls-later"]
-    assert len(said) == bool(end) and all(f":{len(program.splitlines())})" in it for it in said), said
+    functions = "def test(size=400): return second(torch.randn(size, 64, device='cuda'))\ndef shown(it): return '%5d' % it\n"
+    program = functions + PHASES + end
+    said = run(program, stop="steady").process.end["after_loops"]
+    assert (said and said["line"]) == (len(program.splitlines()) if AFTERWARDS[end] else None)

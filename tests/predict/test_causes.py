@@ -25,6 +25,8 @@ CAUSES = [
     ("validation", "evaluation/large-batch", 3700, "5000 rows in one forward pass, the training 64", "batches"),
     ("volume", "evaluation/whole-volume", 514, "64 forward passes", "sw_device"),
     ("closures", "leak/earlier-models", 640, "5 earlier models", "`reports[...] > model` keeps the model"),
+    ("segment", "checkpointing/no-effect", 864, "the activations of 15 of them again at once", "checkpoint each layer by itself"),
+    ("retained", "leak/graph-retained", 528, "`backward(retain_graph=True)` went through", "drop `retain_graph=True`"),
     ("before", "outputs/step-before", 768, "of the step before", "del outputs, loss"),
     ("batches", "outputs/step-before", 600, "of the batch before", "del outputs, loss"),
 ]

@@ -84,7 +84,7 @@ def test_what_a_turn_far_away_does_leaves_no_safe_size(plimsoll):
 def test_a_script_that_ran_to_its_end_has_a_promise_without_a_limit(plimsoll):
     plimsoll.script(HEAD + "for i in range(4): step(torch.randn(8, 256).cuda())")
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))
-    assert ran.report["seen"] == {"whole": True, "evaluation": False, "missing": None, "awaited_at": None, "cut_loop": None, "stage": None, "ahead": None, "covers": None}
+    assert ran.report["seen"] == {"whole": True, "evaluation": False, "missing": None, "awaited_at": None, "cut_loop": None, "stage": None, "after_loops_at": None, "ahead": None, "covers": None}
     assert "FITS rtx3090 (23.50 GiB): needs" in ran.stdout or "ran to its end: 4 training steps" in " ".join(ran.stdout.split())
 
 

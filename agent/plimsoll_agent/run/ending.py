@@ -200,6 +200,7 @@ class Ending:
             mentions=self._mentions() if steps.done and why != "exit" else [],
             failed_later=failed_later,
             ahead=_ahead(steps),
+            after_loops=steps.after_the_loops,
             used_cuda=self._memory.started,
             seconds_imports=self._recording.seconds_imports,
             seconds_ending=round(time.time() - began, 6),

@@ -45,6 +45,7 @@ class Graphs:
         self._torch, self._memory, self._recording, self._owners = torch, memory, recording, owners
         self._optimizers, self._steps_done = optimizers, steps_done
         self._passes = 0
+        self._retains = False
         self._written: dict[str, Named] = {}
         self._unowned: dict[int, tuple[Any, int, int]] = {}
         """Parameters with a gradient that no optimizer has: how often each had been changed when it was seen first, and in which step."""
@@ -54,6 +55,10 @@ class Graphs:
         """A backward pass from the first of these arguments."""
         self._passes += 1
         n = self._passes
+        asks = [bool(kwargs.get(name) or at < len(args) and args[at] is True) for at, name in ((2, "retain_graph"), (3, "create_graph"))]
+        if not self._retains and asks == [True, False]:
+            self._retains = True
+            self._recording.note("graph-retained", "the script calls `backward(retain_graph=True)`: what a backward pass went through stays until its variables go")
         if self._memory.started and not self._memory.asleep and (n <= FIRST_PASSES or n & (n - 1) == 0):
             given = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             self._look(nested.tensors_in(self._torch, given, 2))

@@ -135,9 +135,9 @@ def loads_after_the_loops() -> Line | None:
 
 
 @guarded
-def calls_a_model_after_the_loops() -> Line | None:
-    """The line behind the loops around the step that calls a model, or gives one to a function of the script's that the loops do not call: a test,
-    statistics of an averaged network."""
+def computes_after_the_loops() -> Line | None:
+    """The line behind the loops around the step that calls a model or goes back, or gives a model to a function of the script's, or calls one
+    that does so, and that the loops do not call: a test, a second stage, statistics of an averaged network."""
     from torch.nn import Module
 
     for frame in _users():
@@ -150,6 +150,13 @@ def calls_a_model_after_the_loops() -> Line | None:
         inner = {it.lineno for each in functions if each is not own and not _is_in(here, each) for it in ast.walk(each) if hasattr(it, "lineno")}
         names = {it.name for it in functions if not isinstance(it, ast.ClassDef)}
         in_loops = {ast.unparse(it.func) for each in around for it in ast.walk(each) if isinstance(it, ast.Call)}
+
+        def computes(node: ast.AST, variables: extent.Variables = variables) -> bool:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+                return False
+            goes_back = isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+            return goes_back or isinstance(variables.value(node.func), Module)
+
         for node in ast.walk(own):
             if isinstance(node, ast.Call) and end < node.lineno and node.lineno not in inner:
                 called = variables.value(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else None
@@ -157,9 +164,9 @@ def calls_a_model_after_the_loops() -> Line | None:
                 code = getattr(called, "__code__", None)
                 # One that stands behind the loops is not defined yet.
                 is_users = code is not None and frames.is_users(code.co_filename) or ast.unparse(node.func) in names
-                is_new = ast.unparse(node.func) not in in_loops
-                takes_one = is_users and is_new and any(isinstance(it, Module) for it in given)
-                if isinstance(called, Module) or takes_one:
+                is_new = is_users and ast.unparse(node.func) not in in_loops
+                does = is_new and any(computes(it) for function in _called(tree, node, ()) for it in ast.walk(function))
+                if does or computes(node) or is_new and any(isinstance(it, Module) for it in given):
                     return frames.with_text({"file": file, "line": node.lineno, "function": frame.f_code.co_name})
     return None
 
@@ -332,13 +339,13 @@ def _is_same(it: ast.expr, every: ast.expr) -> bool:
     return isinstance(it, ast.Name) and isinstance(every, ast.Name) and it.id == every.id
 
 
-def _called(tree: ast.Module, loop: ast.AST) -> list[ast.AST]:
+def _called(tree: ast.Module, loop: ast.AST, first: tuple[str, ...] = ("forward",)) -> list[ast.AST]:
     """The functions of the file that the loop may call, by their names; a model calls `forward`."""
     functions: dict[str, list[ast.AST]] = {}
     for it in ast.walk(tree):
         if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef)):
             functions.setdefault(it.name, []).append(it)
-    found = functions.pop("forward", [])
+    found = [it for name in first for it in functions.pop(name, [])]
     todo = [loop, *found]
     while todo:
         for it in ast.walk(todo.pop()):

@@ -124,11 +124,15 @@ class Keepers:
         roots = itertools.chain(_roots(running + ahead.running_elsewhere(), self._script), _contexts(self._torch), _garbage(self._torch) if for_garbage else ())
         for path, root, tensor in self._tensors_from(roots, _pools(running), until):
             where = self._tensors.storage_of(tensor)
+            graph = getattr(tensor, "grad_fn", None)
+            if where is None and graph is not None and not tensor.is_cuda:
+                # A number that was moved to the host has the graph of what it was computed from.
+                where = (self._torch.cuda.current_device(), 0, 0)
             if where is not None:
                 key = (where[0], path.shown())
                 if key not in groups:
                     groups[key] = _Group(path, root, isinstance(tensor, self._torch.nn.Parameter))
-                groups[key].add(path, where[1], where[2], getattr(tensor, "grad_fn", None))
+                groups[key].add(path, where[1], where[2], graph)
         most = sorted(groups.items(), key=lambda it: -it[1].bytes)
         # A loss is small, and its graph is not.
         models = [it for it in most if it[1].is_of_a_model][:MOST_KEEPERS]
@@ -213,7 +217,7 @@ class _Group:
         # Of a chain, the first member is reached without its link, or with one of it.
         if self._link is None:
             self._link = next((it.name for it in path.steps() if it.again), None)
-        if address not in self._addresses and len(self._addresses) < MOST_ADDRESSES:
+        if address and address not in self._addresses and len(self._addresses) < MOST_ADDRESSES:
             self._addresses[address] = size
             self.bytes += size
         if graph is not None and len(self.graphs) < MOST_MEMBERS:
@@ -273,7 +277,7 @@ def _contexts(torch: Torch) -> Iterator[tuple[_Path, _Root, Any]]:
     while todo:
         function = todo.pop()
         todo += type.__subclasses__(function)
-        file = getattr(sys.modules.get(function.__module__), "__file__", None)
+        file = _file_of(function)
         if file is not None and frames.is_users(file):
             written[function._backward_cls] = (function, file)
     # To look at every object takes a third of a second.
@@ -310,13 +314,19 @@ def _garbage(torch: Torch) -> list[tuple[_Path, _Root, Any]]:
     functions = [it for it in found if isinstance(it, types.FunctionType) and it.__closure__ and frames.is_users(it.__code__.co_filename)]
     roots: list[tuple[_Path, _Root, Any]] = []
     for module in modules:
-        file = getattr(sys.modules.get(type(module).__module__), "__file__", None)
+        file = _file_of(type(module))
         if id(module) in inner or file is None:
             continue
         closing = next((it for it in functions if any(cell.cell_contents is module for cell in it.__closure__ or () if _is_filled(cell))), None)
         path = _Path(None, "garbage", type(module).__name__, closing)
         roots.append((_Path(path, "garbage", "", closing), _Root(file, None, 1, 0), module))
     return roots
+
+
+def _file_of(kind: type) -> str | None:
+    """The file that a class is written in. Of the script's own, Python has forgotten the name when the script has ended, and their methods know it."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file or next((it.__code__.co_filename for it in list(vars(kind).values()) if isinstance(it, types.FunctionType)), None)
 
 
 def _is_filled(cell: types.CellType) -> bool:
@@ -371,7 +381,7 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
             found += [(_Path(path, "traceback", " > " + name), it) for name, it in frames.variables(traceback.tb_frame).items()]
             traceback = traceback.tb_next
     elif isinstance(value, type):
-        if frames.is_users(getattr(sys.modules.get(value.__module__), "__file__", None) or "<"):
+        if frames.is_users(_file_of(value) or "<"):
             found += [(_Path(path, "attribute", name, value), it) for name, it in list(vars(value).items())]
         return found
     try:
@@ -444,7 +454,7 @@ class _Finder:
         for at in range(len(self._steps) - 1, -1, -1):
             it = self._steps[at]
             if it.kind == "attribute":
-                file = getattr(sys.modules.get(it.owner.__module__), "__file__", None) or ""
+                file = _file_of(it.owner) or ""
                 if not frames.is_users(file):
                     # A library's object, which the user's own calls fill.
                     calls = self._calls_of_holder(at)

@@ -115,6 +115,8 @@ class Steps:
         self.why: str | None = None
         self._was_steady = False
         self.ahead: Named = extent.NOT_KNOWN
+        self.after_the_loops: Line | None = None
+        """Where the script would have gone on to compute, of a run that was ended in its loops."""
         """What the script's own loops come to; see `extent`."""
         self._first_made: tuple[CodeType, int] | None = None
         self._turns_before: tuple[int, int] | None = None
@@ -384,7 +386,7 @@ class Steps:
             counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
-                self.later.epochs_to_the_end = self.ahead["epochs"] if intervals.calls_a_model_after_the_loops() is not None else None
+                self.later.epochs_to_the_end = self.ahead["epochs"] if intervals.computes_after_the_loops() is not None else None
                 if self.goal == "validation":
                     self.later.anew = self.ahead["anew"]
 
@@ -434,6 +436,8 @@ class Steps:
                 % (counted.steps, counted.seconds_since_third_step()),
             )
         self._note_what_comes_later(counted.steps)
+        # Behind the loops that the run has come to: a script may have several, one after another.
+        self.after_the_loops = intervals.computes_after_the_loops() if not is_asked_for else None
         if self.before_stop is not None:
             self.before_stop()
         self._stopping.request()
@@ -444,14 +448,10 @@ class Steps:
             every, line = self._stores_at
             text = "the script stores something every %d steps (%s), and plimsoll ended the run after %d: what that keeps was not seen"
             self._recording.note("stores-later", text % (every, _shown(line), steps))
-        # Behind the loops that the run has come to: a script may have several, one after another.
-        loads_at, calls_at = intervals.loads_after_the_loops(), intervals.calls_a_model_after_the_loops()
+        loads_at = intervals.loads_after_the_loops()
         if loads_at is not None:
             text = "after its loops the script loads weights (%s), and plimsoll ended the run before: what that needs was not seen"
             self._recording.note("loads-later", text % _shown(loads_at))
-        if calls_at is not None:
-            text = "after its loops the script calls a model (%s), and plimsoll ended the run before: what that needs was not seen"
-            self._recording.note("calls-later", text % _shown(calls_at))
 
 
 def _shown(line: Line) -> str:

@@ -303,6 +303,7 @@ open_words! {
         WorstBatches = "worst-batches",
         CutByCheckpointing = "checkpointing-no-gradients",
         OpenAutocast = "autocast-open",
+        RetainsGraph = "graph-retained",
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
         root_cause::{LARGE_PART, RootCause, is_leak, told_as},
     },
     failures::Cause,
-    findings::{Case, Finding, Kind, Weight, are_apart, category_name},
+    findings::{Case, Finding, Kind, Weight, are_a_few, are_apart, category_name},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Models, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
@@ -48,7 +48,7 @@ const LEAST_SHARE: u64 = 10;
 const MANY_MODELS: u64 = 4;
 
 /// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 12] = [
+const CAUSES: [ProblemCode; 13] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
@@ -60,6 +60,7 @@ const CAUSES: [ProblemCode; 12] = [
     ProblemCode::Unfolded,
     ProblemCode::WholeVolume,
     ProblemCode::DenseTable,
+    ProblemCode::GraphRetained,
     ProblemCode::StepBefore,
 ];
 
@@ -398,7 +399,8 @@ impl<'a> Failed<'a> {
         let is_it = |it: &&Finding| it.code == ProblemCode::OneAllocation && it.at.is_some();
         let found = self.findings.iter().find(is_it)?;
         let is_most = self.all().0 / 2 <= (found.bytes + self.asked).0;
-        (is_most && are_apart(self.case, &found.blocks)).then(|| self.of(found, ""))
+        let are_results = are_apart(self.case, &found.blocks) || are_a_few(self.case, &found.shown);
+        (is_most && are_results).then(|| self.of(found, ""))
     }
 
     /// One block that is half of all there is, and what was asked for beside it is small: the line that made it, and its size.

@@ -1,10 +1,11 @@
-//! The whole data set is on the device before training begins: many blocks alike, made by one line, outside of any model.
+//! The whole data set is on the device before training begins: many blocks alike, made by one line, outside of any model. Or one variable
+//! holds most of what a pass without gradients made.
 
 use std::collections::BTreeMap;
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight},
+    findings::{Case, Finding, Rule, Weight, keepers},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
@@ -44,11 +45,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let sum = |it: &[BlockId]| -> Bytes { it.iter().map(size).sum() };
     let most = by_line.into_iter().max_by_key(|(_, blocks)| sum(blocks));
     let Some((line, blocks)) = most.filter(|it| LEAST_BLOCKS <= it.1.len()) else {
-        return Vec::new();
+        return of_an_evaluation(case).into_iter().collect();
     };
     let bytes = sum(&blocks);
     if !case.matters(bytes, 20, Bytes::mib(64)) || are_weights(case, &blocks) {
-        return Vec::new();
+        return of_an_evaluation(case).into_iter().collect();
     }
     let begins =
         if timeline.has(Stage::Backward) { "training begins" } else { "the first forward pass" };
@@ -63,6 +64,39 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.remedy = if computed { "use each result as soon as it is computed, and let the next one take its variable; or move each to the CPU (`.cpu()`)" } else { "keep the data on the CPU and move each batch as it comes: a DataLoader with `pin_memory=True`, then `x = x.cuda(non_blocking=True)` in the loop" }.to_owned();
     res.frees(blocks);
     vec![res]
+}
+
+/// What one variable of the script collected in the pass without gradients that ran out: a statistic of each layer.
+fn of_an_evaluation(case: &Case<'_>) -> Option<Finding> {
+    case.run.oom.filter(|_| case.growth.is_empty())?;
+    let is_made = |category: Category| {
+        matches!(
+            category,
+            Category::Activations | Category::Temporaries | Category::Retained | Category::Unknown
+        )
+    };
+    let live = case.live_after(case.moment());
+    let made: Vec<BlockId> = (live.iter())
+        .filter(|it| is_made(it.category) && case.stage(it.block) == Stage::Evaluation)
+        .map(|it| it.block)
+        .collect();
+    let (keeper, blocks) = keepers::collected(case, &made)?;
+    let bytes = case.sum(&blocks);
+    if blocks.len() < LEAST_BLOCKS || !case.matters(bytes, 30, Bytes::mib(64)) {
+        return None;
+    }
+    let name = keeper.name.trim_end_matches("[...]");
+    let title = format!(
+        "`{name}` holds {bytes} in {} tensors, and each forward pass may add to it",
+        blocks.len()
+    );
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.at.clone_from(&keeper.at);
+    res.remedy = format!(
+        "use what `{name}` holds as soon as it is complete, one layer or one part at a time, and delete it; or store it on the CPU (`.cpu()`)"
+    );
+    res.frees(blocks);
+    Some(res)
 }
 
 /// Whether the line computes them: on its way to most of them it made something as large, which it gave back. What only moves data makes nothing else.

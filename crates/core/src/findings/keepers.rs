@@ -16,30 +16,72 @@ use crate::{
 /// Nodes of autograd's graphs that a few losses of one step have, too.
 const FEW_NODES: u64 = 256;
 
+/// Steps whose losses one step may have, too.
+const FEW_STEPS: u64 = 8;
+
 /// Names the keeper of each finding that is about something that stays.
 pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     let stays = |finding: &&mut Finding| {
         finding.code == ProblemCode::EarlierModels
+            || finding.code == ProblemCode::ResultsKept
             || finding.weight == Weight::Problem
                 && matches!(
                     finding.code,
                     ProblemCode::GraphRetained
                         | ProblemCode::EvalWithoutNoGrad
-                        | ProblemCode::ResultsKept
                         | ProblemCode::PerStep
                 )
             // Of caches of texts that are over, and of what is there before anything else.
             || finding.code == ProblemCode::KvCache && finding.title.contains("stay")
             || finding.code == ProblemCode::AllOnDevice
     };
+    for finding in findings.iter_mut().filter(|it| it.code == ProblemCode::StepBefore) {
+        name_variable(case, finding);
+    }
     for finding in findings.iter_mut().filter(stays) {
         if finding.code == ProblemCode::AllOnDevice {
             if let Some(held) = keeper_of(case, finding) {
                 tell_of_setup(finding, held.by, held.bytes);
             }
         } else if let Some(held) = keeper_of(case, finding) {
+            as_stored(finding, held);
             tell(case, finding, held);
         }
+    }
+}
+
+/// The variable to delete, of outputs that are live a step too long: the one that holds most of them, or of the graphs that variables hold
+/// by far the largest.
+fn name_variable(case: &Case<'_>, finding: &mut Finding) {
+    let Some(keepers) = looks(case).next() else { return };
+    let of_graph = || {
+        let mut nodes: Vec<(u64, usize)> =
+            keepers.entries.iter().map(|it| it.nodes).zip(0..).collect();
+        nodes.sort_unstable();
+        let (most, at) = nodes.pop()?;
+        (2 * nodes.last().map_or(0, |it| it.0) < most).then_some(at)
+    };
+    let Some(at) = main_keeper_of(case, keepers, &finding.blocks).or_else(of_graph) else { return };
+    let keeper = &keepers.entries[at];
+    let name = keeper.name.trim_end_matches("[...]");
+    let is_plain = name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+    if is_plain && keeper.at.as_ref().is_some_and(|it| it.function != "forward") {
+        finding.remedy = finding.remedy.replace("`del outputs, loss`", &format!("`del {name}`"));
+    }
+}
+
+/// Where tensors themselves are stored, and not what hangs on a few of them, no graph is the cause, and no `.detach()` gives them back.
+fn as_stored(finding: &mut Finding, held: Held<'_>) {
+    let is_all = finding.bytes.0 / 8 * 7 <= held.bytes.0;
+    if finding.code == ProblemCode::GraphRetained && is_all && held.by.what != "variable" {
+        finding.code = ProblemCode::ResultsKept;
+        finding.title = format!(
+            "tensors of each step stay on the device: {}, {} more in each",
+            finding.bytes, finding.per_step
+        );
+        finding.remedy =
+            "empty it after each step, or store them on the CPU (`.cpu()`); `.detach()` alone gives nothing back"
+                .to_owned();
     }
 }
 
@@ -79,6 +121,23 @@ fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Opt
     let (place, most) =
         known.map(|(n, it)| (n, held_of(&blocks, it))).max_by_key(|(_, bytes)| *bytes)?;
     (all / 2 < most.0).then_some(place)
+}
+
+/// The container that most of `blocks` are in as tensors without a graph, and those; not one that a model's `forward` fills, which needs them.
+pub(super) fn collected<'a>(
+    case: &Case<'a>,
+    blocks: &[BlockId],
+) -> Option<(&'a Keeper, Vec<BlockId>)> {
+    let keepers = looks(case).next()?;
+    let keeper = &keepers.entries[main_keeper_of(case, keepers, blocks)?];
+    let in_forward = keeper.at.as_ref().is_some_and(|it| it.function == "forward");
+    let addresses: BTreeSet<u64> = keeper.addresses.iter().copied().collect();
+    let is_held = |it: &&BlockId| {
+        let life = case.life(**it);
+        addresses.range(life.address..life.address + life.size.0).next().is_some()
+    };
+    let is_one = keeper.what == "container" && keeper.nodes == 0 && !in_forward;
+    is_one.then(|| (keeper, blocks.iter().filter(is_held).copied().collect()))
 }
 
 /// Address and size of those of `blocks` that were live when the agent looked, by address.
@@ -156,9 +215,13 @@ fn keeper_in<'a>(
         if is_of_another || has_no_graph(case, finding) {
             return None;
         }
-        let most = known().max_by_key(|it| it.nodes)?;
-        let held = held(most);
-        (FEW_NODES < most.nodes).then_some((most, held))
+        // One that has a tensor of each step tells more than the loss of the last, whose graph may be the larger one.
+        let steps = finding.bytes.0 / finding.per_step.0.max(1);
+        let is_of_each =
+            |it: &&Keeper| it.nodes != 0 && FEW_STEPS <= steps && steps / 4 * 3 <= it.tensors;
+        let of_each = known().filter(is_of_each).max_by_key(|it| it.tensors);
+        let most = || known().max_by_key(|it| it.nodes).filter(|it| FEW_NODES < it.nodes);
+        of_each.or_else(most).map(|it| (it, held(it)))
     };
     by_bytes.or_else(of_graph)
 }
@@ -300,6 +363,11 @@ fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
     if let Some(link) = keeper.link.as_ref().filter(|_| is_leak) {
         finding.remedy = format!(
             "each of these objects still refers to an earlier one by `.{link}`, so none is ever freed: set `.{link} = None` where a new one takes over, or store what it holds on the CPU"
+        );
+    }
+    if is_leak && keeper.what == "hook" {
+        finding.remedy = format!(
+            "a hook fills `{name}`: call `.remove()` on what `register_forward_hook` (or `register_full_backward_hook`) returned as soon as nothing needs it any more, since each forward pass calls it; and empty what it fills after each step"
         );
     }
     if finding.code == ProblemCode::ResultsKept && keeper.what == "container" {

@@ -64,7 +64,7 @@ pub(crate) use growth::Kind;
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{blocks, category_name, place};
 pub(crate) use fragmentation::is_much as is_much_slack;
-pub(crate) use one_allocation::{IN_CHUNKS, are_apart};
+pub(crate) use one_allocation::{IN_CHUNKS, are_a_few, are_apart};
 
 use std::collections::BTreeSet;
 
@@ -171,6 +171,13 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
             matches!(finding.code, ProblemCode::OneAllocation | ProblemCode::GradientsKept);
         let told = finding.shown.iter().filter(|it| named.contains(it)).count();
         !is_general || told * 2 <= finding.shown.len()
+    });
+    // Calls that wait for a backward pass with copies of weights, most of all, are told by these.
+    let again = res.iter().filter(|it| it.code == ProblemCode::MadeAgain);
+    let again: BTreeSet<BlockId> = again.flat_map(|it| it.blocks.iter().copied()).collect();
+    res.retain(|it| {
+        let copies = it.shown.iter().filter(|it| again.contains(it)).count();
+        it.code != ProblemCode::ManyPasses || copies * 2 <= it.shown.len()
     });
     // What a line made the time before is no part of what it joins.
     let before = res.iter().filter(|it| it.code == ProblemCode::StepBefore);

@@ -31,6 +31,9 @@ pub(crate) const IN_CHUNKS: &str = "compute the result in chunks, in place, or i
 /// What helps where a loss makes something that is no scores of classes.
 const IN_PARTS: &str = "compute the loss in parts, some rows at a time; for distances or similarities of all pairs use a matrix product (`a @ b.T`) or `torch.cdist`, which write no product of each pair";
 
+/// Layers have more of one size.
+const FEW: usize = 6;
+
 /// Bytes that a model has for each word: 128 numbers in 32 bits at least.
 const IN_A_ROW: std::ops::RangeInclusive<u64> = 512..=65536;
 
@@ -59,7 +62,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     // More may be matrices of one size that as many operations make, none twice.
     let few = by_size.iter().filter(|(size, blocks)| {
         let is_large = case.matters(**size, 10, Bytes::mib(32));
-        blocks.len() <= 6 || blocks.len() <= 12 && is_large && are_apart(case, blocks)
+        blocks.len() <= FEW || blocks.len() <= 12 && is_large && are_apart(case, blocks)
     });
     let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);
     let Some((&size, blocks)) = largest else { return Vec::new() };
@@ -135,6 +138,14 @@ pub(crate) fn are_apart(case: &Case<'_>, blocks: &[BlockId]) -> bool {
     let stacks: BTreeSet<StackId> = known.iter().copied().collect();
     let of_a_layer = |it: &StackId| is_of_a_layer(case.run.trace, *it);
     2 <= stacks.len() && stacks.len() == known.len() && !stacks.iter().any(of_a_layer)
+}
+
+/// Whether they are a few that lines of the script made, and not layers.
+pub(crate) fn are_a_few(case: &Case<'_>, blocks: &[BlockId]) -> bool {
+    let stacks: BTreeSet<StackId> = blocks.iter().map(|it| case.stack(*it)).collect();
+    let of_layers =
+        blocks.iter().filter(|it| is_of_a_layer(case.run.trace, case.stack(**it))).count();
+    2 <= stacks.len() && blocks.len() <= FEW && 3 * of_layers <= blocks.len()
 }
 
 fn is_loss(case: &Case<'_>, stack: StackId) -> bool {

@@ -24,8 +24,11 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 growth.older.iter().filter(of_kind).map(|it| case.life(*it).size).sum()
             };
             let what = if size(false).0 / 2 < size(true).0 { "gradients" } else { "results" };
-            let title = format!("{what} of {} {} stay on the device: {}, {} more in each", growth.steps, growth.steps_are.several(), growth.bytes, growth.per_step);
-            let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
+            let is_given_back = growth.is_given_back(case);
+            let until = if is_given_back { " until all are given back" } else { "" };
+            let title = format!("{what} of {} {} stay on the device{until}: {}, {} more in each", growth.steps, growth.steps_are.several(), growth.bytes, growth.per_step);
+            let weight = if is_given_back { Weight::Chance } else { Weight::Problem };
+            let mut res = RULE.finding(weight, growth.bytes, title);
             res.remedy = if what == "gradients" {
                 "find who stores these gradients (a list, a hook, the `.grad` of a tensor that is no parameter), and empty that after the step; to look at gradients later, store `it.cpu()` or their norm"
             } else {

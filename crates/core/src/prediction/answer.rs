@@ -163,6 +163,8 @@ pub struct Predicted {
     pub cut_loop: Option<CutLoop>,
     /// A loop of which later turns were not reached, though the steps use its variable.
     pub stage: Option<LoopStage>,
+    /// What the script computes after its loops, which the run did not come to.
+    pub after_loops: Option<CodeLine>,
     /// A thread of the script's own fills something without a limit: how far it gets depends on the machine.
     pub ahead: Option<RunsAhead>,
     /// Memory was the same in the last two steps.
@@ -586,6 +588,8 @@ pub enum ToCome {
     Rest(CutLoop),
     /// Later turns of a loop, whose variable the steps use.
     Turns(LoopStage),
+    /// A model that is called, or trained, after the loops in which the run was ended.
+    AfterLoops(CodeLine),
     /// More of what another thread makes before the training takes it.
     Ahead(RunsAhead),
 }
@@ -642,7 +646,8 @@ impl Predicted {
         let evaluation = || self.awaited.clone().map(ToCome::Evaluation);
         let rest = || self.cut_loop.clone().map(ToCome::Rest);
         let turns = || self.stage.clone().map(ToCome::Turns);
-        ahead.or_else(evaluation).or_else(rest).or_else(turns)
+        let after_loops = || self.after_loops.clone().map(ToCome::AfterLoops);
+        ahead.or_else(evaluation).or_else(rest).or_else(turns).or_else(after_loops)
     }
 
     /// Whether the script comes to something that was not seen, and that may need more.

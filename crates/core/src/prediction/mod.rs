@@ -139,6 +139,7 @@ impl<'a> Runs<'a> {
             },
             awaited: None,
             cut_loop: None,
+            after_loops: None,
             stage: None,
             ahead: None,
             steady: false,
@@ -234,6 +235,7 @@ impl<'a> Runs<'a> {
                 it.may_exceed(peak.allocated + unknown)
             }),
             stage: end(run.recording).stage.filter(|_| !seen.ended),
+            after_loops: end(run.recording).after_loops.filter(|_| !seen.ended),
             ahead: runs_ahead(run),
             steady: end(run.recording).steady,
             phases,

@@ -636,6 +636,8 @@ pub struct End {
     pub awaited: Option<CodeLine>,
     /// A loop around that of the steps, whose later turns the run did not come to, and whose variable the steps use.
     pub stage: Option<LoopStage>,
+    /// After the loops in which the run was ended: the line that calls a model there, or trains.
+    pub after_loops: Option<CodeLine>,
     /// A loop over batches that no step takes, which the run ended while memory rose with each of its batches.
     pub cut_loop: Option<CutLoop>,
     /// What the script raised meanwhile, in short: its training steps were seen, so this is no failure of the run.

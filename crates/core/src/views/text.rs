@@ -987,6 +987,10 @@ pub fn to_come(it: &ToCome) -> String {
                 Line(line)
             )
         }
+        ToCome::AfterLoops(line) => format!(
+            "after its loops the script calls a model or trains ({}), which was not reached and may need more: let the loops before it turn less often, or --until-exit",
+            Line(line)
+        ),
         ToCome::Ahead(RunsAhead { name, at, held: Unlimited { waits_in, entries, each } }) => {
             let held = match entries {
                 0 => format!("which was empty at last; an entry takes {each}"),

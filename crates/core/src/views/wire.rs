@@ -245,6 +245,8 @@ struct SeenWire<'a> {
     /// The loop around the steps of which later turns were not run.
     cut_loop: Option<CutLoopWire<'a>>,
     stage: Option<StageWire<'a>>,
+    /// What the script computes after its loops, which the run did not come to.
+    after_loops_at: Option<CodeWire<'a>>,
     /// What a thread of the script's own fills without a limit.
     ahead: Option<AheadWire<'a>>,
     /// What the numbers are about, if that is not all of the script.
@@ -599,6 +601,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 awaited_at: it.awaited.as_ref().map(CodeWire::from),
                 cut_loop: it.cut_loop.as_ref().map(CutLoopWire::from),
                 stage: it.stage.as_ref().map(StageWire::from),
+                after_loops_at: it.after_loops.as_ref().map(CodeWire::from),
                 ahead: it.ahead.as_ref().map(AheadWire::from),
                 covers: it.seen.covers().map(CoversWire::from),
             },

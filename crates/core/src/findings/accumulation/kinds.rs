@@ -50,6 +50,7 @@ pub(super) fn classify(
     if passes.left_their_graph {
         res.extend(growth(look, moment, passes.kind_of_graph(look, &graph), &graph));
     } else {
+        graph.retain(|(_, it)| !is_of_the_step_under_way(case, moment, it));
         for (key, group) in graph {
             rest.entry((Kind::Results, case.line_outside(key.0))).or_default().push((key, group));
         }
@@ -218,6 +219,25 @@ fn is_awaited(case: &Case<'_>, graph: &Groups) -> bool {
     let signs = later.map(|(_, stack)| run.stacks.signs(stack));
     let mut calls = signs.filter(|it| it.has(Signs::BACKWARD)).peekable();
     calls.peek().is_some() && calls.all(|it| it.has(Signs::GRAD))
+}
+
+/// What several passes of one step made, and the step's one backward pass is going back through, or will be: the inputs of layers that are
+/// checkpointed one by one.
+fn is_of_the_step_under_way(case: &Case<'_>, moment: EventId, group: &Group) -> bool {
+    let timeline = &case.run.timeline;
+    let made = |it: &BlockId| case.life(*it).alloc;
+    let blocks = || group.kept.iter().map(|(_, it)| it);
+    let Some(since) = blocks().map(made).min() else { return false };
+    let in_forward = |it: &BlockId| matches!(case.stage(*it), Stage::Forward | Stage::Loss);
+    let back = timeline.stretches().find(|it| it.2 == Stage::Backward && since < it.0);
+    let is_needed = match back {
+        Some((begin, end, _)) => {
+            let steps = |it: EventId| since < it && it < begin;
+            moment <= end && !timeline.starts(Stage::Optimizer).any(steps)
+        }
+        None => case.died_before_backward(),
+    };
+    is_needed && blocks().all(in_forward)
 }
 
 /// All of it was made after the last optimizer step.

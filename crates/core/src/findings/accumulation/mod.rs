@@ -33,6 +33,7 @@ use crate::{
     },
     prediction::timeline::Stage,
     recording::CodeLine,
+    replay::{BlockId, BlockLife},
     trace::{EventId, StackId},
     units::Bytes,
 };
@@ -175,6 +176,35 @@ fn is_spread(group: &Group, now: u32) -> bool {
 }
 
 impl Growth {
+    /// Whether the program gives all of it back itself: a list that is emptied at the end of an epoch or an evaluation. Of one that the end of
+    /// the run has cut, whether it did so in the evaluation before.
+    pub(crate) fn is_given_back(&self, case: &Case<'_>) -> bool {
+        let over = case.evidence.over();
+        let was_given_back = |it: &BlockId| case.life(*it).free.is_some_and(|free| free < over);
+        case.run.oom.is_none()
+            && (self.older.iter().all(was_given_back) || self.was_given_back_before(case))
+    }
+
+    fn was_given_back_before(&self, case: &Case<'_>) -> bool {
+        let made = |it: &BlockId| case.life(*it).alloc;
+        let Some(first) = self.older.iter().map(made).min() else { return false };
+        let timeline = &case.run.timeline;
+        let is_of_one =
+            |it: &BlockId| timeline.steps_before(made(it)) == timeline.steps_before(first);
+        let evaluates = |it: &BlockId| case.stage(*it) == Stage::Evaluation;
+        if !self.older.iter().all(|it| is_of_one(it) && evaluates(it)) {
+            return false;
+        }
+        let stacks: BTreeSet<StackId> = self.older.iter().map(|it| case.stack(*it)).collect();
+        let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
+        let before: Vec<&BlockLife> = blocks
+            .take_while(|(_, life)| life.alloc < first)
+            .filter(|(it, _)| evaluates(it) && !is_of_one(it) && stacks.contains(&case.stack(*it)))
+            .map(|(_, life)| life)
+            .collect();
+        2 <= before.len() && before.iter().all(|it| it.free.is_some_and(|free| free <= first))
+    }
+
     /// What all growths have to say.
     pub(crate) fn tell(&self, case: &Case<'_>, finding: &mut Finding) {
         finding.show(self.counted.clone());

@@ -634,6 +634,7 @@ pub(super) struct EndLine {
     #[serde(deserialize_with = "or_default")]
     mentions: Vec<String>,
     failed_later: Option<String>,
+    after_loops: Option<Box<CodeText>>,
     #[serde(deserialize_with = "or_default")]
     ahead: Box<AheadLine>,
     #[serde(deserialize_with = "or_default")]
@@ -901,6 +902,7 @@ impl From<EndLine> for End {
                 user_frame: exception.user_frame.map(CodeLine::from),
             }),
             awaited: awaited.map(CodeLine::from),
+            after_loops: it.after_loops.map(|it| CodeLine::from(*it)),
             cut_loop: cut_loop.and_then(|it| {
                 let CutLoopKeys { line, taken, of, rise, lives } = *it;
                 let line = CodeLine::from(line?);

@@ -48,6 +48,35 @@ fn outputs_alone_are_results() {
     assert_eq!((found[0].0, found[0].1), ("leak/results-kept", 11));
 }
 
+/// Layers that are called one by one, each checkpointed: their inputs are there until the step's backward pass comes to them.
+#[test]
+fn what_the_calls_of_one_step_leave_for_its_backward_pass_is_no_leak() {
+    let mut program = Program::default();
+    let (between, layer) =
+        (program.stack(&[("/home/u/train.py", "main", 10)]), program.module(11, 1));
+    let caller = program.stack(&[
+        ("/home/u/train.py", "main", 12),
+        ("/venv/site-packages/torch/autograd/__init__.py", "backward", 1),
+    ]);
+    for step in 0..2 {
+        let inputs: Vec<u64> = (0..12)
+            .map(|_| {
+                let passing = program.alloc(MIB, between);
+                program.free(passing);
+                program.alloc(20 * MIB, layer)
+            })
+            .collect();
+        let seed = program.alloc(2 * MIB, caller);
+        if step == 1 {
+            program.runs_out(60 * MIB, 0);
+            break;
+        }
+        program.free(seed);
+        inputs.into_iter().for_each(|it| program.free(it));
+    }
+    assert_eq!(growths(&program.explain()), []);
+}
+
 /// A model whose layers are all made at one line, as those of `nn.Sequential`: in each step `sizes` at once, the last of which
 /// is kept. Its last step runs out.
 fn layers_of_one_line(steps: usize, sizes: &dyn Fn(usize) -> Vec<u64>) -> Explanation {
