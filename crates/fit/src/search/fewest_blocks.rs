@@ -10,6 +10,7 @@ use plimsoll_core::{
 use super::{
     ask::{Run, Until},
     candidate::Candidate,
+    ladder,
     program::{Program, few_parts},
 };
 use crate::cost::{
@@ -23,6 +24,9 @@ const MOST_PROOFS: usize = 6;
 const MOST_COMPILED: usize = 2;
 /// and where batches differ in size: the first that fits is enough there.
 const MOST_DIFFERING: usize = 2;
+/// Where batches differ in size, and all of at least so many blocks leave less than one part in so many of what they save, fewer are not looked for: what
+/// runs again is a quarter of a step, and a step time is not estimated to a fortieth.
+const WORTH: u64 = 10;
 
 /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones, but all of what is compiled. `it` checkpoints all
 /// of its `n_blocks`, and fits.
@@ -31,6 +35,9 @@ pub(super) async fn fewest_blocks(
     it: Candidate,
     n_blocks: u64,
 ) -> Candidate {
+    if program.known.sizes_differ && WORTH <= n_blocks && is_all_but_needed(program, &it) {
+        return it;
+    }
     let (measured, without) = measured(program, &it.plan).await;
     let cheapest = match measured {
         Some(blocks) => cheapest_blocks(program, &it, &blocks).await,
@@ -76,6 +83,25 @@ async fn first_blocks(
         }
     }
     it
+}
+
+/// Whether `it`, which checkpoints all blocks, leaves next to nothing of what that saves, by what the same without took.
+fn is_all_but_needed(program: &Program, it: &Candidate) -> bool {
+    let strong = |plan: &Plan| -> Vec<Remedy> {
+        let strong = plan.remedies.iter().filter(|it| !ladder::is_free(it.id));
+        strong
+            .filter(|it| ![remedies::ALLOCATOR, remedies::CHECKPOINT].contains(&it.id))
+            .cloned()
+            .collect()
+    };
+    let has_none = |plan: &Plan| !plan.remedies.iter().any(|it| it.id == remedies::CHECKPOINT);
+    let same = program
+        .tried()
+        .iter()
+        .filter(|other| has_none(&other.plan) && strong(&other.plan) == strong(&it.plan));
+    let Some(without) = same.map(|it| program.needs_at_least(&it.took)).max() else { return false };
+    let saved = without.saturating_sub(program.needs_at_least(&it.took));
+    at_most(program, it).saturating_sub(it.needs).0 < saved.0 / WORTH
 }
 
 /// What is to be needed at most, of less than `all`, which checkpoints all blocks: where batches differ in size that leaves some room, if all blocks do.
