@@ -11,7 +11,7 @@ use super::{
     ask::{Run, Until},
     candidate::Candidate,
     ladder,
-    program::{Program, few_parts},
+    program::{MeasuredBlocks, Program, few_parts},
 };
 use crate::cost::{
     blocks::{Blocks, Choice},
@@ -38,8 +38,8 @@ pub(super) async fn fewest_blocks(
     if program.known.sizes_differ && WORTH <= n_blocks && is_all_but_needed(program, &it) {
         return it;
     }
-    let (measured, without) = measured(program, &it.plan).await;
-    let cheapest = match measured {
+    let MeasuredBlocks { blocks, without, .. } = measured(program, &it.plan).await;
+    let cheapest = match blocks {
         Some(blocks) => cheapest_blocks(program, &it, &blocks).await,
         None => None,
     };
@@ -184,20 +184,26 @@ fn numbers_of(choice: &Choice) -> Vec<u64> {
     choice.blocks.iter().filter_map(|it| u64::try_from(*it).ok()).collect()
 }
 
-/// What each block keeps and costs, with the plan's other remedies, if blocks can be told apart; and what it needs if none is checkpointed.
-async fn measured(program: &mut Program, plan: &Plan) -> (Option<Blocks>, Option<Bytes>) {
-    let nothing = measuring(program, plan, Some(Vec::new()), 3);
-    let everything = measuring(program, plan, None, 2);
-    let ran = program.trial(nothing).await;
-    let needs = ran.fits().then(|| program.needs(&ran.took));
-    let nothing = ran.noted;
-    if !nothing.readings.is_empty() && !Blocks::are_told_apart(&nothing.readings) {
-        return (None, needs);
+/// What its blocks keep and cost with `plan`, in two runs that are made once.
+async fn measured(program: &mut Program, plan: &Plan) -> MeasuredBlocks {
+    if let Some(known) = program.known.measured.iter().find(|it| it.plan == *plan) {
+        return known.clone();
     }
-    let everything = program.trial(everything).await.noted;
-    let card = &program.rules.card;
-    let times: Vec<f64> = nothing.block_work.iter().map(|it| seconds(it, card)).collect();
-    (Blocks::new(&nothing.readings, &everything.readings, &times), needs)
+    let (plan, nothing) = (plan.clone(), measuring(program, plan, Some(Vec::new()), 3));
+    let everything = measuring(program, &plan, None, 2);
+    let ran = program.trial(nothing).await;
+    let without = ran.fits().then(|| program.needs(&ran.took));
+    let nothing = ran.noted;
+    let mut blocks = None;
+    if nothing.readings.is_empty() || Blocks::are_told_apart(&nothing.readings) {
+        let everything = program.trial(everything).await.noted;
+        let card = &program.rules.card;
+        let times: Vec<f64> = nothing.block_work.iter().map(|it| seconds(it, card)).collect();
+        blocks = Blocks::new(&nothing.readings, &everything.readings, &times);
+    }
+    let measured = MeasuredBlocks { plan, blocks, without };
+    program.known.measured.push(measured.clone());
+    measured
 }
 
 /// A run of `plan` that measures, with these blocks checkpointed, or with all.

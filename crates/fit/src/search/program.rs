@@ -15,7 +15,7 @@ use super::{
     left_out::LeftOut,
     rules::Rules,
 };
-use crate::change::Places;
+use crate::{change::Places, cost::blocks::Blocks};
 
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
 const HOPELESS: u128 = 105;
@@ -54,6 +54,8 @@ pub(super) struct Known {
     pub(super) plain_needs: Bytes,
     /// The blocks of the model, once it was seen to have any.
     pub(super) n_blocks: Option<u64>,
+    /// What was measured of them with each plan.
+    pub(super) measured: Vec<MeasuredBlocks>,
     /// The samples of a batch, once one was split.
     pub(super) n_samples: Option<u64>,
     /// What plans with these remedies need, whatever the number of parts, by two that differ in that alone.
@@ -106,6 +108,16 @@ pub(super) struct Known {
     pub(super) shrinks_to: Option<Bytes>,
     /// Plans that were run with no more kept for later than there is room for; see [`super::slack`].
     pub(super) with_less_kept: Vec<Plan>,
+}
+
+/// The blocks of a model with a plan that checkpoints them.
+#[derive(Clone)]
+pub(super) struct MeasuredBlocks {
+    pub(super) plan: Plan,
+    /// What each keeps and costs, if they can be told apart.
+    pub(super) blocks: Option<Blocks>,
+    /// What the plan needs if none is checkpointed.
+    pub(super) without: Option<Bytes>,
 }
 
 /// A plan that was run with nothing compiled.
@@ -515,9 +527,9 @@ impl Program {
         it.fits
     }
 
-    /// The same of a run that went as far as the one before: what it needs more shows how much runs differ.
+    /// The same of a run that went as far as the one before: what it needs more shows how much runs differ, unless it takes what there is.
     pub(super) fn takes_in_again(&self, it: &mut Candidate, ran: Ran) -> bool {
-        if ran.fits() {
+        if ran.fits() && !self.adapts() && self.known.shrinks_to.is_none() {
             it.spread = it.spread.max(self.needs(&ran.took).saturating_sub(it.needs));
         }
         self.takes_in(it, ran)
@@ -722,8 +734,10 @@ impl Program {
 fn reached_by(id: &str) -> Option<&'static [Category]> {
     match id {
         remedies::ALLOCATOR | remedies::EMPTY_CACHE => Some(&[]),
-        remedies::OPTIMIZER_OFFLOAD | remedies::OPTIMIZER_8BIT => {
-            Some(&[Category::OptimizerState, Category::Temporaries])
+        remedies::OPTIMIZER_OFFLOAD
+        | remedies::OPTIMIZER_8BIT
+        | remedies::OPTIMIZER_IN_BACKWARD => {
+            Some(&[Category::OptimizerState, Category::Gradients, Category::Temporaries])
         }
         _ => None,
     }
