@@ -35,7 +35,10 @@ pub(super) async fn fewest_blocks(
     it: Candidate,
     n_blocks: u64,
 ) -> Candidate {
-    if program.known.sizes_differ && WORTH <= n_blocks && is_all_but_needed(program, &it) {
+    let is_all_but_needed =
+        program.known.sizes_differ && WORTH <= n_blocks && leaves_next_to_nothing(program, &it);
+    // One that is tight need not leave less.
+    if is_all_but_needed || program.is_tight(&it) {
         return it;
     }
     let MeasuredBlocks { blocks, without, .. } = measured(program, &it.plan).await;
@@ -59,7 +62,6 @@ async fn first_blocks(
     n_blocks: u64,
     without: Option<Bytes>,
 ) -> Candidate {
-    let may_be_tight = program.is_tight(&it);
     let most = at_most(program, &it);
     let (mut too_few, mut enough) = (0, n_blocks);
     // Between two that are far from each other blocks need not save alike.
@@ -70,7 +72,7 @@ async fn first_blocks(
         let plan = with_blocks(&it.plan, (0..n).collect());
         let run = program.run(&plan).await;
         match run {
-            Some(fewer) if fewer.fits && (may_be_tight || !program.is_tight(&fewer)) => {
+            Some(fewer) if fewer.fits && !program.is_tight(&fewer) => {
                 (it, enough) = (fewer, n);
                 if program.known.sizes_differ {
                     break;
@@ -86,7 +88,7 @@ async fn first_blocks(
 }
 
 /// Whether `it`, which checkpoints all blocks, leaves next to nothing of what that saves, by what the same without took.
-fn is_all_but_needed(program: &Program, it: &Candidate) -> bool {
+fn leaves_next_to_nothing(program: &Program, it: &Candidate) -> bool {
     let strong = |plan: &Plan| -> Vec<Remedy> {
         let strong = plan.remedies.iter().filter(|it| !ladder::is_free(it.id));
         strong
@@ -129,10 +131,7 @@ async fn cheapest_blocks(
     everything: &Candidate,
     blocks: &Blocks,
 ) -> Option<Candidate> {
-    // Where all blocks leave no room for sizes that were not seen, fewer need not either.
-    let may_be_tight = program.is_tight(everything);
-    let room = if may_be_tight { Bytes::ZERO } else { program.room_for_sizes() };
-    let most = at_most(program, everything).saturating_sub(room);
+    let most = at_most(program, everything).saturating_sub(program.room_for_sizes());
     let a_little = Bytes(most.0 / 100);
     let mut best: Option<(f64, Candidate)> = None;
     // What is beside the blocks: the allocator's slack, the context, the allowance.
@@ -163,7 +162,7 @@ async fn cheapest_blocks(
         };
         let Some(it) = run else { break };
         let really = it.needs.saturating_sub(choice.peak);
-        let fits = it.fits && (may_be_tight || !program.is_tight(&it));
+        let fits = it.fits && !program.is_tight(&it);
         if fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
             best = Some((choice.seconds, it.clone()));
         }

@@ -601,6 +601,16 @@ fn what_changes_no_answer_is_not_run() {
         plan: allocator (expandable_segments:True) + checkpoint, needs 7.62 GiB, same
         seen: 3 steps
     "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+    // Nor are fewer blocks run where all of them leave too little for sizes that were not seen.
+    let made = Made::new(8_000, |run| {
+        let allocated = if run.has("checkpoint") { 6_500 } else { 9_000 };
+        let ran = with_a_smaller_step(differ(allocated, run, 0));
+        let noted = Noted { n_blocks: run.has("checkpoint").then_some(20), ..ran.noted };
+        Ran { noted, ..ran }
+    });
+    let found = made.allow(&["allocator", "checkpoint"]).plans();
+    assert!(found.contains("checkpoint, needs 6.93 GiB, same, tight"), "{found}");
+    assert!(!found.contains("measure"), "{found}");
     // What a run held beside the optimizer's state is too much.
     let held_by_optimizer = |mib: u64| {
         let made = Made::new(8_000, move |run| {
