@@ -48,8 +48,10 @@ const LONG: Duration = Duration::from_secs(30);
 /// Of 65 searches that tried plans for batches of every length, a tenth made fewer runs and a tenth more (bench/results/lengths.md).
 const FEW_RUNS: u64 = 23;
 const MANY_RUNS: u64 = 42;
-/// Of 30 searches 25 took between half as long and twice as long from there on, once they had said their first plan (the same).
-const AFTER_A_PLAN: [f64; 2] = [0.5, 2.0];
+/// Of 30 searches 25 took between half as long and twice as long again as to their first plan (the same).
+const TO_THE_END: [f64; 2] = [1.5, 3.0];
+/// What is left is this at least: the last run of a plan.
+const LEAST_SECONDS: f64 = 2.0;
 
 /// Makes runs.
 pub(super) struct Driver<'a> {
@@ -65,6 +67,8 @@ pub(super) struct Driver<'a> {
     so_far: SoFar,
     /// The best that people were told of.
     told: Option<Best>,
+    /// After so many seconds a plan was seen to fit.
+    first_plan_after: Option<f64>,
     /// What the last run recorded.
     recordings: Vec<Recording>,
     /// The last run that was a process of its own, if it is a part of what `predict` runs.
@@ -92,6 +96,7 @@ impl<'a> Driver<'a> {
             began: Instant::now(),
             so_far: SoFar::default(),
             told: None,
+            first_plan_after: None,
             recordings: Vec::new(),
             part: None,
             _signals: signals,
@@ -337,6 +342,9 @@ impl<'a> Driver<'a> {
         self.so_far.takes_in(rules, run, ran);
         let elapsed = self.began.elapsed();
         let best = self.so_far.best();
+        if matches!(best, Best::Plan(..)) {
+            self.first_plan_after.get_or_insert(elapsed.as_secs_f64());
+        }
         let is_told = |told: &Best| *told == best || matches!(told, Best::Plan(..));
         if run.value.is_some() || elapsed < LONG || self.told.as_ref().is_some_and(is_told) {
             return;
@@ -350,7 +358,8 @@ impl<'a> Driver<'a> {
                 let said = format!(
                     "the first plan that fits: {plan} ({needs} to be safe, of {of}); Ctrl-C ends the search with it. The rest (faster plans, and the best one run to an evaluation) may"
                 );
-                (said, AFTER_A_PLAN.map(|it| it * seconds))
+                let first = self.first_plan_after.unwrap_or(seconds);
+                (said, TO_THE_END.map(|it| (it * first - seconds).max(LEAST_SECONDS)))
             }
             Best::Nothing => {
                 let said =
