@@ -239,6 +239,8 @@ class Bench:
 
     def all(self):
         paths = sorted((PROGRAMS / "lengths").glob("*.py"))
+        first = self.args.first.split(",")
+        paths.sort(key=lambda it: first.index(it.stem) if it.stem in first else len(first))
         paths = [it for it in paths if not self.args.only or it.stem in self.args.only.split(",")]
         with concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:
             list(pool.map(self.script, paths))
@@ -322,6 +324,7 @@ def main():
     parser.add_argument("--fit-options", nargs="*", default=[])
     parser.add_argument("--budget-seconds", type=float, default=540)
     parser.add_argument("--only", help="these scripts")
+    parser.add_argument("--first", default="", help="these scripts before the others, in this order")
     parser.add_argument("--again", action="store_true", help="each search twice")
     parser.add_argument("--largest", action="store_true", help="also the largest batch, and what predict reports of it and of the next one")
     parser.add_argument("--phantom", action="store_true", help="no GPU: plans are not run")

@@ -59,6 +59,23 @@ def test_other_softmaxes_are_no_attention(run, attend):
     assert graphs(run, ATTENTION % ("        " + attend), "attention") == []
 
 
+JAGGED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+    def forward(self, rows):
+        x = torch.nested.nested_tensor_from_jagged(self.first(rows), torch.tensor([0, 3, 10, 12], device="cuda"))
+        with torch.autocast("cuda", torch.bfloat16):
+            return self.second(x).values()
+train(Net().cuda(), lambda: torch.randn(12, 64, device="cuda"))
+"""
+
+
+def test_rows_of_a_nested_tensor_have_no_one_length(run):
+    assert "agent-failed" not in run(HEAD + JAGGED, stop="until-exit").process.notes
+
+
 ROWS = """
 class Attention(nn.Module):
     def __init__(self):

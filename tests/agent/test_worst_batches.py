@@ -1,8 +1,11 @@
 """`fit` runs the worst batches of the data first, where batches differ in size."""
 
 import ast
+import dataclasses
+import types
 
 import pytest
+import torch
 from plimsoll_agent.inputs import worst_batches
 
 SCRIPT = """
@@ -125,3 +128,15 @@ def ran(run, size, workers, more="", collate="nn.utils.rnn.pad_sequence(texts, b
 def test_a_part_of_a_sample_is_named_as_a_script_would_reach_it(path, named):
     sizes = {0: {path: (4, 1)}, 1: {path: (4, 81)}}
     assert worst_batches._text(sizes, 2, 40) == f"batches differ in size ({named} 4x1 to 4x81, in 2 samples): plimsoll runs the worst of 40 drawn batches first"
+
+
+@dataclasses.dataclass
+class Mesh:
+    vertices: torch.Tensor
+    edges: torch.Tensor
+
+
+def test_a_batch_may_be_an_object_of_the_scripts():
+    parts = torch.zeros(9, 6), torch.zeros(2, 14)
+    for batch in (Mesh(*parts), types.SimpleNamespace(vertices=parts[0], edges=parts[1], name="a", made=Mesh)):
+        assert dict(worst_batches._shapes(torch, batch, "", 4, has_texts=False)) == {"/vertices": (9, 6), "/edges": (2, 14)}

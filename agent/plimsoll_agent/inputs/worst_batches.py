@@ -19,6 +19,7 @@ few samples first, and no further if these have one size.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import itertools
 import json
@@ -27,6 +28,7 @@ import random
 import re
 import struct
 import sys
+import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +41,7 @@ from plimsoll_agent.run.steady import LITTLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from plimsoll_agent.kinds import Torch
+    from plimsoll_agent.kinds import Named, Torch
     from plimsoll_agent.run.recording import Recording
 
 READ_SECONDS, DRAW_SECONDS, MEASURE_SECONDS = 2.5, 0.7, 2.0
@@ -345,6 +347,17 @@ def _shapes(torch: Torch, it: Any, path: str, depth: int, has_texts: bool = True
         yield path, tuple(it.size)  # A picture.
     elif hasattr(it, "to_dict") and depth:
         yield from _shapes(torch, it.to_dict(), path, depth - 1, has_texts)  # A graph.
+    elif depth:
+        yield from _shapes(torch, _parts(it), path, depth - 1, has_texts)
+
+
+def _parts(it: Any) -> Named:
+    """What an object of a class of the script's has, by its names."""
+    if callable(it) or isinstance(it, types.ModuleType):
+        return {}
+    if dataclasses.is_dataclass(it):
+        return {field.name: getattr(it, field.name, None) for field in dataclasses.fields(it)}
+    return getattr(it, "__dict__", {})
 
 
 def _drawn(loader: Any) -> list[Any]:

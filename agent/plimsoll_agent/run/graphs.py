@@ -224,9 +224,10 @@ class _Graph:
     def result(self, key: int) -> tuple[list[int], int] | None:
         """The shape of a node's result and the bytes of an element; None where PyTorch does not say."""
         metadata = getattr(self.nodes[key], "_input_metadata", None)
-        if not metadata:
+        # The rows of a nested tensor have lengths of their own, and no number stands for them.
+        if not metadata or not all(isinstance(it, int) for it in metadata[0].shape):
             return None
-        return [int(it) for it in metadata[0].shape], metadata[0].dtype.itemsize
+        return list(metadata[0].shape), metadata[0].dtype.itemsize
 
 
 def _attention(graph: _Graph, asks_for_softmax: bool) -> list[Named]:

@@ -10,7 +10,8 @@ use plimsoll_core::{
 use super::{
     ask::{Run, Until},
     candidate::Candidate,
-    program::{Program, few_parts},
+    ladder,
+    program::{MeasuredBlocks, Program, few_parts},
 };
 use crate::cost::{
     blocks::{Blocks, Choice},
@@ -23,6 +24,9 @@ const MOST_PROOFS: usize = 6;
 const MOST_COMPILED: usize = 2;
 /// and where batches differ in size: the first that fits is enough there.
 const MOST_DIFFERING: usize = 2;
+/// Where batches differ in size, and all of at least so many blocks leave less than one part in so many of what they save, fewer are not looked for: what
+/// runs again is a quarter of a step, and a step time is not estimated to a fortieth.
+const WORTH: u64 = 10;
 
 /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones, but all of what is compiled. `it` checkpoints all
 /// of its `n_blocks`, and fits.
@@ -31,8 +35,14 @@ pub(super) async fn fewest_blocks(
     it: Candidate,
     n_blocks: u64,
 ) -> Candidate {
-    let (measured, without) = measured(program, &it.plan).await;
-    let cheapest = match measured {
+    let is_all_but_needed =
+        program.known.sizes_differ && WORTH <= n_blocks && leaves_next_to_nothing(program, &it);
+    // One that is tight need not leave less.
+    if is_all_but_needed || program.is_tight(&it) {
+        return it;
+    }
+    let MeasuredBlocks { blocks, without, .. } = measured(program, &it.plan).await;
+    let cheapest = match blocks {
         Some(blocks) => cheapest_blocks(program, &it, &blocks).await,
         None => None,
     };
@@ -52,7 +62,6 @@ async fn first_blocks(
     n_blocks: u64,
     without: Option<Bytes>,
 ) -> Candidate {
-    let may_be_tight = program.is_tight(&it);
     let most = at_most(program, &it);
     let (mut too_few, mut enough) = (0, n_blocks);
     // Between two that are far from each other blocks need not save alike.
@@ -63,7 +72,7 @@ async fn first_blocks(
         let plan = with_blocks(&it.plan, (0..n).collect());
         let run = program.run(&plan).await;
         match run {
-            Some(fewer) if fewer.fits && (may_be_tight || !program.is_tight(&fewer)) => {
+            Some(fewer) if fewer.fits && !program.is_tight(&fewer) => {
                 (it, enough) = (fewer, n);
                 if program.known.sizes_differ {
                     break;
@@ -76,6 +85,25 @@ async fn first_blocks(
         }
     }
     it
+}
+
+/// Whether `it`, which checkpoints all blocks, leaves next to nothing of what that saves, by what the same without took.
+fn leaves_next_to_nothing(program: &Program, it: &Candidate) -> bool {
+    let strong = |plan: &Plan| -> Vec<Remedy> {
+        let strong = plan.remedies.iter().filter(|it| !ladder::is_free(it.id));
+        strong
+            .filter(|it| ![remedies::ALLOCATOR, remedies::CHECKPOINT].contains(&it.id))
+            .cloned()
+            .collect()
+    };
+    let has_none = |plan: &Plan| !plan.remedies.iter().any(|it| it.id == remedies::CHECKPOINT);
+    let same = program
+        .tried()
+        .iter()
+        .filter(|other| has_none(&other.plan) && strong(&other.plan) == strong(&it.plan));
+    let Some(without) = same.map(|it| program.needs_at_least(&it.took)).max() else { return false };
+    let saved = without.saturating_sub(program.needs_at_least(&it.took));
+    at_most(program, it).saturating_sub(it.needs).0 < saved.0 / WORTH
 }
 
 /// What is to be needed at most, of less than `all`, which checkpoints all blocks: where batches differ in size that leaves some room, if all blocks do.
@@ -103,10 +131,7 @@ async fn cheapest_blocks(
     everything: &Candidate,
     blocks: &Blocks,
 ) -> Option<Candidate> {
-    // Where all blocks leave no room for sizes that were not seen, fewer need not either.
-    let may_be_tight = program.is_tight(everything);
-    let room = if may_be_tight { Bytes::ZERO } else { program.room_for_sizes() };
-    let most = at_most(program, everything).saturating_sub(room);
+    let most = at_most(program, everything).saturating_sub(program.room_for_sizes());
     let a_little = Bytes(most.0 / 100);
     let mut best: Option<(f64, Candidate)> = None;
     // What is beside the blocks: the allocator's slack, the context, the allowance.
@@ -137,7 +162,7 @@ async fn cheapest_blocks(
         };
         let Some(it) = run else { break };
         let really = it.needs.saturating_sub(choice.peak);
-        let fits = it.fits && (may_be_tight || !program.is_tight(&it));
+        let fits = it.fits && !program.is_tight(&it);
         if fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
             best = Some((choice.seconds, it.clone()));
         }
@@ -158,20 +183,26 @@ fn numbers_of(choice: &Choice) -> Vec<u64> {
     choice.blocks.iter().filter_map(|it| u64::try_from(*it).ok()).collect()
 }
 
-/// What each block keeps and costs, with the plan's other remedies, if blocks can be told apart; and what it needs if none is checkpointed.
-async fn measured(program: &mut Program, plan: &Plan) -> (Option<Blocks>, Option<Bytes>) {
-    let nothing = measuring(program, plan, Some(Vec::new()), 3);
-    let everything = measuring(program, plan, None, 2);
-    let ran = program.trial(nothing).await;
-    let needs = ran.fits().then(|| program.needs(&ran.took));
-    let nothing = ran.noted;
-    if !nothing.readings.is_empty() && !Blocks::are_told_apart(&nothing.readings) {
-        return (None, needs);
+/// What its blocks keep and cost with `plan`, in two runs that are made once.
+async fn measured(program: &mut Program, plan: &Plan) -> MeasuredBlocks {
+    if let Some(known) = program.known.measured.iter().find(|it| it.plan == *plan) {
+        return known.clone();
     }
-    let everything = program.trial(everything).await.noted;
-    let card = &program.rules.card;
-    let times: Vec<f64> = nothing.block_work.iter().map(|it| seconds(it, card)).collect();
-    (Blocks::new(&nothing.readings, &everything.readings, &times), needs)
+    let (plan, nothing) = (plan.clone(), measuring(program, plan, Some(Vec::new()), 3));
+    let everything = measuring(program, &plan, None, 2);
+    let ran = program.trial(nothing).await;
+    let without = ran.fits().then(|| program.needs(&ran.took));
+    let nothing = ran.noted;
+    let mut blocks = None;
+    if nothing.readings.is_empty() || Blocks::are_told_apart(&nothing.readings) {
+        let everything = program.trial(everything).await.noted;
+        let card = &program.rules.card;
+        let times: Vec<f64> = nothing.block_work.iter().map(|it| seconds(it, card)).collect();
+        blocks = Blocks::new(&nothing.readings, &everything.readings, &times);
+    }
+    let measured = MeasuredBlocks { plan, blocks, without };
+    program.known.measured.push(measured.clone());
+    measured
 }
 
 /// A run of `plan` that measures, with these blocks checkpointed, or with all.

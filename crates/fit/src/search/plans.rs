@@ -205,7 +205,9 @@ async fn gets_through(program: &mut Program, run: Option<Run>) -> Option<(u64, R
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
 /// to stop. And what does the same in the script's own framework.
 async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Tries, Option<Seen>) {
+    let mut n_searches = 0;
     loop {
+        n_searches += 1;
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
         if found.is_empty() && scouts::find_nothing(program) {
@@ -224,6 +226,7 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Tries, Option<S
         // Before the proof: a run of its own ends what makes runs cheap.
         let recipes = recipes::recipes(program, &found).await;
         let n_left_out = program.known.left_out.len();
+        let had_plans = !found.is_empty();
         while let (false, [best, ..]) = (program.interrupted, found.as_mut_slice()) {
             let saw = program.pace.until == Until::Validation;
             if let Some(seen) = proof::proves(program, best).await {
@@ -252,6 +255,16 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Tries, Option<S
             program
                 .line
                 .say("searching again without the remedies that made a later step fail".to_owned());
+            continue;
+        }
+        let is_refuted = had_plans && program.known.sizes_differ && n_searches < MOST_REFUTED;
+        if is_refuted
+            && !program.interrupted
+            && sees_validation == (program.pace.until == Until::Validation)
+        {
+            program
+                .line
+                .say("batches in other orders need more: searching for a stronger plan".to_owned());
             continue;
         }
         if sees_validation || program.interrupted || program.pace.until != Until::Validation {
@@ -537,7 +550,11 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     }
     let plain = match &program.known.plain_work {
         Some(work) => work.clone(),
-        None => counted(program, &Plan::default()).await,
+        None => {
+            let work = counted(program, &Plan::default()).await;
+            program.known.plain_work = Some(work.clone()).filter(|it| !it.is_empty());
+            work
+        }
     };
     for it in found {
         let already = it.work.take();

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     plan::{Numbers, Parameter, Plan, Remedy, remedies},
-    prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
+    prediction::{Category, OtherEnd, Peaks, StepGrowth, Tuned},
     recording::{Averages, Work},
     units::{Bytes, times},
 };
@@ -15,7 +15,7 @@ use super::{
     left_out::LeftOut,
     rules::Rules,
 };
-use crate::change::Places;
+use crate::{change::Places, cost::blocks::Blocks};
 
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
 const HOPELESS: u128 = 105;
@@ -54,6 +54,8 @@ pub(super) struct Known {
     pub(super) plain_needs: Bytes,
     /// The blocks of the model, once it was seen to have any.
     pub(super) n_blocks: Option<u64>,
+    /// What was measured of them with each plan.
+    pub(super) measured: Vec<MeasuredBlocks>,
     /// The samples of a batch, once one was split.
     pub(super) n_samples: Option<u64>,
     /// What plans with these remedies need, whatever the number of parts, by two that differ in that alone.
@@ -106,6 +108,16 @@ pub(super) struct Known {
     pub(super) shrinks_to: Option<Bytes>,
     /// Plans that were run with no more kept for later than there is room for; see [`super::slack`].
     pub(super) with_less_kept: Vec<Plan>,
+}
+
+/// The blocks of a model with a plan that checkpoints them.
+#[derive(Clone)]
+pub(super) struct MeasuredBlocks {
+    pub(super) plan: Plan,
+    /// What each keeps and costs, if they can be told apart.
+    pub(super) blocks: Option<Blocks>,
+    /// What the plan needs if none is checkpointed.
+    pub(super) without: Option<Bytes>,
 }
 
 /// A plan that was run with nothing compiled.
@@ -286,23 +298,27 @@ impl Program {
         self.run_up_to(plan, GiveUp::AtOnce(self.most_allocated())).await
     }
 
-    /// Whether `plan` takes too much by what was run: it changes the allocator only, and what the script allocates as it is is too much; or the same with
-    /// more that is free was.
+    /// Whether `plan` takes too much by what was run: a run with less of it, and no less that is free, held too much beside what the rest of it may take away.
     fn is_too_large(&self, plan: &Plan) -> bool {
         let makes_do_with_less = self.adapts() || self.known.shrinks_to.is_some();
         if makes_do_with_less || self.known.compiles || plan.remedies.is_empty() {
             return false;
         }
-        let is_too_much = |it: &Candidate| {
-            it.cut_after.is_some() || self.rules.most() < self.needs_at_least(&it.took)
+        let is_too_much = |it: &Candidate, taken_away: Bytes| {
+            let allocated = it.took.peak.allocated.saturating_sub(taken_away);
+            let least = self.needs_at_least(&it.took).saturating_sub(taken_away);
+            it.cut_after.is_some() && self.most_allocated() < allocated || self.rules.most() < least
         };
-        let of_allocator = [remedies::ALLOCATOR, remedies::EMPTY_CACHE];
-        let changes_nothing = |it: &Remedy| of_allocator.contains(&it.id);
-        self.tried.iter().filter(|it| !it.fits && is_too_much(it)).any(|it| {
-            let has = |remedy: &Remedy| it.plan.remedies.contains(remedy);
-            let mut rest = plan.remedies.iter().filter(|it| !has(it));
+        self.tried.iter().filter(|it| !it.fits && it.plan != *plan).any(|it| {
+            let rest = plan.remedies.iter().filter(|remedy| !it.plan.remedies.contains(remedy));
             let mut more = it.plan.remedies.iter().filter(|it| !plan.remedies.contains(it));
-            it.plan != *plan && rest.all(changes_nothing) && more.all(|it| ladder::is_free(it.id))
+            let reached: Option<Vec<_>> = rest.map(|it| reached_by(it.id)).collect();
+            let Some(reached) = reached.map(|it| it.concat()) else { return false };
+            let held = it.took.held.iter().filter(|it| reached.contains(&it.category));
+            let is_known = reached.is_empty() || !it.took.held.is_empty();
+            is_known
+                && more.all(|it| ladder::is_free(it.id))
+                && is_too_much(it, held.map(|it| it.bytes).sum())
         })
     }
 
@@ -413,7 +429,7 @@ impl Program {
     /// Runs `it`, which is only too large by what it keeps for later, where there is no more than the card has: PyTorch gives that back when memory is full.
     /// Nothing if that is not enough.
     pub(super) async fn with_less_kept(&mut self, it: &Candidate) -> Option<Candidate> {
-        let limit = self.rules.most().saturating_sub(self.beside(&it.took));
+        let limit = self.reserved_at_most(it);
         let roomy = self.roomy(&it.plan, self.until_of_candidates());
         let run = Run { limit_reserved: Some(limit), few_parts: few_parts(&it.plan), ..roomy };
         let ran = self.trial(run).await;
@@ -448,8 +464,17 @@ impl Program {
 
     /// The same of `it`: what gave memory back to fit may have no more where it is run again, so that what a phantom cannot know stays free.
     pub(super) fn limit_of(&self, it: &Candidate) -> Option<Bytes> {
-        let with_less = || self.rules.most().saturating_sub(self.beside(&it.took));
-        self.limit_of_proof().or((it.retries != 0).then(with_less))
+        self.limit_of_proof().or_else(|| (it.retries != 0).then(|| self.reserved_at_most(it)))
+    }
+
+    /// What `it` may reserve so that what it takes beside, and what a phantom cannot know, is free: that is more where more is reserved.
+    pub(super) fn reserved_at_most(&self, it: &Candidate) -> Bytes {
+        let Peaks { reserved, device, .. } = it.took.peak;
+        let all = self.rules.most().saturating_sub(self.beside(&it.took));
+        let spare = u128::from(all.saturating_sub(reserved).0) * u128::from(reserved.0);
+        let doubt = it.took.safe.saturating_sub(device);
+        let spare = spare / u128::from((reserved + doubt).0.max(1));
+        all.min(reserved + Bytes(u64::try_from(spare).unwrap_or(u64::MAX)))
     }
 
     /// A run on a card with room, under what the plan's own settings of the allocator want.
@@ -502,9 +527,9 @@ impl Program {
         it.fits
     }
 
-    /// The same of a run that went as far as the one before: what it needs more shows how much runs differ.
+    /// The same of a run that went as far as the one before: what it needs more shows how much runs differ, unless it takes what there is.
     pub(super) fn takes_in_again(&self, it: &mut Candidate, ran: Ran) -> bool {
-        if ran.fits() {
+        if ran.fits() && !self.adapts() && self.known.shrinks_to.is_none() {
             it.spread = it.spread.max(self.needs(&ran.took).saturating_sub(it.needs));
         }
         self.takes_in(it, ran)
@@ -702,6 +727,19 @@ impl Program {
         let beside = needs.saturating_sub(reserved);
         let card = self.rules.is_whole_card.then_some(most);
         self.line.replay(Replay { limit: most.saturating_sub(beside), card }).await
+    }
+}
+
+/// What of the tensors that a run held at its peak a remedy may make smaller, if that is not all of them.
+fn reached_by(id: &str) -> Option<&'static [Category]> {
+    match id {
+        remedies::ALLOCATOR | remedies::EMPTY_CACHE => Some(&[]),
+        remedies::OPTIMIZER_OFFLOAD
+        | remedies::OPTIMIZER_8BIT
+        | remedies::OPTIMIZER_IN_BACKWARD => {
+            Some(&[Category::OptimizerState, Category::Gradients, Category::Temporaries])
+        }
+        _ => None,
     }
 }
 

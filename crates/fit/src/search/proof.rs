@@ -1,6 +1,6 @@
 //! Runs of what is proposed that are only there to refute it: again, at its limit, on the card itself.
 
-use plimsoll_core::prediction::{OtherEnd, Peaks, ToCome};
+use plimsoll_core::prediction::{EvaluationPeak, OtherEnd, Peaks, ToCome};
 
 use super::{
     ask::{Failed, FewParts, Look, On, Ran, Run, Until},
@@ -12,9 +12,9 @@ use super::{
 const REPEATS: u32 = 2;
 /// Of so many devices each is looked at, of more the first ones.
 const MOST_RANKS: u32 = 8;
-/// So many batches go through the model with all their parts where a plan is proven: small ones and the worst, in both orders. Those after
+/// So many batches go through the model with all their parts where a plan is proven: a small one, the two worst, and both again. Those after
 /// them are there to come to an evaluation.
-const WITH_ALL_PARTS: u32 = 6;
+const WITH_ALL_PARTS: u32 = 5;
 
 /// The script as it is on the card itself, where it took too much with room: it may take no more than there is.
 pub(super) async fn fits_by_itself(
@@ -130,6 +130,9 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
         Some(_) => program.needs(&ran.took) <= it.needs,
         None => are_like(before, ran.took.peak),
     };
+    if counts && !is_like && is_enough_as_counted(program, it, &ran) {
+        return it.fits;
+    }
     if counts && (!ran.fits() || !is_like) {
         ran = program.trial(uncounted.clone()).await;
     }
@@ -139,6 +142,19 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
     let with_room = program.roomy(&it.plan, program.pace.until);
     program.refuted(it, Run { rank: uncounted.rank, ..with_room });
     false
+}
+
+/// Whether a run fits with all that counting takes beside, of a plan that leaves room for what two runs differ by, or for all of that. Where batches
+/// differ in size the proof goes through the worst ones again, and is not counted.
+fn is_enough_as_counted(program: &Program, it: &Candidate, ran: &Ran) -> bool {
+    let (needs, most) = (program.needs(&ran.took), program.rules.most());
+    let more = needs.saturating_sub(it.needs);
+    let has_room = program.leaves_room_for_orders(it) || needs + more <= most;
+    program.known.sizes_differ
+        && ran.fits()
+        && ran.n_retries <= it.retries
+        && needs <= most
+        && has_room
 }
 
 /// Whether being counted changed nothing: what is reserved is the same, and what is allocated but for what a script keeps of each
@@ -152,7 +168,10 @@ fn are_like(one: Peaks, other: Peaks) -> bool {
 /// What was seen; none if it does not fit after all.
 pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<Seen> {
     let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let limit_reserved = program.limit_of(it);
+    // Where batches differ in size a plan is one that gets through where there is no more: PyTorch gives back what it keeps of other sizes.
+    let gives_back = program.known.sizes_differ && !it.plan.remedies.is_empty();
+    let with_less = gives_back.then(|| program.reserved_at_most(it));
+    let limit_reserved = program.limit_of(it).or(with_less);
     let plan = it.plan.clone();
     let may_find_compiled = it.compiled_anew;
     let run = |until: Until, on: On| {
@@ -191,11 +210,19 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     let seen = seen(&ran);
     let seen = Seen { until_exit: until == Until::Exit, failed: failed.or(seen.failed), ..seen };
     let (ends, is_part) = (ran.ends.clone(), ran.is_part);
+    it.retries = it.retries.max(ran.n_retries);
     if program.interrupted {
         return it.fits.then_some(seen);
     }
-    if !program.takes_in(it, ran) {
-        if until == Until::Validation {
+    // Where the worst batches came first this run shows how much two differ.
+    let had_worst = program.known.sizes_differ && !plan.remedies.is_empty();
+    let is_evaluations = is_too_much_for_evaluation(program, &ran);
+    let fits = if had_worst { program.takes_in_again(it, ran) } else { program.takes_in(it, ran) };
+    if !fits {
+        if had_worst && !is_evaluations {
+            // No run that goes as far shows what other orders take: a stronger plan has to.
+            program.refuted_again(it);
+        } else if until == Until::Validation {
             // What was tried without a validation, or before a larger batch, says nothing.
             program.pace.until = until;
             program.pace.validates = seen.evaluation;
@@ -228,6 +255,13 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
         it.took.unseen = unseen;
     }
     Some(Seen { is_proof: true, ..seen })
+}
+
+/// Whether it was the evaluation of this run that took too much.
+fn is_too_much_for_evaluation(program: &Program, ran: &Ran) -> bool {
+    let beside = program.beside(&ran.took);
+    let is_too_much = |it: &EvaluationPeak| program.rules.most() < it.allocated + beside;
+    ran.evaluates && (ran.n_ooms != 0 || ran.took.evaluation.as_ref().is_some_and(is_too_much))
 }
 
 /// What went by in a run.

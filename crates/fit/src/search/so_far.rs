@@ -3,6 +3,7 @@
 use plimsoll_core::{
     plan::{Offer, find},
     prediction::OtherEnd,
+    units::Bytes,
 };
 
 use super::{
@@ -13,8 +14,8 @@ use super::{
 /// What the runs up to now came to.
 #[derive(Debug, Default)]
 pub struct SoFar {
-    /// The first plan that was seen to fit.
-    plan: Option<String>,
+    /// The first plan that was seen to fit, and what of the limit it needs.
+    plan: Option<(String, Bytes)>,
     as_it_is: AsItIs,
 }
 
@@ -36,8 +37,8 @@ enum AsItIs {
 pub enum Best {
     /// The script as it is: that it fits is only being proven.
     AsItIs,
-    /// This plan fits.
-    Plan(String),
+    /// This plan fits, and needs so much of the limit.
+    Plan(String, Bytes),
     /// Nothing fits yet.
     Nothing,
 }
@@ -59,7 +60,7 @@ impl SoFar {
         if !run.plan.remedies.is_empty() {
             let is_advice = remedies.any(|it| it.is_some_and(|it| it.offer == Offer::ByHand));
             if fits && !is_advice && self.plan.is_none() {
-                self.plan = Some(run.plan.shown());
+                self.plan = Some((run.plan.shown(), needs));
             }
             return;
         }
@@ -80,7 +81,7 @@ impl SoFar {
     /// The best of them.
     pub fn best(&self) -> Best {
         match (&self.plan, self.as_it_is) {
-            (Some(plan), _) => Best::Plan(plan.clone()),
+            (Some((plan, needs)), _) => Best::Plan(plan.clone(), *needs),
             (None, AsItIs::Fits) => Best::AsItIs,
             (None, _) => Best::Nothing,
         }

@@ -78,7 +78,7 @@ fn one_that_the_proof_refutes_is_no_longer_the_best_so_far() {
         the unchanged script, a validation, alone on the card -> 4.39 GiB
         the unchanged script, a validation, late -> 9.28 GiB
         detach-losses, 2 steps -> 4.39 GiB
-          best so far: Plan("detach-losses")
+          best so far: Plan("detach-losses", Bytes(4718592000))
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
         the unchanged script, 2 steps, work -> 4.39 GiB
@@ -103,7 +103,7 @@ fn one_that_needs_a_plan_has_it_as_its_best_so_far() {
         the unchanged script, steady, sites -> 9.28 GiB
         " without changes: 9.28 GiB to be safe
         detach-losses, 2 steps -> 4.39 GiB
-          best so far: Plan("detach-losses")
+          best so far: Plan("detach-losses", Bytes(4718592000))
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
         the unchanged script, 2 steps, work -> 7.32 GiB

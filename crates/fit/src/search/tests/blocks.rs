@@ -119,8 +119,6 @@ fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
         the unchanged script, 2 steps, work -> 13.38 GiB
         checkpoint (2 blocks), a validation, alone on the card -> out of memory
         checkpoint, a validation -> 4.69 GiB
-        checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
-        checkpoint (1 measure), 2 steps -> 4.10 GiB
         " 2 of 6 blocks, 14 % of the time that running all of them again takes
         checkpoint (2 blocks), a validation -> 10.25 GiB
         " 3 of 6 blocks, 29 % of the time that running all of them again takes

@@ -3,13 +3,13 @@
 use expect_test::expect;
 use plimsoll_core::{
     plan::Remedy,
-    prediction::{EvaluationPeak, StepPeaks},
+    prediction::{Category, CategoryShare, EvaluationPeak, StepPeaks},
     recording::Split,
     units::Bytes,
 };
 
 use super::made::{Made, evaluates, out_of_memory, refuses, reserves, takes};
-use crate::search::{Noted, On, Ran, Run, Until};
+use crate::search::{Look, Noted, On, Ran, Run, Took, Until};
 
 /// Whether pieces of memory grow in this run.
 fn grows_its_pieces(run: &Run) -> bool {
@@ -58,7 +58,7 @@ fn the_allocator_comes_first() {
         allocator (expandable_segments:True), 3 steps -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
-        allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
+        allocator (expandable_segments:True), a validation, alone on the card, reserves up to 7.32 GiB -> 6.45 GiB
         as it is: does not fit, needs 6.64 GiB
         as it is it gets through: 5 retries
         plan: allocator (expandable_segments:True), needs 6.45 GiB, same
@@ -96,7 +96,7 @@ fn what_every_card_would_keep_is_no_need() {
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
-        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 5.47 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True) + checkpoint, needs 5.47 GiB, same
         seen: 3 steps
@@ -176,7 +176,7 @@ fn a_plan_with_little_to_spare_for_sizes_that_were_not_seen_is_tight_and_not_the
         allocator (expandable_segments:True) + autocast, 3 steps, reserves up to 7.32 GiB, work -> 7.23 GiB
         allocator (expandable_segments:True) + micro-batches (2 parts), 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
-        allocator (expandable_segments:True) + micro-batches (2 parts), a validation, alone on the card -> 5.47 GiB
+        allocator (expandable_segments:True) + micro-batches (2 parts), a validation, alone on the card, reserves up to 7.32 GiB -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
         it chooses sizes by itself
         plan: allocator (expandable_segments:True) + micro-batches (2 parts), needs 5.47 GiB, dropout, batch-norm
@@ -282,7 +282,7 @@ fn an_evaluation_that_fits_by_itself_is_in_each_run() {
         allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + optimizer-offload, one validation after 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
-        allocator (expandable_segments:True) + optimizer-offload, a validation, alone on the card -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-offload, a validation, alone on the card, reserves up to 7.32 GiB -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True) + optimizer-offload, needs 5.47 GiB, same
         seen: 3 steps, an evaluation
@@ -306,7 +306,7 @@ fn a_plan_whose_training_needs_too_much_does_not_wait_for_its_evaluation() {
         " allocator (expandable_segments:True) + micro-batches (4 parts): fits, 7.42 GiB to be safe (1.0 s)
         allocator (expandable_segments:True) + micro-batches (4 parts), one validation after 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
         the unchanged script, 2 steps, work -> 64.94 GiB
-        allocator (expandable_segments:True) + micro-batches (4 parts), a validation, alone on the card -> 7.42 GiB
+        allocator (expandable_segments:True) + micro-batches (4 parts), a validation, alone on the card, reserves up to 7.32 GiB -> 7.42 GiB
         as it is: does not fit, needs 21.97 GiB
         plan: allocator (expandable_segments:True) + micro-batches (4 parts), needs 7.42 GiB, dropout, batch-norm
         seen: 3 steps, an evaluation
@@ -329,7 +329,7 @@ fn free_memory_in_pieces_is_said_to_be_so() {
         allocator (expandable_segments:True), 3 steps -> 6.45 GiB
         allocator (expandable_segments:True), 3 steps, reserves up to 7.32 GiB, work -> 6.45 GiB
         the unchanged script, 2 steps, work -> 18.07 GiB
-        allocator (expandable_segments:True), a validation, alone on the card -> 6.45 GiB
+        allocator (expandable_segments:True), a validation, alone on the card, reserves up to 7.32 GiB -> 6.45 GiB
         as it is: does not fit, needs 6.35 GiB
         its free memory is in pieces
         plan: allocator (expandable_segments:True), needs 6.45 GiB, same
@@ -360,7 +360,7 @@ fn what_a_second_run_refutes_gives_way_to_a_stronger_plan() {
         allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps -> 5.47 GiB
         allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
-        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 5.47 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, needs 5.47 GiB, same
         seen: 3 steps
@@ -386,9 +386,8 @@ fn a_plan_whose_runs_differ_by_more_than_what_is_to_spare_is_tight() {
         allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
         allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.42 GiB
         allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 7.76 GiB
-        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB -> 7.76 GiB
         the unchanged script, 2 steps, work -> 26.86 GiB
-        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card -> 7.76 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 7.76 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True) + checkpoint, needs 7.76 GiB, same, tight
         seen: 3 steps
@@ -463,7 +462,7 @@ fn after_an_evaluation_that_makes_do_with_less_so_do_the_candidates() {
         allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB -> 7.42 GiB
         allocator (expandable_segments:True), one validation after 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
         the unchanged script, 2 steps, work -> 15.14 GiB
-        allocator (expandable_segments:True), a validation, alone on the card -> 7.42 GiB
+        allocator (expandable_segments:True), a validation, alone on the card, reserves up to 7.32 GiB -> 7.42 GiB
         as it is: does not fit, needs 5.37 GiB
         its free memory is in pieces
         plan: allocator (expandable_segments:True), needs 7.42 GiB, same
@@ -535,7 +534,7 @@ fn a_language_model_on_texts_of_every_length_has_a_plan_soon() {
         allocator (expandable_segments:True) + foreach + set-to-none + chunked-loss + optimizer-offload + checkpoint, 3 steps -> cut
         allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), 3 steps, reserves up to 11.13 GiB, work -> 11.22 GiB
         the unchanged script, 2 steps, work -> 97.75 GiB
-        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), a validation, alone on the card -> 11.22 GiB
+        allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), a validation, alone on the card, reserves up to 11.13 GiB -> 11.22 GiB
         as it is: does not fit, needs 32.91 GiB
         plan: allocator (expandable_segments:True) + micro-batches (8 parts) + checkpoint (7 blocks), needs 11.22 GiB, same
         seen: 3 steps, an evaluation
@@ -544,4 +543,117 @@ fn a_language_model_on_texts_of_every_length_has_a_plan_soon() {
     // Where nothing reaches its evaluation, no plan is run.
     let too_large = Made::new(11_900, |run| language_model(run, 14_000));
     assert_eq!(too_large.n_runs(), (None, 4));
+}
+
+#[test]
+fn a_plan_that_keeps_more_for_later_in_other_orders_is_proven_where_that_is_given_back() {
+    let made = Made::new(8_000, |run| {
+        if !run.has("checkpoint") {
+            return differ(9_000, run, 0);
+        }
+        let (reserved, n_retries) = match (run.on, run.limit_reserved) {
+            (On::CardAlone, None) => (7_480, 0),
+            (On::CardAlone, Some(_)) => (7_420, 2),
+            _ => (6_100, 0),
+        };
+        let took = reserves(6_000, reserved);
+        let safe = took.peak.device + Bytes::mib(60);
+        Ran { took: Took { safe, ..took }, n_retries, ..differ(0, run, 0) }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps -> 6.50 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 6.50 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card, reserves up to 7.25 GiB -> 7.79 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + checkpoint, needs 7.79 GiB, same, tight
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+}
+
+#[test]
+fn what_changes_no_answer_is_not_run() {
+    // All blocks leave next to nothing of what they save, so which of them may keep theirs is not asked; and a run that counts takes less more than is free.
+    let made = Made::new(8_000, |run| {
+        let is_counted = run.look == Some(Look::Work);
+        let ran =
+            if run.has("checkpoint") { differ(7_200, run, 0) } else { differ(20_000, run, 0) };
+        let more = Bytes::mib(if is_counted { 60 } else { 0 });
+        let mut took = ran.took;
+        took.peak.reserved += more;
+        took.peak.device += more;
+        took.safe += more;
+        let noted = Noted { n_blocks: run.has("checkpoint").then_some(20), ..ran.noted };
+        Ran { took, noted, ..ran }
+    });
+    expect![[r#"
+        the unchanged script, steady, sites -> 59.08 GiB
+        " without changes: at least 20.02 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 59.08 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.62 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 7.68 GiB
+        the unchanged script, 2 steps, work -> 59.14 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 7.62 GiB
+        as it is: does not fit, needs 20.02 GiB
+        plan: allocator (expandable_segments:True) + checkpoint, needs 7.62 GiB, same
+        seen: 3 steps
+    "#]].assert_eq(&made.allow(&["allocator", "checkpoint"]).plans());
+    // Nor are fewer blocks run where all of them leave too little for sizes that were not seen.
+    let made = Made::new(8_000, |run| {
+        let allocated = if run.has("checkpoint") { 6_500 } else { 9_000 };
+        let ran = with_a_smaller_step(differ(allocated, run, 0));
+        let noted = Noted { n_blocks: run.has("checkpoint").then_some(20), ..ran.noted };
+        Ran { noted, ..ran }
+    });
+    let found = made.allow(&["allocator", "checkpoint"]).plans();
+    assert!(found.contains("checkpoint, needs 6.93 GiB, same, tight"), "{found}");
+    assert!(!found.contains("measure"), "{found}");
+    // What a run held beside the optimizer's state is too much.
+    let held_by_optimizer = |mib: u64| {
+        let made = Made::new(8_000, move |run| {
+            let held =
+                |category, mib| CategoryShare { category, bytes: Bytes::mib(mib), blocks: 1 };
+            let held =
+                vec![held(Category::Activations, 9_000 - mib), held(Category::OptimizerState, mib)];
+            let ran = differ(if run.has("checkpoint") { 10_000 } else { 20_000 }, run, 0);
+            Ran { took: Took { held, ..ran.took }, ..ran }
+        });
+        made.allow(&["allocator", "checkpoint", "optimizer-offload"])
+            .plans()
+            .contains("optimizer-offload")
+    };
+    assert_eq!([1_000, 3_000].map(held_by_optimizer), [false, true]);
+}
+
+#[test]
+fn a_plan_that_runs_out_in_another_order_gives_way_to_a_stronger_one() {
+    let made =
+        Made::new(8_000, |run| match (run.has("checkpoint"), run.has("optimizer-in-backward")) {
+            (true, true) => differ(5_000, run, 0),
+            (true, false) if run.on == On::CardAlone => out_of_memory(),
+            (true, false) => differ(7_000, run, 0),
+            _ => differ(9_000, run, 0),
+        });
+    expect![[r#"
+        the unchanged script, steady, sites -> 26.86 GiB
+        " without changes: at least 9.28 GiB to be safe
+        the unchanged script, one validation after 3 steps -> 26.86 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward, 3 steps -> cut
+        allocator (expandable_segments:True) + checkpoint, 3 steps -> 7.42 GiB
+        allocator (expandable_segments:True) + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 7.42 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> out of memory
+        " batches in other orders need more: searching for a stronger plan
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps -> 5.47 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, 3 steps, reserves up to 7.32 GiB, work -> 5.47 GiB
+        the unchanged script, 2 steps, work -> 26.86 GiB
+        allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 5.47 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: allocator (expandable_segments:True) + optimizer-in-backward + checkpoint, needs 5.47 GiB, same
+        seen: 3 steps
+    "#]]
+        .assert_eq(&made.allow(&["allocator", "checkpoint", "optimizer-in-backward"]).plans());
 }

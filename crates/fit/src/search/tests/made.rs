@@ -216,7 +216,7 @@ impl Made {
                     let ran = self.on_a_card(&run);
                     n_runs += 1;
                     so_far.takes_in(&self.rules, &run, &ran);
-                    let has_plan = matches!(so_far.best(), Best::Plan(_));
+                    let has_plan = matches!(so_far.best(), Best::Plan(..));
                     first = first.or(has_plan.then_some(n_runs));
                     waiting.tell(ran)
                 }
@@ -313,7 +313,8 @@ impl Made {
             }
             // After the first backward: the optimizer has no state yet.
             let until_then = Bytes(allocated.0 / 10 * 9).max(most + Bytes::mib(1));
-            ran.took = Took { steps_seen: 0, ..took(until_then.0 >> 20) };
+            let held = ran.took.held;
+            ran.took = Took { steps_seen: 0, held, ..took(until_then.0 >> 20) };
             ran.was_cut = true;
             ran.outcome = Outcome::ScriptFailed;
         }
