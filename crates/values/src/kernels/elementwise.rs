@@ -32,7 +32,7 @@ const LARGE: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
 /// And of those that are known among others that are not.
-const MOST_PARTS: usize = 1 << 19;
+const MOST_PARTS: usize = 1 << 18;
 
 /// An element-wise kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ impl Kernel {
             (Action::Copy, Form::Masked) if types[0] == types[1] => 2..3,
             _ => return None,
         };
-        (count <= MOST_PARTS).then_some(())?;
+        (count <= MOST_SPREAD).then_some(())?;
         let places = places.with_widths(types);
         let last = places.of(count.checked_sub(1)?)?;
         let span = |i: usize| {
