@@ -113,6 +113,28 @@ def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
 
 
 @pytest.mark.soak
+def test_fit_names_the_list_that_no_remedy_empties(plimsoll):
+    text = """
+import torch
+net = torch.nn.Linear(1024, 4096).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+history = []
+for step in range(30):
+    out = net(torch.randn(4096, 1024, device="cuda"))
+    opt.zero_grad()
+    out.square().mean().backward()
+    opt.step()
+    history.append(out)
+"""
+    script = plimsoll.script(text)
+    ran = plimsoll.run("fit", "--gpu", "rtx3070", "--memory", "1GiB", "--allow", "micro-batches", "--json", "fit.json", "--", script)
+    report = json.loads((plimsoll.folder / "fit.json").read_text())
+    assert report["outcome"] == "does_not_fit", ran
+    (edit,) = report["by_hand"]
+    assert edit["at"]["line"] == 11 and "`history` stores them" in edit["change"], edit
+
+
+@pytest.mark.soak
 def test_what_grows_by_less_than_the_scripts_own_loop_leaves_fits(plimsoll):
     text = """
 import torch

@@ -161,7 +161,7 @@ problems! {
 }
 
 impl ProblemCode {
-    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding; an edit of the script by hand removes it.
+    /// Whether it says what the blocks are that it is about, so that their size alone needs no finding.
     pub const fn names_its_blocks(self) -> bool {
         matches!(
             self,
@@ -176,6 +176,21 @@ impl ProblemCode {
                 | ProblemCode::WholeVolume
                 | ProblemCode::ManyPasses
         )
+    }
+
+    /// Whether an edit of the script by hand removes it, and no remedy does.
+    pub const fn needs_an_edit(self) -> bool {
+        self.names_its_blocks()
+            || matches!(
+                self,
+                ProblemCode::ResultsKept
+                    | ProblemCode::TracebackKept
+                    | ProblemCode::EarlierModels
+                    | ProblemCode::StepBefore
+                    | ProblemCode::LoadedTwice
+                    | ProblemCode::AllOnDevice
+                    | ProblemCode::IdleWeights
+            )
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
-const PLANTED: [&str; 12] = [
+const PLANTED: [&str; 14] = [
     "planted-1.txt",
     "planted-2.txt",
     "planted-3.txt",
@@ -18,6 +18,8 @@ const PLANTED: [&str; 12] = [
     "planted-10.txt",
     "planted-11.txt",
     "planted-12.txt",
+    "planted-13.txt",
+    "planted-14.txt",
 ];
 
 /// Scripts one after the other, each under a line `#: name`.

@@ -70,6 +70,14 @@ impl Failure {
                     "if it fails at any size, install a newer driver",
                 ],
             ),
+            Backend::Xpu => (
+                "Intel's driver is out of resources, mostly out of memory. A kernel that needs too many registers or too much local memory gets the same error",
+                &[
+                    "check with `xpu-smi ps`, while it fails, whether the card is full",
+                    "try a smaller batch: if it helps, memory was the cause",
+                    "if it fails at any size, install a newer driver and library",
+                ],
+            ),
             Backend::Other if self.text.contains("meta tensor") => (
                 "some weights have no data on any device. Mostly `device_map=\"auto\"` put them into the host's memory or onto the disk, because the GPU was too full, and the script then moves the model. A model that was made on the device `meta` gives the same error",
                 &[

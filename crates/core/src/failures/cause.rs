@@ -26,7 +26,9 @@ impl Failure {
             Kind::HostOutOfMemory => self.host(),
             Kind::Warning => self.warning(),
             Kind::Caught => self.caught(),
-            Kind::NotMemory(instead) => instead.verdict(),
+            Kind::NotMemory(instead) => {
+                instead.verdict(self.requested, self.capacity.or(self.free))
+            }
             Kind::MaybeOutOfMemory => self.ambiguous(),
             Kind::OutOfMemory => {
                 let mut res = self.device();
@@ -81,7 +83,11 @@ impl Failure {
 
     fn device(&self) -> Verdict {
         if self.is_no_size {
-            return if self.is_after_a_timeout { no_size_after_a_timeout() } else { no_size() };
+            return if self.is_after_a_timeout {
+                no_size_after_a_timeout()
+            } else {
+                self.no_size()
+            };
         }
         let Some(requested) = self.requested else { return self.without_request() };
         if let Some(too_large) = self.more_than_any(requested) {
@@ -150,7 +156,12 @@ impl Failure {
             return verdict(
                 Cause::Unknown,
                 format!(
-                    "a request for {requested} failed although the device reports {free} free. Either a process freed memory between the failure and the message, or the driver refused for another reason (another process at the same moment, a memory limit of the batch system, WSL or Windows, an old driver)"
+                    "a request for {requested} failed although the device reports {free} free. Either a process freed memory between the failure and the message, or the driver refused for another reason ({}another process at the same moment, a memory limit of the batch system, WSL or Windows, an old driver)",
+                    if self.is_of_one_block(requested) {
+                        "as one block it is more than Intel's runtime gives, "
+                    } else {
+                        ""
+                    }
                 ),
                 &[
                     &format!("run `{}` at the same time, to see other processes", self.monitor()),
@@ -170,7 +181,7 @@ impl Failure {
         if let Some(capacity) = self.capacity.filter(|it| *it + Bytes::mib(64) < used) {
             return Some(self.beyond_the_card(requested, used, capacity));
         }
-        if self.text.contains("larger than 4GB") {
+        if self.is_of_one_block(requested) && self.text.contains("larger than 4GB") {
             return Some(verdict(
                 Cause::Size,
                 format!(
@@ -189,6 +200,11 @@ impl Failure {
             return Some(verdict(Cause::Size, why, &[]).or_offered(self.offers()));
         }
         Some(self.larger_than(requested, capacity, "the whole card has"))
+    }
+
+    /// Whether Intel's runtime may refuse it for its size alone.
+    fn is_of_one_block(&self, requested: Bytes) -> bool {
+        self.backend == Backend::Xpu && Bytes::gib(4) <= requested
     }
 
     /// More in use than the card has: only Windows' driver does that.
@@ -231,6 +247,26 @@ impl Failure {
         )
     }
 
+    /// A size that no memory has.
+    fn no_size(&self) -> Verdict {
+        // The largest number of 64 bits is what a size below zero looks like.
+        let size = match self.requested.filter(|it| it.0 < 1 << 62) {
+            Some(requested) => {
+                let free = self.free.map_or(String::new(), |it| format!(" ({it} are free)"));
+                format!("{requested} were requested, and no card has as much: a size was computed wrongly. The card is not full{free}")
+            }
+            None => "the requested size is below zero, or more than 64 bits can count: a size was computed wrongly. The card is not full".to_owned(),
+        };
+        verdict(
+            Cause::Size,
+            format!("{size}, and more memory does not help"),
+            &[
+                "check the shapes at that line: a negative or overflowing dimension, a product of sizes in 32 bits, an uninitialized length, a count that was read from a file",
+                "if it is a convolution in torch 1.4 or older, install a newer torch: its cuDNN workspace size overflowed",
+            ],
+        )
+    }
+
     fn limited(&self, limit: Bytes) -> Verdict {
         let why = if limit == Bytes::ZERO {
             "this process limits itself, and PyTorch refused before it asked the driver: set_per_process_memory_fraction (or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF)".to_owned()
@@ -258,14 +294,20 @@ impl Failure {
 
     fn others_have(&self, others: Bytes) -> Verdict {
         let own_pid = self.own_named_pid();
-        let named: Vec<String> = self
-            .processes
-            .iter()
-            .filter(|(pid, _)| Some(*pid) != own_pid)
-            .map(|(pid, it)| format!("process {pid}: {it}"))
-            .collect();
-        let named =
-            if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+        let mut processes: Vec<(u32, Bytes)> =
+            self.processes.iter().filter(|(pid, _)| Some(*pid) != own_pid).copied().collect();
+        processes.sort_by_key(|it| std::cmp::Reverse(it.1));
+        // Ranks that open a card by accident have a context there each, and contexts are equally large.
+        let is_of_ranks = 2 < processes.len()
+            && processes.first().map(|it| it.1) == processes.last().map(|it| it.1);
+        let named: Vec<String> =
+            processes.iter().take(3).map(|(pid, it)| format!("process {pid}: {it}")).collect();
+        let named = match processes.len() {
+            0 => String::new(),
+            n if is_of_ranks => format!(" ({n} other processes with {} each)", processes[0].1),
+            n if n <= 3 => format!(" ({})", named.join(", ")),
+            n => format!(" ({}, and {} more)", named.join(", "), n - 3),
+        };
         let own = self
             .own_process()
             .or(self.reserved)
@@ -275,18 +317,17 @@ impl Failure {
         } else {
             ("about ", ". plimsoll inferred this: the message does not name them")
         };
-        verdict(
-            Cause::OtherProcess,
-            format!("other processes hold {about}{others} of the card{named}{own}{sure}"),
-            &[
-                &format!(
-                    "find them with `{}`, and end those that you do not need: a notebook or a dead run often still holds memory",
-                    self.monitor()
-                ),
-                &format!("choose another card: {}=1", self.backend.visible_devices()),
-                "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates",
-            ],
-        )
+        let find = format!(
+            "find them with `{}`, and end those that you do not need: a notebook or a dead run often still holds memory",
+            self.monitor()
+        );
+        let choose = format!("choose another card: {}=1", self.backend.visible_devices());
+        let ranks = "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates";
+        let why = format!("other processes hold {about}{others} of the card{named}{own}{sure}");
+        let remedies = [ranks, &find, &choose];
+        let n_first = usize::from(!is_of_ranks);
+        let remedies = [&remedies[n_first..], &remedies[..n_first]].concat();
+        verdict(Cause::OtherProcess, why, &remedies)
     }
 
     /// vLLM wants a share of the whole card, and knows how much of it is free.
@@ -375,13 +416,19 @@ impl Failure {
         .over_time()
     }
 
+    /// The whole number behind `words`, which are in lower case.
+    fn number_after(&self, words: &str) -> Option<String> {
+        let lower = self.text.to_ascii_lowercase();
+        let (_, rest) = lower.split_once(words)?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        (!digits.is_empty()).then_some(digits)
+    }
+
     /// vLLM says how long a sequence may be for the keys and values that it has room for.
     fn cache_too_small(&self, requested: Bytes, free: Bytes) -> Verdict {
-        let (_, rest) = self.text.split_once("maximum model length is ").unwrap_or_default();
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let shorter = match digits.as_str() {
-            "" => "a smaller `max_model_len`".to_owned(),
-            len => format!("set `max_model_len={len}` or less: vLLM reports that this fits"),
+        let shorter = match self.number_after("maximum model length is ") {
+            None => "a smaller `max_model_len`".to_owned(),
+            Some(len) => format!("set `max_model_len={len}` or less: vLLM reports that this fits"),
         };
         verdict(
             Cause::Size,
@@ -398,12 +445,9 @@ impl Failure {
 
     /// Versions that count it in tokens.
     fn longer_than_the_cache(&self) -> Verdict {
-        let lower = self.text.to_ascii_lowercase();
-        let (_, rest) = lower.split_once("stored in kv cache (").unwrap_or_default();
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let shorter = match digits.as_str() {
-            "" => "a smaller `max_model_len`".to_owned(),
-            len => format!("set `max_model_len={len}` or less: that many tokens fit"),
+        let shorter = match self.number_after("stored in kv cache (") {
+            None => "a smaller `max_model_len`".to_owned(),
+            Some(len) => format!("set `max_model_len={len}` or less: that many tokens fit"),
         };
         verdict(
             Cause::Size,
@@ -416,7 +460,33 @@ impl Failure {
         )
     }
 
+    /// SGLang's cache has no place for the tokens of the next pass.
+    fn no_place_in_the_cache(&self) -> Verdict {
+        let (asked, free) =
+            (self.number_after("try to allocate "), self.number_after("available tokens: "));
+        let counted = match (asked, free) {
+            (Some(asked), Some(free)) => format!(
+                ": a pass asked for {asked} tokens, and {free} are available. A request takes whole pages, so that more of them may be needed than tokens"
+            ),
+            _ => String::new(),
+        };
+        verdict(
+            Cause::Size,
+            format!(
+                "the server's key-value cache is full{counted}. The card itself need not be full: the cache has the size that the server gave it when it started"
+            ),
+            &[
+                "serve fewer requests at a time: a smaller `--max-running-requests`, or a larger `--schedule-conservativeness`",
+                "make the cache larger: another `--mem-fraction-static` (higher, if a forward pass still fits), `--kv-cache-dtype fp8_e5m2`, or more GPUs (`--tp-size`)",
+                "set `--page-size 1`, or install a newer version: the scheduler should hold requests back before this happens",
+            ],
+        )
+    }
+
     fn only_request(&self, requested: Bytes) -> Verdict {
+        if self.text.contains("Model Require") {
+            return self.weights_of_a_model(requested);
+        }
         let free = self.free.map_or(String::new(), |it| format!(" and {it} were free"));
         let outside = match self.backend {
             Backend::Nccl => "; NCCL takes memory outside PyTorch's allocator",
@@ -440,6 +510,23 @@ impl Failure {
             &[&monitor],
         )
         .or_offered(self.offers())
+    }
+
+    /// Forge counts before it loads a model, and shows what it counted.
+    fn weights_of_a_model(&self, requested: Bytes) -> Verdict {
+        let free =
+            self.free.map_or(String::new(), |it| format!(", and {it} of the card were free"));
+        verdict(
+            Cause::Size,
+            format!(
+                "the model's weights need {requested}{free}; the rest goes into the host's memory, from where a part is loaded for each layer"
+            ),
+            &[
+                "set a smaller \"GPU Weights\", so that more of the card is free for computing, and \"Swap Location\" CPU instead of Shared",
+                "load the model in a smaller type: NF4, GGUF or fp8",
+                "a smaller picture, or one picture at a time",
+            ],
+        )
     }
 
     fn without_request(&self) -> Verdict {
@@ -525,6 +612,9 @@ impl Failure {
                 return self.longer_than_the_cache();
             }
             Backend::Vllm => return no_cache("gpu_memory_utilization", "max_model_len"),
+            Backend::Sglang if self.text.to_ascii_lowercase().contains("lower your batch size") => {
+                return self.no_place_in_the_cache();
+            }
             Backend::Sglang if self.text.to_ascii_lowercase().contains("mem-fraction-static") => {
                 return no_cache("--mem-fraction-static", "--context-length");
             }
@@ -544,18 +634,6 @@ impl Failure {
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
     }
-}
-
-/// A size that no memory has.
-fn no_size() -> Verdict {
-    verdict(
-        Cause::Size,
-        "the requested size is below zero, or more than 64 bits can count: a size was computed wrongly. The card is not full, and more memory does not help",
-        &[
-            "check the shapes at that line: a negative or overflowing dimension, a product of sizes in 32 bits, an uninitialized length",
-            "if it is a convolution in torch 1.4 or older, install a newer torch: its cuDNN workspace size overflowed",
-        ],
-    )
 }
 
 /// What the ranks tell each other of sizes did not arrive.

@@ -37,7 +37,10 @@ impl Failure {
         let has = |words: &[&str]| words.iter().any(|it| lower.contains(it));
         if self.is_build {
             HostMemory::Build
-        } else if has(&["winerror 1455", "os error 1455", "winerror 8]", "paging file"]) {
+        } else if has(&["winerror 1455", "os error 1455", "winerror 8]", "paging file"])
+            // PyTorch's words on Windows; elsewhere it says that it cannot allocate.
+            || has(&["defaultcpuallocator: not enough memory", "torch: not enough memory"])
+        {
             HostMemory::Commit
         } else if has(&["/dev/shm/nccl", "ncclgroup"]) {
             HostMemory::SharedByRanks
@@ -58,6 +61,13 @@ impl Failure {
         let frames = [&self.user_frame, &self.innermost];
         self.host_memory() == HostMemory::Commit
             || frames.iter().any(|it| it.as_ref().is_some_and(|it| is_path(&it.file)))
+    }
+
+    /// Whether it is a notebook that says that the process behind it is gone.
+    fn is_of_a_notebook(&self) -> bool {
+        let lower = self.text.to_ascii_lowercase();
+        ["kernel", "session"].iter().any(|it| lower.contains(it))
+            && ["died", "crashed"].iter().any(|it| lower.contains(it))
     }
 
     /// Whether it is Ray that says so.
@@ -103,7 +113,30 @@ impl Failure {
             ),
             HostMemory::Ram => return self.ram(),
         };
-        verdict(Cause::Host, why, remedies)
+        let asked = self.requested.filter(|_| self.host_memory() == HostMemory::Commit);
+        let asked = asked.map_or(String::new(), |it| format!("at a request for {it} "));
+        verdict(Cause::Host, format!("{asked}{why}"), remedies)
+    }
+
+    /// Where more of the RAM is to be had, by who ended the program.
+    fn more_ram(&self) -> &'static str {
+        let lower = self.text.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|it| lower.contains(it));
+        if self.is_windows() {
+            "enlarge the page file, and close other programs: Task Manager shows who has the memory"
+        } else if has(&["slurm", "srun", "stepid", "out_of_me"]) {
+            "ask Slurm for more: `sbatch --mem=64G`, or `--mem-per-cpu`; `sacct -j JOB --format=State,MaxRSS,ReqMem` shows what the job used and had"
+        } else if has(&["your notebook tried", "crashed after using all available ram"]) {
+            "the RAM of a Kaggle or Colab notebook is fixed: load less at a time, delete what is not needed any more, or choose a machine with more (Colab: \"High-RAM\")"
+        } else {
+            "raise the container's memory limit, or look for another process with `free -h` and `top`"
+        }
+    }
+
+    /// The shape of the array that was requested, where numpy shows it.
+    fn array(&self) -> Option<&str> {
+        let (_, rest) = self.text.split_once("for an array with shape ")?;
+        rest.split_once(')').map(|it| it.0.trim_start_matches('('))
     }
 
     fn ram(&self) -> Verdict {
@@ -115,7 +148,10 @@ impl Failure {
             (None, Some(limit)) => format!(": the limit is {limit}"),
             _ => String::new(),
         };
-        let why = format!("the host's memory (RAM) ran out{asked}{held}; the GPU is not involved");
+        let array =
+            self.array().map_or(String::new(), |it| format!(" for an array of shape ({it})"));
+        let why =
+            format!("the host's memory (RAM) ran out{asked}{array}{held}; the GPU is not involved");
         if self.is_of_ray() {
             return verdict(
                 Cause::Host,
@@ -126,19 +162,19 @@ impl Failure {
                 ],
             );
         }
-        verdict(
-            Cause::Host,
-            why,
-            &[
+        let remedies = match self.array() {
+            Some(_) => [
+                "check that the array is meant to have that shape; if it is: make it in parts, in a smaller type (float32, uint8), or as a file with `numpy.memmap`",
+                "delete arrays that are not needed any more, and use fewer DataLoader workers: each may have a copy",
+                self.more_ram(),
+            ],
+            None => [
                 "use fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
                 "load weights with `torch.load(..., mmap=True)` or from safetensors, directly onto the device (`map_location`)",
-                if self.is_windows() {
-                    "enlarge the page file, and close other programs: Task Manager shows who has the memory"
-                } else {
-                    "raise the container's memory limit, or look for another process with `free -h` and `top`"
-                },
+                self.more_ram(),
             ],
-        )
+        };
+        verdict(Cause::Host, why, &remedies)
     }
 
     /// What is probably the host's memory, and may be something else.
@@ -163,6 +199,14 @@ impl Failure {
                     SHM,
                     "to see how full it is while the program runs: `df -h /dev/shm`",
                     "use fewer DataLoader workers, or a smaller `prefetch_factor`",
+                ],
+            ),
+            HostMemory::Ram if self.is_of_a_notebook() => (
+                "the process behind the notebook (its kernel) ended without an error of its own. Mostly the system ended it, because the host's memory (RAM) ran out; a crash inside of a library looks the same. A full GPU raises an error instead",
+                &[
+                    "watch the RAM while the cell runs (`free -h`, the notebook's own meter): if it fills, load less at a time, and delete what is not needed any more",
+                    "run the same code as a script: its last lines say more than the notebook does",
+                    "if the RAM stays free, look for the crash in the notebook server's log (`Segmentation fault`), and run with `python -X faulthandler`",
                 ],
             ),
             HostMemory::Ram if self.is_of_ray() => (

@@ -1,12 +1,25 @@
 //! Errors beside which memory is looked for, and that have another cause.
 
-use crate::failures::verdict::{Cause, Verdict, verdict};
+use crate::{
+    failures::verdict::{Cause, Verdict, verdict},
+    units::Bytes,
+};
 
 /// What was wrong, where it was not memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instead {
     /// A kernel wants more of a multiprocessor's shared memory than there is.
     KernelSharedMemory,
+    /// The same of a kernel that a search for the fastest only tried.
+    TriedKernel,
+    /// A program for a TPU wants more of a core's own memory than there is.
+    CoreMemory,
+    /// A library's buffer of a fixed size is too small for a pass.
+    Workspace,
+    /// A kernel was launched with more blocks or threads than CUDA can count, or with none.
+    LaunchShape,
+    /// A disk has no space for a file.
+    Disk,
     /// A kernel wants more registers or threads than a multiprocessor has.
     LaunchResources,
     /// An index is outside of a tensor, and every call of CUDA fails since.
@@ -20,13 +33,62 @@ pub enum Instead {
 }
 
 impl Instead {
-    pub(super) fn verdict(self) -> Verdict {
+    /// Of a request for so much of something that had so much, where the text has these numbers.
+    pub(super) fn verdict(self, requested: Option<Bytes>, had: Option<Bytes>) -> Verdict {
         let (why, remedies): (&str, &[&str]) = match self {
             Instead::KernelSharedMemory => (
                 "a kernel needs more shared memory than a multiprocessor has. That is fast memory inside the chip, not GPU memory; a smaller batch does not help",
                 &[
                     "use smaller block sizes or fewer `num_stages` in the kernel",
                     "install a newer version of the library that owns the kernel: its defaults suit another GPU",
+                ],
+            ),
+            Instead::TriedKernel => (
+                "autotuning tried a kernel that needs more shared memory than a multiprocessor has, dropped it, and goes on with others. That is fast memory inside the chip, not GPU memory, and nothing failed",
+                &["do nothing, unless an error follows"],
+            ),
+            Instead::CoreMemory => {
+                let (asked, most) = (requested.unwrap_or_default(), had.unwrap_or_default());
+                return verdict(
+                    Cause::Unknown,
+                    format!(
+                        "one operation of the compiled program needs {asked} of a TPU core's own memory (vmem or smem), which has {most}. That is fast memory inside the chip, not its HBM, and XLA should have stayed within it; a smaller batch need not help"
+                    ),
+                    &[
+                        "write the operation at that line in another way, or smaller: fewer columns or operands at a time, in a Pallas kernel smaller blocks",
+                        "allow more where the chip has more: LIBTPU_INIT_ARGS=--xla_tpu_scoped_vmem_limit_kib=KIB",
+                        "install a newer libtpu, jax or torch_xla",
+                    ],
+                );
+            }
+            Instead::Workspace => {
+                let had = had.map_or(String::new(), |it| format!(", and has {it}"));
+                return verdict(
+                    Cause::Unknown,
+                    format!(
+                        "FlashInfer's workspace is too small: the pass needs {} of a buffer whose size was set at the start{had}. The GPU's memory did not run out",
+                        requested.unwrap_or_default()
+                    ),
+                    &[
+                        "set a larger workspace: in SGLang SGLANG_FLASHINFER_WORKSPACE_SIZE=BYTES, in your own code the buffer that the wrapper gets",
+                        "or make a pass smaller: `--chunked-prefill-size` in SGLang, `max_num_batched_tokens` in vLLM",
+                        "install a newer version of the engine, or choose another attention backend",
+                    ],
+                );
+            }
+            Instead::LaunchShape => (
+                "a kernel was launched with more blocks or threads than CUDA can count, or with none: a grid may have 65535 blocks in its second and third dimension. GPU memory did not run out",
+                &[
+                    "compute the batch in parts: its size, times heads or windows, is mostly what the grid counts. In attention, move such a dimension to another place, or call `F.scaled_dot_product_attention`",
+                    "check for a tensor without elements: a size of 0 gives the same error",
+                    "install a newer version of the library that owns the kernel",
+                ],
+            ),
+            Instead::Disk => (
+                "a file could not be written whole: mostly the disk, or the quota of a user on it, is full. Memory did not run out",
+                &[
+                    "see with `df -h FOLDER` and `quota` what is free where the file was to be, and delete what nobody needs, such as older checkpoints",
+                    "write fewer and smaller checkpoints: in the Trainer `save_total_limit`, and `save_only_model` where no training is resumed",
                 ],
             ),
             Instead::LaunchResources => (

@@ -129,6 +129,10 @@ impl Backend {
                 "`rmm.reinitialize(managed_memory=True)`: data may be larger than the card, but is slower",
                 "smaller partitions, and spilling (`CUDF_SPILL=on`)",
             ],
+            Backend::Ucx => &[
+                "leave memory free beside the application's pool: UCX takes its buffers from the driver (a smaller `rmm_pool_size`, or a pool that grows)",
+                "put UCX's own buffers into the host's memory: UCX_RNDV_FRAG_MEM_TYPE=host",
+            ],
             Backend::Paddle => &[
                 "a smaller batch",
                 "FLAGS_allocator_strategy=auto_growth and a smaller FLAGS_fraction_of_gpu_memory_to_use, where others share the card",

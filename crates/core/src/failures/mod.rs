@@ -82,6 +82,8 @@ pub enum Backend {
     Mxnet,
     /// RAPIDS' memory manager.
     Rmm,
+    /// UCX, which moves data between processes and machines.
+    Ucx,
     /// Text Generation Inference's own accounting.
     Tgi,
     /// `SGLang`'s own accounting.
@@ -185,7 +187,7 @@ pub struct Failure {
     pub is_after_a_timeout: bool,
     /// It was a compiler that was ended, while something was built.
     pub is_build: bool,
-    /// The size that was requested is below zero, or more than 64 bits can say.
+    /// The size that was requested is below zero, more than 64 bits can say, or more than any card has.
     pub is_no_size: bool,
     /// What the traceback says it was doing.
     pub phase: Option<Phase>,
@@ -225,6 +227,7 @@ impl Backend {
             Backend::TensorRt => "tensorrt",
             Backend::Mxnet => "mxnet",
             Backend::Rmm => "rmm",
+            Backend::Ucx => "ucx",
             Backend::Tgi => "tgi",
             Backend::Sglang => "sglang",
             Backend::Triton => "triton",
@@ -264,6 +267,7 @@ impl Backend {
             Backend::TensorRt => "TensorRT",
             Backend::Mxnet => "MXNet",
             Backend::Rmm => "RAPIDS (RMM)",
+            Backend::Ucx => "UCX",
             Backend::Tgi => "Text Generation Inference",
             Backend::Sglang => "SGLang",
             Backend::Triton => "Triton",

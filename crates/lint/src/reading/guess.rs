@@ -99,13 +99,43 @@ pub(crate) fn kind(file: &File<'_>, name: &str) -> Kind {
         || used("eval")
         || used("train") && !last.contains("trainer")
         || used("state_dict") && used("cuda");
-    if is_module || is_model(&last) {
+    if is_module || is_model(&last) && !makes_models(name) {
         return Kind::Module;
     }
     if last.contains("loader") || last.ends_with("_dl") {
         return Kind::Loader;
     }
     Kind::Unknown
+}
+
+/// Whether a call of this name makes a model, or does something with one, and is not the model: `build_model`, `UNet`.
+fn makes_models(name: &str) -> bool {
+    const VERBS: [&str; 20] = [
+        "build",
+        "make",
+        "create",
+        "get",
+        "load",
+        "init",
+        "new",
+        "setup",
+        "construct",
+        "prepare",
+        "define",
+        "train",
+        "save",
+        "wrap",
+        "freeze",
+        "convert",
+        "export",
+        "compile",
+        "from",
+        "copy",
+    ];
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let is_class = last.len() > 1 && last.starts_with(|it: char| it.is_ascii_uppercase());
+    let has_verb = last.split_once('_').is_some_and(|(verb, _)| VERBS.contains(&verb));
+    is_class || has_verb
 }
 
 fn is_optimizer(last: &str) -> bool {

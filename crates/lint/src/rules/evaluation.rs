@@ -106,9 +106,11 @@ fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 None => story.within_function(index).any(walks),
             };
             story.file.steps.take(story.loops.len() / 8);
-            let trains_elsewhere =
-                around.is_none() && story.loops.iter().any(|it| it.function == index);
-            if any_walks || trains_elsewhere && index != 0 {
+            // What comes of it may go through a loop in ways that are not seen here, unless all of it is an evaluation.
+            let goes_on = around.is_none()
+                && !(is_evaluation && is_eval)
+                && story.loops.iter().any(|it| it.function == index);
+            if any_walks || goes_on && index != 0 {
                 continue;
             }
             let key = around.copied();

@@ -78,8 +78,19 @@ impl Choices {
             let vocabularies = vocabularies(size);
             for slice in 0..usize::try_from(slices).ok()? {
                 let out = out.get(slice);
-                let mut taken =
-                    out.filter(|it| has_room(it, size, chosen)).cloned().unwrap_or_default();
+                let out = out.filter(|it| has_room(it, size, chosen));
+                // Where most places are out, the script said which it wants: any of those.
+                if let Some(out) = out.filter(|it| size <= 2 * u64::try_from(it.len()).unwrap_or(0))
+                {
+                    let mut open: Vec<u64> = (0..size).filter(|it| !out.contains(it)).collect();
+                    for _ in 0..chosen {
+                        let n = u64::try_from(open.len()).unwrap_or(1).max(1);
+                        let at = usize::try_from(draw(&mut random) % n).unwrap_or(0);
+                        values.extend(open.swap_remove(at).to_le_bytes());
+                    }
+                    continue;
+                }
+                let mut taken = out.cloned().unwrap_or_default();
                 for _ in 0..chosen {
                     let it = word(&mut random, size, &vocabularies, &taken);
                     if 1 < chosen {

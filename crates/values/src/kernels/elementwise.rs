@@ -11,7 +11,7 @@ use crate::memory::lazy::{Element, Open};
 use crate::memory::writes::Write;
 use crate::memory::{IsLazy, Known, KnowsAny, MOST_LOOKED_AT, known_among};
 use crate::names::{self, has};
-use crate::numbers::arithmetic::{Action, decided, decides, is_test};
+use crate::numbers::arithmetic::{Action, BEYOND_ALL, decided, decides, is_test};
 use crate::numbers::formula::Form;
 use crate::numbers::formula::{Buffers, Formula};
 use crate::numbers::offsets::{MOST_TENSORS, Offsets, Walk};
@@ -31,6 +31,8 @@ const SPARSE: usize = 16;
 const LARGE: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
+/// And of those that are known among others that are not.
+const MOST_PARTS: usize = 1 << 18;
 
 /// An element-wise kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,44 +184,157 @@ impl Kernel {
         Some(computed.unwrap_or_else(|| {
             let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
             let end = if self.strided { last + 8 } else { 8 * wide(count) };
-            let zeros = self.zeros(count, types, &places, (known, knows_any));
+            let parts = self.in_part(count, types, &places, (known, knows_any), is_lazy);
             let mut res = vec![Write::Unknown(places.addresses[0], end)];
-            res.extend(zeros);
+            res.extend(parts);
             res
         }))
     }
 
-    /// What was zero before a division by numbers that nobody knows is zero after it: chances that a program set to zero, which
-    /// `multinomial` divides by draws.
-    fn zeros(
+    /// What is known of a result where not all operands are: nothing changes a zero that is multiplied or divided, nor what lies beyond all that
+    /// is added to, and a mask or a condition says which elements are those of the program's own. They are what a program sets so that it is not
+    /// chosen: by `topk`, by a sort, by chance. Of zero times infinity nobody thinks here.
+    fn in_part(
         self,
         count: usize,
         types: &[ScalarType],
         places: &Places<'_>,
         (known, knows_any): (Known<'_>, KnowsAny<'_>),
+        is_lazy: IsLazy<'_>,
     ) -> Vec<Write> {
-        let is_division = self.action == Action::Divide && self.form == Form::Tensors;
-        if !is_division || self.strided || self.casts || self.kind.is_whole() {
+        if self.casts || self.kind.is_whole() || MOST_LOOKED_AT < count {
             return Vec::new();
         }
-        if MOST_LOOKED_AT < count {
-            return Vec::new();
+        if self.strided {
+            return self.spread_in_part(count, types, places, known).unwrap_or_default();
         }
-        let (from, to) = (types[1], types[0]);
-        let found = known_among(places.addresses[1], (count, from.width()), known, knows_any);
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for (i, _) in found.filter(|(_, it)| as_f64(from.read(it)) == 0.0) {
-            match runs.last_mut() {
-                Some((_, end)) if *end == i => *end = i + 1,
-                _ => runs.push((i, i + 1)),
+        let some = |i: usize| Parts {
+            at: places.addresses[i],
+            count,
+            width: types[i].width(),
+            reads: (known, knows_any),
+            is_lazy: is_lazy(places.addresses[i]),
+        };
+        let number = |i: usize, it: &[u8]| as_f64(types[i].read(it));
+        let width = types[0].width();
+        let mut found =
+            Found { width, bytes: vec![0; count * width], is_known: vec![false; count] };
+        let zero = vec![0; width];
+        match (self.action, self.form) {
+            (Action::Multiply | Action::Divide, Form::Tensors) => {
+                let operands = if self.action == Action::Divide { 1..2 } else { 1..3 };
+                for i in operands {
+                    some(i).each(|at, it| {
+                        if number(i, it) == 0.0 {
+                            found.set(at, &zero);
+                        }
+                    });
+                }
+            }
+            (Action::Multiply, Form::ScalarFirst | Form::ScalarLast)
+            | (Action::Divide, Form::ScalarLast) => {
+                some(1).each(|at, it| {
+                    if number(1, it) == 0.0 {
+                        found.set(at, &zero);
+                    }
+                });
+            }
+            (Action::Add, Form::Tensors) if types.iter().all(|it| *it == types[0]) => {
+                for i in 1..3 {
+                    some(i).each(|at, it| {
+                        if number(i, it) <= -BEYOND_ALL {
+                            found.set(at, it);
+                        }
+                    });
+                }
+            }
+            (Action::Copy, Form::Masked) if types[0] == types[1] => {
+                let Some((_, value)) = self.functor(places.functor) else { return Vec::new() };
+                let Some(mask) = some(2).whole() else { return Vec::new() };
+                some(1).each(|at, it| {
+                    if mask[at] == 0 {
+                        found.set(at, it);
+                    }
+                });
+                let mut filled = Vec::new();
+                types[0].write(value, &mut filled);
+                for (at, _) in mask.iter().enumerate().filter(|(_, is_set)| **is_set != 0) {
+                    found.set(at, &filled);
+                }
+            }
+            (Action::Copy, Form::Chosen) if types[2] == types[0] && types[3] == types[0] => {
+                let Some(chosen) = some(1).whole() else { return Vec::new() };
+                for (i, is_first) in [(2, true), (3, false)] {
+                    some(i).each(|at, it| {
+                        if (chosen[at] != 0) == is_first {
+                            found.set(at, it);
+                        }
+                    });
+                }
+            }
+            _ => {}
+        }
+        found.runs(places.addresses[0])
+    }
+
+    /// The same of operands of several shapes, such as a mask for all rows: what a product or a mask makes of those that are known whole.
+    fn spread_in_part(
+        self,
+        count: usize,
+        types: &[ScalarType],
+        places: &Places<'_>,
+        known: Known<'_>,
+    ) -> Option<Vec<Write>> {
+        let decides = match (self.action, self.form) {
+            (Action::Multiply, Form::Tensors) => 1..3,
+            (Action::Copy, Form::Masked) if types[0] == types[1] => 2..3,
+            _ => return None,
+        };
+        (count <= MOST_SPREAD).then_some(())?;
+        let places = places.with_widths(types);
+        let last = places.of(count.checked_sub(1)?)?;
+        let span = |i: usize| {
+            known(places.addresses[i], types[i].width())?;
+            known(places.addresses[i], usize::try_from(last[i]).ok()? + types[i].width())
+        };
+        let spans: Vec<(usize, Vec<u8>)> = decides.filter_map(|i| Some((i, span(i)?))).collect();
+        if spans.is_empty() {
+            return None;
+        }
+        let mut result = vec![0; types[0].width()];
+        if self.form == Form::Masked {
+            result.clear();
+            types[0].write(self.functor(places.functor)?.1, &mut result);
+        }
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut end = u64::MAX;
+        let mut walk = places.walk(count)?;
+        while let Some(row) = walk.row(rows::LENGTH) {
+            for j in 0..row.length {
+                let place = |i: usize| row.at[i] + wide(j) * row.strides[i];
+                let is_set = |(i, span): &(usize, Vec<u8>)| {
+                    let begin = usize::try_from(place(*i)).unwrap_or(usize::MAX);
+                    let it = span.get(begin..begin.saturating_add(types[*i].width()));
+                    it.is_some_and(|it| {
+                        if self.form == Form::Masked {
+                            it[0] != 0
+                        } else {
+                            as_f64(types[*i].read(it)) == 0.0
+                        }
+                    })
+                };
+                if !spans.iter().any(is_set) {
+                    continue;
+                }
+                match runs.last_mut().filter(|_| end == place(0)) {
+                    Some((_, run)) => run.extend_from_slice(&result),
+                    None => runs.push((place(0), result.clone())),
+                }
+                end = place(0) + wide(types[0].width());
             }
         }
-        runs.truncate(MOST_RUNS);
-        let write = |(begin, end): (usize, usize)| {
-            let at = places.addresses[0] + wide(begin * to.width());
-            Write::Known(at, vec![0; (end - begin) * to.width()])
-        };
-        runs.into_iter().map(write).collect()
+        let write = |(at, bytes)| Write::Known(places.addresses[0] + at, bytes);
+        Some(runs.into_iter().map(write).collect())
     }
 
     /// Where everything is. The second argument of all these kernels is read, and the third of all but the strided ones. A
@@ -529,6 +644,66 @@ pub(crate) fn overwritten(arguments: Arguments<'_>) -> Option<Vec<Write>> {
     Some(vec![Write::Unknown(to, 8 * count)])
 }
 
+/// A result of which not all is known.
+struct Found {
+    width: usize,
+    bytes: Vec<u8>,
+    is_known: Vec<bool>,
+}
+
+impl Found {
+    fn set(&mut self, i: usize, element: &[u8]) {
+        self.is_known[i] = true;
+        self.bytes[i * self.width..][..self.width].copy_from_slice(element);
+    }
+
+    /// What is known, from `address` on.
+    fn runs(&self, address: u64) -> Vec<Write> {
+        let mut res = Vec::new();
+        let mut begin = 0;
+        for run in self.is_known.chunk_by(|a, b| a == b) {
+            let end = begin + run.len();
+            if run[0] && res.len() < MOST_PARTS {
+                let bytes = self.bytes[begin * self.width..end * self.width].to_vec();
+                res.push(Write::Known(address + wide(begin * self.width), bytes));
+            }
+            begin = end;
+        }
+        res
+    }
+}
+
+/// An operand of which not all may be known.
+struct Parts<'a> {
+    at: u64,
+    count: usize,
+    width: usize,
+    reads: (Known<'a>, KnowsAny<'a>),
+    is_lazy: bool,
+}
+
+impl Parts<'_> {
+    fn whole(&self) -> Option<Vec<u8>> {
+        let (known, _) = self.reads;
+        known(self.at, self.width)?;
+        known(self.at, self.count * self.width)
+    }
+
+    /// Each element that is known. What is computed where it is read is known whole, or not asked for.
+    fn each(&self, mut take: impl FnMut(usize, &[u8])) {
+        let (known, knows_any) = self.reads;
+        if !knows_any(self.at, wide(self.count * self.width)) {
+            return;
+        }
+        if let Some(all) = self.whole() {
+            all.chunks_exact(self.width).enumerate().for_each(|(i, it)| take(i, it));
+        } else if !self.is_lazy {
+            let elements = (self.count, self.width);
+            known_among(self.at, elements, known, knows_any).for_each(|(i, it)| take(i, &it));
+        }
+    }
+}
+
 /// An operand of which something is known.
 enum Operand {
     /// From its first element to its last one.
@@ -759,16 +934,62 @@ mod tests {
 
     #[test]
     fn what_is_known_is_not_read_beside_what_is_not() {
-        let multiply = kernel(Action::Multiply, Form::Tensors, ScalarType::Float);
-        let launch = launch(multiply, 2000, &[], &[4096, 1 << 20, 2 << 20]);
+        let larger = kernel(Action::Largest, Form::Tensors, ScalarType::Float);
+        let launch = launch(larger, 2000, &[], &[4096, 1 << 20, 2 << 20]);
         let most = std::cell::Cell::new(0);
         let known = |at: u64, size: usize| {
             most.set(most.get().max(size));
             (at < 2 << 20).then(|| vec![0; size])
         };
-        let writes =
-            multiply.writes(launch.arguments(), (&known, &|_, _| true), &|_| false).unwrap();
+        let writes = larger.writes(launch.arguments(), (&known, &|_, _| true), &|_| false).unwrap();
         assert_eq!((writes, most.get()), (vec![Write::Unknown(4096, 16_000)], 4));
+    }
+
+    #[test]
+    fn what_a_program_sets_stays_beside_what_nobody_knows() {
+        let float = |it: f32| it.to_le_bytes().to_vec();
+        let runs = |action: Action, form: Form, functor: &[u32], operands: &[&[Option<f32>]]| {
+            let one = kernel(action, form, ScalarType::Float);
+            let addresses: Vec<u64> = (1..=1 + wide(operands.len())).map(|it| it << 20).collect();
+            let is_mask =
+                |i: usize| (form, i) == (Form::Masked, 1) || (form, i) == (Form::Chosen, 0);
+            let known = |at: u64, size: usize| -> Option<Vec<u8>> {
+                let i = usize::try_from((at >> 20) - 2).ok()?;
+                let width = if is_mask(i) { 1 } else { 4 };
+                let begin = usize::try_from(at & 0xf_ffff).ok()? / width;
+                let bytes = |it: &Option<f32>| {
+                    it.map(|it| if is_mask(i) { vec![u8::from(it != 0.0)] } else { float(it) })
+                };
+                let all: Option<Vec<Vec<u8>>> =
+                    operands[i].get(begin..begin + size / width)?.iter().map(bytes).collect();
+                Some(all?.concat())
+            };
+            let launch = launch(one, 4, functor, &addresses);
+            let writes = one.writes(launch.arguments(), (&known, &|_, _| true), &|_| false);
+            let known = |it: &Write| match it {
+                Write::Known(at, bytes) => Some((
+                    (at - (1 << 20)) / 4,
+                    f32::from_le_bytes(bytes[..4].try_into().unwrap()),
+                    bytes.len() / 4,
+                )),
+                _ => None,
+            };
+            writes.unwrap().iter().filter_map(known).collect::<Vec<_>>()
+        };
+        let unknown = [None; 4];
+        let mask = [Some(0.0), Some(0.0), Some(1.0), Some(0.0)];
+        let multiplied = runs(Action::Multiply, Form::Tensors, &[], &[&unknown, &mask]);
+        assert_eq!(multiplied, [(0, 0.0, 2), (3, 0.0, 1)], "scores * mask");
+        let infinity = f32::NEG_INFINITY;
+        let added = [None, Some(infinity), Some(-1e9), Some(-3.0)];
+        let added = runs(Action::Add, Form::Tensors, &[1_f32.to_bits()], &[&unknown, &added]);
+        assert_eq!(added, [(1, infinity, 2)], "scores + bias");
+        let scores = [None, Some(-7.0), Some(5.0), None];
+        let filled = runs(Action::Copy, Form::Masked, &[infinity.to_bits()], &[&scores, &mask]);
+        assert_eq!(filled, [(1, -7.0, 2)], "masked_fill of what is known in part");
+        let others = [Some(0.0); 4];
+        let chosen = runs(Action::Copy, Form::Chosen, &[], &[&mask, &unknown, &others]);
+        assert_eq!(chosen, [(0, 0.0, 2), (3, 0.0, 1)], "where(mask, scores, 0)");
     }
 
     #[test]

@@ -218,7 +218,28 @@ fn put(
         let bytes = if is_overwritten { vec![0; size] } else { known(it.target, size)? };
         Some(vec![Write::Known(it.target, combined(bytes, &source, moves, width, combine)?)])
     };
-    Some(compute().unwrap_or_else(|| vec![Write::Unknown(it.target, u64::MAX)]))
+    // Of numbers that nobody knows, those that are written over are unknown, and the others stay.
+    let in_part = || {
+        let count = it.elements?;
+        let (walk, last) = it.walk(count)?;
+        let indices = known(it.index, last[2] + 8)?;
+        let mut places = Vec::with_capacity(count);
+        for [to, _, index, _] in walk {
+            places.push(usize::try_from(to).ok()? + it.chosen(&indices, index, width)?);
+        }
+        places.sort_unstable();
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for at in places {
+            match runs.last_mut() {
+                Some((_, end)) if at <= *end => *end = at + width,
+                _ => runs.push((at, at + width)),
+            }
+        }
+        let wide = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+        let forget = |(at, end)| Write::Forgotten(it.target + wide(at), wide(end - at));
+        Some(runs.into_iter().map(forget).collect())
+    };
+    Some(compute().or_else(in_part).unwrap_or_else(|| vec![Write::Unknown(it.target, u64::MAX)]))
 }
 
 /// Whether each element is moved to a place of its own, that of an element of `width` bytes.

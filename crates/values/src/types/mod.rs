@@ -186,8 +186,8 @@ pub(crate) fn letter_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
 
 /// Likewise, of whole numbers or floats.
 pub(crate) fn number_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
-    let letter = *name.get(position(name, part)? + part.len())?;
-    ScalarType::of_letter(letter).or_else(|| ScalarType::of_float(letter))
+    let (it, _) = ScalarType::of_name(name.get(position(name, part)? + part.len()..)?)?;
+    Some(it)
 }
 
 /// Likewise, of halves, too.

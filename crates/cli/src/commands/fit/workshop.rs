@@ -190,7 +190,7 @@ impl Shop {
         let facts = phantom_run::facts(ended, None);
         let runs = Runs::of(&recordings, &what.card);
         let prediction = runs.predict(facts);
-        let by_hand = by_hand(&recordings, &runs);
+        let by_hand = by_hand(what, &runs);
         drop(runs);
         let mut ends = phantom_run::left_open(&recordings, &self.assumed);
         let has_others = ends.iter().any(|it| matches!(it, OtherEnd::Late | OtherEnd::Routed));
@@ -240,16 +240,12 @@ impl Shop {
     }
 }
 
-/// What only an edit of the script would give back. The rules are asked where the agent saw a sign of it.
-fn by_hand(recordings: &[Recording], runs: &Runs<'_>) -> Vec<ByHand> {
-    let has_sign = |it: &Recording| {
-        let notes = &it.notes;
-        !notes.graphs.is_empty() || !notes.large_batches.is_empty() || !notes.unfolded.is_empty()
-    };
-    if !recordings.iter().any(has_sign) {
+/// What only an edit of the script would give back: asked of the script as it is.
+fn by_hand(what: &What, runs: &Runs<'_>) -> Vec<ByHand> {
+    if what.settings.iter().any(|it| it.0 == contract::PLAN) {
         return Vec::new();
     }
-    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.names_its_blocks());
+    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.needs_an_edit());
     found
         .map(|it| ByHand { what: it.title, bytes: it.bytes, at: it.at, change: it.remedy })
         .collect()

@@ -3,10 +3,10 @@
 
 use Backend::{
     Accelerate, Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime,
-    Other, Rmm, Sglang, TensorFlow, TensorRt, Tgi, Triton, Vllm, Xpu,
+    Other, Rmm, Sglang, TensorFlow, TensorRt, Tgi, Triton, Ucx, Vllm, Xla, Xpu,
 };
 use Kind::{Caught, MaybeOutOfMemory, NotMemory, Warning};
-use Number::{Allocated, Capacity, Device, Free, Limit, Requested, RequestedBefore};
+use Number::{Allocated, Capacity, Device, Free, FreeBefore, Limit, Requested, RequestedBefore};
 
 use crate::{
     failures::{Backend, Instead, Kind},
@@ -24,17 +24,57 @@ pub(super) const FORMS: &[Form] = &[
         .if_holds(is_failed_assertion),
     form(NotMemory(Instead::Index), CudaRuntime, &["device-side assert triggered"], &[]),
     form(
+        NotMemory(Instead::LaunchShape),
+        CudaRuntime,
+        &["invalid configuration argument", "cudaerrorinvalidconfiguration"],
+        &[],
+    ),
+    form(
         NotMemory(Instead::LaunchResources),
         CudaRuntime,
         &["too many resources requested for launch"],
         &[],
     ),
     form(
+        NotMemory(Instead::TriedKernel),
+        Triton,
+        &["out of resource: ", "outofresources"],
+        &[(Requested, "required"), (Limit, "hardware limit")],
+    )
+    .also(&["ignoring this choice", "for benchmark choice"])
+    .long(),
+    form(
         NotMemory(Instead::KernelSharedMemory),
         Triton,
         &["out of resource: ", "outofresources"],
         &[(Requested, "required"), (Limit, "hardware limit")],
     ),
+    form(
+        NotMemory(Instead::CoreMemory),
+        Xla,
+        &["ran out of memory in memory space vmem", "ran out of memory in memory space smem"],
+        &[],
+    )
+    .long()
+    .read(readers::xla_space),
+    form(
+        NotMemory(Instead::Workspace),
+        Other,
+        &[
+            "overflow when allocating memory for",
+            "failed to allocate memory for",
+            "out of workspace memory in alignedallo",
+        ],
+        &[(Requested, "with size"), (FreeBefore, " available in alignedallo")],
+    )
+    .also(&["alignedallo"]),
+    // Its own words stand before those of the driver.
+    device(Ucx, &[" ucx error"], &[(Requested, "of length"), (Requested, "failed to allocate")])
+        .also(&["out of memory", "unable to allocate cuda memory"])
+        .long(),
+    // Forge shows on one line what it counted, and what the runtime said then.
+    device(CudaRuntime, &["model require:"], &[(Requested, "model require:"), (Free, "free gpu:")])
+        .also(&["out of memory"]),
     // Said before anything else about the same failure.
     device(
         Nccl,

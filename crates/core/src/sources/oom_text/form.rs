@@ -250,6 +250,7 @@ pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
             "attempting to recover from oom",
             "trying again with",
             "retrying with",
+            "ignoring this choice",
         ]
         .iter()
         .any(|words| lower.contains(words))

@@ -79,6 +79,12 @@ const TRIGGERS: &[&str] = &[
     "curesult",
     "terminate called",
     "ancdata",
+    "configuration",
+    "died",
+    "crash",
+    "writing file",
+    "model require",
+    "ucx",
 ];
 
 /// The triggers, in one go.

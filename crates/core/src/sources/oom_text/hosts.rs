@@ -87,6 +87,25 @@ pub(super) const CLEAR: &[Form] = &[
     )
     .long()
     .read(readers::ended),
+    // The process behind a notebook, which nobody asked how it ended.
+    form(
+        MaybeOutOfMemory,
+        Host,
+        &[
+            "appears to have died. it will restart",
+            "kernel died while waiting for execute reply",
+            "deadkernelerror: kernel died",
+            "the kernel crashed while executing code",
+            "session crashed for an unknown reason",
+        ],
+        &[],
+    ),
+    form(
+        NotMemory(Instead::Disk),
+        Host,
+        &["pytorchstreamwriter failed writing file", "kind: storagefull"],
+        &[],
+    ),
     // Not memory either: where the loader puts a library's variables, and how many threads may run.
     form(NotMemory(Instead::StaticTls), Host, &["static tls block"], &[]),
     form(

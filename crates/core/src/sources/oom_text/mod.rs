@@ -30,7 +30,7 @@ use crate::{
 
 /// Characters that one message may have.
 const MESSAGE_CHARS: usize = 4_000;
-/// Lines in which a program says that it goes on, the message's first among them.
+/// Lines in which a program says that it goes on, the message's last among them.
 const GOES_ON: usize = 3;
 /// Failures that are kept; of a log with more, the first.
 const MOST: usize = 1_000;
@@ -87,7 +87,8 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
         }
         let line = &stream.lines[at];
         let mut failure = form::parse(form, &window.text, &window.lower, found.at);
-        let after = &stream.lines[at..stream.lines.len().min(at + GOES_ON)];
+        let end = at + window.taken(form).max(1) - 1 + GOES_ON;
+        let after = &stream.lines[at..stream.lines.len().min(end)];
         if failure.kind == Kind::OutOfMemory && form::goes_on(after.iter().map(|it| &*it.text)) {
             failure.kind = Kind::Caught;
         }
@@ -213,6 +214,8 @@ fn finish(failure: &mut Failure, form: &Form) {
         it.numbers.push(("this process, as the driver reports it".to_owned(), Bytes::ZERO));
         it.process = None;
     }
+    // A pebibyte: no card has as much, and none will for long.
+    it.is_no_size |= it.requested.is_some_and(|it| Bytes(1 << 50) <= it);
     // A card of 0 bytes is one that the driver gave no numbers of.
     if it.capacity == Some(Bytes::ZERO) {
         for number in [&mut it.capacity, &mut it.free, &mut it.allocated, &mut it.reserved] {

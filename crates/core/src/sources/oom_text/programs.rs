@@ -31,6 +31,8 @@ const MARKS: &[(Program, &[&str])] = &[
             "/comfy/",
             "ComfyUI Error",
             "unloading all loaded models",
+            "[Memory Management] ",
+            "[GPU Setting] ",
             "/diffusers/pipelines/",
         ],
     ),

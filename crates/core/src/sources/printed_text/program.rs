@@ -327,7 +327,12 @@ fn levels(lower: &str, is_open: bool) -> Vec<(Level, Bytes)> {
             res.extend([(level, used), (Total, total)]);
             continue;
         }
-        let size = before.or_else(|| behind_word(word, tail, shift));
+        let size = before.or_else(|| {
+            let (size, len) = behind_word(word, tail, shift)?;
+            // Words before its number are that number's: `Total GPU memory 10.9GB`.
+            at += len;
+            Some(size)
+        });
         if let Some(bytes) = size.filter(|it| *it < Bytes::gib(1 << 12)) {
             // A program's word is taken once in a line.
             if !res.iter().any(|it| it.0 == *level) {
@@ -365,8 +370,8 @@ fn of_all(tail: &str) -> Option<(Bytes, Bytes)> {
     (taken == used.trim().len() && !unit.is_empty() && part <= total).then_some((part, total))
 }
 
-/// The size after a word, behind blanks, signs and words that say nothing.
-fn behind_word(word: &str, tail: &str, shift: Option<u32>) -> Option<Bytes> {
+/// The size after a word, behind blanks, signs and words that say nothing, and where it begins.
+fn behind_word(word: &str, tail: &str, shift: Option<u32>) -> Option<(Bytes, usize)> {
     const FILLERS: [&str; 13] = [
         "memory", "mem", "usage", "used", "gpu", "cuda", "is", "now", "current", "bytes", "so far",
         "at", "on ",
@@ -412,7 +417,7 @@ fn behind_word(word: &str, tail: &str, shift: Option<u32>) -> Option<Bytes> {
     if rest[len..].starts_with(['%', 'x', '/']) && !has_unit {
         return None;
     }
-    match shift {
+    let size = match shift {
         _ if has_unit => Some(size),
         Some(shift) => {
             size_at(&format!("{} {}", digits.trim(), if shift == 30 { "gib" } else { "mib" }))
@@ -421,7 +426,8 @@ fn behind_word(word: &str, tail: &str, shift: Option<u32>) -> Option<Bytes> {
         // So many digits count nothing but bytes.
         None if 8 <= digits.len() && digits.bytes().all(|it| it.is_ascii_digit()) => Some(size),
         None => Some(size).filter(|it| is_exact && (*it == Bytes::ZERO || Bytes::mib(1) <= *it)),
-    }
+    };
+    Some((size?, tail.len() - rest.len()))
 }
 
 #[cfg(test)]
@@ -454,6 +460,11 @@ mod tests {
             ("num_updates=2100, gb_free=1, wall=600", vec![(Free, Bytes::gib(1))]),
             ("Peak memory usage: 13 GB", vec![(PeakAllocated, Bytes::gib(13))]),
             ("loss 0.3 | VRAM: 7168MiB", vec![(Used, mib(7168))]),
+            (
+                "Total GPU memory 12GB, alloc 2GB, free 10GB (84.9%)",
+                vec![(Total, Bytes::gib(12)), (Allocated, Bytes::gib(2)), (Free, Bytes::gib(10))],
+            ),
+            ("Free GPU memory (MB) = 1456", vec![(Free, mib(1456))]),
             ("GPU memory usage: 9321 / 24564 MB", vec![(Used, mib(9321)), (Total, mib(24564))]),
             (
                 "\"mem_allocated_gb\": 11, \"mem_reserved_gb\": 13",

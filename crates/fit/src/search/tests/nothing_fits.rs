@@ -31,6 +31,25 @@ fn what_came_nearest_is_run_through_to_see_what_it_needs() {
 }
 
 #[test]
+fn what_takes_more_than_the_script_as_it_is_came_no_nearer() {
+    let made =
+        Made::new(8_000, |run| takes(if run.plan.remedies.is_empty() { 9_000 } else { 9_500 }));
+    expect![[r#"
+        the unchanged script, steady, sites -> 9.28 GiB
+        " without changes: 9.28 GiB to be safe
+        autocast, 2 steps -> cut
+        checkpoint, 2 steps -> cut
+        autocast + checkpoint, 2 steps -> cut
+        autocast, 2 steps -> 9.77 GiB
+        checkpoint, 2 steps -> 9.77 GiB
+        autocast + checkpoint, 2 steps -> 9.77 GiB
+        as it is: does not fit, needs 9.28 GiB
+        nearest: the unchanged script, needs 9.28 GiB
+    "#]]
+    .assert_eq(&made.allow(&["autocast", "checkpoint"]).plans());
+}
+
+#[test]
 fn no_more_than_three_are_run_through() {
     let made = Made::new(8_000, |run| {
         takes(20_000 - 100 * u64::try_from(run.plan.remedies.len()).unwrap())

@@ -103,7 +103,9 @@ pub(super) fn in_loops(
     let of_meter = *how == How::Meter;
     if *how == How::Cat {
         let is_batch_loop = is_batch || is_step || over_samples;
-        if is_batch_loop && (value.attached || value.is_output) && !value.on_host {
+        // What a loader gave, and the script moved there.
+        let is_moved = [".cuda(", ".to(device", ".to(\"cuda"].iter().any(|it| text.contains(it));
+        if is_batch_loop && (value.attached || value.is_output || is_moved) && !value.on_host {
             acc.push(Found {
                 code: "PLM104",
                 at: *arg,
