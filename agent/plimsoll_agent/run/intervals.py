@@ -11,7 +11,6 @@ import ast
 import ctypes
 import functools
 import linecache
-import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.hints import EVALUATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import CodeType, FrameType
 
     from plimsoll_agent.kinds import Line
@@ -96,7 +95,7 @@ def of_this_step(has_loader: bool = False) -> list[Interval]:
     """Those of the loops around the step, the innermost frame's first. `has_loader`: a data loader feeds the step, in a loop that may be a library's."""
     found: list[Interval] = []
     has_loop = False
-    for frame in _users():
+    for frame in extent.users():
         found += _of(frame, has_loop, has_loader)
         loops = extent.loops_in(frame.f_code.co_filename)
         has_loop = has_loop or any(frame.f_code.co_firstlineno <= it.lineno and _is_in(frame.f_lineno, it) for it in loops)
@@ -107,7 +106,7 @@ def of_this_step(has_loader: bool = False) -> list[Interval]:
 def longest_that_stores() -> tuple[int, Line] | None:
     """The branch beside the step that stores something every so many turns of a loop around both, and how many: the longest interval."""
     longest: tuple[int, Line] | None = None
-    for frame in _users():
+    for frame in extent.users():
         variables = extent.Variables(frame)
         for branch in _branches_that_store(frame.f_code.co_filename):
             for it in branch.remainders if branch.is_beside(frame.f_lineno) else ():
@@ -121,7 +120,7 @@ def longest_that_stores() -> tuple[int, Line] | None:
 @guarded
 def loads_after_the_loops() -> Line | None:
     """The line behind the loops around the step that loads weights again, and not into host memory: the best checkpoint, a model for a test."""
-    for frame in _users():
+    for frame in extent.users():
         file, here = frame.f_code.co_filename, frame.f_lineno
         tree, function = source.tree(file), frame.f_code.co_name
         end = max((it.end_lineno or 0 for it in extent.loops_in(file) if _is_in(here, it)), default=here)
@@ -140,7 +139,7 @@ def computes_after_the_loops() -> Line | None:
     that does so, and that the loops do not call: a test, a second stage, statistics of an averaged network."""
     from torch.nn import Module
 
-    for frame in _users():
+    for frame in extent.users():
         file, here = frame.f_code.co_filename, frame.f_lineno
         tree, variables = source.tree(file), extent.Variables(frame)
         around = [it for it in extent.loops_in(file) if _is_in(here, it)]
@@ -177,19 +176,9 @@ def _loads(call: ast.Call) -> bool:
     return is_load and not any(it.arg in ("map_location", "device") and "cpu" in ast.unparse(it.value) for it in call.keywords)
 
 
-def _users() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(extent.MOST_FRAMES):
-        if frame is None:
-            return
-        if frames.is_users(frame.f_code.co_filename):
-            yield frame
-        frame = frame.f_back
-
-
 def _running(identity: int, code: CodeType) -> FrameType | None:
     # A frame that is held would hold its tensors: it is looked for, and has returned if it is not there.
-    return next((it for it in _users() if id(it) == identity and it.f_code is code), None)
+    return next((it for it in extent.users() if id(it) == identity and it.f_code is code), None)
 
 
 def _of(frame: FrameType, has_inner_loop: bool, has_loader: bool) -> list[Interval]:
