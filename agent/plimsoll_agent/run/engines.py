@@ -127,7 +127,7 @@ def _end(stopping: Stopping) -> None:
 def _in_the_worker(recording: Recording, asked: Asked, program: Program, module: Any) -> None:
     places: dict[str, Callable[[Function], Function]] = {
         "init_device": functools.partial(_begins, recording, program.steps),
-        "load_model": lambda real: real,
+        "load_model": functools.partial(_loads, recording),
         "determine_available_memory": functools.partial(_measures, recording),
         "compile_or_warm_up_model": functools.partial(_warms_up, recording, asked, program),
     }
@@ -197,6 +197,19 @@ def _warms_up(recording: Recording, asked: Asked, program: Program, real: Functi
         return result
 
     return compile_or_warm_up_model
+
+
+def _loads(recording: Recording, real: Function) -> Function:
+    @guarded
+    def note(worker: Any) -> None:
+        recording.write("engine", name="vllm", weights=int(worker.model_runner.model_memory_usage))
+
+    def load_model(worker: Any, *args: Any, **kwargs: Any) -> Any:
+        result = real(worker, *args, **kwargs)
+        note(worker)
+        return result
+
+    return load_model
 
 
 @guarded
