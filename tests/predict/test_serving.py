@@ -438,6 +438,12 @@ class JitSpec:
     def build_and_load(self):
         raise RuntimeError("nvcc was started")
 """
+FLASHINFER_LOADER = """
+import ctypes
+
+def setup_cubin_loader(path):
+    ctypes.CDLL(path)
+"""
 FLASHINFER_COMPILER = """
 def get_cuda_path():
     raise RuntimeError("Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist")
@@ -448,7 +454,7 @@ def test_vllm_looks_at_its_model_in_this_process_and_kernels_without_a_compiler_
     """Another process would import vLLM once more; on a phantom no kernel does anything."""
     package(plimsoll)
     (plimsoll.folder / "flashinfer/jit").mkdir(parents=True)
-    for name, text in (("__init__", ""), ("jit/__init__", ""), ("jit/core", FLASHINFER_CORE), ("jit/cpp_ext", FLASHINFER_COMPILER)):
+    for name, text in (("__init__", ""), ("jit/__init__", ""), ("jit/core", FLASHINFER_CORE), ("jit/cpp_ext", FLASHINFER_COMPILER), ("jit/cubin_loader", FLASHINFER_LOADER)):
         (plimsoll.folder / f"flashinfer/{name}.py").write_text(text)
     text = """
 from vllm.model_executor.models import registry
@@ -456,6 +462,8 @@ assert registry.inspect() == "LlamaForCausalLM"
 from flashinfer.jit import core, cpp_ext
 kernels = core.JitSpec().build_and_load()
 assert kernels.softmax(1, 2) is None and kernels.plan(1) is not None
+from flashinfer.jit.cubin_loader import setup_cubin_loader
+setup_cubin_loader("/no/fmha_gen.so")
 """
     plimsoll.script(text + SCRIPT, "inspects.py")
     ran = plimsoll.predict("inspects.py", "4096", options=("--gpu", "l4", "--until-exit"))
