@@ -349,6 +349,19 @@ LOADED = WORKER.replace("    def determine_available_memory(self):", """    def 
         torch.empty(40 << 30, dtype=torch.int8, device="cuda")""")
 
 
+def test_nothing_is_interpreted_while_an_engine_measures_and_warms_up(plimsoll):
+    """Its passes of as many requests as it may ever have would use up the time that its prompts need."""
+    package(plimsoll)
+    paused = "\n        from plimsoll_agent.values import interpreted\n        assert interpreted._paused"
+    worker = WORKER
+    for name in ("determine_available_memory", "compile_or_warm_up_model"):
+        worker = worker.replace(f"def {name}(self):", f"def {name}(self):{paused}")
+    (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(worker)
+    plimsoll.script(SCRIPT + "from plimsoll_agent.values import interpreted\nassert not interpreted._paused", "serve.py")
+    ran = plimsoll.predict("serve.py", "4096", options=("--gpu", "l4", "--until-exit"))
+    assert ran.code == 0 and ran.report["serving"]["starts"], ran
+
+
 def test_a_first_pass_that_is_too_large_is_not_called_weights(plimsoll):
     package(plimsoll)
     (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(LOADED)

@@ -77,7 +77,7 @@ class Program:
     failed: Callable[[BaseException], None]
     """An error ends this process, and its program does not raise it."""
     paused: Callable[[], AbstractContextManager[None]]
-    """Kernels are launched within, while the engine warms up."""
+    """Kernels are launched within, while the engine measures its passes and graphs, and warms up."""
 
 
 def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program: Program) -> None:
@@ -128,7 +128,7 @@ def _in_the_worker(recording: Recording, asked: Asked, program: Program, module:
     places: dict[str, Callable[[Function], Function]] = {
         "init_device": functools.partial(_begins, recording, program.steps),
         "load_model": functools.partial(_loads, recording),
-        "determine_available_memory": functools.partial(_measures, recording),
+        "determine_available_memory": functools.partial(_measures, recording, program),
         "compile_or_warm_up_model": functools.partial(_warms_up, recording, asked, program),
     }
     for name, place in places.items():
@@ -311,7 +311,7 @@ def _wait_for(procs: Any) -> None:
         process.join(max(0.0, until - time.monotonic()))
 
 
-def _measures(recording: Recording, real: Function) -> Function:
+def _measures(recording: Recording, program: Program, real: Function) -> Function:
     @guarded
     def note(worker: Any, available: int) -> None:
         of, start = worker.cache_config, worker.init_snapshot
@@ -338,7 +338,8 @@ def _measures(recording: Recording, real: Function) -> Function:
         )
 
     def determine_available_memory(worker: Any) -> Any:
-        available = real(worker)
+        with program.paused():
+            available = real(worker)
         note(worker, available)
         return available
 
