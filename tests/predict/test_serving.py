@@ -44,7 +44,7 @@ class EngineArgs:
 
     def create_engine_config(self):
         if self.max_model_len is not None and 131072 < self.max_model_len:
-            raise ValueError(f"User-specified max_model_len ({self.max_model_len}) is greater than the derived max_model_len (131072)")
+            raise ValueError(f"User-specified max_model_len ({self.max_model_len}) is greater than the derived max_model_len (max_position_embeddings=131072.0 or model_max_length=None in model's config.json)")
         return SimpleNamespace(
             cache_config=SimpleNamespace(gpu_memory_utilization=self.gpu_memory_utilization, cache_dtype=self.kv_cache_dtype),
             model_config=SimpleNamespace(max_model_len=self.max_model_len or 131072, enforce_eager=self.enforce_eager),
@@ -342,6 +342,43 @@ def test_weights_that_are_too_large_are_named(plimsoll):
     assert "plimsoll fit --users 1 --context 4096 -- serve.py 4096" in said and "training" not in said, said
 
 
+LOADED = WORKER.replace("    def determine_available_memory(self):", """    def load_model(self):
+        self.weights = torch.empty(3 << 30, dtype=torch.int8, device="cuda")
+
+    def determine_available_memory(self):
+        torch.empty(40 << 30, dtype=torch.int8, device="cuda")""")
+
+
+def test_nothing_is_interpreted_while_an_engine_measures_and_warms_up(plimsoll):
+    """Its passes of as many requests as it may ever have would use up the time that its prompts need."""
+    package(plimsoll)
+    paused = "\n        from plimsoll_agent.values import interpreted\n        assert interpreted._paused"
+    worker = WORKER
+    for name in ("determine_available_memory", "compile_or_warm_up_model"):
+        worker = worker.replace(f"def {name}(self):", f"def {name}(self):{paused}")
+    (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(worker)
+    plimsoll.script(SCRIPT + "from plimsoll_agent.values import interpreted\nassert not interpreted._paused", "serve.py")
+    ran = plimsoll.predict("serve.py", "4096", options=("--gpu", "l4", "--until-exit"))
+    assert ran.code == 0 and ran.report["serving"]["starts"], ran
+
+
+def test_a_first_pass_that_is_too_large_is_not_called_weights(plimsoll):
+    package(plimsoll)
+    (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(LOADED)
+    plimsoll.script(SCRIPT.replace("available =", "worker.load_model()\navailable =", 1), "serve.py")
+    ran = plimsoll.predict("serve.py", "4096", options=("--gpu", "l4"))
+    said = " ".join(ran.stdout.split())
+    assert ran.code == 1 and "the engine ran out of memory in its first forward pass" in said and "training" not in said, ran
+
+
+def test_a_search_whose_weights_are_too_large_says_so_and_names_no_flag_that_would_not_help(plimsoll):
+    package(plimsoll)
+    plimsoll.script(TOO_LARGE, "serve.py")
+    ran = plimsoll.run("fit", "--gpu", "l4", "--users", "2", "--", "serve.py", "4096")
+    assert ran.code == 1 and "DOES NOT FIT l4: 2 users; the engine ran out of memory while it loaded the weights: use quantized weights" in ran.stdout, ran
+    assert "--allow" not in ran.stdout and "finds the smallest card that holds them" in ran.stdout, ran.stdout
+
+
 def test_an_engine_that_wants_the_whole_card_is_told_what_is_free(plimsoll):
     package(plimsoll)
     refused = 'raise ValueError("Free memory on device cuda:0 (21.51/22.05 GiB) on startup is less than desired GPU memory utilization (1.0, 22.05 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.")'
@@ -414,6 +451,12 @@ class JitSpec:
     def build_and_load(self):
         raise RuntimeError("nvcc was started")
 """
+FLASHINFER_LOADER = """
+import ctypes
+
+def setup_cubin_loader(path):
+    ctypes.CDLL(path)
+"""
 FLASHINFER_COMPILER = """
 def get_cuda_path():
     raise RuntimeError("Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist")
@@ -424,13 +467,16 @@ def test_vllm_looks_at_its_model_in_this_process_and_kernels_without_a_compiler_
     """Another process would import vLLM once more; on a phantom no kernel does anything."""
     package(plimsoll)
     (plimsoll.folder / "flashinfer/jit").mkdir(parents=True)
-    for name, text in (("__init__", ""), ("jit/__init__", ""), ("jit/core", FLASHINFER_CORE), ("jit/cpp_ext", FLASHINFER_COMPILER)):
+    for name, text in (("__init__", ""), ("jit/__init__", ""), ("jit/core", FLASHINFER_CORE), ("jit/cpp_ext", FLASHINFER_COMPILER), ("jit/cubin_loader", FLASHINFER_LOADER)):
         (plimsoll.folder / f"flashinfer/{name}.py").write_text(text)
     text = """
 from vllm.model_executor.models import registry
 assert registry.inspect() == "LlamaForCausalLM"
 from flashinfer.jit import core, cpp_ext
-assert core.JitSpec().build_and_load().softmax(1, 2) is None
+kernels = core.JitSpec().build_and_load()
+assert kernels.softmax(1, 2) is None and kernels.plan(1) is not None
+from flashinfer.jit.cubin_loader import setup_cubin_loader
+setup_cubin_loader("/no/fmha_gen.so")
 """
     plimsoll.script(text + SCRIPT, "inspects.py")
     ran = plimsoll.predict("inspects.py", "4096", options=("--gpu", "l4", "--until-exit"))
@@ -444,6 +490,14 @@ def test_an_engine_whose_plan_was_not_seen_is_no_answer(plimsoll):
     plimsoll.script(SCRIPT.replace("vllm.v1.engine.core import get_kv_cache_configs", "vllm.v1.engine.elsewhere import plan as get_kv_cache_configs"), "moved.py")
     ran = plimsoll.run("fit", "--gpu", "l4", "--context", "4096", "--", "moved.py", "4096")
     assert ran.code == 2 and "plimsoll did not see how it plans its cache" in " ".join(ran.stdout.split()), ran
+
+
+def test_an_engine_that_fails_after_its_plan_holds_no_less_than_it_planned(plimsoll):
+    package(plimsoll)
+    worker = WORKER.replace("    def compile_or_warm_up_model(self):", "    def compile_or_warm_up_model(self):\n        assert False, 'no kernel'")
+    (plimsoll.folder / "vllm/v1/worker/gpu_worker.py").write_text(worker)
+    ran = plimsoll.run("fit", "--gpu", "l4", "--context", "4096", "--users", "2", "--", "serve.py", "4096")
+    assert ran.code == 2 and "COULD NOT TELL: the script raised AssertionError: no kernel" in ran.stdout, ran
 
 
 DRAFTS = """
@@ -493,7 +547,9 @@ def test_the_mildest_flag_that_is_enough(plimsoll):
     assert "kv-cache-dtype: keys and values are less precise" in ran.stdout, ran.stdout
 
 
-def test_what_is_wrong_is_said_before_anything_runs(plimsoll):
+def test_what_is_wrong_is_said(plimsoll):
+    ran = fit(plimsoll, "--users", "2", "--context", "200000")
+    assert ran.code == 2 and "the model allows 131,072 tokens at most" in ran.stdout, ran
     ran = fit(plimsoll, "--users", "2", "--allow", "kv-cache-dtyp")
     assert ran.code == 2 and "there is no flag kv-cache-dtyp that the search for an engine may set; did you mean `kv-cache-dtype`?" in ran.stderr, ran
     ran = fit(plimsoll, command=("vllm", "serve", "model"))

@@ -77,7 +77,7 @@ class Program:
     failed: Callable[[BaseException], None]
     """An error ends this process, and its program does not raise it."""
     paused: Callable[[], AbstractContextManager[None]]
-    """Kernels are launched within, while the engine warms up."""
+    """Kernels are launched within, while the engine measures its passes and graphs, and warms up."""
 
 
 def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program: Program) -> None:
@@ -127,8 +127,8 @@ def _end(stopping: Stopping) -> None:
 def _in_the_worker(recording: Recording, asked: Asked, program: Program, module: Any) -> None:
     places: dict[str, Callable[[Function], Function]] = {
         "init_device": functools.partial(_begins, recording, program.steps),
-        "load_model": lambda real: real,
-        "determine_available_memory": functools.partial(_measures, recording),
+        "load_model": functools.partial(_loads, recording),
+        "determine_available_memory": functools.partial(_measures, recording, program),
         "compile_or_warm_up_model": functools.partial(_warms_up, recording, asked, program),
     }
     for name, place in places.items():
@@ -197,6 +197,19 @@ def _warms_up(recording: Recording, asked: Asked, program: Program, real: Functi
         return result
 
     return compile_or_warm_up_model
+
+
+def _loads(recording: Recording, real: Function) -> Function:
+    @guarded
+    def note(worker: Any) -> None:
+        recording.write("engine", name="vllm", weights=int(worker.model_runner.model_memory_usage))
+
+    def load_model(worker: Any, *args: Any, **kwargs: Any) -> Any:
+        result = real(worker, *args, **kwargs)
+        note(worker)
+        return result
+
+    return load_model
 
 
 @guarded
@@ -298,7 +311,7 @@ def _wait_for(procs: Any) -> None:
         process.join(max(0.0, until - time.monotonic()))
 
 
-def _measures(recording: Recording, real: Function) -> Function:
+def _measures(recording: Recording, program: Program, real: Function) -> Function:
     @guarded
     def note(worker: Any, available: int) -> None:
         of, start = worker.cache_config, worker.init_snapshot
@@ -325,7 +338,8 @@ def _measures(recording: Recording, real: Function) -> Function:
         )
 
     def determine_available_memory(worker: Any) -> Any:
-        available = real(worker)
+        with program.paused():
+            available = real(worker)
         note(worker, available)
         return available
 

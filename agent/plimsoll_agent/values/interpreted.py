@@ -45,7 +45,7 @@ _paused = 0
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Nothing is interpreted meanwhile: where an engine warms up, with as many requests as it may ever have, nobody needs the numbers."""
+    """Nothing is interpreted meanwhile: where an engine measures and warms up, with as many requests as it may ever have, nobody needs the numbers."""
     global _paused
     _paused += 1
     try:

@@ -1,7 +1,7 @@
 //! Why a run gave no prediction, in one sentence: what was found, what was expected, what to do. It looks
 //! at how the command ended and at what the agent noted; whether memory fits is not its business.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use nix::sys::signal::Signal;
 use plimsoll_core::{
@@ -13,7 +13,7 @@ use plimsoll_core::{
         self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, Mark, MarkKind, Phase,
         ReadNote, Recording,
     },
-    units::Bytes,
+    units::{Bytes, grouped},
 };
 
 use crate::{
@@ -27,6 +27,9 @@ use crate::{
 
 /// What is said where that is so.
 const NO_KERNELS: &str = "this PyTorch has no kernels for that card";
+
+/// The end of a sentence about a script whose output people see.
+pub(crate) const OUTPUT_ABOVE: &str = "; its output above shows why";
 
 /// What to do when the machine itself, not the phantom, runs out.
 const HOST_MEMORY: &str = "the script's CPU memory is real memory of this machine: use a machine with more, or fewer DataLoader workers";
@@ -162,7 +165,7 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     if code != 0 {
         let after = after(steps);
         // Of a flag that it refuses, say: argparse prints why, and raises nothing.
-        let why = if steps.serves && !steps.engine { "; its output above shows why" } else { "" };
+        let why = if steps.serves && !steps.engine { OUTPUT_ABOVE } else { "" };
         return Some(format!("the script exited with code {code} {after}{why}"));
     }
     // A process that was killed left nothing, and the others have nothing to show.
@@ -244,7 +247,8 @@ fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
         return Some(sentence.to_owned());
     }
     let in_worker = said_in_a_worker(class, message);
-    let message = in_worker.or_else(|| telling_line(message)).unwrap_or_default();
+    let message = in_worker.map(Cow::from).or_else(|| telling_line(message)).unwrap_or_default();
+    let message = message.as_ref();
     let worker = if in_worker.is_some() { " in a worker of its DataLoader" } else { "" };
     let colon = if message.is_empty() { "" } else { ": " };
     let place =
@@ -258,18 +262,29 @@ fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
 }
 
 /// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the first
-/// that is indented, below the name of the field if there is one; and of that the first sentence.
-fn telling_line(message: &str) -> Option<&str> {
+/// that is indented, below the name of the field if there is one; and of that the first sentence, with the name and what it was set to.
+fn telling_line(message: &str) -> Option<Cow<'_, str>> {
     let mut lines = message.lines();
     let first = lines.next()?;
     if !first.contains("validation error") || !first.contains(" for ") {
         let alone = first.trim_end().trim_end_matches(':');
-        return Some(alone.strip_suffix(" from one of").unwrap_or(alone));
+        return Some(alone.strip_suffix(" from one of").unwrap_or(alone).into());
     }
-    let detail = lines.find(|line| line.starts_with("  ")).map_or(first, str::trim);
-    let detail = detail.split(" [type=").next().unwrap_or(detail);
+    let mut field = None;
+    let detail = loop {
+        match lines.next() {
+            Some(line) if line.starts_with("  ") => break line.trim(),
+            Some(line) => field = Some(line.trim()).filter(|it| !it.is_empty()),
+            None => return Some(first.into()),
+        }
+    };
+    let (detail, more) = detail.split_once(" [type=").unwrap_or((detail, ""));
     let detail = detail.strip_prefix("Value error, ").unwrap_or(detail);
-    Some(detail.split_once(". ").map_or(detail, |it| it.0).trim_end_matches('.'))
+    let detail = detail.split_once(". ").map_or(detail, |it| it.0).trim_end_matches('.');
+    let Some(field) = field else { return Some(detail.into()) };
+    let set = more.split_once("input_value=").and_then(|it| it.1.split_once(", input_type="));
+    let set = set.map_or_else(String::new, |it| format!(" (it is {})", it.0));
+    Some(format!("{field}: {detail}{set}").into())
 }
 
 /// What to do about what is missing or taken on this machine, or in the folder of a model: the last part of a sentence.
@@ -285,6 +300,12 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
     {
         let ranks = rest.split(')').next().unwrap_or_default();
         return Some(format!("; the phantom machine has one GPU: add --gpus {ranks}"));
+    }
+    if let Some((_, rest)) = message.split_once("greater than the derived max_model_len (")
+        && let Some(longest) =
+            rest.split(['=', '.', ' ', ')']).find_map(|it| it.parse::<u64>().ok())
+    {
+        return Some(format!("; the model allows {} tokens at most", grouped(longest)));
     }
     let what = if message.contains("Address already in use") {
         "another program listens on that port: end it, or give the script another port"
@@ -304,8 +325,10 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "the model is not in Hugging Face's cache, and HF_HUB_OFFLINE forbids the network: give a folder with its config.json"
     } else if message.contains("does not recognize this architecture") {
         "a newer transformers may know it"
-    } else if message.contains("greater than the derived max_model_len") {
-        "give a smaller --max-model-len, or none"
+    } else if message.contains("We couldn't connect to") {
+        "the model is neither a folder here nor in Hugging Face's cache: check the path, or give a folder with its config.json"
+    } else if message.contains("Cannot find the config file for ") {
+        "the model is not quantized this way: use one that is, or no --quantization"
     } else {
         return None;
     };
@@ -786,7 +809,7 @@ mod tests {
         // As Python, vLLM 0.24 and pydantic 2.14 word it.
         let said = |class: &str, message: &str| {
             let line = telling_line(message).unwrap();
-            format!("{line}{}", of_this_machine(class, line).unwrap_or_default())
+            format!("{line}{}", of_this_machine(class, &line).unwrap_or_default())
         };
         let rows = [
             (
@@ -814,6 +837,11 @@ mod tests {
                 "Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/m'. Use `repo_type` argument if needed.",
                 "; there is no such folder: check its path, or give a model's name on the hub",
             ),
+            (
+                "OSError",
+                "We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
+                "; the model is neither a folder here nor in Hugging Face's cache: check the path, or give a folder with its config.json",
+            ),
             ("RuntimeError", "shapes do not match", ""),
         ];
         // As transformers 5 words it, with what it looked for in lines of their own.
@@ -840,7 +868,7 @@ mod tests {
             ),
             (
                 "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json). To allow overriding this maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1.",
-                "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json); give a smaller --max-model-len, or none",
+                "User-specified max_model_len (100000) is greater than the derived max_model_len (max_position_embeddings=8192.0 or model_max_length=None in model's config.json); the model allows 8,192 tokens at most",
             ),
         ];
         for (message, sentence) in of_pydantic {
@@ -850,7 +878,10 @@ mod tests {
             assert_eq!(said("ValidationError", &whole), sentence);
         }
         let of_a_field = "1 validation error for CacheConfig\ncache_dtype\n  Input should be 'auto' or 'fp8' [type=literal_error, input_value='x', input_type=str]";
-        assert_eq!(said("ValidationError", of_a_field), "Input should be 'auto' or 'fp8'");
+        assert_eq!(
+            said("ValidationError", of_a_field),
+            "cache_dtype: Input should be 'auto' or 'fp8' (it is 'x')"
+        );
     }
 
     #[test]

@@ -208,11 +208,20 @@ fn no_option(given: &str, grammar: &Command, words: &[OsString]) -> Option<Strin
     let name = words.get(1)?.to_str()?;
     let subcommand = grammar.find_subcommand(name)?;
     // `lint` reads files, and may be given a command, too.
-    if subcommand.get_positionals().next().is_none_or(|arg| arg.get_id() != "command") {
+    let runs =
+        |it: &Command| it.get_positionals().next().is_some_and(|arg| arg.get_id() == "command");
+    if !runs(subcommand) {
         return None;
     }
+    let has = |it: &&Command| {
+        let long = given.strip_prefix("--");
+        runs(it) && long.is_some() && it.get_arguments().any(|arg| arg.get_long() == long)
+    };
+    let other = grammar.get_subcommands().filter(|it| !it.is_hide_set()).find(has);
+    let other =
+        other.map_or_else(String::new, |it| format!(" (plimsoll {} has it)", it.get_name()));
     let start = format!(
-        "plimsoll {name} has no option {given}; an option of the script goes after the script"
+        "plimsoll {name} has no option {given}{other}; an option of the script goes after the script"
     );
     let is_it = |word: &OsString| {
         let word = word.to_string_lossy();
@@ -314,6 +323,11 @@ mod tests {
             hint_of("plimsoll predict --gpu t4 --batchsize 4 -- python t.py --lr 1").unwrap(),
             "plimsoll predict has no option --batchsize; an option of the script goes after the script: \
              plimsoll predict --gpu t4 -- python t.py --lr 1 --batchsize 4"
+        );
+        let of_fit = hint_of("plimsoll predict --users 8 -- vllm serve m").unwrap();
+        assert!(
+            of_fit.starts_with("plimsoll predict has no option --users (plimsoll fit has it); an"),
+            "{of_fit}"
         );
         let joined = hint_of("plimsoll fit --batchsize=4 --gpu t4 -- python t.py").unwrap();
         assert!(

@@ -165,12 +165,15 @@ pub(crate) fn by_module(
     shares
 }
 
-/// The line of the user's own code that `stack` comes from; the innermost line of a library where there is none.
+/// The line of the user's own code that `stack` comes from; where there is none the innermost of a library other than PyTorch, else PyTorch's.
 pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
     let users = stacks.user_frame(stack).map(|it| trace.stacks.frame_of(it));
-    let frames = trace.stacks.frame_ids(stack).map(|it| trace.stacks.frame_of(it));
-    let mut of_libraries = frames.filter(|it| !is_agents_code(trace.text(it.file)));
-    let Frame { file, function, line } = users.or_else(|| of_libraries.next())?;
+    let frames = || {
+        let all = trace.stacks.frame_ids(stack).map(|it| trace.stacks.frame_of(it));
+        all.filter(|it| !is_agents_code(trace.text(it.file)))
+    };
+    let of_a_library = || frames().find(|it| is_of_a_library(trace.text(it.file)));
+    let Frame { file, function, line } = users.or_else(of_a_library).or_else(|| frames().next())?;
     Some(CodeLine {
         file: trace.text(file).to_owned(),
         line,

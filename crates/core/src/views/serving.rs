@@ -33,7 +33,7 @@ impl Serving {
     }
 
     /// When an engine ran out of memory, and what to change.
-    pub(super) fn ran_out(&self) -> &'static str {
+    pub fn ran_out(&self) -> &'static str {
         let it = &self.engine;
         if it.weights.is_none() {
             "the engine ran out of memory while it loaded the weights: use quantized weights, a larger card, or several cards (tensor_parallel_size)"

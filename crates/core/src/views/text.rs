@@ -603,6 +603,10 @@ impl Report<'_> {
         let Some(it) = of(p.deciding_phase).filter(|_| p.outcome != Outcome::Grows) else {
             return Ok(());
         };
+        // An engine's verdict says when it ran out, and what to do.
+        if p.serving.is_some() && p.oom.is_some() {
+            return Ok(());
+        }
         let is_other = |other: &&PhasePeak| {
             it.phase != other.phase && (other.phase.is_step() || other.phase == RunPhase::Loading)
         };

@@ -78,6 +78,18 @@ fn tokens(n: Option<u64>) -> String {
     n.map_or_else(|| "an unknown number of tokens".to_owned(), |n| format!("{} tokens", grouped(n)))
 }
 
+/// Why an engine holds nothing, and what to change.
+fn why_not(trial: &Trial, card: &Card) -> String {
+    match &trial.came {
+        Came::RanOut(_) => Serving::new(trial.note.clone(), card).ran_out().to_owned(),
+        Came::Refuses(why) if trial.note.longest.is_none_or(|it| it == 0) => {
+            let remedies = trial.note.refused.iter().flat_map(|it| &it.remedies);
+            std::iter::once(why).chain(remedies).cloned().collect::<Vec<_>>().join("; ")
+        }
+        _ => format!("the engine {}", outcome(trial)),
+    }
+}
+
 /// How a headline without an answer begins.
 const UNKNOWN: &str = "COULD NOT TELL:";
 
@@ -94,8 +106,8 @@ fn headline(it: &Report<'_>) -> String {
             (Some(why), _) => format!("{UNKNOWN} {why}"),
             (None, true) => format!("{UNKNOWN} interrupted before anything was found"),
             (None, false) => {
-                let why = found.tried.last().map(|it| outcome(&it.trial)).unwrap_or_default();
-                format!("DOES NOT FIT {}: {asked}; the engine {why}", card.id)
+                let why = found.tried.last().map(|it| why_not(&it.trial, card)).unwrap_or_default();
+                format!("DOES NOT FIT {}: {asked}; {why}", card.id)
             }
         };
     };
@@ -167,9 +179,15 @@ pub fn text(it: &Report<'_>) -> String {
         .map(Lever::id)
         .collect();
     let is_whole = found.best().is_some_and(|best| best.length() == found.model_longest);
-    if !not_allowed.is_empty() && !is_whole && found.failure().is_none() {
+    // No flag makes an engine fit that has not come to what is free for keys and values.
+    let was_measured = found.tried.iter().any(|it| it.trial.note.available.is_some());
+    if !not_allowed.is_empty() && !is_whole && was_measured && found.failure().is_none() {
         let _ =
             writeln!(res, "--allow {} lets the search set these flags, too", not_allowed.join(","));
+    }
+    let ran_out = found.tried.last().is_some_and(|it| matches!(it.trial.came, Came::RanOut(_)));
+    if found.best().is_none() && ran_out && !was_measured && !it.is_any_card {
+        res += "without --gpu, and with --users and --context, plimsoll fit finds the smallest card that holds them\n";
     }
     let n = found.tried.len();
     let runs = if n == 1 { "once".to_owned() } else { format!("{n} times") };

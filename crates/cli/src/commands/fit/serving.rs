@@ -33,8 +33,10 @@ use crate::{
 
 /// Some version of an engine plans its cache where nobody looks.
 const NO_PLAN: &str = "the engine started, and plimsoll did not see how it plans its cache: this version plans it elsewhere";
-/// vLLM does not store what it compiles.
-const NO_STORE: &str = "VLLM_DISABLE_COMPILE_CACHE";
+/// What a search sets for vLLM where the user does not: it does not store what it compiles, because each run has a store of its own, which no
+/// other length finds; and the process of its engine is forked from that of `vllm serve`, which has imported the same.
+const VARIABLES: [(&str, &str); 2] =
+    [("VLLM_DISABLE_COMPILE_CACHE", "1"), ("VLLM_WORKER_MULTIPROC_METHOD", "fork")];
 
 pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let wanted =
@@ -153,10 +155,9 @@ impl Maker<'_> {
         let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
         let signals = Signals::hold().context("cannot hold signals")?;
         let mut settings = vec![(contract::ENGINE, view::for_agent(&order).into())];
-        // Its own store of what is compiled goes with each run, and is found by no other length.
-        if self.command.variable(NO_STORE).is_none() {
-            settings.push((NO_STORE, "1".into()));
-        }
+        let free = |it: &(&str, &str)| self.command.variable(it.0).is_none();
+        settings
+            .extend(VARIABLES.into_iter().filter(free).map(|(name, value)| (name, value.into())));
         let run = Run {
             command: self.command,
             conf: &(order.card.phantom_conf(self.args.gpus) + &assumed),
@@ -189,7 +190,7 @@ impl Maker<'_> {
             Came::Fails(NO_PLAN.to_owned())
         } else if prediction.outcome == Outcome::OutOfMemory {
             Came::RanOut(ran_out())
-        } else if note.blocks.is_some() && note.users.is_some() {
+        } else if note.users.is_some_and(|held| held < order.users) && note.blocks.is_some() {
             Came::TooFew
         } else {
             let why = diagnosis::diagnose(self.command, &ended, &recordings).unwrap_or_else(|| {
@@ -198,10 +199,15 @@ impl Maker<'_> {
             let raised = recordings
                 .iter()
                 .any(|it| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some()));
-            let words = left.last_words.filter(|_| !raised);
-            Came::Fails(
-                why + &words.map(|it| format!("; its last words: {it}")).unwrap_or_default(),
-            )
+            Came::Fails(match left.last_words.filter(|_| !raised) {
+                Some(words) => {
+                    format!(
+                        "{}; its last words: {words}",
+                        why.trim_end_matches(diagnosis::OUTPUT_ABOVE)
+                    )
+                }
+                None => why,
+            })
         };
         let trial = Trial { came, note };
         if !self.args.quiet {
