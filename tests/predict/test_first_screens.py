@@ -139,7 +139,7 @@ STAGES = """import sys, torch
 net = torch.nn.Conv2d(3, 8, 3).cuda()
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for size in (64, 128, 256):
-    for step in range(400):
+    for step in range(40_000):
         net(torch.zeros(int(sys.argv[1]), 3, size, size, device="cuda")).sum().backward(); opt.step(); opt.zero_grad()
 """
 LARGEST = {

@@ -154,20 +154,20 @@ import torch
 net = torch.nn.Conv2d(3, 8, 3).cuda()
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for {name} in (64, 128, 256):
-    for step in range(400):
+    for step in range({steps}):
         net(torch.zeros(2, 3, {used}, {used}, device="cuda")).sum().backward(); opt.step(); opt.zero_grad()
     print({name}, step)
 """
 
 
-@pytest.mark.parametrize("name, used, verdict", [("size", "size", "fits_so_far"), ("size", "64", "fits"), ("epoch", "64", "fits")])
-def test_later_turns_of_a_loop_whose_variable_the_steps_use_are_named(plimsoll, name, used, verdict):
-    plimsoll.script(SIZES.format(name=name, used=used))
+@pytest.mark.parametrize("name, used, steps, verdict", [("size", "size", 40_000, "fits_so_far"), ("size", "size", 100, "fits"), ("epoch", "64", 40_000, "fits")])
+def test_later_turns_of_a_loop_whose_variable_the_steps_use_are_run_or_named(plimsoll, name, used, steps, verdict):
+    plimsoll.script(SIZES.format(name=name, used=used, steps=steps))
     ran = plimsoll.predict("train.py", options=("--gpu", "t4"))
     assert ran.report["verdict"] == verdict and ran.code == (2 if verdict == "fits_so_far" else 0), ran
     stage = ran.report["seen"]["stage"]
     if verdict == "fits":
-        assert stage is None
+        assert stage is None and (ran.report["steps_seen"] > 200) == (used == "size"), ran.report["seen"]
         return
     assert ran.report["safe_bytes"] is None and (stage["at"]["line"], stage["variable"], stage["turn"], stage["turns"]) == (5, "size", 1, 3), stage
     assert "the loop over `size` (train.py:5) was seen in turn 1 of 3 only" in " ".join(ran.stdout.split()), ran.stdout

@@ -17,6 +17,7 @@
     extent          how many steps the script's own loops come to
     saving          where libraries save a model, and merge adapters into it
     intervals       has an evaluation every so many steps come soon
+    turning         what a later turn of a loop does that none so far did
     effort          a clock for budgets, which stands still while other programs have the processor
     preparing       what libraries run to prepare something: neither training nor an evaluation
     hints           whether the text of the script mentions an evaluation or a checkpoint
