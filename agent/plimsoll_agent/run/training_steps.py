@@ -115,9 +115,9 @@ class Steps:
         self.why: str | None = None
         self._was_steady = False
         self.ahead: Named = extent.NOT_KNOWN
+        """What the script's own loops come to; see `extent`."""
         self.after_the_loops: Line | None = None
         """Where the script would have gone on to compute, of a run that was ended in its loops."""
-        """What the script's own loops come to; see `extent`."""
         self._first_made: tuple[CodeType, int] | None = None
         self._turns_before: tuple[int, int] | None = None
         """Steps and turns of these loops at the first look; None where nothing tells the turns, so that a second look has nothing to compare."""
