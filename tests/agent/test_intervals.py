@@ -230,3 +230,24 @@ def test_weights_that_are_loaded_after_the_loops_are_found(intervals, tmp_path, 
     script.write_text(text)
     exec(compile(text, str(script), "exec"), {"seen": lambda: found.append(intervals.loads_after_the_loops())})
     assert {it and it["line"] for it in found} == {line}, found
+
+
+COMPUTES = {
+    "a test": ("for step in range(4): seen()\ntest(net)", 2),
+    "an average of the weights, in each step": ("def one():\n    seen()\n    average(net)\nfor step in range(4): one()", None),
+    "statistics of each epoch": ("def epoch():\n    for step in range(4): seen()\n    test(net)\nfor number in range(3): epoch()", None),
+    "results of a comprehension": ("def decode():\n    return [seen() for it in range(4)]\nfor clip in range(2):\n    decode()\n    net(clip)", None),
+    "a test behind a function that trains": ("def train():\n    for step in range(4): seen()\ntrain()\ntest(net)", 4),
+}
+
+
+@pytest.mark.parametrize("what", sorted(COMPUTES))
+def test_only_what_stands_behind_all_loops_comes_after_them(intervals, tmp_path, what):
+    torch = pytest.importorskip("torch")
+    text, line = COMPUTES[what]
+    found = []
+    script = tmp_path / "train.py"
+    script.write_text("def test(model): pass\ndef average(model): pass\n" + text)
+    net = torch.nn.Identity()
+    exec(compile(script.read_text(), str(script), "exec"), {"net": net, "seen": lambda: found.append(intervals.computes_after_the_loops())})
+    assert {it and it["line"] - 2 for it in found} == {line}, found

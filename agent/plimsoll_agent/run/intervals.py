@@ -117,13 +117,29 @@ def longest_that_stores() -> tuple[int, Line] | None:
     return longest
 
 
+def _behind_the_loops() -> list[tuple[FrameType, list[Any]]]:
+    """The frames with code that comes after all loops around the step: that of the outermost loop, with its loops, and those around it. What stands
+    behind a step, or behind an inner loop, comes in each turn. Where a library has the loop: those that called the library."""
+    users = [it for it in extent.users() if it.f_code.co_name not in extent.COMPREHENSIONS]
+    around = []
+    for frame in users:
+        first = 0 if frame.f_code.co_name == "<module>" else frame.f_code.co_firstlineno
+        around.append([it for it in extent.loops_in(frame.f_code.co_filename) if first <= it.lineno and _is_in(frame.f_lineno, it)])
+    outermost = max((i for i, it in enumerate(around) if it), default=None)
+    if outermost is None:
+        outermost = len(users) - 1
+        while outermost > 0 and users[outermost - 1].f_back is users[outermost]:
+            outermost -= 1
+    return list(zip(users, around))[max(outermost, 0) :]
+
+
 @guarded
 def loads_after_the_loops() -> Line | None:
     """The line behind the loops around the step that loads weights again, and not into host memory: the best checkpoint, a model for a test."""
-    for frame in extent.users():
+    for frame, around in _behind_the_loops():
         file, here = frame.f_code.co_filename, frame.f_lineno
         tree, function = source.tree(file), frame.f_code.co_name
-        end = max((it.end_lineno or 0 for it in extent.loops_in(file) if _is_in(here, it)), default=here)
+        end = max((it.end_lineno or 0 for it in around), default=here)
         functions = [it for it in ast.walk(tree) if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef))]
         own = next((it for it in functions if it.name == function and _is_in(here, it)), tree)
         others = [it for it in functions if it is not own and not _is_in(here, it)]
@@ -139,10 +155,9 @@ def computes_after_the_loops() -> Line | None:
     that does so, and that the loops do not call: a test, a second stage, statistics of an averaged network."""
     from torch.nn import Module
 
-    for frame in extent.users():
+    for frame, around in _behind_the_loops():
         file, here = frame.f_code.co_filename, frame.f_lineno
         tree, variables = source.tree(file), extent.Variables(frame)
-        around = [it for it in extent.loops_in(file) if _is_in(here, it)]
         end = max((it.end_lineno or 0 for it in around), default=here)
         functions = [it for it in ast.walk(tree) if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
         own = next((it for it in functions if it.name == frame.f_code.co_name and _is_in(here, it)), tree)
