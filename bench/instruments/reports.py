@@ -61,6 +61,15 @@ def is_right(it):
     return said in re.findall("FITS SO FAR|DOES NOT FIT|GROWS|FITS", it["wanted"])
 
 
+def in_order(pool, rows):
+    """As they are done. Ctrl-C begins no more."""
+    try:
+        yield from concurrent.futures.as_completed(rows)
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--plimsoll", required=True, type=os.path.abspath)
@@ -74,7 +83,8 @@ def main():
     tasks = [it for it in wanted() if args.only in it[0]]
     judged = right = 0
     with args.out.open("w") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for it in concurrent.futures.as_completed([pool.submit(row, args.plimsoll, args.seconds, *task) for task in tasks]):
+        rows = [pool.submit(row, args.plimsoll, args.seconds, *task) for task in tasks]
+        for it in in_order(pool, rows):
             found = it.result()
             if found is None:
                 continue
@@ -90,4 +100,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        os._exit(130)  # What was done is in the file; the pool would begin the rest.
