@@ -109,6 +109,8 @@ class Later:
         self._turnings: list[Turning] | None = None
         """What later turns do that was not seen yet; None as long as nobody looked."""
         self._last_before_turnings = 0
+        self._turning_due: int | None = None
+        """The first step in which one of them may have come; None where none is near."""
         self.anew: Named | None = None
         """A loop of which each turn makes an optimizer: a fold, a rate to try. See `extent`."""
         self.turned_at: list[int] = []
@@ -231,23 +233,25 @@ class Later:
         """Whether the run goes on to what a later turn of a loop does that none so far did."""
         if self._asked or self._has_company():
             return False
-        ahead = turning.ahead(bool(self._epochs.feed_training)) or []
-        before = [(it.line["line"], it.turn) for it in self._turnings or []]
         made = sum(place.allocs) - self._allocations
         rest = MOST_ALLOCATIONS_FOR_A_GUESS - made
-        if self._turnings is None or [(it.line["line"], it.turn) for it in ahead] != before:
+        # The text is read again no sooner than the first of them can have come.
+        if self._turnings is None or self._turning_due is not None and self._turning_due <= steps:
+            before, ahead = self._turnings, turning.ahead(bool(self._epochs.feed_training)) or []
             each = made // (steps - self._steps) if self._steps < steps else sum(place.allocs) // max(steps, 1)
             most = min(rest // max(each, 1), MOST_STEPS)
-            needed = [it.to_come * (it.steps_a_turn or AFTER_A_CUT) for it in ahead if it.steps_a_turn is not None]
+            near = [it for it in ahead if it.steps_a_turn is not None and it.to_come * (it.steps_a_turn or AFTER_A_CUT) <= most]
+            self._turning_due = min((steps + it.to_come * (it.steps_a_turn or 1) for it in near), default=None)
             # What came is seen for some steps: an optimizer makes its states in the first of them.
             seen_for = STEPS_OF_AN_INTERVAL if before else 0
-            self._last_before_turnings = steps + max((it for it in needed if it <= most), default=seen_for)
-        self._turnings = ahead
+            needed = [it.to_come * (it.steps_a_turn or AFTER_A_CUT) for it in near]
+            self._last_before_turnings = steps + max([seen_for, *needed])
+            self._turnings = ahead
+            if any(it.steps_a_turn == 0 for it in near):
+                self._epochs.end_early = True
         if self._last_before_turnings <= steps or rest <= 0:
             return False
         self._part = "end"
-        if any(it.steps_a_turn == 0 for it in ahead):
-            self._epochs.end_early = True
         return True
 
     def not_seen(self, stage: Named | None) -> Named | None:
