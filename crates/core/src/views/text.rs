@@ -992,7 +992,7 @@ pub fn to_come(it: &ToCome) -> String {
             )
         }
         ToCome::AfterLoops(line) => format!(
-            "after its loops the script calls a model or trains ({}), which was not reached and may need more: let the loops before it turn less often, or --until-exit",
+            "after its loops the script calls a model or trains ({}); the run did not come to that, and it may need more: give the loops fewer turns, or --until-exit",
             Line(line)
         ),
         ToCome::Ahead(RunsAhead { name, at, held: Unlimited { waits_in, entries, each } }) => {
