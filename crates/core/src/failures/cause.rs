@@ -16,6 +16,8 @@ use crate::{
 pub(crate) const SHAPES: &str = "check the shapes at that line: a squared sequence length, a vocabulary times a batch, a size in the wrong unit, a wrong broadcast axis";
 /// The largest CUDA context of the catalogue's cards is smaller; a program of somebody else's has a context, too, and something beside it.
 const OF_A_CONTEXT: Bytes = Bytes::gib(1);
+/// The name of the number that the person set for the cache, so that the engine computed none.
+pub(crate) const SET_CACHE: &str = "kv_cache_memory_bytes";
 /// Where `torch.load` itself ran out.
 const MAP_LOCATION: &str = "load to the host first: `torch.load(path, map_location=\"cpu\")`. Without it, `torch.load` puts each tensor onto the GPU that it was saved from, mostly GPU 0, and every rank does so";
 
@@ -32,18 +34,12 @@ impl Failure {
             Kind::MaybeOutOfMemory => self.ambiguous(),
             Kind::OutOfMemory => {
                 let mut res = self.device();
-                if self.is_in_load() {
+                if self.is_in_load {
                     res.remedies.insert(0, MAP_LOCATION.to_owned());
                 }
                 res
             }
         }
-    }
-
-    /// Whether it was reading a checkpoint.
-    fn is_in_load(&self) -> bool {
-        let innermost = self.innermost.as_ref();
-        innermost.is_some_and(|it| it.file.replace('\\', "/").ends_with("torch/serialization.py"))
     }
 
     fn warning(&self) -> Verdict {
@@ -145,6 +141,9 @@ impl Failure {
                 ],
             );
         }
+        if let Some(capacity) = self.capacity.filter(|it| self.is_share_of_the_ram(*it)) {
+            return share_of_the_ram(capacity);
+        }
         if let Some(slack) = self.slack
             && free < requested
             && requested <= free + slack
@@ -200,6 +199,11 @@ impl Failure {
             return Some(verdict(Cause::Size, why, &[]).or_offered(self.offers()));
         }
         Some(self.larger_than(requested, capacity, "the whole card has"))
+    }
+
+    /// No card that ROCm supports has so little; a GPU inside of a processor has what the firmware gives it.
+    fn is_share_of_the_ram(&self, capacity: Bytes) -> bool {
+        self.backend == Backend::Hip && capacity <= Bytes::gib(2)
     }
 
     /// Whether Intel's runtime may refuse it for its size alone.
@@ -409,18 +413,34 @@ impl Failure {
         verdict(
             Cause::Size,
             format!(
-                "tensors use {allocated}{capacity}, and the program requested {requested} more: {how_much}"
+                "tensors use {allocated}{capacity}, and the program requested {requested} more: {how_much}{}",
+                self.beside(free)
             ),
             &remedies,
         )
         .over_time()
     }
 
-    /// The whole number behind `words`, which are in lower case.
+    /// What is neither free nor PyTorch's, where that is much of a small card.
+    fn beside(&self, free: Bytes) -> String {
+        let held = self.reserved.or(self.allocated);
+        let Some((capacity, held)) = self.capacity.zip(held) else { return String::new() };
+        let beside = capacity.saturating_sub(held + free);
+        if self.own_process().is_some() || beside.0 < capacity.0 / 4 {
+            return String::new();
+        }
+        format!(
+            ". The other {beside} of the card are not PyTorch's: they are the program's CUDA context, and what other programs have"
+        )
+    }
+
+    /// The whole number behind `words`, which are in lower case; thousands may be parted by commas.
     fn number_after(&self, words: &str) -> Option<String> {
         let lower = self.text.to_ascii_lowercase();
         let (_, rest) = lower.split_once(words)?;
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let mut digits: String =
+            rest.chars().take_while(|it| it.is_ascii_digit() || *it == ',').collect();
+        digits.retain(|it| it != ',');
         (!digits.is_empty()).then_some(digits)
     }
 
@@ -437,7 +457,11 @@ impl Failure {
             ),
             &[
                 &shorter,
-                "set a higher `gpu_memory_utilization`, if no other process needs the card",
+                if self.numbers.iter().any(|(name, _)| name == SET_CACHE) {
+                    "set a larger `kv_cache_memory_bytes` (`--kv-cache-memory-bytes`), or leave it out: vLLM then takes what `gpu_memory_utilization` allows"
+                } else {
+                    "set a higher `gpu_memory_utilization`, if no other process needs the card"
+                },
                 "set `kv_cache_dtype=\"fp8\"`, which halves the cache, or `tensor_parallel_size`, which spreads it over cards",
             ],
         )
@@ -496,7 +520,7 @@ impl Failure {
             "run `{}` at the same time, to see whether this process holds it",
             self.monitor()
         );
-        verdict(
+        let res = verdict(
             Cause::Unknown,
             if self.text.contains("capacity of 0 bytes") {
                 format!(
@@ -509,7 +533,13 @@ impl Failure {
             },
             &[&monitor],
         )
-        .or_offered(self.offers())
+        .or_offered(self.offers());
+        match self.program {
+            Program::Unknown => res,
+            _ => {
+                Verdict { remedies: self.smaller().into_iter().map(str::to_owned).collect(), ..res }
+            }
+        }
     }
 
     /// Forge counts before it loads a model, and shows what it counted.
@@ -527,6 +557,24 @@ impl Failure {
                 "a smaller picture, or one picture at a time",
             ],
         )
+    }
+
+    /// TensorRT-LLM's executor is made of parts, and names the one that found no room.
+    fn executor(&self) -> Verdict {
+        let (_, part) = self.text.rsplit_once("memory.").unwrap_or_default();
+        let part = match part.trim() {
+            "" => "a part of it",
+            part => part,
+        };
+        let had = match (self.free, self.capacity) {
+            (Some(free), Some(capacity)) => {
+                format!(": {free} of {capacity} were free before, which was not enough")
+            }
+            _ => String::new(),
+        };
+        let why =
+            format!("TensorRT-LLM could not make its executor, for want of memory for {part}{had}");
+        verdict(Cause::Size, why, self.offers())
     }
 
     fn without_request(&self) -> Verdict {
@@ -566,6 +614,9 @@ impl Failure {
             }
             Backend::CudaRuntime if self.text.to_ascii_lowercase().contains("nvmap") => {
                 "the Jetson's memory ran out. CPU and GPU share it, so other programs and the desktop use it too"
+            }
+            Backend::CudaRuntime if self.is_in_load => {
+                "the card was full while `torch.load` read a checkpoint, in a call outside PyTorch's allocator, so there are no numbers. Without `map_location` each tensor goes onto the GPU that it was saved from, which another program or another rank may fill"
             }
             Backend::Bitsandbytes => {
                 "bitsandbytes got no memory outside of PyTorch's allocator, so there are no numbers. A paged optimizer takes its state from the driver, and none was free on the card or in the host's memory"
@@ -618,7 +669,8 @@ impl Failure {
             Backend::Sglang if self.text.to_ascii_lowercase().contains("mem-fraction-static") => {
                 return no_cache("--mem-fraction-static", "--context-length");
             }
-            _ => "the text has no numbers, so plimsoll can compute nothing from it",
+            Backend::TensorRtLlm => return self.executor(),
+            _ => "the message has no numbers, so plimsoll can compute nothing from it",
         };
         let monitor = format!(
             "check with `{}` whether the card is full before this program starts",
@@ -634,6 +686,20 @@ impl Failure {
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
     }
+}
+
+/// A GPU inside of a processor, of which the driver sees only what the firmware set aside.
+fn share_of_the_ram(capacity: Bytes) -> Verdict {
+    verdict(
+        Cause::Size,
+        format!(
+            "the GPU has {capacity} in all: it is one inside of a processor (APU), and that is the share of the computer's memory that its firmware set aside for it"
+        ),
+        &[
+            "set aside more in the firmware's settings (BIOS: \"UMA Frame Buffer Size\", \"iGPU Memory\")",
+            "or let the driver lend the GPU the rest of the memory, which newer kernels and ROCm versions do (GTT: `amdgpu.gttsize`, `ttm.pages_limit`)",
+        ],
+    )
 }
 
 /// What the ranks tell each other of sizes did not arrive.

@@ -1,7 +1,7 @@
 //! The host's memory: which part of it ran out, and what helps there.
 
 use crate::failures::{
-    Failure,
+    Backend, Failure,
     verdict::{Cause, Verdict, verdict},
 };
 
@@ -122,9 +122,12 @@ impl Failure {
     fn more_ram(&self) -> &'static str {
         let lower = self.text.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|it| lower.contains(it));
+        // CUDA's name of the error has Slurm's word for the state in it.
+        let is_slurms = has(&["slurm", "srun", "stepid"])
+            || has(&["out_of_me"]) && !has(&["cuda_error_out_of_memory"]);
         if self.is_windows() {
             "enlarge the page file, and close other programs: Task Manager shows who has the memory"
-        } else if has(&["slurm", "srun", "stepid", "out_of_me"]) {
+        } else if is_slurms {
             "ask Slurm for more: `sbatch --mem=64G`, or `--mem-per-cpu`; `sacct -j JOB --format=State,MaxRSS,ReqMem` shows what the job used and had"
         } else if has(&["your notebook tried", "crashed after using all available ram"]) {
             "the RAM of a Kaggle or Colab notebook is fixed: load less at a time, delete what is not needed any more, or choose a machine with more (Colab: \"High-RAM\")"
@@ -161,6 +164,13 @@ impl Failure {
                     "run fewer tasks and workers at a time on a node, set a smaller `object_store_memory`, and delete results that were used",
                 ],
             );
+        }
+        if self.backend == Backend::TensorFlow {
+            let pinned = "TensorFlow keeps memory of the host pinned for copies to the GPU, and asks for twice as much each time: a smaller batch, a smaller `shuffle` buffer and `prefetch` of the `tf.data` pipeline";
+            return verdict(Cause::Host, why, &[pinned, self.more_ram()]);
+        }
+        if self.backend == Backend::OnnxRuntime {
+            return verdict(Cause::Host, why, &[self.offers()[0], self.more_ram()]);
         }
         let remedies = match self.array() {
             Some(_) => [

@@ -30,6 +30,10 @@ pub enum Instead {
     Threads,
     /// Too many open files.
     OpenFiles,
+    /// Metal counts the buffers of a program, and has a limit on their number.
+    MetalBuffers,
+    /// The driver does not know a call, mostly that of expandable segments.
+    DriverCall,
 }
 
 impl Instead {
@@ -118,6 +122,20 @@ impl Instead {
                 &[
                     "start fewer threads: OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1, and fewer DataLoader workers",
                     "raise the limit: `ulimit -u`, in a container `--pids-limit`",
+                ],
+            ),
+            Instead::MetalBuffers => (
+                "the program has more Metal buffers at a time than MLX allows: a limit on their number, not on bytes. Mostly the graph of operations that nothing evaluated became too long, or MLX keeps many small buffers for later",
+                &[
+                    "give back what is kept: `mx.clear_cache()` after each request or step",
+                    "evaluate more often: `mx.eval` in each turn of a loop; process long prompts in smaller parts",
+                ],
+            ),
+            Instead::DriverCall => (
+                "the driver does not support a call that the program made. Memory did not run out. Mostly it is PyTorch's `expandable_segments:True`, which needs virtual memory management: many vGPUs, Jetsons and older drivers do not have it",
+                &[
+                    "take `expandable_segments:True` out of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF. Some libraries set it themselves when they are imported (unsloth does): set the variable to another value after the import, before the first tensor is on the GPU",
+                    "if it is not set: run with CUDA_LAUNCH_BLOCKING=1 to see which call fails, and install a newer driver",
                 ],
             ),
             Instead::OpenFiles => (

@@ -54,7 +54,7 @@ impl Backend {
             Backend::Npu => "npu-smi info",
             Backend::Mlu => "cnmon",
             Backend::Musa => "mthreads-gmi",
-            Backend::Mps => "footprint -a",
+            Backend::Mps | Backend::Mlx => "footprint -a",
             _ => "nvidia-smi",
         }
     }
@@ -110,6 +110,20 @@ impl Backend {
                 "a smaller workspace limit, a smaller largest shape in the profile",
                 "TensorRT skips tactics that do not fit; only the end of the log shows whether it built the engine",
             ],
+            Backend::TensorRtLlm => &[
+                "a smaller share of what is free for the cache: `KvCacheConfig(free_gpu_memory_fraction=0.8)`, `--kv_cache_free_gpu_memory_fraction`",
+                "a smaller pass: `--max_num_tokens`, `--max_batch_size`, `--max_seq_len`; quantized weights, or more GPUs (`--tp_size`)",
+            ],
+            Backend::Ctranslate2 => &[
+                "a smaller type: `compute_type=\"int8_float16\"` or `\"int8\"`, or a smaller model",
+                "`beam_size=1` and a smaller `batch_size`; of one model several workers (`num_workers`) take more",
+                "CT2_CUDA_ALLOCATOR=cub_caching, where the driver's own pool refuses although the card has room",
+            ],
+            Backend::Mlx => &[
+                "the GPU shares the computer's memory: close other programs, use a smaller or quantized model, a shorter context, smaller prompts at a time",
+                "give back what MLX keeps for later: `mx.clear_cache()`, `mx.set_cache_limit(BYTES)`; evaluate long loops in steps (`mx.eval`)",
+                "let the GPU have a larger share of the memory: `sudo sysctl iogpu.wired_limit_mb=MB`",
+            ],
             Backend::Vllm => &[
                 "a smaller `max_model_len` or `max_num_seqs`; `enforce_eager=True` saves the memory of CUDA graphs",
                 "another `gpu_memory_utilization`: higher, if no other process needs the card; the lines before show what weights and a forward pass need",
@@ -160,6 +174,7 @@ impl Backend {
             Backend::Ggml => Some("llama.cpp's library ggml, which Ollama uses, too"),
             Backend::Paddle => Some("PaddlePaddle"),
             Backend::Mxnet => Some("MXNet"),
+            Backend::Mlx => Some("MLX"),
             _ => None,
         }
     }

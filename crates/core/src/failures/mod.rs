@@ -11,7 +11,7 @@ mod makers;
 mod program;
 mod verdict;
 
-pub(crate) use cause::SHAPES;
+pub(crate) use cause::{SET_CACHE, SHAPES};
 pub use host::HostMemory;
 pub use instead::Instead;
 pub(crate) use program::{GROWS, SMALLER};
@@ -78,6 +78,12 @@ pub enum Backend {
     Cufft,
     /// `TensorRT`.
     TensorRt,
+    /// `TensorRT-LLM`'s executor.
+    TensorRtLlm,
+    /// `CTranslate2`, as in faster-whisper.
+    Ctranslate2,
+    /// MLX on Apple's GPUs.
+    Mlx,
     /// `MXNet`.
     Mxnet,
     /// RAPIDS' memory manager.
@@ -185,6 +191,8 @@ pub struct Failure {
     pub program: Program,
     /// A collective between the ranks timed out before.
     pub is_after_a_timeout: bool,
+    /// `torch.load` was reading a checkpoint.
+    pub is_in_load: bool,
     /// It was a compiler that was ended, while something was built.
     pub is_build: bool,
     /// The size that was requested is below zero, more than 64 bits can say, or more than any card has.
@@ -225,6 +233,9 @@ impl Backend {
             Backend::Cusparse => "cusparse",
             Backend::Cufft => "cufft",
             Backend::TensorRt => "tensorrt",
+            Backend::TensorRtLlm => "tensorrt_llm",
+            Backend::Ctranslate2 => "ctranslate2",
+            Backend::Mlx => "mlx",
             Backend::Mxnet => "mxnet",
             Backend::Rmm => "rmm",
             Backend::Ucx => "ucx",
@@ -265,6 +276,9 @@ impl Backend {
             Backend::Cusparse => "cuSPARSE",
             Backend::Cufft => "cuFFT",
             Backend::TensorRt => "TensorRT",
+            Backend::TensorRtLlm => "TensorRT-LLM",
+            Backend::Ctranslate2 => "CTranslate2",
+            Backend::Mlx => "MLX",
             Backend::Mxnet => "MXNet",
             Backend::Rmm => "RAPIDS (RMM)",
             Backend::Ucx => "UCX",

@@ -2,8 +2,8 @@
 //! the card's memory themselves.
 
 use Backend::{
-    Accelerate, Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime,
-    Other, Rmm, Sglang, TensorFlow, TensorRt, Tgi, Triton, Ucx, Vllm, Xla, Xpu,
+    Accelerate, Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mlx, Mps, Mxnet, Nccl, Npu, OnnxRuntime,
+    Other, Rmm, Sglang, TensorFlow, TensorRt, TensorRtLlm, Tgi, Triton, Ucx, Vllm, Xla, Xpu,
 };
 use Kind::{Caught, MaybeOutOfMemory, NotMemory, Warning};
 use Number::{Allocated, Capacity, Device, Free, FreeBefore, Limit, Requested, RequestedBefore};
@@ -23,6 +23,12 @@ pub(super) const FORMS: &[Form] = &[
         .also(&[": block: ["])
         .if_holds(is_failed_assertion),
     form(NotMemory(Instead::Index), CudaRuntime, &["device-side assert triggered"], &[]),
+    form(
+        NotMemory(Instead::DriverCall),
+        CudaRuntime,
+        &["cuda driver error: operation not supported"],
+        &[],
+    ),
     form(
         NotMemory(Instead::LaunchShape),
         CudaRuntime,
@@ -102,11 +108,24 @@ pub(super) const FORMS: &[Form] = &[
             "failed to allocate memory for requested buffer of size",
         ],
         &[(Requested, "requested bytes of"), (Requested, "of size"), (Free, "available memory of")],
-    ),
+    )
+    .read(readers::onnxruntime),
     device(OnnxRuntime, &["not enough memory resources are available"], &[])
         .also(&["onnxruntime", "dmlexecutionprovider"]),
     device(OnnxRuntime, &["cuda failure 2: out of memory"], &[(Device, "gpu=")])
         .also(&["onnxruntime"]),
+    device(TensorRtLlm, &["executor creation failed due to insufficient gpu memory"], &[]).plain(),
+    form(
+        Warning,
+        TensorRt,
+        &["device memory is insufficient to use tactic", "skipping tactic"],
+        &[
+            (Requested, "tactic device request"),
+            (Requested, "on requested size of"),
+            (Free, "available"),
+        ],
+    )
+    .also(&["insufficient", "insuficient"]),
     device(
         TensorRt,
         &[
@@ -172,15 +191,18 @@ pub(super) const FORMS: &[Form] = &[
     .plain()
     .read(readers::mps),
     device(Mps, &["invalid buffer size:"], &[(Requested, "invalid buffer size")]),
+    form(NotMemory(Instead::MetalBuffers), Mlx, &["[metal::malloc] resource limit"], &[]),
+    device(
+        Mlx,
+        &["[metal::malloc]"],
+        &[(Requested, "attempting to allocate"), (Limit, "buffer size of")],
+    ),
+    device(Mlx, &["[metal] command buffer", "[metal] "], &[])
+        .also(&["kiogpucommandbuffercallbackerroroutofmemory", "insufficient memory"]),
     device(Mps, &["command buffer"], &[])
         .also(&["kiogpucommandbuffercallbackerroroutofmemory"])
         .long(),
     device(Mps, &["kiogpucommandbuffercallbackerroroutofmemory"], &[]),
-    device(
-        Mps,
-        &["[metal::malloc]"],
-        &[(Requested, "attempting to allocate"), (Limit, "buffer size of")],
-    ),
     device(
         CudaMallocAsync,
         &["would exceed allowed memory"],
@@ -196,6 +218,9 @@ pub(super) const FORMS: &[Form] = &[
     .read(readers::malloc_async),
     device(CudaMallocAsync, &["outofmemoryerror: allocation on device"], &[(Device, "on device")]),
     device(CudaMallocAsync, &["allocation on device"], &[]).also(&["got an oom"]).long(),
+    device(CudaMallocAsync, &["allocation on device"], &[])
+        .also(&["ran out of memory on your gpu", "exception during processing"])
+        .long(),
     // A report of ComfyUI.
     device(
         CudaMallocAsync,

@@ -1,8 +1,8 @@
 //! What is said by other frameworks and by libraries, down to the CUDA runtime.
 
 use Backend::{
-    Accelerate, Bitsandbytes, Cublas, Cuda, CudaRuntime, Cudnn, Cufft, Cusolver, Cusparse, Ggml,
-    Hip, Other, Paddle, TensorFlow, Unsloth, Xla,
+    Accelerate, Bitsandbytes, Ctranslate2, Cublas, Cuda, CudaRuntime, Cudnn, Cufft, Cusolver,
+    Cusparse, Ggml, Hip, Other, Paddle, TensorFlow, Unsloth, Xla,
 };
 use Kind::MaybeOutOfMemory;
 use Number::{Device, Free, FreeBefore, Requested};
@@ -221,6 +221,7 @@ pub(super) const FORMS: &[Form] = &[
         &[(Requested, "could not allocate tensor with")],
     ),
     // The runtimes and drivers, whoever called them.
+    device(Ctranslate2, &["cuda failed with error out of memory"], &[]).plain(),
     device(
         Hip,
         &[

@@ -2,7 +2,7 @@
 //! and its message, by the process that died and by the one that waited for it.
 
 use crate::{
-    failures::{Backend, Failure, Instead, Kind},
+    failures::{Backend, Failure, Instead, Kind, Program},
     sources::lines::MESSAGE_LINES,
 };
 
@@ -10,6 +10,8 @@ use crate::{
 const NEAR: usize = 3;
 /// Lines that may be between what is logged of an error and the error's own traceback.
 const BEFORE_TRACEBACK: usize = 6;
+/// Lines that a node of ComfyUI may print between its error and the exception.
+const OF_A_NODE: usize = 20;
 /// Failures before one that it may be the same as.
 const LOOK_BACK: usize = 64;
 
@@ -49,10 +51,12 @@ fn announces(old: &Failure, new: &Failure) -> bool {
     let is_alone = old.text.strip_suffix(':').is_some_and(|it| !it.contains(' '));
     let is_same_kind = (old.kind, old.backend) == (new.kind, new.backend);
     let is_anybodys = old.kind == new.kind && old.backend == Backend::Other;
+    // TensorRT logs that memory ran out, then how much it had asked for, and whether it goes on.
+    let is_logged = [old.backend, new.backend] == [Backend::TensorRt; 2];
     is_bare(old)
         && new.requested.is_some()
         && old.rank == new.rank
-        && (lines <= NEAR && (is_same_kind || is_anybodys)
+        && (lines <= NEAR && (is_same_kind || is_anybodys || is_logged)
             || lines < MESSAGE_LINES && is_alone
             || (is_same_kind || is_anybodys) && is_of_traceback(old.at, new))
 }
@@ -81,6 +85,15 @@ fn is_same(Located { failure: old, last }: &Located, new: &Failure) -> bool {
         && old.pid.is_some()
         && old.pid == new.pid
     {
+        return true;
+    }
+    // ComfyUI tells it of the node first, and of the exception behind what the node prints.
+    let is_of_a_node = [old.program, new.program] == [Program::Pictures; 2]
+        && is_bare(old)
+        && is_bare(new)
+        && old.backend == new.backend
+        && new.at.saturating_sub(*last) <= OF_A_NODE;
+    if is_of_a_node {
         return true;
     }
     let is_device = old.device == new.device || near && new.device.is_none();

@@ -118,6 +118,13 @@ pub(super) fn tensorrt(it: &mut Failure, lower: &str, _: &str) {
     }
 }
 
+/// Nodes whose names end in `_nchwc` are those of the CPU's provider.
+pub(super) fn onnxruntime(it: &mut Failure, lower: &str, _: &str) {
+    if lower.contains("_nchwc'") {
+        it.kind = Kind::HostOutOfMemory;
+    }
+}
+
 pub(super) fn vllm_free(it: &mut Failure, lower: &str, _: &str) {
     // What a launcher puts before the message has parentheses, too.
     let levels = lower.find("free memory on device").map_or("", |at| &lower[at..]);

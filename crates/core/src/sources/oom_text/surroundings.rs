@@ -1,8 +1,8 @@
-//! What stands near the end of a process that the host killed: whether it was a compiler, limits that a container, a job or the
-//! kernel names, and how much it had. They are lines of their own, before the words that tell of the end or behind them.
+//! What lines of their own say of a failure, before its words or behind them: of a process that the host killed whether it was a
+//! compiler, limits that a container, a job or the kernel names, and how much it had; of an engine what it counted.
 
 use crate::{
-    failures::{Backend, Failure, Kind},
+    failures::{Backend, Failure, Kind, SET_CACHE},
     sources::{
         lines::Line,
         numbers::{after, size_at},
@@ -13,8 +13,21 @@ use crate::{
 /// Lines before and behind that are looked at.
 const NEAR: usize = 40;
 
-/// Fills in what the lines around `at` say of the host.
+/// Fills in what the lines around `at` say of the host or of the engine.
 pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
+    match failure.backend {
+        Backend::TensorRtLlm => executor(failure, &lines[at..lines.len().min(at + NEAR)]),
+        Backend::Vllm => {
+            let before = &lines[at.saturating_sub(NEAR)..at];
+            asleep(failure, before);
+            let set = before.iter().rev().find_map(|line| {
+                let (head, _) = line.text.split_once(" memory for KV Cache as specified by")?;
+                size(head.rsplit_once("reserved ")?.1)
+            });
+            failure.numbers.extend(set.map(|it| (SET_CACHE.to_owned(), it)));
+        }
+        _ => {}
+    }
     let is_end = matches!(failure.kind, Kind::HostOutOfMemory | Kind::MaybeOutOfMemory);
     if failure.backend != Backend::Host || !is_end {
         return;
@@ -27,6 +40,33 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
     if let Some((most, wanted)) = job(near) {
         failure.allocated = failure.allocated.or(most);
         failure.limit = failure.limit.or(wanted);
+    }
+}
+
+/// `Total GPU memory (GiB): 140.06`, and what else TensorRT-LLM's executor says below its message.
+fn executor(failure: &mut Failure, behind: &[Line<'_>]) {
+    let told = |words: &str| {
+        behind.iter().find_map(|line| Some(line.text.split_once(words)?.1.trim().to_owned()))
+    };
+    let gib = |words: &str| size(&format!("{} gib", told(words)?));
+    failure.capacity = gib("Total GPU memory (GiB):");
+    failure.free = gib("Free GPU memory before component creation attempt (GiB):");
+    if let Some(component) = told("The following component could not be created:") {
+        failure.text = format!("{} {component}", failure.text);
+    }
+}
+
+/// `Sleep mode freed 9.19 GiB memory, 7.66 GiB memory is still in use.`
+fn asleep(failure: &mut Failure, before: &[Line<'_>]) {
+    let told = before.iter().rev().find_map(|line| {
+        let lower = line.text.to_ascii_lowercase();
+        let (_, rest) = lower.split_once("sleep mode freed ")?;
+        Some((after(rest, ""), after(rest, "memory, ")))
+    });
+    let Some((freed, kept)) = told else { return };
+    let named = [("given away by `sleep`", freed), ("still in use after it", kept)];
+    for (name, size) in named {
+        failure.numbers.extend(size.map(|it| (name.to_owned(), it)));
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
             frames += 1;
             code.text = code_under(&body[n..], taken);
             phase = phase_of(&code).or(phase);
+            failure.is_in_load |= code.file.replace('\\', "/").ends_with("torch/serialization.py");
             if recording::is_users_code(&code.file.replace('\\', "/"), code.line) {
                 failure.user_frame = Some(code.clone());
             }
