@@ -125,9 +125,9 @@ impl Instead {
                 ],
             ),
             Instead::MetalBuffers => (
-                "the program has more Metal buffers at a time than MLX allows: a limit on their number, not on bytes. Mostly the graph of operations that nothing evaluated became too long, or MLX keeps many small buffers for later",
+                "the program has more Metal buffers at a time than MLX allows: a limit on their number, not on bytes. Mostly the graph of operations that nothing evaluated became too long, or MLX's cache has many small buffers",
                 &[
-                    "give back what is kept: `mx.clear_cache()` after each request or step",
+                    "free MLX's cache: `mx.clear_cache()` after each request or step",
                     "evaluate more often: `mx.eval` in each turn of a loop; process long prompts in smaller parts",
                 ],
             ),

@@ -117,11 +117,11 @@ impl Backend {
             Backend::Ctranslate2 => &[
                 "a smaller type: `compute_type=\"int8_float16\"` or `\"int8\"`, or a smaller model",
                 "`beam_size=1` and a smaller `batch_size`; of one model several workers (`num_workers`) take more",
-                "CT2_CUDA_ALLOCATOR=cub_caching, where the driver's own pool refuses although the card has room",
+                "CT2_CUDA_ALLOCATOR=cub_caching, where the driver's own pool refuses although memory is free",
             ],
             Backend::Mlx => &[
                 "the GPU shares the computer's memory: close other programs, use a smaller or quantized model, a shorter context, smaller prompts at a time",
-                "give back what MLX keeps for later: `mx.clear_cache()`, `mx.set_cache_limit(BYTES)`; evaluate long loops in steps (`mx.eval`)",
+                "free MLX's cache: `mx.clear_cache()`, `mx.set_cache_limit(BYTES)`; evaluate long loops in steps (`mx.eval`)",
                 "let the GPU have a larger share of the memory: `sudo sysctl iogpu.wired_limit_mb=MB`",
             ],
             Backend::Vllm => &[
