@@ -5,13 +5,15 @@
 
 mod ambiguous;
 mod cause;
+mod engines;
 mod host;
 mod instead;
 mod makers;
 mod program;
 mod verdict;
 
-pub(crate) use cause::{SET_CACHE, SHAPES};
+pub(crate) use cause::SHAPES;
+pub(crate) use engines::SET_CACHE;
 pub use host::HostMemory;
 pub use instead::Instead;
 pub(crate) use program::{GROWS, SMALLER};
