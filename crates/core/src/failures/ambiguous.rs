@@ -61,6 +61,20 @@ impl Failure {
                     "in a container: check `ulimit -v`, `ulimit -l` and the memory limit",
                 ],
             ),
+            Backend::Ggml => (
+                "the process that runs the model ended without an error of its own. Mostly memory ran out, of the GPU or of the host; a crash inside of it looks the same",
+                &[
+                    "read the server's own log (`journalctl -u ollama`, `~/.ollama/logs/server.log`): it says what was requested",
+                    "fewer layers on the GPU (`num_gpu`), a shorter context (`num_ctx`), or a smaller model",
+                ],
+            ),
+            Backend::Neuron => (
+                "the Neuron runtime had too little of something to load a model, mostly of the device's memory. Too few free cores give the same code",
+                &[
+                    "see with `neuron-top` and `neuron-ls` what the cores have, and end processes that are not needed",
+                    "fewer models or workers at a time, or the model spread over more cores",
+                ],
+            ),
             Backend::Host => return self.host_perhaps(),
             Backend::Xpu if self.text.contains("DEVICE_LOST") => (
                 "the driver lost the device. Intel's driver does so where memory runs out; a kernel that hangs or a fault of the driver gives the same error",

@@ -3,7 +3,7 @@
 
 use crate::{
     failures::{
-        Backend, Failure, Kind, Program,
+        Backend, Failure, Kind, OfCheckpoint, Program,
         engines::{asleep, dispatched, no_cache, no_logits, offloaded},
         host::PINNED,
         program::SMALLER,
@@ -18,6 +18,15 @@ pub(crate) const SHAPES: &str = "check the shapes at that line: a squared sequen
 /// Where `torch.load` itself ran out.
 const MAP_LOCATION: &str = "load to the host first: `torch.load(path, map_location=\"cpu\")`. Without it, `torch.load` puts each tensor onto the GPU that it was saved from, mostly GPU 0, and every rank does so";
 
+/// Where the whole state of a split model is gathered on the GPU.
+const ON_THE_HOST: &str = "gather the state in the host's memory: `StateDictOptions(full_state_dict=True, cpu_offload=True)` of torch.distributed.checkpoint.state_dict, with FSDP's older functions `FullStateDictConfig(offload_to_cpu=True, rank0_only=True)`";
+/// And where it need not be.
+const IN_PIECES: &str = "or store each rank's part: `torch.distributed.checkpoint.save` (in the Trainer and in accelerate `fsdp_state_dict_type: SHARDED_STATE_DICT`), and put the parts together later, where there is room";
+/// 16 TiB are more than any card has.
+pub(crate) const NO_CARD_HAS: Bytes = Bytes(1 << 44);
+/// What a compiled extension asks for that was built for another GPU.
+const REBUILD: &str = "if an extension in C++ or CUDA asks for it: build it anew for this GPU (TORCH_CUDA_ARCH_LIST, without its `build` folder); built for another one, it computes such sizes from garbage";
+
 impl Failure {
     /// The cause, as far as the numbers say.
     pub fn verdict(&self) -> Verdict {
@@ -31,8 +40,12 @@ impl Failure {
             Kind::MaybeOutOfMemory => self.ambiguous(),
             Kind::OutOfMemory => {
                 let mut res = self.device();
-                if self.is_in_load {
-                    res.remedies.insert(0, MAP_LOCATION.to_owned());
+                match self.checkpoint {
+                    Some(OfCheckpoint::Load) => res.remedies.insert(0, MAP_LOCATION.to_owned()),
+                    Some(OfCheckpoint::Gather) => {
+                        res.remedies = [ON_THE_HOST, IN_PIECES].map(str::to_owned).to_vec();
+                    }
+                    None => {}
                 }
                 res
             }
@@ -244,8 +257,17 @@ impl Failure {
             format!(
                 "one request for {requested} is more than {whose} ({most}): freeing other memory does not help"
             ),
-            &[SHAPES, "compute the result in chunks, or in a smaller type"],
+            match self.is_of_an_extension() {
+                true => &[REBUILD, SHAPES],
+                false => &[SHAPES, "compute the result in chunks, or in a smaller type"],
+            },
         )
+    }
+
+    /// Whether the innermost line calls a compiled module.
+    fn is_of_an_extension(&self) -> bool {
+        let calls = ["_C.", "_ext.", "_cuda."];
+        self.innermost.as_ref().is_some_and(|it| calls.iter().any(|call| it.text.contains(call)))
     }
 
     /// A size that no memory has.
@@ -263,6 +285,7 @@ impl Failure {
             format!("{size}, and more memory does not help"),
             &[
                 "check the shapes at that line: a negative or overflowing dimension, a product of sizes in 32 bits, an uninitialized length, a count that was read from a file",
+                REBUILD,
                 "if it is a convolution in torch 1.4 or older, install a newer torch: its cuDNN workspace size overflowed",
             ],
         )
@@ -278,6 +301,7 @@ impl Failure {
                 Backend::Mps => {
                     "a share of the computer's memory, as PYTORCH_MPS_HIGH_WATERMARK_RATIO says"
                 }
+                Backend::Hami => "HAMi's, which shares a GPU among pods: `nvidia.com/gpumem`",
                 _ => "set_per_process_memory_fraction",
             };
             format!("this process may use at most {limit} ({setter}){free}")
@@ -483,7 +507,7 @@ impl Failure {
             Backend::CudaRuntime if self.text.to_ascii_lowercase().contains("nvmap") => {
                 "the Jetson's memory ran out. CPU and GPU share it, so other programs and the desktop use it too"
             }
-            Backend::CudaRuntime if self.is_in_load => {
+            Backend::CudaRuntime if self.checkpoint == Some(OfCheckpoint::Load) => {
                 "the card was full while `torch.load` read a checkpoint, in a call outside PyTorch's allocator, so there are no numbers. Without `map_location` each tensor goes onto the GPU that it was saved from, which another program or another rank may fill"
             }
             Backend::Bitsandbytes => {
@@ -536,6 +560,9 @@ impl Failure {
             }
             Backend::Sglang if self.text.to_ascii_lowercase().contains("mem-fraction-static") => {
                 return no_cache("--mem-fraction-static", "--context-length");
+            }
+            Backend::Exllama => {
+                "the weights and the cache do not fit the memory of the GPUs that the loader may use; its message has no sizes"
             }
             Backend::TensorRtLlm => return self.executor(),
             _ => "the message has no numbers, so plimsoll can compute nothing from it",

@@ -14,6 +14,8 @@ impl Failure {
             Backend::Mps.monitor()
         } else if self.is_tpu() {
             "tpu-info"
+        } else if has(&["device:dml", "dmlexecutionprovider"]) {
+            Backend::DirectMl.monitor()
         } else if has(&["nvmap"]) {
             "tegrastats"
         } else {
@@ -55,6 +57,10 @@ impl Backend {
             Backend::Mlu => "cnmon",
             Backend::Musa => "mthreads-gmi",
             Backend::Mps | Backend::Mlx => "footprint -a",
+            Backend::Hpu => "hl-smi",
+            Backend::Neuron => "neuron-top",
+            Backend::DirectMl => "taskmgr",
+
             _ => "nvidia-smi",
         }
     }
@@ -114,6 +120,21 @@ impl Backend {
                 "a smaller share of what is free for the cache: `KvCacheConfig(free_gpu_memory_fraction=0.8)`, `--kv_cache_free_gpu_memory_fraction`",
                 "a smaller pass: `--max_num_tokens`, `--max_batch_size`, `--max_seq_len`; quantized weights, or more GPUs (`--tp_size`)",
             ],
+            Backend::Exllama => &[
+                "a shorter `max_seq_len`, or a cache in fewer bits (`cache_mode` Q8, Q6 or Q4): the cache is taken whole when the model is loaded",
+                "a model in fewer bits a weight, or more of it elsewhere: another GPU (`gpu_split`), in ExLlamaV3 experts in the host's memory (`cpu_moe_offload_layers`)",
+                "less memory held back for each GPU (`autosplit_reserve`)",
+            ],
+            Backend::Hpu => &["a smaller batch or input"],
+            Backend::Neuron => &[
+                "fewer models and workers at a time on one core, a smaller batch or sequence, or the model spread over more cores (tensor parallel)",
+                "end processes that still have cores: `neuron-ls` names them",
+            ],
+            Backend::DirectMl => &[
+                "a smaller batch or picture; close other programs that draw on this GPU",
+                "DirectML gives memory back late: end the program between large jobs. On AMD's cards ROCm needs less",
+            ],
+            Backend::Hami => &["ask for more in the pod: `nvidia.com/gpumem`"],
             Backend::Ctranslate2 => &[
                 "a smaller type: `compute_type=\"int8_float16\"` or `\"int8\"`, or a smaller model",
                 "`beam_size=1` and a smaller `batch_size`; of one model several workers (`num_workers`) take more",

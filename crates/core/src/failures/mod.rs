@@ -12,7 +12,7 @@ mod makers;
 mod program;
 mod verdict;
 
-pub(crate) use cause::SHAPES;
+pub(crate) use cause::{NO_CARD_HAS, SHAPES};
 pub(crate) use engines::SET_CACHE;
 pub use host::HostMemory;
 pub use instead::Instead;
@@ -98,6 +98,16 @@ pub enum Backend {
     Sglang,
     /// Triton.
     Triton,
+    /// ExLlama's own accounting.
+    Exllama,
+    /// PyTorch on Intel's Gaudi.
+    Hpu,
+    /// AWS Neuron.
+    Neuron,
+    /// DirectML, on any maker's GPU under Windows.
+    DirectMl,
+    /// HAMi, which shares a GPU among the pods of Kubernetes.
+    Hami,
     /// The host's memory.
     Host,
     /// Nobody that we know.
@@ -134,6 +144,15 @@ pub enum Program {
     Sglang,
     /// `ComfyUI`, or a pipeline of diffusers.
     Pictures,
+}
+
+/// What is done to a checkpoint, as the frames of a traceback show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfCheckpoint {
+    /// `torch.load` reads it.
+    Load,
+    /// The whole state of a model whose parameters are in pieces is gathered, to store it or to fill it in.
+    Gather,
 }
 
 /// One failure, as a text tells it. A number that does not stand there is none.
@@ -193,8 +212,8 @@ pub struct Failure {
     pub program: Program,
     /// A collective between the ranks timed out before.
     pub is_after_a_timeout: bool,
-    /// `torch.load` was reading a checkpoint.
-    pub is_in_load: bool,
+    /// What was done to a checkpoint at that time.
+    pub checkpoint: Option<OfCheckpoint>,
     /// It was a compiler that was ended, while something was built.
     pub is_build: bool,
     /// The size that was requested is below zero, more than 64 bits can say, or more than any card has.
@@ -244,6 +263,11 @@ impl Backend {
             Backend::Tgi => "tgi",
             Backend::Sglang => "sglang",
             Backend::Triton => "triton",
+            Backend::Exllama => "exllama",
+            Backend::Hpu => "hpu",
+            Backend::Neuron => "neuron",
+            Backend::DirectMl => "directml",
+            Backend::Hami => "hami",
             Backend::Host => "host",
             Backend::Other => "other",
         }
@@ -287,6 +311,11 @@ impl Backend {
             Backend::Tgi => "Text Generation Inference",
             Backend::Sglang => "SGLang",
             Backend::Triton => "Triton",
+            Backend::Exllama => "ExLlama",
+            Backend::Hpu => "PyTorch on an Intel Gaudi (HPU)",
+            Backend::Neuron => "AWS Neuron",
+            Backend::DirectMl => "PyTorch with DirectML",
+            Backend::Hami => "HAMi's limit for a pod",
             Backend::Host => "the host",
             Backend::Other => "an unknown library",
         }

@@ -2,8 +2,9 @@
 //! the card's memory themselves.
 
 use Backend::{
-    Accelerate, Cuda, CudaMallocAsync, CudaRuntime, Cupy, Mlx, Mps, Mxnet, Nccl, Npu, OnnxRuntime,
-    Other, Rmm, Sglang, TensorFlow, TensorRt, TensorRtLlm, Tgi, Triton, Ucx, Vllm, Xla, Xpu,
+    Accelerate, Cuda, CudaMallocAsync, CudaRuntime, Cupy, Ggml, Hpu, Mlx, Mps, Mxnet, Nccl, Npu,
+    OnnxRuntime, Other, Rmm, Sglang, TensorFlow, TensorRt, TensorRtLlm, Tgi, Triton, Ucx, Vllm,
+    Xla, Xpu,
 };
 use Kind::{Caught, MaybeOutOfMemory, NotMemory, Warning};
 use Number::{Allocated, Capacity, Device, Free, FreeBefore, Limit, Requested, RequestedBefore};
@@ -297,7 +298,19 @@ pub(super) const FORMS: &[Form] = &[
     device(Npu, &["el0004"], &[(Requested, "size:"), (Device, "device_id:")])
         .also(&["allocate memory"])
         .long(),
-    device(Other, &["device out of memory. allocation failed"], &[(Requested, "for size::")]),
+    device(
+        Hpu,
+        &["device out of memory. allocation failed", "pt_devmem allocation failed"],
+        &[(Requested, "for size::")],
+    ),
+    device(
+        Ggml,
+        &["llama runner process has terminated"],
+        &[(Device, "current device:"), (Requested, "failed to alloc "), (Requested, "allocating ")],
+    )
+    .also(&["out of memory"])
+    .long(),
+    form(MaybeOutOfMemory, Ggml, &["llama runner exited, you may not have enough"], &[]),
     // tinygrad: `MemoryError: Allocation of 4.29 GB failed on CUDA. Used: 20.10 GB`.
     device(Other, &["allocation of "], &[(Requested, "allocation of"), (Allocated, "used:")]).also(
         &[

@@ -2,7 +2,7 @@
 
 use Backend::{
     Accelerate, Bitsandbytes, Ctranslate2, Cublas, Cuda, CudaRuntime, Cudnn, Cufft, Cusolver,
-    Cusparse, Ggml, Hip, Other, Paddle, TensorFlow, Unsloth, Xla,
+    Cusparse, DirectMl, Exllama, Ggml, Hami, Hip, Neuron, Other, Paddle, TensorFlow, Unsloth, Xla,
 };
 use Kind::MaybeOutOfMemory;
 use Number::{Device, Free, FreeBefore, Requested};
@@ -211,12 +211,30 @@ pub(super) const FORMS: &[Form] = &[
     .long(),
     device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")]),
     device(Other, &["is out of gpu memory", "ran out of gpu memory", "out of video memory"], &[]),
-    device(Other, &["nrt_tensor_allocate"], &[]).also(&["allocation failure"]),
+    device(Neuron, &["nrt_tensor_allocate"], &[]).also(&["allocation failure"]),
+    device(
+        Neuron,
+        &["process_nrtd_response", "failed to alloc device memory:"],
+        &[(Requested, "device memory")],
+    )
+    .also(&["failed to alloc device memory:"])
+    .long(),
+    device(Neuron, &["[tdrv:"], &[(Requested, "of size")]).also(&["failed to alloc"]),
+    form(MaybeOutOfMemory, Neuron, &["failure: nrt_resource"], &[]),
+    device(
+        Exllama,
+        &["insufficient vram in split for model", "insufficient vram for model and cache"],
+        &[],
+    )
+    .plain(),
+    device(Hami, &["[hami-core"], &[]).also(&[" oom "]).read(readers::hami),
+    // Thrust's, whose exception is a `MemoryError` in Python.
+    device(CudaRuntime, &["get_temporary_buffer failed"], &[]),
     form(MaybeOutOfMemory, Other, &["could not create a memory object"], &[]),
     device(Other, &["device lost"], &[]).also(&["out of memory"]),
     device(Other, &["mem_object_allocation_failure"], &[]),
     device(
-        Other,
+        DirectMl,
         &["there is not enough gpu video memory available"],
         &[(Requested, "could not allocate tensor with")],
     ),

@@ -19,7 +19,7 @@ mod traceback;
 mod unknown_programs;
 
 use crate::{
-    failures::{Failure, Kind},
+    failures::{Failure, Kind, NO_CARD_HAS, OfCheckpoint},
     sources::{
         lines::{self, Line, MESSAGE_LINES, Stream},
         log::Log,
@@ -214,8 +214,11 @@ fn finish(failure: &mut Failure, form: &Form) {
         it.numbers.push(("this process, as the driver reports it".to_owned(), Bytes::ZERO));
         it.process = None;
     }
-    // A pebibyte: no card has as much, and none will for long.
-    it.is_no_size |= it.requested.is_some_and(|it| Bytes(1 << 50) <= it);
+    it.is_no_size |= it.requested.is_some_and(|it| NO_CARD_HAS <= it);
+    // FSDP warns of it in one line, with the error in it.
+    if it.text.contains("fsdp/_state_dict_utils.py") {
+        it.checkpoint = Some(OfCheckpoint::Gather);
+    }
     // A card of 0 bytes is one that the driver gave no numbers of.
     if it.capacity == Some(Bytes::ZERO) {
         for number in [&mut it.capacity, &mut it.free, &mut it.allocated, &mut it.reserved] {

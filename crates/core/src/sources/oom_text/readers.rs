@@ -118,6 +118,19 @@ pub(super) fn tensorrt(it: &mut Failure, lower: &str, _: &str) {
     }
 }
 
+/// `Device 0 OOM 17049845760 / 16777216000`: what the pod would have, and may have.
+pub(super) fn hami(it: &mut Failure, lower: &str, _: &str) {
+    let Some((head, tail)) = lower.split_once(" oom ") else { return };
+    it.device = head.rsplit_once("device ").and_then(|(_, it)| it.trim().parse().ok());
+    let mut sizes = tail.split('/').map(|it| {
+        let digits: String = it.trim().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().map(Bytes)
+    });
+    it.allocated = sizes.next().flatten();
+    it.reserved = it.allocated;
+    it.limit = sizes.next().flatten();
+}
+
 /// Nodes whose names end in `_nchwc` are those of the CPU's provider.
 pub(super) fn onnxruntime(it: &mut Failure, lower: &str, _: &str) {
     if lower.contains("_nchwc'") {

@@ -1,7 +1,7 @@
 //! The traceback before a message: the innermost line of the user's own code, and what it was doing.
 
 use crate::{
-    failures::Failure,
+    failures::{Failure, OfCheckpoint},
     recording::{self, CodeLine, Phase},
     sources::lines::Line,
 };
@@ -36,7 +36,7 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
             frames += 1;
             code.text = code_under(&body[n..], taken);
             phase = phase_of(&code).or(phase);
-            failure.is_in_load |= code.file.replace('\\', "/").ends_with("torch/serialization.py");
+            failure.checkpoint = of_checkpoint(&code).or(failure.checkpoint);
             if recording::is_users_code(&code.file.replace('\\', "/"), code.line) {
                 failure.user_frame = Some(code.clone());
             }
@@ -170,6 +170,19 @@ fn code_under(lines: &[Line<'_>], taken: usize) -> String {
     let is_prefixed = !frame.text[..before].trim().is_empty();
     let code = if is_prefixed { code.text.get(before..).unwrap_or(&code.text) } else { &code.text };
     code.trim().chars().take(200).collect()
+}
+
+fn of_checkpoint(code: &CodeLine) -> Option<OfCheckpoint> {
+    let file = code.file.replace('\\', "/");
+    if file.ends_with("torch/serialization.py") {
+        Some(OfCheckpoint::Load)
+    } else if file.ends_with("torch/distributed/fsdp/_state_dict_utils.py")
+        || file.ends_with("torch/distributed/checkpoint/state_dict.py")
+    {
+        Some(OfCheckpoint::Gather)
+    } else {
+        None
+    }
 }
 
 fn phase_of(code: &CodeLine) -> Option<Phase> {
