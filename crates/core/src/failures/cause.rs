@@ -21,7 +21,7 @@ const MAP_LOCATION: &str = "load to the host first: `torch.load(path, map_locati
 /// Where the whole state of a split model is gathered on the GPU.
 const ON_THE_HOST: &str = "gather the state in the host's memory: `StateDictOptions(full_state_dict=True, cpu_offload=True)` of torch.distributed.checkpoint.state_dict, with FSDP's older functions `FullStateDictConfig(offload_to_cpu=True, rank0_only=True)`";
 /// And where it need not be.
-const IN_PIECES: &str = "or store each rank's part: `torch.distributed.checkpoint.save` (in the Trainer and in accelerate `fsdp_state_dict_type: SHARDED_STATE_DICT`), and put the parts together later, where there is room";
+const IN_PIECES: &str = "or store each rank's part: `torch.distributed.checkpoint.save` (in the Trainer and in accelerate `fsdp_state_dict_type: SHARDED_STATE_DICT`), and put the parts together later, on a machine with more memory";
 /// 16 TiB are more than any card has.
 pub(crate) const NO_CARD_HAS: Bytes = Bytes(1 << 44);
 /// What a compiled extension asks for that was built for another GPU.
