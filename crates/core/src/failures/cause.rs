@@ -317,44 +317,6 @@ impl Failure {
         .or_offered(self.offers())
     }
 
-    pub(super) fn others_have(&self, others: Bytes) -> Verdict {
-        let own_pid = self.own_named_pid();
-        let mut processes: Vec<(u32, Bytes)> =
-            self.processes.iter().filter(|(pid, _)| Some(*pid) != own_pid).copied().collect();
-        processes.sort_by_key(|it| std::cmp::Reverse(it.1));
-        // Ranks that open a card by accident have a context there each, and contexts are equally large.
-        let is_of_ranks = 2 < processes.len()
-            && processes.first().map(|it| it.1) == processes.last().map(|it| it.1);
-        let named: Vec<String> =
-            processes.iter().take(3).map(|(pid, it)| format!("process {pid}: {it}")).collect();
-        let named = match processes.len() {
-            0 => String::new(),
-            n if is_of_ranks => format!(" ({n} other processes with {} each)", processes[0].1),
-            n if n <= 3 => format!(" ({})", named.join(", ")),
-            n => format!(" ({}, and {} more)", named.join(", "), n - 3),
-        };
-        let own = self
-            .own_process()
-            .or(self.reserved)
-            .map_or(String::new(), |it| format!("; this process holds {it}"));
-        let (about, sure) = if self.own_process().is_some() {
-            ("", "")
-        } else {
-            ("about ", ". plimsoll inferred this: the message does not name them")
-        };
-        let find = format!(
-            "find them with `{}`, and end those that you do not need: a notebook or a dead run often still holds memory",
-            self.monitor()
-        );
-        let choose = format!("choose another card: {}=1", self.backend.visible_devices());
-        let ranks = "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates";
-        let why = format!("other processes hold {about}{others} of the card{named}{own}{sure}");
-        let remedies = [ranks, &find, &choose];
-        let n_first = usize::from(!is_of_ranks);
-        let remedies = [&remedies[n_first..], &remedies[..n_first]].concat();
-        verdict(Cause::OtherProcess, why, &remedies)
-    }
-
     fn fragmented(&self, requested: Bytes, slack: Bytes) -> Verdict {
         let segments = format!("set {} before Python starts", self.backend.expandable_segments());
         let others = match self.program {

@@ -9,6 +9,7 @@ mod engines;
 mod host;
 mod instead;
 mod makers;
+mod others;
 mod program;
 mod verdict;
 
@@ -341,68 +342,5 @@ impl Kind {
             self,
             Kind::OutOfMemory | Kind::HostOutOfMemory | Kind::MaybeOutOfMemory | Kind::Caught
         )
-    }
-}
-
-impl Failure {
-    /// What other processes had: what the message names, or what is left when everything known is
-    /// taken from the capacity.
-    pub fn others(&self) -> Option<Bytes> {
-        let named: Bytes = self.processes.iter().map(|(_, it)| *it).sum();
-        let (Some(capacity), Some(free)) = (self.capacity, self.free) else {
-            return (!self.processes.is_empty()).then_some(named);
-        };
-        let taken = capacity.saturating_sub(free);
-        let rest = match self.own_process() {
-            Some(own) => taken.saturating_sub(own),
-            None => {
-                let own = self.reserved.or(self.allocated)?;
-                taken.saturating_sub(own + self.context_guess())
-            }
-        };
-        let own_pid = self.own_named_pid();
-        let named_others: Bytes =
-            self.processes.iter().filter(|(pid, _)| Some(*pid) != own_pid).map(|(_, it)| *it).sum();
-        // Rounding in the message: three numbers of two decimals each.
-        let noise = if capacity < Bytes::gib(1) { Bytes::mib(1) } else { Bytes::mib(32) };
-        let rest = if rest <= noise { Bytes::ZERO } else { rest };
-        Some(rest.max(named_others.min(taken)))
-    }
-
-    /// What this process had: its own line, or the one of the named ones that can be nobody else's.
-    pub fn own_process(&self) -> Option<Bytes> {
-        let own = self.process.filter(|it| self.reserved.is_none_or(|reserved| reserved <= *it));
-        own.or_else(|| self.own_named().map(|(_, it)| it))
-    }
-
-    /// Whether what other processes have is only what is left when everything known is taken away.
-    pub fn others_are_inferred(&self) -> bool {
-        let own_pid = self.own_named_pid();
-        self.own_process().is_none() && !self.processes.iter().any(|(pid, _)| Some(*pid) != own_pid)
-    }
-
-    /// In a container a process's own line may read 0 bytes, or be missing, and its own memory stands
-    /// under its process id outside: the smallest that is as much as PyTorch holds.
-    fn own_named(&self) -> Option<(u32, Bytes)> {
-        let reserved = self.reserved.filter(|it| Bytes::ZERO < *it)?;
-        if self.process.is_some_and(|it| reserved <= it) {
-            return None;
-        }
-        // Numbers of two decimals, some of them sums.
-        let enough = reserved.saturating_sub(Bytes::mib(32));
-        let can_be = self.processes.iter().filter(|(_, it)| enough <= *it);
-        can_be.min_by_key(|(_, it)| *it).copied()
-    }
-
-    /// The process id among the named ones that is this process's own.
-    fn own_named_pid(&self) -> Option<u32> {
-        self.own_named().map(|(pid, _)| pid)
-    }
-
-    /// What a context and libraries take beside the allocator, when nothing says: at most this is not
-    /// blamed on others.
-    fn context_guess(&self) -> Bytes {
-        let share = self.capacity.map_or(0, |it| it.0 / 10);
-        Bytes(share.clamp(Bytes::mib(512).0, Bytes::gib(1).0))
     }
 }
