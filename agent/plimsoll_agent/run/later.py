@@ -122,6 +122,7 @@ class Later:
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
+        self._asks_last = self._is_told_to_end = False
         self._is_by_steps = self._was_brought_forward = False
 
         self.before_cut: Callable[[list[Any]], object] = lambda iterators: None
@@ -132,6 +133,7 @@ class Later:
     def install(self) -> None:
         """Takes its places in PyTorch."""
         self._epochs.install()
+        trainers.have_whole_epochs(lambda: self._epochs.cut_training)
         self._modules.watch_modes(self._mode_changed)
 
     def _mode_changed(self) -> None:
@@ -227,11 +229,21 @@ class Later:
         return self._goes_further(place, steps)
 
     def _goes_further(self, place: Place, steps: int) -> bool:
-        return self._goes_to_the_end(place, steps) or self._goes_to_turnings(place, steps) or self._goes_to_a_turn(place, steps)
+        goes = self._goes_to_the_end(place, steps) or self._goes_to_turnings(place, steps)
+        return goes or self._asks_at_last() or self._goes_to_a_turn(place, steps)
+
+    def _asks_at_last(self) -> bool:
+        """Asks a trainer that ends once it is asked to validate, after later turns were seen."""
+        if not self._asks_last:
+            return False
+        self._asks_last = False
+        self._asked = self._is_told_to_end = bool(trainers.validate_now())
+        self._part, self._steps_in_part = "epoch", 0
+        return self._asked
 
     def _goes_to_turnings(self, place: Place, steps: int) -> bool:
         """Whether the run goes on to what a later turn of a loop does that none so far did."""
-        if self._asked or self._has_company():
+        if self._is_told_to_end or self._has_company():
             return False
         made = sum(place.allocs) - self._allocations
         rest = MOST_ALLOCATIONS_FOR_A_GUESS - made
@@ -256,7 +268,7 @@ class Later:
 
     def not_seen(self, stage: Named | None) -> Named | None:
         """What a later turn of a loop does, or may leave, that was not seen. `stage`: by a look at the first steps."""
-        ahead = min(self._turnings or [], key=lambda it: it.to_come, default=None) if self._stopping.requested else None
+        ahead = min(self._turnings or [], key=lambda it: it.to_come, default=None) if self._stopping.requested or self._is_told_to_end else None
         if ahead is None:
             return self.turn() or (stage if self._turnings is None else None)
         return {"line": ahead.line, "name": ahead.name, "turn": ahead.now, "turns": ahead.turns, "from": None if ahead.is_stage else ahead.turn}
@@ -316,15 +328,20 @@ class Later:
         self.evaluated = any(_is_more(it, self._usual) for it in self._intervals)
         hints = Hints()
         self._is_spoken_of = hints.later or hints.by_steps
-        validates = trainers.validate_now()
+        ends_when_asked = trainers.end_when_asked()
+        self._asks_last = ends_when_asked and self._goes_to_turnings(place, steps)
+        validates = None if self._asks_last else trainers.validate_now()
         self._asked = bool(validates)
+        self._is_told_to_end = self._asked and ends_when_asked
         self._intervals_ahead = intervals.of_this_step(self._epochs.feed_training) if validates is None else []
         self._is_spoken_of = self._is_spoken_of or bool(self._intervals_ahead)
         if self._intervals_ahead:
             counts_steps = not all(it.is_of_epochs for it in self._intervals_ahead)
         else:
             counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
-        if validates is None and (counts_steps or not self._epochs.feed_training):
+        if self._asks_last:
+            self._part = "end"
+        elif validates is None and (counts_steps or not self._epochs.feed_training):
             self._part, self._is_by_steps = "on", counts_steps
         else:
             self._part = "epoch"
@@ -332,7 +349,7 @@ class Later:
                 self._epochs.end_this_one()
         self.before_cut(self._epochs.feeding())
         self.before_end()
-        is_worth_it = self._is_spoken_of and validates is None
+        is_worth_it = self._is_spoken_of and validates is None and not self._asks_last
         self._allocations, self._steps, self._effort = sum(place.allocs), steps, Effort()
         if is_worth_it and not self._has_company():
             self._look_ahead(sum(place.allocs) / max(steps, 1), steps)
