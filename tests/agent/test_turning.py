@@ -1,5 +1,6 @@
 """What a later turn of a loop does that none so far did, read from the text while a step is on the stack."""
 
+import contextlib
 import sys
 import types
 from unittest import mock
@@ -56,7 +57,7 @@ for epoch in range(args.epochs):
 """
 
 
-def ahead(folder, text, at=2, script=SCRIPT):
+def ahead(folder, text, at=2, script=SCRIPT, errors=()):
     file, found = folder / "train.py", []
     file.write_text(script % "\n".join("    " + line for line in text.splitlines()) if "%s" in script else script)
 
@@ -69,7 +70,7 @@ def ahead(folder, text, at=2, script=SCRIPT):
     script = {"step": step, "data": [0] * 4, "parameters": [], "groups": [], "losses": [1], "best": 2, "model": 0, "scheduler": type("S", (), {"step": lambda self: None})(), **names}
     module = types.ModuleType("train")
     vars(module).update(script, __file__=str(file))
-    with mock.patch.dict(sys.modules, train=module):
+    with mock.patch.dict(sys.modules, train=module), contextlib.suppress(*errors):
         exec(compile(file.read_text(), str(file), "exec"), vars(module))
     return found[0]
 
@@ -79,6 +80,12 @@ def test_the_first_turn_that_does_something_else(tmp_path, text, first):
     found = ahead(tmp_path, text)
     assert min((it.turn - 1 for it in found), default=None) == first, found
     assert all((it.now, it.turns, it.steps_a_turn) == (3, 30, 2) for it in found)
+
+
+@pytest.mark.parametrize("text", ["if epoch > 20: raise ValueError('diverged')", "assert epoch < 21", "if epoch > 20:\n    print('late')\n    raise SystemExit(2)"])
+def test_an_error_that_comes_later_is_no_memory(tmp_path, text):
+    found = ahead(tmp_path, text + "\nif epoch == 9: train_all()", errors=(ValueError, AssertionError, SystemExit))
+    assert [(it.turn - 1, it.raises) for it in found] == [(21, True), (9, False)]
 
 
 def test_steps_that_are_counted(tmp_path):

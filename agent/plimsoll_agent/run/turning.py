@@ -74,6 +74,8 @@ class Turning(NamedTuple):
     """Of the training; 0 where a data loader feeds them and may end early; None where nobody knows."""
     is_stage: bool = False
     """The steps use the variable by themselves, in a loop that begins at `line`, and the last turn may be the largest."""
+    raises: bool = False
+    """The script raises an error then, and does nothing more."""
 
     @property
     def to_come(self) -> int:
@@ -136,7 +138,7 @@ def _add_those(found: dict[tuple[str, int], Turning], conditions: Iterable[_Cond
         then = condition.first_change(loop.now - done, loop.now, last) if known is None or known.name == loop.name else None
         if then is not None and (known is None or then - loop.now < known.to_come):
             at = frames.with_text({"file": code.co_filename, "line": line, "function": code.co_name})
-            found[place] = Turning(at, loop.name, done + 1 + then - loop.now, done + 1, loop.turns, steps_a_turn)
+            found[place] = Turning(at, loop.name, done + 1 + then - loop.now, done + 1, loop.turns, steps_a_turn, raises=not condition.matters(condition.value(then)))
 
 
 def _names(name: str) -> set[str]:
@@ -161,7 +163,9 @@ class _Condition(NamedTuple):
     numbers: list[int]
     """Those that it compares with."""
     matters: Callable[[Any], bool]
-    """Whether what comes with this answer may take memory."""
+    """Whether what comes with this answer may take memory,"""
+    raises: Callable[[Any], bool] = lambda answer: False
+    """or at least raises an error."""
 
     def first_change(self, first: int, now: int, last: int | None) -> int | None:
         """The first value after `now` for which the answer is one that no value from `first` on had."""
@@ -173,7 +177,7 @@ class _Condition(NamedTuple):
         seen = {self.value(it) for it in range(max(first, now - MOST_TURNS), now + 1)}
         for it in later:
             answer = self.value(it)
-            if answer is not None and answer not in seen and self.matters(answer):
+            if answer is not None and answer not in seen and (self.matters(answer) or self.raises(answer)):
                 return it
         return None
 
@@ -198,6 +202,9 @@ class _Text:
                 rates.update(id(it) for it in ast.walk(node))
             if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and self._asks(node.test):
                 yield self._of_branches(node, code)
+            elif isinstance(node, ast.Assert) and self._asks(node.test):
+                holds = functools.partial(self._value, node.test)
+                yield _Condition(code, node.lineno, holds, self._numbers(node.test), lambda answer: False, lambda answer: answer is False)
             elif isinstance(node, ast.Subscript) and id(node) not in rates and isinstance(node.ctx, ast.Load) and self._asks(node.slice):
                 yield from self._of_table(node, code)
             elif isinstance(node, (ast.Subscript, ast.Call)) and id(node) not in rates and self._chooses(node):
@@ -244,7 +251,11 @@ class _Text:
             follows = not answer and not node.orelse and isinstance(node.body[-1], (ast.Return, ast.Continue))
             return any(map(_takes_memory, node.body if answer or follows else node.orelse)) or follows and isinstance(node.body[-1], ast.Continue)
 
-        return _Condition(code, node.lineno, answer, self._numbers(node.test), matters)
+        def raises(answer: Any) -> bool:
+            branch = [] if isinstance(node, ast.IfExp) else node.body if answer else node.orelse
+            return any(isinstance(it, ast.Raise) for it in branch)
+
+        return _Condition(code, node.lineno, answer, self._numbers(node.test), matters, raises)
 
     def _is_more(self, node: ast.IfExp, answer: Any) -> bool:
         """Whether a value that is chosen then may be more than the one that is chosen now."""

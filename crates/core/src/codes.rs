@@ -306,6 +306,7 @@ open_words! {
         FailedLater = "failed-later",
         KeptOff = "kept-off",
         LargerSample = "larger-sample",
+        RaisesLater = "raises-later",
         SampledStacks = "sampled-stacks",
         ServerReady = "server-ready",
         ServerRuns = "server-runs",

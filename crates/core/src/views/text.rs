@@ -895,11 +895,17 @@ fn stands_above(note: &Note) -> bool {
         Note::SizesUnknown { .. } | Note::RanksUnseen { .. } => true,
         Note::Remark(remark) => {
             use RemarkCode::{
-                FailedLater, LargerSample, ServerReady, ServerWithoutRequests, WorstBatches,
+                FailedLater, LargerSample, RaisesLater, ServerReady, ServerWithoutRequests,
+                WorstBatches,
             };
             matches!(
                 remark.code,
-                LargerSample | FailedLater | ServerReady | ServerWithoutRequests | WorstBatches
+                LargerSample
+                    | FailedLater
+                    | RaisesLater
+                    | ServerReady
+                    | ServerWithoutRequests
+                    | WorstBatches
             )
         }
         _ => false,
