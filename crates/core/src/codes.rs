@@ -183,7 +183,9 @@ impl ProblemCode {
         self.names_its_blocks()
             || matches!(
                 self,
-                ProblemCode::ResultsKept
+                ProblemCode::GraphRetained
+                    | ProblemCode::PerStep
+                    | ProblemCode::ResultsKept
                     | ProblemCode::TracebackKept
                     | ProblemCode::EarlierModels
                     | ProblemCode::StepBefore
