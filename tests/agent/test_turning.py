@@ -1,5 +1,10 @@
 """What a later turn of a loop does that none so far did, read from the text while a step is on the stack."""
 
+import contextlib
+import sys
+import types
+from unittest import mock
+
 import pytest
 from plimsoll_agent.run import turning
 
@@ -52,7 +57,7 @@ for epoch in range(args.epochs):
 """
 
 
-def ahead(folder, text, at=2, script=SCRIPT):
+def ahead(folder, text, at=2, script=SCRIPT, errors=()):
     file, found = folder / "train.py", []
     file.write_text(script % "\n".join("    " + line for line in text.splitlines()) if "%s" in script else script)
 
@@ -63,7 +68,10 @@ def ahead(folder, text, at=2, script=SCRIPT):
 
     names = dict.fromkeys(("train_all", "resize", "make", "test", "warm", "save", "grow"), lambda *_, **__: None)
     script = {"step": step, "data": [0] * 4, "parameters": [], "groups": [], "losses": [1], "best": 2, "model": 0, "scheduler": type("S", (), {"step": lambda self: None})(), **names}
-    exec(compile(file.read_text(), str(file), "exec"), script)
+    module = types.ModuleType("train")
+    vars(module).update(script, __file__=str(file))
+    with mock.patch.dict(sys.modules, train=module), contextlib.suppress(*errors):
+        exec(compile(file.read_text(), str(file), "exec"), vars(module))
     return found[0]
 
 
@@ -72,6 +80,12 @@ def test_the_first_turn_that_does_something_else(tmp_path, text, first):
     found = ahead(tmp_path, text)
     assert min((it.turn - 1 for it in found), default=None) == first, found
     assert all((it.now, it.turns, it.steps_a_turn) == (3, 30, 2) for it in found)
+
+
+@pytest.mark.parametrize("text", ["if epoch > 20: raise ValueError('diverged')", "assert epoch < 21", "if epoch > 20:\n    print('late')\n    raise SystemExit(2)"])
+def test_an_error_that_comes_later_is_no_memory(tmp_path, text):
+    found = ahead(tmp_path, text + "\nif epoch == 9: train_all()", errors=(ValueError, AssertionError, SystemExit))
+    assert [(it.turn - 1, it.raises) for it in found] == [(21, True), (9, False)]
 
 
 def test_steps_that_are_counted(tmp_path):
@@ -101,6 +115,52 @@ Trainer().fit()
 """
     (found,) = ahead(tmp_path, "", script=text)
     assert (found.name, found.turn, found.turns, found.steps_a_turn) == ("epoch", 12, 20, 4)
+
+
+CALLBACKS = """
+class Callback:
+    def on_epoch_begin(self, trainer, epoch): pass
+
+class Unfreeze(Callback):
+    def __init__(self, at): self.at = at
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch == self.at: train_all()
+
+class Grow:
+    schedule = [(0, 1), (15, 8), (10, 4)]
+    def on_epoch_begin(self, trainer, _):
+        for since, size in sorted(self.schedule):
+            if trainer.epoch >= since: trainer.size = size
+
+class Log(Callback):
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch > 3: print("late")
+
+class Never(Callback):
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch > 3: train_all()
+
+class Mentioned:
+    def by_nobody(self, epoch):
+        if epoch > 3: train_all()
+
+class Trainer:
+    def __init__(self, callbacks): self.callbacks = callbacks
+    def call(self, hook, *given):
+        for it in self.callbacks: getattr(it, hook)(self, *given)
+    def fit(self):
+        for self.epoch in range(30):
+            self.call("on_epoch_begin", self.epoch)
+            step(self.epoch)
+nobody = Mentioned()
+Trainer([CALLBACK]).fit()
+"""
+
+
+@pytest.mark.parametrize("callback, first", [("Unfreeze(12)", 12), ("Unfreeze(1)", None), ("Unfreeze(50)", None), ("Grow()", 10), ("Log()", None)])
+def test_what_a_trainer_of_the_scripts_own_calls_with_its_epoch(tmp_path, callback, first):
+    found = ahead(tmp_path, "", script=CALLBACKS.replace("CALLBACK", callback))
+    assert min((it.turn - 1 for it in found), default=None) == first, found
 
 
 def test_a_larger_table_that_has_been_seen_is_nothing_more(tmp_path):

@@ -610,3 +610,16 @@ for i in range(30):
     found = json.loads((plimsoll.folder / "it.json").read_text())
     assert ran.code == 0 and found["as_it_is"]["needs_bytes"] > limit, ran
     assert found["as_it_is_retries"] > 0 and "on a real card, the card was full" in ran.stdout, ran
+
+
+@pytest.mark.soak
+def test_a_script_that_grows_is_told_what_stays_and_what_lint_finds_there(plimsoll):
+    plimsoll.script(
+        "import torch\nfrom torch import nn\n"
+        "net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(4)]).cuda()\nopt = torch.optim.SGD(net.parameters(), 0.1)\nlosses = []\n"
+        "for step in range(20000):\n    loss = net(torch.randn(4096, 1024, device='cuda')).square().mean()\n"
+        "    opt.zero_grad(); loss.backward(); opt.step()\n    losses.append(net(torch.randn(4096, 1024, device='cuda')))\n"
+    )
+    ran = plimsoll.run("fit", "--gpu", "t4", "--", PYTHON, "train.py")
+    text = " ".join(ran.stdout.split())
+    assert ran.stdout.startswith("GROWS") and "steps leave their autograd graph allocated" in text and "`plimsoll lint` at line 9: `losses` keeps the autograd graph" in text, ran

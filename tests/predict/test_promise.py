@@ -81,6 +81,13 @@ def test_what_a_turn_far_away_does_leaves_no_safe_size(plimsoll):
     assert (stage["variable"], stage["from_turn"], stage["turns"], stage["at"]["line"]) == ("i", 50_002, 100_000, 14), stage
 
 
+def test_an_error_in_a_turn_far_away_stands_beside_the_answer(plimsoll):
+    plimsoll.script(HEAD + "for i in range(100_000):\n    step(torch.randn(8, 256).cuda())\n    if i == 50_000: raise RuntimeError('no more')")
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090"))
+    assert (ran.code, ran.report["verdict"]) == (0, "fits") and ran.report["safe_bytes"], ran
+    assert re.search(r"- the script raises an error in turn 50,001 of 100,000 \(`i`, train.py:14\), and plimsoll ended the run in turn \d+", " ".join(ran.stdout.split())), ran
+
+
 def test_a_script_that_ran_to_its_end_has_a_promise_without_a_limit(plimsoll):
     plimsoll.script(HEAD + "for i in range(4): step(torch.randn(8, 256).cuda())")
     ran = plimsoll.predict("train.py", options=("--gpu", "rtx3090"))

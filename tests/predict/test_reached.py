@@ -171,3 +171,50 @@ def test_later_turns_of_a_loop_whose_variable_the_steps_use_are_run_or_named(pli
         return
     assert ran.report["safe_bytes"] is None and (stage["at"]["line"], stage["variable"], stage["turn"], stage["turns"]) == (5, "size", 1, 3), stage
     assert "the loop over `size` (train.py:5) was seen in turn 1 of 3 only" in " ".join(ran.stdout.split()), ran.stdout
+
+
+TRANSFORMERS = (
+    MODEL
+    + """
+from transformers import Trainer, TrainerCallback, TrainingArguments
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__(); self.net, self.repeat = net, 1
+    def forward(self, x=None): return {"loss": self.net(x.repeat(self.repeat, 1)).square().mean()}
+class Grow(TrainerCallback):
+    def on_epoch_begin(self, args, state, control, model=None, **kwargs):
+        if state.epoch == AT: model.repeat = 50_000
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 1600
+    def __getitem__(self, i): return {"x": torch.zeros(64)}
+few = {"per_device_train_batch_size": 16, "save_strategy": "no", "report_to": [], "disable_tqdm": True, "output_dir": "out"}
+Trainer(model=Net(), args=TrainingArguments(num_train_epochs=30, **few), train_dataset=Data(), callbacks=[Grow()]).train()
+"""
+)
+
+LIGHTNING_THAT_GROWS = (
+    LIGHTNING.replace("self.net(b[0])", "self.net(b[0].repeat(self.times, 1))")
+    .replace("    def val", "    times = 1\n    def on_train_epoch_start(self):\n        if self.current_epoch == AT: self.times = 50_000\n    def val", 1)
+    .replace("max_epochs=2", "max_epochs=30")
+    .replace("val_check_interval=EVERY, ", "")
+)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("at", [12, 40])
+@pytest.mark.parametrize("kind, script", [("transformers", TRANSFORMERS), ("lightning", LIGHTNING_THAT_GROWS)])
+def test_what_a_framework_does_in_a_later_epoch_is_seen(plimsoll, kind, script, at):
+    pytest.importorskip(kind)
+    ran = plimsoll.predict(plimsoll.script(script.replace("AT", str(at), 1)), options=("--gpu", "rtx3090"))
+    assert (ran.code, ran.report["verdict"], ran.report["seen"]["stage"]) == (0, "fits", None), ran
+    # An epoch that does not come is not waited for.
+    assert (100 << 20 < ran.report["peak_allocated_bytes"]) == (at < 30), ran.report["peak_allocated_bytes"]
+
+
+@pytest.mark.soak
+def test_what_a_framework_does_in_a_step_far_away_is_named(plimsoll):
+    pytest.importorskip("transformers")
+    text = TRANSFORMERS.replace("on_epoch_begin", "on_step_begin").replace("state.epoch == AT", "state.global_step == 90_000").replace("return 1600", "return 160_000")
+    ran = plimsoll.predict(plimsoll.script(text), options=("--gpu", "rtx3090"))
+    assert (ran.code, ran.report["verdict"], ran.report["seen"]["stage"]["from_turn"]) == (2, "fits_so_far", 90_001), ran
+    assert re.search(r"plimsoll ended the run in turn \d+ of [\d,]+ \(`global_step`\), and train.py:\d+ in on_step_begin changes", " ".join(ran.stdout.split())), ran

@@ -18,6 +18,7 @@
     saving          where libraries save a model, and merge adapters into it
     intervals       has an evaluation every so many steps come soon
     turning         what a later turn of a loop does that none so far did
+    hooks           functions that a trainer calls with its epoch or its step
     effort          a clock for budgets, which stands still while other programs have the processor
     preparing       what libraries run to prepare something: neither training nor an evaluation
     hints           whether the text of the script mentions an evaluation or a checkpoint

@@ -410,7 +410,7 @@ def _for(target: Any, iterated: Any, variables: Variables, inside: Variables) ->
     """Of `for target in iterated`; what `target` stands for is known `inside`."""
     turns = _turns(iterated, variables)
     target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
-    number = inside.value(target) if isinstance(target, ast.Name) else None
+    number = inside.value(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
     first = _first(iterated, variables)
     done = number - first if type(number) is int and first is not None and first <= number else None
     if turns is Loader:
@@ -498,7 +498,10 @@ class Variables:
     """What names in a frame stand for."""
 
     def __init__(self, frame: FrameType) -> None:
-        self._locals, self._globals = frames.variables(frame), frame.f_globals
+        self._set(frames.variables(frame), frame.f_globals)
+
+    def _set(self, own: dict[str, Any], around: dict[str, Any]) -> None:
+        self._locals, self._globals = own, around
 
     def by_name(self, name: str) -> Any:
         """None if there is none."""
@@ -529,11 +532,19 @@ class Variables:
         return None
 
 
+class VariablesOfACall(Variables):
+    """Those of a function that does not run: what is around it, and what it would be called on."""
+
+    def __init__(self, function: Any, owner: Any = None) -> None:
+        code = function.__code__
+        self._set({code.co_varnames[0]: owner} if owner is not None and code.co_argcount else {}, function.__globals__)
+
+
 def _of_class(kind: type, name: str) -> Any:
     for it in kind.__mro__:
         if name in vars(it):
             value = vars(it)[name]
-            return value if type(value) is int else None
+            return value if type(value) is int or type(value) in SIZED else None
     return None
 
 

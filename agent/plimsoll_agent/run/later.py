@@ -9,7 +9,7 @@ Once memory is steady a run with the goal `validation` goes on, in three parts:
             innermost loop, or for so many allocations: not for a time, which depends on the machine. Where the script seems to count
             steps, or the loader is a stream that may be its only one, this part is the first
     end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there; or as often as
-            the text says, where an evaluation comes every so many epochs
+            the text says, where an evaluation comes every so many epochs, or something after the loops
     later   where the text says that a later turn of a loop does something else, it goes on to there: with epochs that end early, or step by step
     turns   where each turn of a loop around the steps makes an optimizer, it goes on to the next turn; where the first left something
             behind, to the third, which shows whether each leaves as much
@@ -25,7 +25,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.run import intervals, trainers, turning
+from plimsoll_agent.run import extent, intervals, trainers, turning
 from plimsoll_agent.run.effort import Effort
 from plimsoll_agent.run.hints import Hints
 
@@ -53,6 +53,9 @@ MOST_STEPS = 4000
 
 MOST_SECONDS = 120.0
 """The same for a script whose steps take long for other reasons than the phantom's."""
+
+MOST_STEPS_OF_AN_UNKNOWN_LOOP = 200
+"""To come to what stands after a loop whose number of turns nobody knows."""
 
 STEPS_OF_AN_INTERVAL = 3
 """How long an interval is short: its branch comes after the first of them, unless it has another condition, too."""
@@ -104,10 +107,10 @@ class Later:
         self._lives_before = 0
         self.steps_in_an_epoch: int | None = None
         """Turns of the loop that the steps stand in, if another loop is around it."""
-        self.epochs_to_the_end: int | None = None
-        """How many epochs there are, where the script calls a model after them."""
         self._turnings: list[Turning] | None = None
         """What later turns do that was not seen yet; None as long as nobody looked."""
+        self.raises_at: Turning | None = None
+        """The first later turn in which the script raises an error."""
         self._last_before_turnings = 0
         self._turning_due: int | None = None
         """The first step in which one of them may have come; None where none is near."""
@@ -116,12 +119,16 @@ class Later:
         self.turned_at: list[int] = []
         """Steps that were done when its second turn began, and its third."""
         self._ends_of_turns: dict[int, int] = {}
-        self._last_step: int | None = None
+        self._last_step = 0
+        """The one with which something of what comes after the loops is seen,"""
+        self._after_loops: Line | None = None
+        """in this line."""
         self._left_by_a_turn: int | None = None
         self._lived_before_a_turn = 0
         self._evaluated_at: list[int] = []
         self._steps = self._mode_changes = self._mode_changes_before = 0
         self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
+        self._asks_last = self._is_told_to_end = False
         self._is_by_steps = self._was_brought_forward = False
 
         self.before_cut: Callable[[list[Any]], object] = lambda iterators: None
@@ -132,6 +139,7 @@ class Later:
     def install(self) -> None:
         """Takes its places in PyTorch."""
         self._epochs.install()
+        trainers.have_whole_epochs(lambda: self._epochs.cut_training)
         self._modules.watch_modes(self._mode_changed)
 
     def _mode_changed(self) -> None:
@@ -227,17 +235,29 @@ class Later:
         return self._goes_further(place, steps)
 
     def _goes_further(self, place: Place, steps: int) -> bool:
-        return self._goes_to_the_end(place, steps) or self._goes_to_turnings(place, steps) or self._goes_to_a_turn(place, steps)
+        goes = self._goes_to_the_end(place, steps) or self._goes_to_turnings(place, steps)
+        return goes or self._asks_at_last() or self._goes_to_a_turn(place, steps)
+
+    def _asks_at_last(self) -> bool:
+        """Asks a trainer that ends once it is asked to validate, after later turns were seen."""
+        if not self._asks_last:
+            return False
+        self._asks_last = False
+        self._asked = self._is_told_to_end = bool(trainers.validate_now())
+        self._part, self._steps_in_part = "epoch", 0
+        return self._asked
 
     def _goes_to_turnings(self, place: Place, steps: int) -> bool:
         """Whether the run goes on to what a later turn of a loop does that none so far did."""
-        if self._asked or self._has_company():
+        if self._is_told_to_end or self._has_company():
             return False
         made = sum(place.allocs) - self._allocations
         rest = MOST_ALLOCATIONS_FOR_A_GUESS - made
         # The text is read again no sooner than the first of them can have come.
         if self._turnings is None or self._turning_due is not None and self._turning_due <= steps:
-            before, ahead = self._turnings, turning.ahead(bool(self._epochs.feed_training)) or []
+            before, found = self._turnings, turning.ahead(bool(self._epochs.feed_training)) or []
+            ahead = [it for it in found if not it.raises]
+            self.raises_at = min((it for it in found if it.raises), key=lambda it: it.to_come, default=None)
             each = made // (steps - self._steps) if self._steps < steps else sum(place.allocs) // max(steps, 1)
             most = min(rest // max(each, 1), MOST_STEPS)
             near = [it for it in ahead if it.steps_a_turn is not None and it.to_come * (it.steps_a_turn or AFTER_A_CUT) <= most]
@@ -256,22 +276,35 @@ class Later:
 
     def not_seen(self, stage: Named | None) -> Named | None:
         """What a later turn of a loop does, or may leave, that was not seen. `stage`: by a look at the first steps."""
-        ahead = min(self._turnings or [], key=lambda it: it.to_come, default=None) if self._stopping.requested else None
+        ahead = min(self._turnings or [], key=lambda it: it.to_come, default=None) if self._stopping.requested or self._is_told_to_end else None
         if ahead is None:
             return self.turn() or (stage if self._turnings is None else None)
         return {"line": ahead.line, "name": ahead.name, "turn": ahead.now, "turns": ahead.turns, "from": None if ahead.is_stage else ahead.turn}
 
     def _goes_to_the_end(self, place: Place, steps: int) -> bool:
-        """Epochs of one step bring the script to what it does after them. Whether they are so few that the run goes on for that."""
-        epochs, training = self.epochs_to_the_end, self._epochs
-        if epochs is None or self._asked or self._has_company() or not training.feed_training:
+        """What the script computes after its loops comes after epochs of one step, or after the rest of the steps. Whether these are so few that the
+        run goes on for that; and for what comes after the next loops."""
+        if self._asked or self._has_company():
             return False
-        if self._last_step is None:
-            each = (sum(place.allocs) - self._allocations) // max(steps - self._steps, 1)
-            self._last_step = steps + epochs if epochs * each <= MOST_ALLOCATIONS_FOR_A_GUESS else 0
+        if self._last_step <= steps:
+            line = intervals.computes_after_the_loops()
+            if line is None or line == self._after_loops:
+                return False
+            self._after_loops, has_loader = line, self._epochs.feed_training
+            ahead, done = extent.of_this_step(steps)
+            made = sum(place.allocs) - self._allocations
+            each = max(made // max(steps - self._steps, 1), 1)
+            rest = ahead["epochs"] if has_loader else ahead["steps"] - (done or 0) if ahead["steps"] is not None else None
+            most = (MOST_ALLOCATIONS_FOR_A_GUESS - made) // each
+            if rest is None and not has_loader:
+                rest = most = min(most, MOST_STEPS_OF_AN_UNKNOWN_LOOP)
+            if rest is None or most < rest:
+                return False
+            self._last_step = steps + rest + STEPS_OF_AN_INTERVAL
             self._part = "end"
-        training.end_early = True
-        return steps < self._last_step
+        # Until then the epochs of each loop are short.
+        self._epochs.end_early = self._epochs.end_early or self._epochs.feed_training
+        return True
 
     def _goes_to_a_turn(self, place: Place, steps: int) -> bool:
         """What the network and the optimizer of one turn leave, the next turn has beside its own. Whether the run goes on to see that."""
@@ -316,15 +349,20 @@ class Later:
         self.evaluated = any(_is_more(it, self._usual) for it in self._intervals)
         hints = Hints()
         self._is_spoken_of = hints.later or hints.by_steps
-        validates = trainers.validate_now()
+        ends_when_asked = trainers.end_when_asked()
+        self._asks_last = ends_when_asked and self._goes_to_turnings(place, steps)
+        validates = None if self._asks_last else trainers.validate_now()
         self._asked = bool(validates)
+        self._is_told_to_end = self._asked and ends_when_asked
         self._intervals_ahead = intervals.of_this_step(self._epochs.feed_training) if validates is None else []
         self._is_spoken_of = self._is_spoken_of or bool(self._intervals_ahead)
         if self._intervals_ahead:
             counts_steps = not all(it.is_of_epochs for it in self._intervals_ahead)
         else:
             counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
-        if validates is None and (counts_steps or not self._epochs.feed_training):
+        if self._asks_last:
+            self._part = "end"
+        elif validates is None and (counts_steps or not self._epochs.feed_training):
             self._part, self._is_by_steps = "on", counts_steps
         else:
             self._part = "epoch"
@@ -332,7 +370,7 @@ class Later:
                 self._epochs.end_this_one()
         self.before_cut(self._epochs.feeding())
         self.before_end()
-        is_worth_it = self._is_spoken_of and validates is None
+        is_worth_it = self._is_spoken_of and validates is None and not self._asks_last
         self._allocations, self._steps, self._effort = sum(place.allocs), steps, Effort()
         if is_worth_it and not self._has_company():
             self._look_ahead(sum(place.allocs) / max(steps, 1), steps)

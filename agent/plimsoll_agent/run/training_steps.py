@@ -386,7 +386,6 @@ class Steps:
             counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
-                self.later.epochs_to_the_end = self.ahead["epochs"] if intervals.computes_after_the_loops() is not None else None
                 if self.goal == "validation":
                     self.later.anew = self.ahead["anew"]
 
@@ -448,6 +447,11 @@ class Steps:
             every, line = self._stores_at
             text = "the script stores something every %d steps (%s), and plimsoll ended the run after %d: what that keeps was not seen"
             self._recording.note("stores-later", text % (every, _shown(line), steps))
+        raises = self.later.raises_at if self.later is not None else None
+        if raises is not None:
+            of = f" of {raises.turns:,}" if raises.turns is not None else ""
+            text = "the script raises an error in turn {:,}{} (`{}`, {}), and plimsoll ended the run in turn {:,}"
+            self._recording.note("raises-later", text.format(raises.turn, of, raises.name, _shown(raises.line), raises.now))
         loads_at = intervals.loads_after_the_loops()
         if loads_at is not None:
             text = "after its loops the script loads weights (%s), and plimsoll ended the run before: what that needs was not seen"

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plimsoll_agent import source
-from plimsoll_agent.run import extent, frames
+from plimsoll_agent.run import extent, frames, hooks, trainers
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ MOST_TURNS = 1024
 MOST_CALLS = 3
 """So deep functions are followed that hand the variable on."""
 MOST_CONDITIONS = 400
+MOST_MEMBERS = 32
+"""Of a list whose members are looked at one by one."""
 _HARMLESS_CALLS = extent.TELLS | {"close", "set_epoch", "barrier", "flush", "synchronize", "exit", "empty_cache", "collect", "item", "state_dict", "dump", "savefig", "time"}
 _RATES = re.compile(
     r"(^|[_.\W])(lrs?|rates?|learning_rate|momentum|decay|wd|lambda\w*|lam|alpha|beta|gamma|eta|tau|eps\w*|temp|temperature|coefs?|coeffs?|sched\w*|schedul\w*"
@@ -72,6 +74,8 @@ class Turning(NamedTuple):
     """Of the training; 0 where a data loader feeds them and may end early; None where nobody knows."""
     is_stage: bool = False
     """The steps use the variable by themselves, in a loop that begins at `line`, and the last turn may be the largest."""
+    raises: bool = False
+    """The script raises an error then, and does nothing more."""
 
     @property
     def to_come(self) -> int:
@@ -84,39 +88,63 @@ def ahead(has_loader: bool) -> list[Turning]:
     """Those of the loops around the step. `has_loader`: a data loader feeds the step, in a loop that may be a library's."""
     found: dict[tuple[str, int], Turning] = {}
     inside: list[FrameType] = []
+    callbacks, of_trainers = trainers.counters()
+    counted: list[tuple[extent.Numbered, int | None]] = [(it, (0 if has_loader else None) if it.feeds else 1) for it in of_trainers]
+    read: set[CodeType] = set()
     steps: int | None = 0 if has_loader else 1
     for frame in extent.users():
         loops = extent.numbered_loops(frame)
         stages = [it.stage if it.sets_sizes or not has_loader else None for it in extent.loops_around(frame)]
         for counter in extent.counters(frame, loops):
-            _add(found, frame, inside, counter, 1)
+            _add(found, read, frame, inside, counter, 1)
+            counted.append((counter, 1))
         for loop, stage in zip(loops, stages):
             if stage is not None:
                 line, turns = stage["line"], stage["turns"]
                 found[line["file"], line["line"]] = Turning(line, stage["name"], turns, stage["turn"], turns, steps, is_stage=True)
             if loop.done is not None and not loop.feeds:
-                _add(found, frame, inside, loop, steps)
+                _add(found, read, frame, inside, loop, steps)
+                counted.append((loop, steps))
             if not has_loader:
                 steps = steps * loop.turns if steps is not None and loop.turns is not None else None
         inside.append(frame)
+    read.update(it.f_code for it in inside)
+    for loop, steps in counted:
+        found_by = hooks.of(_names(loop.name), loop.now, read, callbacks) if loop.name else ()
+        conditions = itertools.chain.from_iterable(_Text(it.name, it.known, set()).conditions(it.tree, it.code, 0) for it in found_by)
+        _add_those(found, conditions, loop, steps)
     return list(found.values())
 
 
-def _add(found: dict[tuple[str, int], Turning], frame: FrameType, inside: list[FrameType], loop: extent.Numbered, steps_a_turn: int | None) -> None:
+def _add(
+    found: dict[tuple[str, int], Turning], read: set[CodeType], frame: FrameType, inside: list[FrameType], loop: extent.Numbered, steps_a_turn: int | None
+) -> None:
     """What a loop of `frame` has in its text, and in the functions that it called: those `inside` are running."""
-    conditions = _Text(loop.name, extent.Variables(frame).value).conditions(loop.node, frame.f_code.co_filename, 0)
+    conditions = _Text(loop.name, extent.Variables(frame).value, read).conditions(loop.node, frame.f_code, 0)
     for running in inside:
         variables, tree = extent.Variables(running), source.of_function(running.f_code)
         for name in _same_there(tree, variables, loop):
-            conditions = itertools.chain(conditions, _Text(name, variables.value).conditions(tree, running.f_code.co_filename, 0))
+            conditions = itertools.chain(conditions, _Text(name, variables.value, read).conditions(tree, running.f_code, 0))
+    _add_those(found, conditions, loop, steps_a_turn)
+
+
+def _add_those(found: dict[tuple[str, int], Turning], conditions: Iterable[_Condition], loop: extent.Numbered, steps_a_turn: int | None) -> None:
     done = loop.done or 0
     last = loop.now + loop.turns - done - 1 if loop.turns is not None else None
     for condition in conditions:
-        place = condition.file, condition.line
-        then = condition.first_change(loop.now - done, loop.now, last) if place not in found else None
-        if then is not None:
-            at = frames.with_text({"file": condition.file, "line": condition.line, "function": frame.f_code.co_name})
-            found[place] = Turning(at, loop.name, done + 1 + then - loop.now, done + 1, loop.turns, steps_a_turn)
+        code, line = condition.code, condition.line
+        place = code.co_filename, line
+        known = found.get(place)
+        then = condition.first_change(loop.now - done, loop.now, last) if known is None or known.name == loop.name else None
+        if then is not None and (known is None or then - loop.now < known.to_come):
+            at = frames.with_text({"file": code.co_filename, "line": line, "function": code.co_name})
+            found[place] = Turning(at, loop.name, done + 1 + then - loop.now, done + 1, loop.turns, steps_a_turn, raises=not condition.matters(condition.value(then)))
+
+
+def _names(name: str) -> set[str]:
+    """What functions that get the variable of a loop call it."""
+    own = name.rpartition(".")[2]
+    return {own, "epoch", "current_epoch"} if "epoch" in own or own in ("e", "ep") else {own} if 4 <= len(own) else set()
 
 
 def _same_there(tree: ast.AST, variables: extent.Variables, loop: extent.Numbered) -> set[str]:
@@ -128,14 +156,16 @@ def _same_there(tree: ast.AST, variables: extent.Variables, loop: extent.Numbere
 
 
 class _Condition(NamedTuple):
-    file: str
+    code: CodeType
     line: int
     value: Callable[[int], Any]
     """Its answer, if the variable has that value; None if nobody knows."""
     numbers: list[int]
     """Those that it compares with."""
     matters: Callable[[Any], bool]
-    """Whether what comes with this answer may take memory."""
+    """Whether what comes with this answer may take memory,"""
+    raises: Callable[[Any], bool] = lambda answer: False
+    """or at least raises an error."""
 
     def first_change(self, first: int, now: int, last: int | None) -> int | None:
         """The first value after `now` for which the answer is one that no value from `first` on had."""
@@ -147,32 +177,51 @@ class _Condition(NamedTuple):
         seen = {self.value(it) for it in range(max(first, now - MOST_TURNS), now + 1)}
         for it in later:
             answer = self.value(it)
-            if answer is not None and answer not in seen and self.matters(answer):
+            if answer is not None and answer not in seen and (self.matters(answer) or self.raises(answer)):
                 return it
         return None
 
 
 class _Text:
-    """Code that has the variable under this name, and `known`, which says what other expressions stand for."""
+    """Code that has the variable under this name, and `known`, which says what other expressions stand for. Functions that are looked into are
+    added to those that were `read`."""
 
-    def __init__(self, name: str, known: Callable[[Any], Any]) -> None:
-        self._name, self._known = name, known
+    def __init__(self, name: str, known: Callable[[Any], Any], read: set[CodeType]) -> None:
+        self._name, self._known, self._read = name, known, read
 
-    def conditions(self, tree: Any, file: str, depth: int) -> Iterator[_Condition]:
+    def conditions(self, tree: Any, code: CodeType, depth: int) -> Iterator[_Condition]:
         """Those in the code, and in the functions that it gives the variable to."""
         rates: set[int] = set()
         # What is around comes before what it is around.
         for node in ast.walk(tree):
-            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(node):
+            if isinstance(node, ast.For) and id(node) not in rates and (members := self._members(node)):
+                rates.update(id(it) for it in ast.walk(node))
+                for bound in members:
+                    yield from self._with(bound).conditions(ast.Module(body=node.body, type_ignores=[]), code, depth)
+            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(node):
                 rates.update(id(it) for it in ast.walk(node))
             if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and self._asks(node.test):
-                yield self._of_branches(node, file)
+                yield self._of_branches(node, code)
+            elif isinstance(node, ast.Assert) and self._asks(node.test):
+                holds = functools.partial(self._value, node.test)
+                yield _Condition(code, node.lineno, holds, self._numbers(node.test), lambda answer: False, lambda answer: answer is False)
             elif isinstance(node, ast.Subscript) and id(node) not in rates and isinstance(node.ctx, ast.Load) and self._asks(node.slice):
-                yield from self._of_table(node, file)
+                yield from self._of_table(node, code)
             elif isinstance(node, (ast.Subscript, ast.Call)) and id(node) not in rates and self._chooses(node):
-                yield _Condition(file, node.lineno, functools.partial(self._value, node), [], lambda it: type(it) is int)
+                yield _Condition(code, node.lineno, functools.partial(self._value, node), [], lambda it: type(it) is int)
             elif isinstance(node, ast.Call) and depth < MOST_CALLS and extent.name_of(node.func) not in extent.TELLS and id(node) not in rates:
                 yield from self._of_function(node, depth)
+
+    def _members(self, loop: ast.For) -> list[dict[str, Any]]:
+        """What the target of a loop over a short list that is known stands for, in each turn: `for since, size in schedule: if epoch >= since`."""
+        through: Any = loop.iter
+        while _calls(through, ("reversed", "sorted", "list", "tuple")) and through.args:
+            through = through.args[0]
+        is_of_items = isinstance(through, ast.Call) and extent.name_of(through.func) == "items" and isinstance(through.func, ast.Attribute)
+        members = self._known(through.func.value) if is_of_items else self._value(through, 0)
+        if type(members) is dict:
+            members = list(members.items() if is_of_items else members)
+        return list(_bound(loop.target, members)) if type(members) in (list, tuple) and len(members) <= MOST_MEMBERS else []
 
     def _asks(self, test: Any) -> bool:
         parts = list(ast.walk(test))
@@ -187,7 +236,10 @@ class _Text:
     def _is_it(self, node: Any) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == self._name
 
-    def _of_branches(self, node: Any, file: str) -> _Condition:
+    def _hands_on(self, node: Any) -> bool:
+        return self._is_it(node) or _calls(node, ("int",)) and len(node.args) == 1 and self._is_it(node.args[0])
+
+    def _of_branches(self, node: Any, code: CodeType) -> _Condition:
         def answer(at: int) -> Any:
             # What is not known does not come.
             return bool(self._value(node.test, at))
@@ -199,14 +251,18 @@ class _Text:
             follows = not answer and not node.orelse and isinstance(node.body[-1], (ast.Return, ast.Continue))
             return any(map(_takes_memory, node.body if answer or follows else node.orelse)) or follows and isinstance(node.body[-1], ast.Continue)
 
-        return _Condition(file, node.lineno, answer, self._numbers(node.test), matters)
+        def raises(answer: Any) -> bool:
+            branch = [] if isinstance(node, ast.IfExp) else node.body if answer else node.orelse
+            return any(isinstance(it, ast.Raise) for it in branch)
+
+        return _Condition(code, node.lineno, answer, self._numbers(node.test), matters, raises)
 
     def _is_more(self, node: ast.IfExp, answer: Any) -> bool:
         """Whether a value that is chosen then may be more than the one that is chosen now."""
         then, now = (node.body, node.orelse) if answer else (node.orelse, node.body)
         return _is_larger(self._known(then), self._known(now))
 
-    def _of_table(self, node: ast.Subscript, file: str) -> Iterator[_Condition]:
+    def _of_table(self, node: ast.Subscript, code: CodeType) -> Iterator[_Condition]:
         """`sizes[epoch]`, whose entries become larger."""
         table = self._known(node.value)
         table = self._written_out(node.value) if table is None else table
@@ -223,7 +279,7 @@ class _Text:
         values = list(table.values()) if isinstance(table, dict) else list(table)
         keys = list(table) if isinstance(table, dict) else []
         if all(type(it) is int for it in (*values, *keys)) and max(values) <= 1 << 24:
-            yield _Condition(file, node.lineno, entry, keys, lambda it: it == max(values))
+            yield _Condition(code, node.lineno, entry, keys, lambda it: it == max(values))
 
     def _written_out(self, node: Any) -> Any:
         try:
@@ -232,29 +288,33 @@ class _Text:
             return None
 
     def _of_function(self, call: ast.Call, depth: int) -> Iterator[_Condition]:
-        places = [i for i, it in enumerate(call.args) if self._is_it(it)]
-        words = [it.arg for it in call.keywords if it.arg and self._is_it(it.value)]
+        places = [i for i, it in enumerate(call.args) if self._hands_on(it)]
+        words = [it.arg for it in call.keywords if it.arg and self._hands_on(it.value)]
         if not places and not words:
             return
         called = self._known(call.func)
+        owner = getattr(called, "__self__", called)
         function = getattr(called, "__func__", called)
-        if isinstance(called, type):
-            function = vars(called).get("__init__")
+        if called is None and isinstance(call.func, ast.Attribute):
+            owner = self._known(call.func.value)
+            function = _of_class(type(owner), call.func.attr)
+        elif isinstance(called, type):
+            owner, function = None, vars(called).get("__init__")
         elif not hasattr(function, "__code__"):
             # A network, or another object that is called.
-            own = [vars(kind).get(name) for kind in type(called).__mro__ for name in ("forward", "__call__")]
-            function = next((it for it in own if it is not None), None)
+            function = _of_class(type(called), "forward") or _of_class(type(called), "__call__")
         if function is not called:
             places = [it + 1 for it in places]
         code: CodeType | None = getattr(function, "__code__", None)
         if code is None or not frames.is_users(code.co_filename):
             return
+        self._read.add(code)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         names = [parameters[it] for it in places if it < len(parameters)] + [it for it in words if it in parameters]
         tree = source.of_function(code)
         for name in names:
-            inner = _Text(name, functools.partial(_global, function))
-            yield from inner.conditions(tree, code.co_filename, depth + 1)
+            inner = _Text(name, extent.VariablesOfACall(function, owner if function is not called else None).value, self._read)
+            yield from inner.conditions(tree, code, depth + 1)
 
     def _numbers(self, test: Any) -> list[int]:
         found: list[int] = []
@@ -316,14 +376,14 @@ class _Text:
         through = self._value(loop.iter, at)
         if more or type(through) not in (list, tuple, range) or len(through) > MOST_TURNS:
             return None
-        for member in through:
-            names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-            values = list(member) if isinstance(loop.target, ast.Tuple) and isinstance(member, (list, tuple)) else [member]
-            bound = {it.id: value for it, value in zip(names, values) if isinstance(it, ast.Name)}
-            inside = _Text(self._name, functools.partial(self._known_beside, bound))
+        for bound in _bound(loop.target, through):
+            inside = self._with(bound)
             if all(inside._value(it, at) for it in loop.ifs):
                 res.append(inside._value(node.elt, at))
         return res
+
+    def _with(self, bound: dict[str, Any]) -> _Text:
+        return _Text(self._name, functools.partial(self._known_beside, bound), self._read)
 
     def _known_beside(self, bound: dict[str, Any], node: Any) -> Any:
         return bound[node.id] if isinstance(node, ast.Name) and node.id in bound else self._known(node)
@@ -346,22 +406,21 @@ class _Text:
         return True
 
 
+def _bound(target: Any, members: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """What the names in the target of a loop stand for, in each of its turns."""
+    names = target.elts if isinstance(target, ast.Tuple) else [target]
+    for member in members:
+        values = list(member) if isinstance(target, ast.Tuple) and isinstance(member, (list, tuple)) else [member]
+        yield {it.id: value for it, value in zip(names, values) if isinstance(it, ast.Name)}
+
+
 def _calls(node: Any, names: Iterable[str]) -> bool:
     """Whether it calls one of these built-in functions."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
-def _global(function: Any, node: Any) -> Any:
-    """What a function that does not run knows without its variables."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return function.__globals__.get(node.id)
-    if isinstance(node, ast.Attribute):
-        owner = _global(function, node.value)
-        own = getattr(owner, "__dict__", None) if owner is not None else None
-        return own.get(node.attr) if own is not None else None
-    return None
+def _of_class(kind: type, name: str) -> Any:
+    return next((vars(it)[name] for it in kind.__mro__ if name in vars(it)), None)
 
 
 def _is_larger(then: Any, now: Any) -> bool:

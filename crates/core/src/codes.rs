@@ -183,7 +183,9 @@ impl ProblemCode {
         self.names_its_blocks()
             || matches!(
                 self,
-                ProblemCode::ResultsKept
+                ProblemCode::GraphRetained
+                    | ProblemCode::PerStep
+                    | ProblemCode::ResultsKept
                     | ProblemCode::TracebackKept
                     | ProblemCode::EarlierModels
                     | ProblemCode::StepBefore
@@ -306,6 +308,7 @@ open_words! {
         FailedLater = "failed-later",
         KeptOff = "kept-off",
         LargerSample = "larger-sample",
+        RaisesLater = "raises-later",
         SampledStacks = "sampled-stacks",
         ServerReady = "server-ready",
         ServerRuns = "server-runs",

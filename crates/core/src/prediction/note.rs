@@ -327,7 +327,12 @@ impl Note {
     /// Whether it casts doubt on the numbers, rather than saying what they rest on.
     pub fn is_doubt(&self) -> bool {
         // A tracker that was kept off, and batches in the order that says most.
-        let only_tells = [RemarkCode::KeptOff, RemarkCode::WorstBatches, RemarkCode::LargestDraws];
+        let only_tells = [
+            RemarkCode::KeptOff,
+            RemarkCode::WorstBatches,
+            RemarkCode::LargestDraws,
+            RemarkCode::RaisesLater,
+        ];
         !matches!(self, Note::Remark(Remark { code, .. }) if only_tells.contains(code))
             && !matches!(
                 self,

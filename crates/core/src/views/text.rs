@@ -895,11 +895,17 @@ fn stands_above(note: &Note) -> bool {
         Note::SizesUnknown { .. } | Note::RanksUnseen { .. } => true,
         Note::Remark(remark) => {
             use RemarkCode::{
-                FailedLater, LargerSample, ServerReady, ServerWithoutRequests, WorstBatches,
+                FailedLater, LargerSample, RaisesLater, ServerReady, ServerWithoutRequests,
+                WorstBatches,
             };
             matches!(
                 remark.code,
-                LargerSample | FailedLater | ServerReady | ServerWithoutRequests | WorstBatches
+                LargerSample
+                    | FailedLater
+                    | RaisesLater
+                    | ServerReady
+                    | ServerWithoutRequests
+                    | WorstBatches
             )
         }
         _ => false,
@@ -969,7 +975,7 @@ pub fn to_come(it: &ToCome) -> String {
             let of = turns.map_or_else(String::new, |it| format!(" of {}", grouped(it)));
             let (turn, from) = (grouped(*turn), grouped(*from));
             format!(
-                "the loop over `{name}` was seen in turn {turn}{of} only, and {} changes what it does in turn {from}: that may need more. --until-exit runs all",
+                "plimsoll ended the run in turn {turn}{of} (`{name}`), and {} changes what the script does in turn {from}: that may need more. --until-exit runs all",
                 Line(line)
             )
         }

@@ -292,8 +292,9 @@ fn report(it: &Proposal, extent: Extent) -> String {
         let _ = writeln!(
             res,
             "GROWS {pace}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
-             no plan helps. Change the script so that it frees this memory, then run fit again; `plimsoll predict` with the same command shows what grows\nseen: {}\n{}",
+             no plan helps. {}\nseen: {}\n{}",
             grouped(*runs_out_at),
+            to_change(it.found.plain.took.by_hand.first()),
             growth.seen_in_words(),
             effort(it.beside.runs, it.beside.seconds),
         );
@@ -505,9 +506,33 @@ fn without_changes(it: &Proposal) -> String {
     format!("without changes: {needs} to be safe{of}")
 }
 
+/// What to do about a script that grows. `by_hand`: what was found to stay.
+fn to_change(by_hand: Option<&ByHand>) -> String {
+    by_hand.map_or_else(
+        || "Change the script so that it frees this memory, then run fit again; `plimsoll predict` with the same command shows what grows".to_owned(),
+        |it| format!("Change the script, then run fit again: {}\n  {}", it.what, it.change),
+    )
+}
+
+/// An edit that gives more back than the plan that needs least, in a sentence.
+fn more_than_any_plan(it: &Proposal) -> Option<String> {
+    let plain = &it.found.plain;
+    let least = it.found.plans.iter().chain(&it.found.closest).map(|it| it.needs).min();
+    let gives = least.map_or(Bytes::ZERO, |it| plain.needs.saturating_sub(it));
+    let edit = plain.took.by_hand.iter().max_by_key(|it| it.bytes).filter(|it| gives < it.bytes)?;
+    let at = edit.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+    Some(format!(
+        "an edit of the script gives more back than any plan, {} at the peak{at}: {}",
+        edit.bytes, edit.what
+    ))
+}
+
 /// What the script needs without changes, and what casts doubt on that: some lines.
 fn as_it_is_in_words(it: &Proposal) -> String {
     let mut res = without_changes(it) + "\n";
+    if let Some(edit) = more_than_any_plan(it) {
+        res += &(edit + "\n");
+    }
     if it.found.in_pieces {
         res += "it runs out of memory all the same: batches differ in size, and the free memory is in pieces that are too small\n";
     }
@@ -1006,6 +1031,29 @@ mod tests {
         // To the end of the script there are no others.
         it.found.seen.until_exit = true;
         assert!(!text(&it, Extent::Full).contains("the sizes seen"), "{}", text(&it, Extent::Full));
+    }
+
+    #[test]
+    fn an_edit_that_gives_back_more_than_the_plan_stands_above_it() {
+        let mut it = proposal(None, None);
+        it.found.plain.needs = Bytes::gib(26);
+        it.found.plain.took.by_hand.push(ByHand {
+            what: "`outputs` stores results of each step".to_owned(),
+            bytes: Bytes::gib(7),
+            at: None,
+            change: "store `.cpu()`".to_owned(),
+        });
+        let head = text(&it, Extent::Full).lines().take(4).collect::<Vec<_>>().join("\n");
+        let edit = "an edit of the script gives more back than any plan, 7.00 GiB at the peak: `outputs` stores results of each step";
+        assert!(head.contains(edit), "{head}");
+        // The plan gives 6 GiB.
+        it.found.plain.took.by_hand[0].bytes = Bytes::gib(5);
+        assert!(!text(&it, Extent::Full).contains("more back than any plan"));
+
+        assert!(
+            to_change(it.found.plain.took.by_hand.first())
+                .ends_with("of each step\n  store `.cpu()`")
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Makes the runs of `fit`: in a nursery, or as processes of their own. Which, and when, `plimsoll_fit::trials` says.
 
-use std::{ffi::OsString, path::PathBuf, rc::Rc};
+use std::{ffi::OsString, path::PathBuf, rc::Rc, time::SystemTime};
 
 use anyhow::Context as _;
 use nix::{
@@ -10,6 +10,7 @@ use nix::{
 use plimsoll_core::{
     cards::Card,
     explanation,
+    findings::Finding,
     prediction::{OtherEnd, Outcome, Prediction, Runs},
     recording::{PlanNotes, Reached, Recording},
     units::Bytes,
@@ -22,6 +23,7 @@ use plimsoll_writes::Layers;
 
 use crate::{
     cache::Cache,
+    commands::lint::beside,
     contract::{self, Setting},
     engine::{
         diagnosis, host_memory,
@@ -240,15 +242,22 @@ impl Shop {
     }
 }
 
-/// What only an edit of the script would give back: asked of the script as it is.
+/// What only an edit of the script would give back: asked of the script as it is. What `lint` finds at its lines stands beside it.
 fn by_hand(what: &What, runs: &Runs<'_>) -> Vec<ByHand> {
     if what.settings.iter().any(|it| it.0 == contract::PLAN) {
         return Vec::new();
     }
-    let found = explanation::findings_of(runs).into_iter().filter(|it| it.code.needs_an_edit());
-    found
-        .map(|it| ByHand { what: it.title, bytes: it.bytes, at: it.at, change: it.remedy })
-        .collect()
+    let mut found = explanation::findings_of(runs);
+    found.retain(|it| it.code.needs_an_edit());
+    beside::tell(&mut found, SystemTime::now());
+    let lint =
+        |it: &Finding| it.evidence.iter().find(|it| it.starts_with(beside::BY_LINT)).cloned();
+    let by_hand = |it: Finding| {
+        let change =
+            lint(&it).map_or_else(|| it.remedy.clone(), |lint| format!("{}. {lint}", it.remedy));
+        ByHand { what: it.title, bytes: it.bytes, at: it.at, change }
+    };
+    found.into_iter().map(by_hand).collect()
 }
 
 impl Workshop for Shop {

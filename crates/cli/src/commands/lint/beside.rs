@@ -20,6 +20,9 @@ use crate::files::bounded_file;
 /// A run's lines are in a few files.
 const MOST_FILES: usize = 8;
 
+/// How such evidence begins.
+pub(in crate::commands) const BY_LINT: &str = "`plimsoll lint`";
+
 /// Adds to each finding what `lint` found at its line, or at the line where its memory was allocated.
 /// Files that changed after `ran` are left out.
 pub(in crate::commands) fn tell(findings: &mut [Finding], ran: SystemTime) {
@@ -34,7 +37,7 @@ pub(in crate::commands) fn tell(findings: &mut [Finding], ran: SystemTime) {
             let Some(linted) = read.get(&line.file) else { continue };
             for diagnosis in linted.at(&line).filter(|it| told.insert(it.rule.code)) {
                 finding.evidence.push(format!(
-                    "`plimsoll lint` at line {}: {} [{}]",
+                    "{BY_LINT} at line {}: {} [{}]",
                     line.line,
                     printable(&diagnosis.message),
                     diagnosis.rule.code
