@@ -1,6 +1,6 @@
 """What `predict` and `explain` say of the scripts of `programs/reports` and of their fixed twins, held against `truth.toml`.
 
-    python bench/instruments/reports.py --plimsoll BINARY --out rows.jsonl [--jobs 4] [--seconds 120] [--only WORD] [--before rows.jsonl]
+    python bench/instruments/reports.py --plimsoll BINARY --out rows.jsonl [--jobs 4] [--seconds 120] [--only WORD] [--names A,B] [--before rows.jsonl]
 
 A row for each script that was done in time: the verdict, the codes of the findings, what both commands printed. Needs torch, no GPU.
 """
@@ -77,10 +77,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--only", default="")
+    parser.add_argument("--names", type=lambda it: set(filter(None, it.split(","))), help="these only, with `_fixed` where a twin is meant")
     parser.add_argument("--before", type=Path)
     args = parser.parse_args()
     before = {it["name"]: it for it in map(json.loads, args.before.read_text().splitlines())} if args.before else {}
-    tasks = [it for it in wanted() if args.only in it[0]]
+    tasks = [it for it in wanted() if args.only in it[0] and (not args.names or it[0] in args.names)]
     judged = right = 0
     with args.out.open("w") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         rows = [pool.submit(row, args.plimsoll, args.seconds, *task) for task in tasks]

@@ -505,6 +505,24 @@ def test_a_model_that_is_called_after_the_loops_is_seen_where_the_epochs_are_few
     assert (process.end["why"] == "exit", process.end["after_loops"] is not None) == (is_seen, is_said)
 
 
+STAGES = """
+import torch
+def train(net, opt, steps):
+    for step in range(steps):
+        opt.zero_grad(); net(torch.randn(4, 64, device="cuda")).sum().backward(); opt.step()
+net = torch.nn.Linear(64, 64).cuda()
+train(net, torch.optim.SGD(net.parameters(), 0.1), %s)
+net = torch.nn.Linear(64, 128).cuda()
+train(net, torch.optim.SGD(net.parameters(), 0.1), 10**6)
+"""
+
+
+@pytest.mark.parametrize("steps, is_seen", [("60", True), ("10**6", False)])
+def test_a_second_stage_is_seen_where_few_steps_of_the_first_remain(run, steps, is_seen):
+    end = run(STAGES % steps, stop="validation").process.end
+    assert (60 < end["steps"] < 200, end["after_loops"] is None) == (is_seen, is_seen), end
+
+
 PHASES = """
 import torch
 first = torch.nn.Linear(64, 64).cuda()

@@ -215,3 +215,28 @@ for step in range(20):
 def test_what_looks_like_a_cause_and_is_needed_is_no_finding(plimsoll, name):
     ran = found(plimsoll.predict(plimsoll.script("import torch\n" + HEALTHY[name]), options=["--gpu", "rtx4090"]))
     assert not {it[1] for it in CAUSES}.intersection(ran), ran
+
+
+DERIVATIVES = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(2, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1)).cuda()
+opt = torch.optim.Adam(net.parameters())
+def slope(of, by): return torch.autograd.grad(of, by, torch.ones_like(of), create_graph=True)[0]
+for step in range(20):
+    x, t = (torch.rand(600_000, 1, device="cuda", requires_grad=True) for _ in range(2))
+    u = net(torch.cat([x, t], 1))
+    u_x, u_t = slope(u, x), slope(u, t)
+    loss = (u_t + u * u_x - slope(u_x, x) - slope(u_t, t)).square().mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+@pytest.mark.matrix(1)
+def test_derivatives_that_a_loss_is_made_of_are_stored_by_nobody(plimsoll):
+    script = plimsoll.script(DERIVATIVES)
+    ran = plimsoll.run("predict", "--gpu", "rtx3060-12g", "--record", "rec", "--", script)
+    told = plimsoll.run("explain", "rec").stdout
+    first = " ".join(told.split("\n\n")[0].split())
+    assert first.startswith("OUT OF MEMORY: One step stores the graphs of ") and "gradients (`create_graph=True`) until its backward()" in first, told
+    assert "stay on the device" not in ran.stdout + told, ran.stdout + told

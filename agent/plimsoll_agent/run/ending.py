@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import FORMAT, settings
-from plimsoll_agent.run import frames, hints, host
+from plimsoll_agent.run import frames, hints, host, trainers
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
 
@@ -88,6 +88,7 @@ class Ending:
             lambda: self._keepers.of_the_ended(error, ran_out is not None),
             lambda: self._graphs.of_the_ended(ran_out),
             lambda: self._oom.ended(ran_out),
+            self._note_what_is_collected,
             self._phantom.write_reads,
             self._phantom.write_report,
             self._write_compiled,
@@ -168,6 +169,10 @@ class Ending:
         if counters and counters["stats"]["unique_graphs"]:
             found = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
             self._recording.write("compiled", found=found)
+
+    def _note_what_is_collected(self) -> None:
+        if trainers.collect_inputs():
+            self._recording.note("inputs-collected", "the Trainer's evaluation collects its inputs (`include_for_metrics`)")
 
     def _mentions(self) -> list[str]:
         """What else the script comes to, by its text and the settings of its trainer; not a checkpoint where one was seen."""

@@ -45,7 +45,7 @@ class Graphs:
         self._torch, self._memory, self._recording, self._owners = torch, memory, recording, owners
         self._optimizers, self._steps_done = optimizers, steps_done
         self._passes = 0
-        self._retains = False
+        self._retains = self._creates = False
         self._written: dict[str, Named] = {}
         self._unowned: dict[int, tuple[Any, int, int]] = {}
         """Parameters with a gradient that no optimizer has: how often each had been changed when it was seen first, and in which step."""
@@ -59,6 +59,9 @@ class Graphs:
         if not self._retains and asks == [True, False]:
             self._retains = True
             self._recording.note("graph-retained", "the script calls `backward(retain_graph=True)`: what a backward pass went through stays until its variables go")
+        if not self._creates and asks[1]:
+            self._creates = True
+            self._recording.note("gradient-graph", "the script asks for the graph of gradients (`create_graph=True`): what they are computed from stays until `backward()` has gone through it")
         if self._memory.started and not self._memory.asleep and (n <= FIRST_PASSES or n & (n - 1) == 0):
             given = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             self._look(nested.tensors_in(self._torch, given, 2))

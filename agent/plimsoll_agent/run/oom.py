@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import ahead, chain, frames
+from plimsoll_agent.run import ahead, chain, extent, frames
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.tensors import Tensors
 
 _MODULE = os.path.join("torch", "nn", "modules", "module.py")
+_AUTOGRAD = os.path.join("torch", "autograd", "__init__.py")
 
 _GO_BACK = {"backward", "manual_backward", "grad", "vjp", "jacobian"}
 """Names of what goes back through a graph: `loss.backward()`, `torch.autograd.grad(...)`, `x.grad`."""
@@ -115,11 +116,15 @@ class OutOfMemory:
     def _ran_out(self, device: int, requested: int, total: int, free: int) -> None:
         self.go_on()
         self._was_raised = not self._sees_raising
-        stack = frames.stack(sys._getframe(1))
+        frame: FrameType | None = sys._getframe(1)
+        stack = frames.stack(frame)
         if not stack and self._phases.thread is not None:
             # The autograd engine has no Python stack; who called `backward` has.
-            stack = frames.stack(sys._current_frames().get(self._phases.thread))
-        goes_back = self._tensors.input_wants_gradient or _goes_back(sys._getframe(1))
+            frame = sys._current_frames().get(self._phases.thread)
+            stack = frames.stack(frame)
+        # A backward pass that runs is the one that was to come, but for the derivatives that a loss is made of.
+        is_the_last = any(it["function"] == "backward" for it in stack if it["file"].endswith(_AUTOGRAD))
+        goes_back = self._tensors.input_wants_gradient or not is_the_last and _goes_back(frame)
         self._held_back = dict(
             device=device,
             step=self._phases.step,
@@ -130,6 +135,7 @@ class OutOfMemory:
             user_frame=frames.user_frame(stack),
             caught=None,
             goes_back=goes_back,
+            loop=_outermost_loop(frame),
             gpu=self._memory.name(device),
             device_total=total,
             device_free=free,
@@ -219,6 +225,20 @@ class OutOfMemory:
         """In a forked child."""
         self._held_back = self._first = None
         self._later = []
+
+
+def _outermost_loop(frame: FrameType | None) -> Named | None:
+    """The loop of the script's around all that runs: the file with its first and its last line."""
+    found = None
+    for it in _outwards(frame):
+        code = it.f_code
+        if frames.is_users(code.co_filename) and code.co_name not in extent.COMPREHENSIONS:
+            first = 0 if code.co_name == "<module>" else code.co_firstlineno
+            around = [loop for loop in extent.loops_in(code.co_filename) if first <= loop.lineno <= it.f_lineno <= (loop.end_lineno or loop.lineno)]
+            if around:
+                outermost = min(around, key=lambda loop: loop.lineno)
+                found = {"file": code.co_filename, "line": outermost.lineno, "last": outermost.end_lineno or outermost.lineno}
+    return found
 
 
 def _goes_back(frame: FrameType | None) -> bool:

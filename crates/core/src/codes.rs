@@ -131,6 +131,7 @@ problems! {
     Other WholeVolume = "evaluation/whole-volume", "a whole volume or result stays on the device during an evaluation", "whole_volume.md";
     Other StepBefore = "outputs/step-before", "outputs of the step before are live in the next", "step_before.md";
     Other ManyPasses = "backward/many-passes", "one backward pass walks the graphs of several calls of a model", "many_passes.md";
+    Other UnrolledLoop = "backward/unrolled-loop", "the results of each turn of a loop wait for one backward pass", "unrolled_loop.md";
     Other GradientsKept = "gradients/kept", "old gradients are live at the peak", "gradients_kept.md";
     Other DoubleBuffer = "copies/double-buffer", "the same data is on the device twice at the peak", "double_buffer.md";
     Other LoadedTwice = "weights/loaded-twice", "the weights are on the device twice, or in a larger form, while they are loaded", "loaded_twice.md";
@@ -175,6 +176,7 @@ impl ProblemCode {
                 | ProblemCode::LargeEvaluation
                 | ProblemCode::WholeVolume
                 | ProblemCode::ManyPasses
+                | ProblemCode::UnrolledLoop
         )
     }
 
@@ -322,6 +324,8 @@ open_words! {
         CutByCheckpointing = "checkpointing-no-gradients",
         OpenAutocast = "autocast-open",
         RetainsGraph = "graph-retained",
+        CreatesGraph = "gradient-graph",
+        CollectsInputs = "inputs-collected",
     }
 }
 

@@ -48,7 +48,7 @@ const LEAST_SHARE: u64 = 10;
 const MANY_MODELS: u64 = 4;
 
 /// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 13] = [
+const CAUSES: [ProblemCode; 14] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
@@ -62,6 +62,7 @@ const CAUSES: [ProblemCode; 13] = [
     ProblemCode::DenseTable,
     ProblemCode::GraphRetained,
     ProblemCode::StepBefore,
+    ProblemCode::UnrolledLoop,
 ];
 
 /// Chooses the cause of the failed request `event`.
@@ -95,6 +96,19 @@ pub(super) fn choose(
 pub(super) fn many_models<'a>(case: &Case<'a>, allocated: Bytes) -> Option<&'a Models> {
     let most = case.run.recording.notes.models.iter().max_by_key(|it| it.bytes)?;
     (MANY_MODELS <= most.count && allocated.0 / 2 <= most.bytes.0).then_some(most)
+}
+
+/// Most that was allocated in a step that came to its end before `event`; None where none did.
+pub(super) fn most_in_a_step(case: &Case<'_>, event: EventId) -> Option<Bytes> {
+    let run = case.run;
+    // From stacks alone, an optimizer that was cut short looks like the end of its step.
+    let is_over = |end: &&EventId| {
+        let mut passes = run.timeline.starts(Stage::Forward);
+        **end <= event && (run.timeline.marked || passes.any(|it| **end <= it && it <= event))
+    };
+    let end = run.timeline.step_ends.iter().rev().find(is_over)?;
+    let levels = run.replay.levels(&run.device.events);
+    levels.filter(|(id, _)| id < end).map(|(_, it)| it.allocated).max()
 }
 
 fn is_pass(stage: Stage) -> bool {
@@ -278,10 +292,15 @@ impl<'a> Failed<'a> {
         // A run that is too large fits a little longer in one piece, and then fails all the same.
         let reserved = self.allocated + self.slack;
         let is_much = reserved.0 / 4 <= self.slack.0;
-        let fitted_before = self.most_in_a_step() + self.asked
-            <= self.allocated + self.free + self.slack
+        let most = most_in_a_step(self.case, self.event);
+        let fitted_before = most.is_some_and(|it| it + self.asked <= self.all())
             && reserved.0 / 100 * LEAST_SHARE <= self.slack.0
             && (!self.is_large_request() || self.asked.0 / 4 <= self.slack.0);
+        // Before a step has come to its end, nothing shows that the run fits: a few results that are larger than all pieces come first.
+        let is_of_size = |it: &Finding| {
+            it.code == ProblemCode::OneAllocation && self.slack <= it.bytes && self.fits_without(it)
+        };
+        let is_much = is_much && (most.is_some() || !self.findings.iter().any(is_of_size));
         (serves && (is_much || fitted_before)).then(|| RootCause {
             code: ProblemCode::Slack,
             at: None,
@@ -294,37 +313,23 @@ impl<'a> Failed<'a> {
         })
     }
 
-    /// Most that was allocated in a step that came to its end.
-    fn most_in_a_step(&self) -> Bytes {
-        let run = self.case.run;
-        // From stacks alone, an optimizer that was cut short looks like the end of its step.
-        let is_over = |end: &&EventId| {
-            **end <= self.event
-                && (run.timeline.marked
-                    || run
-                        .timeline
-                        .starts(Stage::Forward)
-                        .any(|it| **end <= it && it <= self.event))
-        };
-        let Some(end) = run.timeline.step_ends.iter().rev().find(is_over) else {
-            return Bytes(u64::MAX / 2);
-        };
-        let levels = run.replay.levels(&run.device.events);
-        levels.filter(|(id, _)| id < end).map(|(_, it)| it.allocated).max().unwrap_or_default()
-    }
-
     /// Passes of one step that its backward pass needs: an inner loop.
     fn graphs_of_one_step(&self) -> Option<RootCause> {
         let awaited = self.case.growth.iter().filter(|it| it.kind == Kind::GraphAwaited);
         let most = awaited.max_by_key(|it| it.held)?;
         // With what to change, where a rule has it.
         let many = self.findings.iter().any(|it| it.code == ProblemCode::ManyPasses);
+        // Of which autograd has made most, without a line.
+        let in_backward = |it: &&BlockId| self.case.stage(**it) == Stage::Backward;
+        let is_of_autograd =
+            most.counted.len() < 2 * most.counted.iter().filter(in_backward).count();
+        let of = if is_of_autograd { "gradients (`create_graph=True`)" } else { "forward passes" };
         (self.allocated.0 / 3 <= most.held.0).then(|| RootCause {
             code: if many { ProblemCode::ManyPasses } else { ProblemCode::Activations },
-            at: most.at.clone(),
+            at: most.at.clone().or_else(|| self.oom.at.clone()),
             bytes: most.held,
             text: format!(
-                "one step stores the graphs of {} forward passes until its backward(): {} of the {} allocated",
+                "one step stores the graphs of {} {of} until its backward(): {} of the {} allocated",
                 most.steps + 1,
                 most.held,
                 self.allocated

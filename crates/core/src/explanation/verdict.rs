@@ -147,10 +147,11 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         let most = it.peak_reserved.bytes;
         format!("{setting} (replayed with it, the request fits, with {most} reserved at most)")
     });
-    // Where next to nothing of it is free, the run gets a little further at most.
+    // Where next to nothing of it is free, or no step has come to its end, the run gets a little further at most.
     let (allocated, slack) = (res.facts.allocated, res.facts.slack);
     let is_full = GENERAL.contains(&res.root.code)
-        && allocated.zip(slack).is_some_and(|(all, slack)| slack.0 < all.0 / 32);
+        && (choice::most_in_a_step(case, event).is_none()
+            || allocated.zip(slack).is_some_and(|(all, slack)| slack.0 < all.0 / 32));
     let (first, last) = if is_full { (None, with_segments) } else { (with_segments, None) };
     let are_states = res.root.code == ProblemCode::ModelStates;
     let many = choice::many_models(case, res.facts.allocated.unwrap_or_default());

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use crate::{
+    codes::RemarkCode,
     findings::{growth::Growth, idle_graph::IdleGraph},
     prediction::{
         Category, Origin,
@@ -338,6 +339,11 @@ impl<'a> Case<'a> {
     pub(crate) fn died_before_backward(&self) -> bool {
         let uncaught = self.run.recording.notes.ooms.iter().rfind(|it| it.device == self.run.index);
         self.run.oom.is_some() && uncaught.is_some_and(|it| it.goes_back)
+    }
+
+    /// Whether the agent has remarked this of the program.
+    pub(crate) fn has_remark(&self, code: RemarkCode) -> bool {
+        self.run.recording.notes.remarks.iter().any(|it| it.code == code)
     }
 
     /// Whether it is the first device that the process used: what is of the whole process is told there.

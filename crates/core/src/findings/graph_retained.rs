@@ -18,8 +18,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 
 /// What a backward pass of this step went through, and is still there when the step goes on.
 fn of_this_step(case: &Case<'_>) -> Option<Finding> {
-    let mut remarks = case.run.recording.notes.remarks.iter();
-    if !remarks.any(|it| it.code == RemarkCode::RetainsGraph) {
+    if !case.has_remark(RemarkCode::RetainsGraph) {
         return None;
     }
     let (moment, timeline) = (case.moment(), &case.run.timeline);

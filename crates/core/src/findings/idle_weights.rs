@@ -13,6 +13,18 @@ use crate::{
 
 pub(super) const RULE: Rule = Rule { code: ProblemCode::IdleWeights, find };
 
+/// Whether a line of the loop that ran out of memory made `block`, or called what did.
+fn is_of_the_loop(case: &Case<'_>, block: BlockId) -> bool {
+    let run = case.run;
+    let around = run.recording.notes.ooms.last().and_then(|it| it.around.as_ref());
+    let Some(around) = around.filter(|_| run.oom.is_some()) else { return false };
+    let mut frames = run.trace.stacks.frame_ids(case.stack(block));
+    frames.any(|it| {
+        let frame = run.trace.stacks.frame_of(it);
+        around.has(run.trace.text(frame.file), frame.line)
+    })
+}
+
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let run = case.run;
     // A whole step has to be seen, before the moment that counts.
@@ -26,7 +38,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let (mut before, mut used) = (BTreeSet::new(), BTreeSet::new());
     for (block, life) in (0..).map(BlockId).zip(&run.replay.blocks) {
         if let Some(path) = case.module(block) {
-            if life.alloc < forward { &mut before } else { &mut used }.insert(root(path));
+            // What the loop of the steps called, each step calls.
+            let is_before = life.alloc < forward && !is_of_the_loop(case, block);
+            if is_before { &mut before } else { &mut used }.insert(root(path));
         }
     }
     // By the class of the model, and by its part.

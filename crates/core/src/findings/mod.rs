@@ -51,6 +51,7 @@ mod step_before;
 mod streams;
 mod traceback_kept;
 mod unfolded;
+mod unrolled_loop;
 mod unused_graph;
 mod what_if;
 mod whole_volume;
@@ -101,6 +102,7 @@ pub const RULES: &[Rule] = &[
     whole_volume::RULE,
     step_before::RULE,
     many_passes::RULE,
+    unrolled_loop::RULE,
     gradients_kept::RULE,
     double_buffer::RULE,
     loaded_twice::RULE,
@@ -133,8 +135,7 @@ pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Ca
         res.growth.retain(|it| whole.0 / 8 < it.held.0.abs_diff(whole.0));
     }
     res.idle = idle_passes::at(&res, run.oom.unwrap_or(res.peak.event));
-    let mut remarks = run.recording.notes.remarks.iter();
-    if remarks.any(|it| it.code == RemarkCode::OpenAutocast) {
+    if res.has_remark(RemarkCode::OpenAutocast) {
         for it in res.growth.iter_mut().filter(|it| it.kind.is_graph()) {
             it.kind = Kind::Casts;
             res.idle = None;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    codes::ProblemCode,
+    codes::{ProblemCode, RemarkCode},
     findings::{Case, Finding, Rule, Weight, blocks, growth::Kind},
     prediction::{Category, stacks::Signs, timeline::Stage},
     replay::BlockId,
@@ -23,8 +23,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 && !timeline.has(Stage::Backward)
                 && timeline.starts(Stage::Evaluation).any(|begin| begin < growth.since);
             let is_collected = growth.counted.iter().any(|block| case.signs(*block).has(Signs::COLLECTED));
+            let collects_inputs = case.has_remark(RemarkCode::CollectsInputs);
             let title = if is_collected {
-                let what = if growth.tensors < 3 { "the logits" } else { "all that the model returns, such as hidden states," };
+                let what = if collects_inputs { "the inputs (`include_for_metrics`) and the logits" } else if growth.tensors < 3 { "the logits" } else { "all that the model returns, such as hidden states," };
                 format!("the Trainer's evaluation collects {what} of all batches on the GPU: {} after {} batches", growth.held, growth.steps + 1)
             } else if growth.larger_each_time {
                 let which = match growth.tensors {
@@ -38,7 +39,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 format!("memory stays allocated after {} of {} {}: {}, {} in each", growth.steps, growth.of, growth.steps_are.several(), growth.bytes, growth.per_step)
             };
             let mut res = RULE.finding(Weight::Problem, growth.bytes, title);
-            res.remedy = if is_collected && 2 < growth.tensors { "switch off what `compute_metrics` does not need (`output_hidden_states`, `output_attentions`), or name it in `ignore_keys_for_eval` of `train()`; or set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves what it collects to host memory after so many batches" } else if is_collected { "set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves the logits to host memory after so many batches; or return only what `compute_metrics` needs from `preprocess_logits_for_metrics` (`logits.argmax(-1)`)" } else if growth.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else if are_results { "store them on the CPU: `results.append(it.cpu())`, or write each part into one tensor there" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
+            res.remedy = if is_collected && collects_inputs { "take `inputs` out of `include_for_metrics` (`include_inputs_for_metrics`), and return what `compute_metrics` needs of them as a label; or set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves what it collects to host memory after so many batches" } else if is_collected && 2 < growth.tensors { "switch off what `compute_metrics` does not need (`output_hidden_states`, `output_attentions`), or name it in `ignore_keys_for_eval` of `train()`; or set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves what it collects to host memory after so many batches" } else if is_collected { "set `eval_accumulation_steps=8` in TrainingArguments: the Trainer then moves the logits to host memory after so many batches; or return only what `compute_metrics` needs from `preprocess_logits_for_metrics` (`logits.argmax(-1)`)" } else if growth.larger_each_time { "allocate the tensor once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else if are_results { "store them on the CPU: `results.append(it.cpu())`, or write each part into one tensor there" } else { "find the object that stores the results of this line (a list, a dict, an attribute, a closure, the traceback of an error), and empty it after the step. If the results have a graph, `.detach()` them; if this is a buffer on purpose, limit its length or store it on the CPU" }.to_owned();
             growth.tell(case, &mut res);
             res
         })

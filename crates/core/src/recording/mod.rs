@@ -22,10 +22,10 @@ pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote, Exception,
     FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later,
-    LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase,
-    Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role, SettingsNote,
-    Spread, StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, Unsupported,
-    WaitsIn, WrittenOut,
+    LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding,
+    Phase, Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role,
+    SettingsNote, Spread, StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned,
+    Unsupported, WaitsIn, WrittenOut,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};

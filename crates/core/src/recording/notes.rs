@@ -443,10 +443,30 @@ pub struct OomNote {
     pub caught: Option<bool>,
     /// The script goes on to a backward pass from there, or an input of the forward pass wants a gradient.
     pub goes_back: bool,
+    /// The outermost loop of the script that was running.
+    pub around: Option<LoopLines>,
     /// The device, as its driver calls it; none in recordings of plimsoll 0.2.0 and before.
     pub gpu: Option<String>,
     /// Where in the trace.
     pub place: Place,
+}
+
+/// The lines of a loop in the text of the script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopLines {
+    /// The file, as its code has it.
+    pub file: String,
+    /// The first line.
+    pub first: u32,
+    /// The last one.
+    pub last: u32,
+}
+
+impl LoopLines {
+    /// Whether a line is one of them.
+    pub fn has(&self, file: &str, line: u32) -> bool {
+        self.file == file && (self.first..=self.last).contains(&line)
+    }
 }
 
 /// What ran out of memory in a run that goes on all the same, and what became of it.

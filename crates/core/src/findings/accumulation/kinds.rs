@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    codes::RemarkCode,
     findings::{
         Case,
         accumulation::{
@@ -133,8 +134,11 @@ impl Passes {
         let is_of_model = graph.iter().any(|((stack, _), _)| in_model(*stack));
         let blocks: Vec<BlockId> =
             graph.iter().flat_map(|(_, it)| &it.kept).map(|(_, block)| *block).collect();
+        // Autograd has made it: gradients with a graph of their own, of which a loss is made.
+        let is_of_gradients =
+            || case.has_remark(RemarkCode::CreatesGraph) && is_awaited(case, graph);
         let left_their_graph = is_much
-            && (is_of_model || !has_model)
+            && (is_of_model || !has_model || is_of_gradients())
             && !keepers::is_stored_without_graph(case, &blocks);
         Passes { left_their_graph, most, left }
     }
@@ -211,8 +215,10 @@ fn is_awaited(case: &Case<'_>, graph: &Groups) -> bool {
     if run.timeline.starts(Stage::Optimizer).any(|it| since < it) {
         return false;
     }
-    // It died on its way there: a model that is called for each token of a text.
-    if case.died_before_backward() && !run.timeline.starts(Stage::Backward).any(|it| since < it) {
+    // It died on its way there: a model that is called for each token of a text, or derivatives that a loss is made of.
+    let creates_graph = || case.has_remark(RemarkCode::CreatesGraph);
+    let goes_back = || run.timeline.starts(Stage::Backward).any(|it| since < it);
+    if case.died_before_backward() && (!goes_back() || creates_graph()) {
         return true;
     }
     let later = run.device.events.allocations().filter(|(event, _)| since <= *event);

@@ -9,9 +9,9 @@ use crate::{
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch,
-        Later, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote, Padding, Phase,
-        ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread, StepTimes, Table,
-        Tensors, Unfolded, Unlimited, Unowned, WaitsIn, WrittenOut,
+        Later, LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote,
+        Padding, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread,
+        StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, WaitsIn, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -419,9 +419,19 @@ pub(super) struct OomLine {
     caught: Option<bool>,
     #[serde(deserialize_with = "or_default")]
     goes_back: bool,
+    #[serde(rename = "loop")]
+    around: Option<LoopText>,
     gpu: Option<String>,
     #[serde(flatten)]
     place: PlaceKeys,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LoopText {
+    file: String,
+    line: u32,
+    last: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -805,6 +815,7 @@ impl From<OomLine> for OomNote {
             user_frame: it.user_frame.map(CodeLine::from),
             caught: it.caught,
             goes_back: it.goes_back,
+            around: it.around.map(|it| LoopLines { file: it.file, first: it.line, last: it.last }),
             gpu: it.gpu,
             place: it.place.into(),
         }

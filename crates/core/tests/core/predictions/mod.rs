@@ -14,8 +14,8 @@ use plimsoll_core::{
         Outcome, PhasePeak, Prediction, RunFacts, RunPhase, ScriptExit, Verdict, Wanted, predict,
     },
     recording::{
-        CodeLine, CutLoop, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopStage, MarkKind,
-        PhantomDevice, PhantomReport, Phase, Recording, Unlimited, WaitsIn,
+        CodeLine, CutLoop, DeviceStats, EndReason, Holder, Keeper, Keepers, LoopLines, LoopStage,
+        MarkKind, PhantomDevice, PhantomReport, Phase, Recording, Unlimited, WaitsIn,
     },
     units::Bytes,
     views::{
@@ -891,6 +891,26 @@ fn trains_after_embeddings(calls: &str) -> Vec<(&'static str, Bytes)> {
 fn weights_that_no_step_uses_are_found_once_a_step_was_seen() {
     assert_eq!(trains_after_embeddings("net.1"), [("weights/idle", Bytes::gib(2))]);
     assert_eq!(trains_after_embeddings("encoder.0"), []);
+}
+
+/// A reference is called in line 4 before each step's passes in line 9, and the first step's optimizer runs out; `lines` are those of the loop.
+fn runs_out_after_a_reference(lines: std::ops::RangeInclusive<u32>) -> usize {
+    let mut recorded = recording(
+        "alloc reference 2GiB at train.py:2\nname reference parameter ref.0.weight\nalloc net 1GiB at train.py:3\nname net parameter net.0.weight\n\
+        begin evaluation\nalloc text 8MiB at train.py:4 in ref.0\nend evaluation\nbegin forward\nalloc a 512MiB at train.py:9 in net.0\nend forward\n\
+        begin backward\nalloc seed 1GiB\nfree seed\nfree a\nend backward\nbegin optimizer\noom 1GiB",
+    );
+    let (first, last) = (*lines.start(), *lines.end());
+    let around = LoopLines { file: "train.py".to_owned(), first, last };
+    recorded.notes.ooms[0].around = Some(around);
+    let found = explanation::of_recording("a test", &recorded, &[]).findings;
+    found.iter().filter(|it| it.code.word() == "weights/idle").count()
+}
+
+#[test]
+fn what_the_loop_of_the_steps_calls_is_not_idle_in_its_first_turn() {
+    assert_eq!(runs_out_after_a_reference(7..=12), 1);
+    assert_eq!(runs_out_after_a_reference(4..=12), 0);
 }
 
 /// An evaluation stores the results of four batches with their graphs; `freed` says when they go.
