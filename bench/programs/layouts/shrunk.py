@@ -316,5 +316,8 @@ if __name__ == "__main__":
         compare(path, out)
     else:
         predicting = Predicting(out, float(more[0]), more[1], int(more[2]))
-        with ThreadPoolExecutor(2 * int(more[2])) as pool:
+        if os.environ.get("MORE_CORES"):  # As in `280:32`, where others need them until then.
+            after, n = os.environ["MORE_CORES"].split(":")
+            threading.Timer(int(after), predicting.places.release, [int(n)]).start()
+        with ThreadPoolExecutor(max(2, int(more[2]) // 2)) as pool:
             list(pool.map(predicting.layout, lines_of(path)))
