@@ -22,13 +22,14 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EACH = 45
 LANES = 2
 # How far from the edge that the replays found, in thousandths.
-BELOW, ABOVE = (-2, -8, -25), (2, 8, 25)
+BELOW, ABOVE, ABOVE_IF_IT_DEPENDS = (-2, -8, -25), (2, 8, 25), (2, 30, 55, 75)
 MIB = 1 << 20
 OTHER_RANKS = int(os.environ.get("RANKS", "4"))
 KINDS = ("allocated", "reserved", "device")
@@ -144,6 +145,21 @@ def lane(path, out, end):
             run_ranks(line[0], line[1:], number, out)
 
 
+def parts_of(recording):
+    """A recording of one process for each process that used a GPU."""
+    with zipfile.ZipFile(recording) as whole:
+        names = whole.namelist()
+        for process in sorted({it.split("/")[0] for it in names if it.endswith("/snapshot.pickle")}):
+            part = f"{recording}.{process}.zip"
+            with zipfile.ZipFile(part, "w") as out:
+                for it in names:
+                    if "/" not in it or it.startswith(process + "/"):
+                        out.writestr(it, whole.read(it))
+            yield part
+            os.remove(part)
+    os.remove(recording)
+
+
 class Predicting:
     def __init__(self, out, seconds, plimsoll, n):
         self.out, self.end, self.plimsoll = out, time.time() + seconds, plimsoll
@@ -173,7 +189,7 @@ class Predicting:
             options += ["--world-size", str(n)]
         else:
             options += ["--all-ranks"]
-            launched += ["-m", "torch.distributed.run", "--nproc-per-node", str(n)]
+            launched += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
         try:
             ran = subprocess.run(
                 [self.plimsoll, "predict", *options, "--", *launched, os.path.join(HERE, program_of(name) + ".py"), *words],
@@ -191,22 +207,22 @@ class Predicting:
         print(f"SAID {name} {report and report['verdict']} {time.time() - then:.1f} s, {self.end - time.time():.0f} s to go {said}", flush=True)
         return report
 
-    def fits_in(self, recording, device, limit):
+    def fits_in(self, recording, limit):
         """Whether the allocator's model comes to the end of this recording; None if it could not be read."""
-        command = [self.plimsoll, "replay", recording, "--device", str(device), "--capacity", f"{limit}MiB"]
+        command = [self.plimsoll, "replay", recording, "--capacity", f"{limit}MiB"]
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
         return {0: True, 1: False}.get(code)
 
-    def edge(self, recording, n, report):
-        """The smallest limit with which each rank's recording can be replayed."""
+    def edge(self, recording, report):
+        """The smallest limit with which each process of a recording can be replayed."""
         edge = 0
-        for device in range(n):
+        for part in parts_of(recording):
             low, high = edge, report["peak_reserved_bytes"] // MIB + 1
-            if low and self.fits_in(recording, device, low):
+            if low and self.fits_in(part, low):
                 continue
             while high - low > max(16, high // 1000):
                 middle = (low + high) // 2
-                fits = self.fits_in(recording, device, middle)
+                fits = self.fits_in(part, middle)
                 if fits is None:
                     return None
                 low, high = (low, middle) if fits else (middle, high)
@@ -221,8 +237,7 @@ class Predicting:
         report = self.report(name, words, recording)
         if report is None or recording is None or report["verdict"] not in ("fits", "depends"):
             return
-        edge = self.edge(recording, ranks_of(name, words) if differ(words) else 1, report)
-        os.remove(recording)
+        edge = self.edge(recording, report)
         ends = [report[it]["reserved_bytes"] for it in ("early", "late", "one_expert") if report.get(it)]
         top = max([report["peak_reserved_bytes"], *ends]) // MIB + 1
         if edge is None:
@@ -230,7 +245,7 @@ class Predicting:
         print(f"EDGE {name} {edge} of {top}", flush=True)
         above = [edge] if edge == top or not ends else [edge, top]
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda it: self.side(line, *it), [("does_not_fit", [edge], BELOW), ("fits", above, ABOVE)]))
+            list(pool.map(lambda it: self.side(line, *it), [("does_not_fit", [edge], BELOW), ("fits", above, ABOVE_IF_IT_DEPENDS if ends else ABOVE)]))
 
     def side(self, line, wanted, edges, away):
         """The limit nearest to the first edge of which that is said."""
@@ -252,8 +267,6 @@ class Predicting:
                         f.write(" ".join(full) + "\n")
                 if said == wanted:
                     return
-                if len(edges) > 1 and at == edges[0]:
-                    break
 
 
 def of_rank(report, rank, kind):
