@@ -19,7 +19,16 @@ from plimsoll_agent.ranks import named
         ("if rank % 2 == 0: grow()", {1}),
         ("node = rank // 4\nif rank // 4: grow()", {4}),
         ("if accelerator.process_index == 3: grow()", {3}),
+        # Each reads what is its own.
+        ("tokens = np.memmap(f'tokens-{rank}.bin')", {1, 6}),
+        ("path = os.path.join(root, 'part%d.json' % rank)\nwith open(path) as f: rows = f.readlines()", {1, 6}),
+        ("rows = (root / f'{dist.get_rank()}.jsonl').read_text()", {1, 6}),
+        ("with open('sizes.json') as f: sizes = json.load(f)\nbatch = sizes[rank]", {1, 6}),
+        ("part = torch.load(sorted(glob.glob('*.pt'))[local_rank])", {1, 6}),
         # Every rank does the same.
+        ("weights = torch.load('all.pt', map_location=f'cuda:{rank}')", set()),
+        ("log = open(f'log-{rank}.txt', 'w')\nsave(f'part-{rank}.pt')", set()),
+        ("all = gathered[rank]\nmodel.load_state_dict(states[rank])", set()),
         ("device = rank % 8; torch.cuda.set_device(rank)", set()),
         ("seed = 1234 + rank; part = data[rank::world_size]", set()),
         ("if rank == 0: save()\nif rank != world_size - 1: pass", {0, 7}),

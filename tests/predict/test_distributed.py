@@ -134,13 +134,14 @@ def test_one_rank_of_each_stage_runs_where_the_stages_are_on_several_machines(pl
     assert not notes(ran) & {"together", "ranks-unseen", "imagined-ranks", "unknown-objects"}, ran.report["notes"]
 
 
-@pytest.mark.parametrize("batch", ["16 * (1 + (rank == 1))", "{2: 32}.get(rank, 16)", "[16, 16][rank % 2]"], ids=["compared", "looked-up", "alike"])
+@pytest.mark.parametrize("batch", ["16 * (1 + (rank == 1))", "{2: 32}.get(rank, 16)", "json.load(open('sizes.json'))[rank]", "[16, 16][rank % 2]"], ids=["compared", "looked-up", "read", "alike"])
 @pytest.mark.soak
 def test_a_rank_between_the_first_and_the_last_that_differs_is_run(plimsoll, batch):
     """The script's text names it. Nobody asked for it."""
+    (plimsoll.folder / "sizes.json").write_text("[16, 16, 32, 16]")
     plimsoll.script(
         f"""
-import os, torch, torch.distributed as dist
+import json, os, torch, torch.distributed as dist
 rank = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl")

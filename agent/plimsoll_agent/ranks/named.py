@@ -1,6 +1,7 @@
 """Reads from the script's text which ranks it treats unlike others: `batch = 32 if rank == 1 else 16`, `[8, 16, 8, 8][rank]`, `rank % 2`.
 
-The first rank and the last one of a job run. One between them that is named runs as well, since nothing else shows that it differs.
+The first rank and the last one of a job run. One between them that is named runs as well, since nothing else shows that it differs. Where each
+rank reads a file of its own, or its entry of one, the second and the last but one stand for those between.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
+_LISTS = {"glob", "iglob", "rglob", "listdir", "iterdir", "scandir"}
+_READERS = {"open", "memmap", "fromfile", "safe_open", "load", "loadtxt", "genfromtxt", "load_file", "load_from_disk", "load_dataset"}
+_READERS |= {"read_text", "read_bytes", "read_csv", "read_parquet", "read_json", "read_table", "read_feather"}
 _TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
 
 
@@ -70,6 +74,8 @@ class _Reader:
                 self.named.update(self._of_table(node.value))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args and self._is_rank(node.args[0]):
                 self.named.update(self._of_table(node.func.value))
+            elif isinstance(node, ast.Call) and _reads(node) and self._has_rank([*node.args[:1], node.func]):
+                self.named.update((1, world - 2))
             elif isinstance(node, _TESTS):
                 self.named.update(it for part in ast.walk(node.test) for it in self._of_kinds(part))
 
@@ -84,6 +90,12 @@ class _Reader:
             return self._is_rank(node.value)
         name = _name(node).lower()
         return name in _ITS_NUMBER or (name == "rank" and self._is_distributed)
+
+    def _has_rank(self, parts: list[ast.expr]) -> bool:
+        """Whether the number of the process is in one of them, or in what a variable there was set to."""
+        nodes = [it for part in parts for it in ast.walk(part)]
+        nodes += [it for node in nodes if isinstance(node, ast.Name) and node.id in self._literals for it in ast.walk(self._literals[node.id])]
+        return any(map(self._is_rank, nodes))
 
     def _number(self, node: ast.AST) -> int | None:
         """What an expression of numbers and of the number of ranks is."""
@@ -124,6 +136,8 @@ class _Reader:
         elif isinstance(table, ast.Dict):
             entries = [(self._number(key), value) for key, value in zip(table.keys, table.values) if key is not None]
         else:
+            if any(isinstance(it, ast.Call) and (_reads(it) or _name(it.func) in _LISTS) for it in ast.walk(table)):
+                yield from (1, self._world - 2)
             return
         seen = set()
         for rank, value in entries:
@@ -143,6 +157,12 @@ class _Reader:
             yield from range(1, min(number, MOST_OF_A_KIND))
         elif isinstance(node.op, ast.FloorDiv):
             yield from range(number, self._world, number)
+
+
+def _reads(node: ast.Call) -> bool:
+    """Whether a call reads a file."""
+    modes = map(_constant, [*node.args[1:], *(it.value for it in node.keywords)])
+    return _name(node.func) in _READERS and not any(isinstance(it, str) and it[:1] in ("w", "a", "x") for it in modes)
 
 
 def _name(node: ast.AST) -> str:

@@ -434,7 +434,8 @@ class _Operations:
         memory = (ctypes.c_char * size).from_address(start)
         weakref.finalize(memory, self._gone, start).atexit = False
         storage = self._torch.frombuffer(memory, dtype=self._torch.uint8).untyped_storage()
-        made = self._torch.empty(0, dtype=like.dtype)
+        # Not `empty`: DeepSpeed has its own there while a model is made, on the device and in another dtype.
+        made = self._torch.empty_strided((0,), (1,), dtype=like.dtype, device="cpu")
         return made.set_(storage, 0, like.size(), like.stride())
 
     # Between host and device.

@@ -284,6 +284,11 @@ class Seen:
         self.name, self.rank, self.local = name, int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
         self.marks, self.began = [], time.time()
 
+    def wait(self):
+        """For the turn of this job, where several share the GPUs one after the other."""
+        if os.environ.get("TURN_LAYOUTS"):
+            os.read(int(os.environ["TURN_LAYOUTS"]), 1)
+
     def look(self, what):
         torch.cuda.synchronize()
         free, total = torch.cuda.mem_get_info() if os.environ.get("OUT_LAYOUTS") else (0, 0)
@@ -408,6 +413,7 @@ def main(words):
         torch.cuda.set_per_process_memory_fraction((args.limit << 20) / torch.cuda.get_device_properties(seen.local).total_memory)
     dist.init_process_group("nccl")
     torch.manual_seed(1)
+    seen.wait()
     try:
         train(args, seen)
         dist.barrier()

@@ -1,15 +1,18 @@
-"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, or of `split.py`,
-`mega.py`, `hugging.py` and `zero.py` (which needs deepspeed) where the name begins with that and `_`: of $RANKS ranks, 4 if that is not set.
+"""Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, or of `split.py`, `mega.py`,
+`slow.py`, `hugging.py` and `zero.py` (which needs deepspeed) where the name begins with that and `_`: of two ranks where it ends with `_on2`, else of $RANKS, 4
+if that is not set.
 
     python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come
     python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each of `large.py` the limits nearest to its edge
     python shrunk.py compare REAL OUT            the lines of REAL (a rank each) against the reports
 
-The edge of a layout is found by the phantom: between two limits on what PyTorch may reserve, the largest known to be too small (or to depend) and
-the smallest known to be enough, three limits at once, until they are a hundredth apart. Both are written to OUT/edges.txt, and run on the GPUs.
+The edge of a layout is found on the phantom: replays of its recordings with limits on what PyTorch may reserve say between which it lies, and runs with a
+limit below and above it what `predict` says of them. The nearest limits with a verdict are written to OUT/edges.txt, those that depend to OUT/depends.txt, and run on
+the GPUs. While a layout has the GPUs, the processes of the next one start.
 """
 
 import collections
+import fcntl
 import importlib
 import json
 import math
@@ -19,12 +22,14 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EACH = 45
-APART = 0.01
-AT_ONCE = 3
+LANES = 2
+# How far from the edge that the replays found, in thousandths.
+BELOW, ABOVE, ABOVE_IF_IT_DEPENDS = (-2, -8, -25), (2, 8, 25), (2, 30, 55, 75)
 MIB = 1 << 20
 OTHER_RANKS = int(os.environ.get("RANKS", "4"))
 KINDS = ("allocated", "reserved", "device")
@@ -38,116 +43,230 @@ def lines_of(path):
 
 
 def program_of(name):
-    return next((it for it in ("split", "mega", "hugging", "zero") if name.startswith(it + "_")), "large")
+    return next((it for it in ("split", "mega", "slow", "hugging", "zero") if name.startswith(it + "_")), "large")
+
+
+def option(words, name, default):
+    return words[words.index(name) + 1] if name in words else default
 
 
 def ranks_of(name, words):
     """What the splits multiply to."""
     if program_of(name) != "large":
-        return OTHER_RANKS
-    sizes = [int(words[words.index(it) + 1]) for it in ("--tp", "--pp", "--cp", "--dp") if it in words]
-    return math.prod(sizes)
+        return 2 if name.endswith("_on2") else OTHER_RANKS
+    return math.prod(int(option(words, it, 1)) for it in ("--tp", "--pp", "--cp", "--dp"))
+
+
+def differ(words):
+    """Whether ranks need different memory."""
+    return "pp" in words or any(option(words, it, "1") != "1" for it in ("--pp", "--cp"))
+
+
+def next_of(path, out):
+    """The first layout that nobody took."""
+    with open(os.path.join(out, "taken.txt"), "a+") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        f.seek(0)
+        taken = f.read().split()
+        for each in (path, os.path.join(out, "edges.txt"), os.path.join(out, "depends.txt")):
+            for line in lines_of(each):
+                if line[0] not in taken:
+                    f.write(line[0] + "\n")
+                    return line, len(taken)
+    return None, 0
+
+
+def run_ranks(name, words, number, out):
+    """All ranks of one layout, which wait for their turn after they have started."""
+    program, n = importlib.import_module(program_of(name)), ranks_of(name, words)
+    turn, start = os.pipe()
+    pids = []
+    for rank in range(n):
+        pid = os.fork()
+        if pid == 0:
+            os.environ.update({
+                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29600 + number), "TURN_LAYOUTS": str(turn),
+            })
+            try:
+                program.main(["--name", name, *words])
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        pids.append(pid)
+    with open(os.path.join(out, "turn.txt"), "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        then = time.time()
+        os.write(start, b"1" * n)
+        end, alive = then + EACH, list(pids)
+        while alive and time.time() < end:
+            left = [it for it in alive if os.waitpid(it, os.WNOHANG)[0] == 0]
+            if len(left) < len(alive):
+                end = min(end, time.time() + 2)  # If one has failed, the others wait for it.
+            alive = left
+            time.sleep(0.02)
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        print(f"RAN {name} {'killed ' if alive else ''}{time.time() - then:.1f} s", flush=True)
+    os.close(turn)
+    os.close(start)
 
 
 def real(path, out, seconds):
     sys.path.insert(0, HERE)
     import torch.distributed.pipelining  # noqa: F401 - So that no rank imports it.
 
-    programs = {it: importlib.import_module(it) for it in {program_of(name) for name, *_ in lines_of(path)}}
+    for it in {"large", *(program_of(name) for name, *_ in lines_of(path))}:
+        importlib.import_module(it)
+    if any(name.startswith("slow_") for name, *_ in lines_of(path)):
+        import torchvision  # noqa: F401
 
     os.environ["OUT_LAYOUTS"] = out
-    began, number = time.time(), 0
-    todo, n_edges = lines_of(path), 0
-    while time.time() - began < seconds - 8:
-        if not todo:
-            todo = lines_of(os.path.join(out, "edges.txt"))[n_edges:]
-            n_edges += len(todo)
-            time.sleep(0.0 if todo else 0.2)
-            continue
-        name, *words = todo.pop(0)
-        number += 1
-        then, pids, n = time.time(), [], ranks_of(name, words)
-        for rank in range(n):
-            pid = os.fork()
-            if pid == 0:
-                os.environ.update({
-                    "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n),
-                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29600 + number),
-                })
-                try:
-                    programs[program_of(name)].main(["--name", name, *words])
-                finally:
-                    sys.stdout.flush()
-                    os._exit(0)
-            pids.append(pid)
-        end, alive = then + EACH, list(pids)
-        while alive and time.time() < end:
-            left = [it for it in alive if os.waitpid(it, os.WNOHANG)[0] == 0]
-            if len(left) < len(alive):
-                end = min(end, time.time() + 4)  # If one has failed, the other waits for it.
-            alive = left
-            time.sleep(0.02)
-        for pid in alive:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        print(f"RAN {name} {'killed ' if alive else ''}{time.time() - then:.1f} s, at {time.time() - began:.0f} s", flush=True)
-    print(f"DONE {number}, {len(todo)} left", flush=True)
+    began = time.time()
+    pids = []
+    for _ in range(LANES):
+        pid = os.fork()
+        if pid == 0:
+            lane(path, out, began + seconds)
+            os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    print("DONE", flush=True)
+
+
+def lane(path, out, end):
+    while time.time() < end - 8:
+        line, number = next_of(path, out)
+        if line is None:
+            time.sleep(0.2)
+        else:
+            run_ranks(line[0], line[1:], number, out)
+
+
+def parts_of(recording):
+    """A recording of one process for each process that used a GPU."""
+    with zipfile.ZipFile(recording) as whole:
+        names = whole.namelist()
+        for process in sorted({it.split("/")[0] for it in names if it.endswith("/snapshot.pickle")}):
+            part = f"{recording}.{process}.zip"
+            with zipfile.ZipFile(part, "w") as out:
+                for it in names:
+                    if "/" not in it or it.startswith(process + "/"):
+                        out.writestr(it, whole.read(it))
+            yield part
+            os.remove(part)
+    os.remove(recording)
 
 
 class Predicting:
     def __init__(self, out, seconds, plimsoll, n):
         self.out, self.end, self.plimsoll = out, time.time() + seconds, plimsoll
-        self.places, self.writing = threading.Semaphore(n), threading.Lock()
+        self.places, self.taking, self.writing = threading.Semaphore(n), threading.Lock(), threading.Lock()
 
-    def report(self, name, words):
+    def report(self, name, words, recording=None):
         """None if the time is over."""
-        with self.places:
-            return self.report_now(name, words)
+        processes = 3 if differ(words) else 1
+        with self.taking:
+            for _ in range(processes):
+                self.places.acquire()
+        try:
+            return self.report_now(name, words, recording)
+        finally:
+            self.places.release(processes)
 
-    def report_now(self, name, words):
+    def report_now(self, name, words, recording):
         path, then = os.path.join(self.out, name + ".json"), time.time()
         if self.end < then + 10:
             return None
-        program = os.path.join(HERE, program_of(name) + ".py")
-        command = [self.plimsoll, "predict", "--gpu", "h200", "--until-exit", "--world-size", str(ranks_of(name, words)), "--json", path]
+        n = ranks_of(name, words)
+        launched = [sys.executable]
+        options = ["--gpu", "h200", "--until-exit", "--json", path]
+        if recording is not None:
+            options += ["--record", recording]
+        if recording is None or not differ(words):
+            options += ["--world-size", str(n)]
+        else:
+            options += ["--all-ranks"]
+            launched += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
         try:
             ran = subprocess.run(
-                [*command, "--", sys.executable, program, *words],
+                [self.plimsoll, "predict", *options, "--", *launched, os.path.join(HERE, program_of(name) + ".py"), *words],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=self.end - then, check=False,
             )
         except subprocess.TimeoutExpired:
             print(f"LATE {name}", flush=True)
             return None
         said = ran.stderr.decode(errors="replace")[-300:] if ran.returncode > 1 else ""
-        print(f"SAID {name} {ran.returncode} {time.time() - then:.1f} s {said}", flush=True)
         try:
             with open(path) as f:
-                return json.load(f)
+                report = json.load(f)
         except (OSError, ValueError):
-            return None
+            report = None
+        print(f"SAID {name} {report and report['verdict']} {time.time() - then:.1f} s, {self.end - time.time():.0f} s to go {said}", flush=True)
+        return report
+
+    def fits_in(self, recording, limit):
+        """Whether the allocator's model comes to the end of this recording; None if it could not be read."""
+        command = [self.plimsoll, "replay", recording, "--capacity", f"{limit}MiB"]
+        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
+        return {0: True, 1: False}.get(code)
+
+    def edge(self, recording, report):
+        """The smallest limit with which each process of a recording can be replayed."""
+        edge = 0
+        for part in parts_of(recording):
+            low, high = edge, report["peak_reserved_bytes"] // MIB + 1
+            if low and self.fits_in(part, low):
+                continue
+            while high - low > max(16, high // 1000):
+                middle = (low + high) // 2
+                fits = self.fits_in(part, middle)
+                if fits is None:
+                    return None
+                low, high = (low, middle) if fits else (middle, high)
+            edge = high
+        return edge
 
     def layout(self, line):
         name, *words = line
-        report = self.report(name, words)
-        if report is None or report["verdict"] != "fits" or program_of(name) != "large":
+        recording = None
+        if program_of(name) == "large":
+            recording = os.path.join(self.out, name + ".zip")
+        report = self.report(name, words, recording)
+        if report is None or recording is None or report["verdict"] not in ("fits", "depends"):
             return
-        low, high = report["peak_allocated_bytes"] // MIB, report["peak_reserved_bytes"] // MIB + 1
-        fits = {low: False}
-        while high - low > APART * high:
-            limits = [low + (high - low) * (i + 1) // (AT_ONCE + 1) for i in range(AT_ONCE)]
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                said = list(pool.map(lambda it: self.report(f"{name}_at_{it}", [*words, "--limit", str(it)]), limits))
-            if None in said:
-                return
-            fits |= {limit: it["verdict"] == "fits" for limit, it in zip(limits, said)}
-            high = min([it for it in limits if fits[it]], default=high)
-            low = max(it for it in fits if it < high and not fits[it])
-        for limit in (low, high):
-            full = [f"{name}_at_{limit}", *words, "--limit", str(limit)]
-            if not os.path.exists(os.path.join(self.out, full[0] + ".json")) and self.report(full[0], full[1:]) is None:
-                continue
-            with self.writing, open(os.path.join(self.out, "edges.txt"), "a") as f:
-                f.write(" ".join(full) + "\n")
+        edge = self.edge(recording, report)
+        ends = [report[it]["reserved_bytes"] for it in ("early", "late", "one_expert") if report.get(it)]
+        top = max([report["peak_reserved_bytes"], *ends]) // MIB + 1
+        if edge is None:
+            return
+        print(f"EDGE {name} {edge} of {top}", flush=True)
+        above = [edge] if edge == top or not ends else [edge, top]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda it: self.side(line, *it), [("does_not_fit", [edge], BELOW), ("fits", above, ABOVE_IF_IT_DEPENDS if ends else ABOVE)]))
+
+    def side(self, line, wanted, edges, away):
+        """The limit nearest to the first edge of which that is said."""
+        name, *words = line
+        tried = set()
+        for at in edges:
+            for it in away:
+                limit = at * (1000 + it) // 1000
+                if limit in tried:
+                    continue
+                tried.add(limit)
+                full = [f"{name}_at_{limit}", *words, "--limit", str(limit)]
+                report = self.report(full[0], full[1:])
+                if report is None:
+                    return
+                said = report["verdict"]
+                if said == wanted or at == edges[0] and it == away[0]:
+                    with self.writing, open(os.path.join(self.out, "edges.txt" if said in ("fits", "does_not_fit") else "depends.txt"), "a") as f:
+                        f.write(" ".join(full) + "\n")
+                if said == wanted:
+                    return
 
 
 def of_rank(report, rank, kind):
@@ -210,5 +329,8 @@ if __name__ == "__main__":
         compare(path, out)
     else:
         predicting = Predicting(out, float(more[0]), more[1], int(more[2]))
-        with ThreadPoolExecutor(2 * int(more[2])) as pool:
+        if os.environ.get("MORE_CORES"):  # As in `280:32`, where others need them until then.
+            after, n = os.environ["MORE_CORES"].split(":")
+            threading.Timer(int(after), predicting.places.release, [int(n)]).start()
+        with ThreadPoolExecutor(max(2, int(more[2]) // 2)) as pool:
             list(pool.map(predicting.layout, lines_of(path)))

@@ -610,7 +610,7 @@ pub struct RunsAhead {
 pub enum Doubt {
     /// A replay ran out of memory.
     RunsOut,
-    /// It fits because PyTorch gave its cache back when memory was full, which may leave other holes there.
+    /// It fits because PyTorch gave its cache back when memory was full, and with a little less memory a replay ran out: other holes may be left there.
     GaveCacheBack,
 }
 
@@ -700,18 +700,14 @@ impl Predicted {
         ends.map(|it| (it.0, it.1.device + self.beside)).max_by_key(|it| it.1)
     }
 
-    /// The end that decides whether it fits: it does not fit at that end, where it is one of a race or of values that nobody computed; or a
-    /// router decides, and it fits at both ends only because PyTorch gave its cache back. Sizes between them, which differ from step to step,
-    /// may leave holes that neither has.
+    /// The end that decides whether it fits: it does not fit at that end, where it is one of a race or of values that nobody computed, or between
+    /// that end and this one.
     pub fn undecided(&self) -> Option<OtherEnd> {
         let is_over = |it: &(OtherEnd, Bytes)| self.max.is_some_and(|max| max < it.1);
-        let is_in_doubt = |it: &(OtherEnd, Bytes)| {
-            is_over(it) || it.0 == OtherEnd::Routed && self.gave_cache_back().is_some()
-        };
         let is_late_over = self.max.is_some_and(|max| max < self.needs());
         self.runs_out_at
             .or(is_late_over.then_some(OtherEnd::Late))
-            .or_else(|| self.at_other_values().filter(is_in_doubt).map(|it| it.0))
+            .or_else(|| self.at_other_values().filter(is_over).map(|it| it.0))
     }
 
     /// How often memory was full and PyTorch gave its cache back, where the script fits because of that.

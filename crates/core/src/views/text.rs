@@ -338,27 +338,18 @@ impl Report<'_> {
                     },
                 );
                 let EndWords { as_shown, at_most, between, say, .. } = EndWords::of(end);
-                let is_over = of_end
-                    .is_none_or(|(_, peak)| p.max.is_some_and(|max| max < peak.device + p.beside));
-                let text = match p.gave_cache_back() {
-                    _ if p.doubt == Some(Doubt::GaveCacheBack) => format!(
+                let text = if p.doubt == Some(Doubt::GaveCacheBack) {
+                    format!(
                         "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
                          {between}, PyTorch may find other holes, for which that is not enough"
-                    ),
-                    Some(times) if !is_over && p.runs_out_at.is_none() => format!(
-                        "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back {times} times when \
-                         memory was full. A real router sends other numbers of tokens in each step, which may leave holes for which that is not enough"
-                    ),
-                    _ => {
-                        let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
-                        let between = match p.doubt {
-                            Some(_) => format!(", and more than there is {between}"),
-                            None => String::new(),
-                        };
-                        format!(
-                            "{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}{between}"
-                        )
-                    }
+                    )
+                } else {
+                    let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
+                    let between = match p.doubt {
+                        Some(_) => format!(", and more than there is {between}"),
+                        None => String::new(),
+                    };
+                    format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}{between}")
                 };
                 self.said(f, styles.warn, "IT DEPENDS", &text)?;
                 self.wrapped(f, say, 0, 2)?;
