@@ -48,9 +48,6 @@ MORE_STEPS = 8
 MOST_ALLOCATIONS_FOR_A_GUESS, MOST_ALLOCATIONS = 250_000, 500_000
 """For the second part: each costs time, also when the recording is written and read. The second where the script says how far it is."""
 
-MOST_ALLOCATIONS_TO_THE_END = 100_000
-"""For the rest of the loops, where the script calls a model or trains behind them."""
-
 MOST_STEPS = 4000
 """The same, where a step allocates next to nothing."""
 
@@ -110,13 +107,6 @@ class Later:
         self._lives_before = 0
         self.steps_in_an_epoch: int | None = None
         """Turns of the loop that the steps stand in, if another loop is around it."""
-<<<<<<< HEAD
-=======
-        self.epochs_to_the_end: int | None = None
-        """How many epochs there are, where the script calls a model after them."""
-        self.steps_to_the_end: int | None = None
-        """How many steps there are in all, where the script calls a model after them."""
->>>>>>> fresh
         self._turnings: list[Turning] | None = None
         """What later turns do that was not seen yet; None as long as nobody looked."""
         self.raises_at: Turning | None = None
@@ -292,19 +282,9 @@ class Later:
         return {"line": ahead.line, "name": ahead.name, "turn": ahead.now, "turns": ahead.turns, "from": None if ahead.is_stage else ahead.turn}
 
     def _goes_to_the_end(self, place: Place, steps: int) -> bool:
-<<<<<<< HEAD
         """What the script computes after its loops comes after epochs of one step, or after the rest of the steps. Whether these are so few that the
         run goes on for that; and for what comes after the next loops."""
         if self._asked or self._has_company():
-=======
-        """Epochs of one step bring the script to what it does after them. Whether they are so few that the run goes on for that."""
-        epochs, training = self.epochs_to_the_end, self._epochs
-        if self._asked or self._has_company():
-            return False
-        if not training.feed_training:
-            return self._goes_behind_the_loops(place, steps)
-        if epochs is None:
->>>>>>> fresh
             return False
         if self._last_step <= steps:
             line = intervals.computes_after_the_loops()
@@ -325,17 +305,6 @@ class Later:
         # Until then the epochs of each loop are short.
         self._epochs.end_early = self._epochs.end_early or self._epochs.feed_training
         return True
-
-    def _goes_behind_the_loops(self, place: Place, steps: int) -> bool:
-        """Whether so few steps remain that the run goes on to what the script does after them."""
-        if self.steps_to_the_end is None:
-            return False
-        if self._last_step is None:
-            rest, each = self.steps_to_the_end - steps, sum(place.allocs) // max(steps, 1)
-            is_near = 0 <= rest <= MOST_STEPS and rest * each <= MOST_ALLOCATIONS_TO_THE_END
-            self._last_step = self.steps_to_the_end + STEPS_OF_AN_INTERVAL if is_near else 0
-            self._part = "end"
-        return steps < self._last_step
 
     def _goes_to_a_turn(self, place: Place, steps: int) -> bool:
         """What the network and the optimizer of one turn leave, the next turn has beside its own. Whether the run goes on to see that."""

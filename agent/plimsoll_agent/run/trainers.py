@@ -94,15 +94,14 @@ def settings() -> list[tuple[str, bool]]:
     return [(name, _does(it.args, name)) for it in _all(*_of_transformers()) for name in names]
 
 
-<<<<<<< HEAD
 def _of_lightning() -> tuple[Any, ...]:
     return tuple(sys.modules[name].Trainer for name in LIGHTNING if hasattr(sys.modules.get(name), "Trainer"))
-=======
+
+
 def collect_inputs() -> bool:
     """Whether the evaluation of one of transformers collects its inputs, for `compute_metrics`."""
     given = (it.args for it in _all(*_of_transformers()) if it.compute_metrics is not None)
     return any("inputs" in (getattr(it, "include_for_metrics", None) or ()) or getattr(it, "include_inputs_for_metrics", False) for it in given)
->>>>>>> fresh
 
 
 def _of_transformers() -> tuple[type, ...]:

@@ -386,11 +386,6 @@ class Steps:
             counted.stores_every = self._stores_at[0] if self._stores_at is not None else 0
             if self.later is not None:
                 self.later.steps_in_an_epoch = self.ahead["turns"]
-<<<<<<< HEAD
-=======
-                if intervals.computes_after_the_loops() is not None:
-                    self.later.epochs_to_the_end, self.later.steps_to_the_end = self.ahead["epochs"], self.ahead["steps"]
->>>>>>> fresh
                 if self.goal == "validation":
                     self.later.anew = self.ahead["anew"]
 
