@@ -76,13 +76,17 @@ impl Failure {
             self.processes.iter().filter(|(pid, _)| Some(*pid) != own_pid).copied().collect();
         processes.sort_by_key(|it| std::cmp::Reverse(it.1));
         // Ranks that open a card by accident have a context there each, and contexts are equally large.
-        let is_of_ranks = 2 < processes.len()
+        let are_alike = 2 < processes.len()
             && processes.first().map(|it| it.1) == processes.last().map(|it| it.1);
+        // A rank that is not the first one has a card of its own, mostly of its own number.
+        let is_on_the_first =
+            self.rank.is_some_and(|it| 0 < it) && self.device == Some(0) && !processes.is_empty();
+        let is_of_ranks = are_alike || is_on_the_first;
         let named: Vec<String> =
             processes.iter().take(3).map(|(pid, it)| format!("process {pid}: {it}")).collect();
         let named = match processes.len() {
             0 => String::new(),
-            n if is_of_ranks => format!(" ({n} other processes with {} each)", processes[0].1),
+            n if are_alike => format!(" ({n} other processes with {} each)", processes[0].1),
             n if n <= 3 => format!(" ({})", named.join(", ")),
             n => format!(" ({}, and {} more)", named.join(", "), n - 3),
         };
@@ -100,8 +104,17 @@ impl Failure {
             self.monitor()
         );
         let choose = format!("choose another card: {}=1", self.backend.visible_devices());
-        let ranks = "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates";
-        let why = format!("other processes hold {about}{others} of the card{named}{own}{sure}");
+        let ranks = "if several ranks share a card by accident: each must call `torch.cuda.set_device(local_rank)` before it allocates, and load checkpoints to the host or to its own GPU (`device=f\"cuda:{local_rank}\"`)";
+        let rank = match self.rank {
+            Some(rank) if is_on_the_first => {
+                format!(
+                    ". Rank {rank} used GPU 0 here: the others are perhaps ranks that use it, too"
+                )
+            }
+            _ => String::new(),
+        };
+        let why =
+            format!("other processes hold {about}{others} of the card{named}{own}{rank}{sure}");
         let remedies = [ranks, &find, &choose];
         let n_first = usize::from(!is_of_ranks);
         let remedies = [&remedies[n_first..], &remedies[..n_first]].concat();

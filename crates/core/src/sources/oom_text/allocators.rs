@@ -198,7 +198,7 @@ pub(super) const FORMS: &[Form] = &[
         &["[metal::malloc]"],
         &[(Requested, "attempting to allocate"), (Limit, "buffer size of")],
     ),
-    device(Mlx, &["[metal] command buffer", "[metal] "], &[])
+    device(Mlx, &["[metal] command buffer"], &[])
         .also(&["kiogpucommandbuffercallbackerroroutofmemory", "insufficient memory"]),
     device(Mps, &["command buffer"], &[])
         .also(&["kiogpucommandbuffercallbackerroroutofmemory"])

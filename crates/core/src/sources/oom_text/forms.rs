@@ -84,6 +84,13 @@ const TRIGGERS: &[&str] = &[
     "crash",
     "writing file",
     "model require",
+    "tactic",
+    "tdrv:",
+    "temporary_buffer",
+    "llama runner",
+    "nrtd",
+    "hami-core",
+    "nrt_",
     "ucx",
 ];
 

@@ -321,6 +321,10 @@ fn levels(lower: &str, is_open: bool) -> Vec<(Level, Bytes)> {
             })
             .starts_with([':', '=']);
         let before = before_with_unit(lower, at).filter(|_| !is_assigned);
+        // `NVIDIA L40S (48GB VRAM)`: what the card has.
+        let is_used =
+            ["used", "usage", "in use"].iter().any(|it| tail.trim_start().starts_with(it));
+        let level = if *word == "vram" && before.is_some() && !is_used { &Total } else { level };
         at = behind;
         if let Some((used, total)) = of_all(tail) {
             let level = if *level == Reserved || *level == Allocated { *level } else { Used };
@@ -460,6 +464,8 @@ mod tests {
             ("num_updates=2100, gb_free=1, wall=600", vec![(Free, Bytes::gib(1))]),
             ("Peak memory usage: 13 GB", vec![(PeakAllocated, Bytes::gib(13))]),
             ("loss 0.3 | VRAM: 7168MiB", vec![(Used, mib(7168))]),
+            ("GPU: NVIDIA L40s (48GB VRAM) x 2", vec![(Total, Bytes::gib(48))]),
+            ("it took 7168MiB VRAM in use", vec![(Used, mib(7168))]),
             (
                 "Total GPU memory 12GB, alloc 2GB, free 10GB (84.9%)",
                 vec![(Total, Bytes::gib(12)), (Allocated, Bytes::gib(2)), (Free, Bytes::gib(10))],
