@@ -206,6 +206,12 @@ fragments! {
     SCATTER_MULTIPLY = b"14ReduceMultiplyE";
     // Of `kernels/search`.
     SEARCHSORTED = b"24searchsorted_cuda_kernelI";
+    // Of `kernels/softmax`.
+    SOFTMAX_WARP = b"20softmax_warp_forwardI";
+    SOFTMAX_IN_REGISTERS = b"22cunn_SoftMaxForwardRegI";
+    SOFTMAX_SHARED = b"23cunn_SoftMaxForwardSmemILi";
+    SOFTMAX = b"19cunn_SoftMaxForwardILi";
+    LOG_SOFTMAX = b"25LogSoftMaxForwardEpilogue";
     // Of `kernels/sort`.
     RADIX_SORT_POLICY = b"21DeviceRadixSortPolicyI"; // Before CUDA 13.
     DESCENDING = b"9SortOrderE1E"; // Since CUDA 13.

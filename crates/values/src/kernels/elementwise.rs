@@ -6,10 +6,11 @@
 
 use crate::arguments::{Arguments, Bytes, Structure};
 use crate::kernels::functors::{conversion, meaning};
+use crate::kernels::partly::{Found, Parts};
 use crate::memory::contents::SAME;
 use crate::memory::lazy::{Element, Open};
 use crate::memory::writes::Write;
-use crate::memory::{IsLazy, Known, KnowsAny, MOST_LOOKED_AT, known_among};
+use crate::memory::{IsLazy, Known, KnowsAny, MOST_LOOKED_AT};
 use crate::names::{self, has};
 use crate::numbers::arithmetic::{Action, BEYOND_ALL, decided, decides, is_test};
 use crate::numbers::formula::Form;
@@ -31,8 +32,6 @@ const SPARSE: usize = 16;
 const LARGE: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
-/// And of those that are known among others that are not.
-const MOST_PARTS: usize = 1 << 18;
 
 /// An element-wise kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +201,8 @@ impl Kernel {
         (known, knows_any): (Known<'_>, KnowsAny<'_>),
         is_lazy: IsLazy<'_>,
     ) -> Vec<Write> {
-        if self.casts || self.kind.is_whole() || MOST_LOOKED_AT < count {
+        let copies = (self.action, self.form) == (Action::Copy, Form::Unary);
+        if self.casts && !copies || self.kind.is_whole() || MOST_LOOKED_AT < count {
             return Vec::new();
         }
         if self.strided {
@@ -217,8 +217,7 @@ impl Kernel {
         };
         let number = |i: usize, it: &[u8]| as_f64(types[i].read(it));
         let width = types[0].width();
-        let mut found =
-            Found { width, bytes: vec![0; count * width], is_known: vec![false; count] };
+        let mut found = Found::nothing(count, width);
         let zero = vec![0; width];
         match (self.action, self.form) {
             (Action::Multiply | Action::Divide, Form::Tensors) => {
@@ -233,9 +232,11 @@ impl Kernel {
             }
             (Action::Multiply, Form::ScalarFirst | Form::ScalarLast)
             | (Action::Divide, Form::ScalarLast) => {
+                let factor = self.functor(places.functor).map_or(0.0, |it| as_f64(it.1));
                 some(1).each(|at, it| {
-                    if number(1, it) == 0.0 {
-                        found.set(at, &zero);
+                    // A temperature changes no infinity, either.
+                    if number(1, it) == 0.0 || number(1, it).is_infinite() && 0.0 < factor {
+                        found.set(at, it);
                     }
                 });
             }
@@ -247,6 +248,13 @@ impl Kernel {
                         }
                     });
                 }
+            }
+            (Action::Copy, Form::Unary) if !types[..2].iter().any(|it| it.is_whole()) => {
+                some(1).each(|at, it| {
+                    let mut copied = Vec::new();
+                    types[0].write(types[1].read(it), &mut copied);
+                    found.set(at, &copied);
+                });
             }
             (Action::Copy, Form::Masked) if types[0] == types[1] => {
                 let Some((_, value)) = self.functor(places.functor) else { return Vec::new() };
@@ -642,66 +650,6 @@ pub(crate) fn overwritten(arguments: Arguments<'_>) -> Option<Vec<Write>> {
     let addresses = Structure { named: &["rray<char*, "], size: 8 };
     let to = arguments.structure(2, addresses)?.u64(0)?;
     Some(vec![Write::Unknown(to, 8 * count)])
-}
-
-/// A result of which not all is known.
-struct Found {
-    width: usize,
-    bytes: Vec<u8>,
-    is_known: Vec<bool>,
-}
-
-impl Found {
-    fn set(&mut self, i: usize, element: &[u8]) {
-        self.is_known[i] = true;
-        self.bytes[i * self.width..][..self.width].copy_from_slice(element);
-    }
-
-    /// What is known, from `address` on.
-    fn runs(&self, address: u64) -> Vec<Write> {
-        let mut res = Vec::new();
-        let mut begin = 0;
-        for run in self.is_known.chunk_by(|a, b| a == b) {
-            let end = begin + run.len();
-            if run[0] && res.len() < MOST_PARTS {
-                let bytes = self.bytes[begin * self.width..end * self.width].to_vec();
-                res.push(Write::Known(address + wide(begin * self.width), bytes));
-            }
-            begin = end;
-        }
-        res
-    }
-}
-
-/// An operand of which not all may be known.
-struct Parts<'a> {
-    at: u64,
-    count: usize,
-    width: usize,
-    reads: (Known<'a>, KnowsAny<'a>),
-    is_lazy: bool,
-}
-
-impl Parts<'_> {
-    fn whole(&self) -> Option<Vec<u8>> {
-        let (known, _) = self.reads;
-        known(self.at, self.width)?;
-        known(self.at, self.count * self.width)
-    }
-
-    /// Each element that is known. What is computed where it is read is known whole, or not asked for.
-    fn each(&self, mut take: impl FnMut(usize, &[u8])) {
-        let (known, knows_any) = self.reads;
-        if !knows_any(self.at, wide(self.count * self.width)) {
-            return;
-        }
-        if let Some(all) = self.whole() {
-            all.chunks_exact(self.width).enumerate().for_each(|(i, it)| take(i, it));
-        } else if !self.is_lazy {
-            let elements = (self.count, self.width);
-            known_among(self.at, elements, known, knows_any).for_each(|(i, it)| take(i, &it));
-        }
-    }
 }
 
 /// An operand of which something is known.

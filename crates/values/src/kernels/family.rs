@@ -4,7 +4,7 @@ use crate::arguments::Arguments;
 use crate::guesses::Guesses;
 use crate::kernels::{
     cat, elementwise, foreach, histogram, index, multinomial, nonzero, pooling, random, range,
-    reduce, scan, scatter, search, sort, step_count, triangle, unique,
+    reduce, scan, scatter, search, softmax, sort, step_count, triangle, unique,
 };
 use crate::memory::writes::Write;
 use crate::memory::{IsLazy, Known, KnowsAny};
@@ -27,6 +27,7 @@ pub(crate) enum Family {
     Scan(scan::Kernel),
     Scatter(scatter::Kernel),
     Search(search::Kernel),
+    Softmax(softmax::Kernel),
     Sort(sort::Kernel),
     StepCount(step_count::Kernel),
     Triangle(triangle::Kernel),
@@ -50,6 +51,7 @@ impl Family {
             .or_else(|| index::Kernel::of(name).map(Family::Index))
             .or_else(|| search::Kernel::of(name).map(Family::Search))
             .or_else(|| multinomial::Kernel::of(name).map(Family::Multinomial))
+            .or_else(|| softmax::Kernel::of(name).map(Family::Softmax))
             .or_else(|| sort::Kernel::of(name).map(Family::Sort))
             .or_else(|| scatter::Kernel::of(name).map(Family::Scatter))
             .or_else(|| scan::Kernel::of(name).map(Family::Scan))
@@ -84,10 +86,11 @@ impl Family {
             Family::Pooling(it) => it.writes(blocks, arguments, known),
             Family::Random(it) => it.writes(arguments, known, settings),
             Family::Range(it) => it.writes(arguments, known),
-            Family::Reduce(it) => it.writes(arguments, known, (choices, remarks)),
+            Family::Reduce(it) => it.writes(arguments, (known, knows_any), (choices, remarks)),
             Family::Scan(it) => it.writes(arguments, known),
             Family::Scatter(it) => it.writes(arguments, known),
             Family::Search(it) => it.writes(arguments, known),
+            Family::Softmax(it) => it.writes(blocks, arguments, (known, knows_any), is_lazy),
             Family::Sort(it) => it.writes(arguments, known, knows_any),
             Family::StepCount(it) => it.writes(blocks, arguments, known, settings.long_lists),
             Family::Triangle(it) => it.writes(arguments, known),

@@ -7,8 +7,8 @@ use std::ffi::CStr;
 use crate::arguments::{Arguments, Bytes, Structure};
 use crate::guesses::choices::{self, Choices};
 use crate::guesses::remarks::Remarks;
-use crate::memory::Known;
 use crate::memory::writes::Write;
+use crate::memory::{Known, KnowsAny, known_among};
 use crate::names::{self, has, position};
 use crate::numbers::arithmetic::{Action, apply};
 use crate::numbers::offsets::Offsets;
@@ -23,7 +23,7 @@ pub(crate) struct Summary {
     sum: ScalarType,
     out: ScalarType,
     /// Elements are floats of 16 bits, which are not followed here; but which of them is the best can be chosen.
-    halves: bool,
+    halves: Option<ScalarType>,
 }
 
 /// How elements become one.
@@ -55,7 +55,7 @@ impl Summary {
     pub(crate) fn of(name: &[u8]) -> Option<Summary> {
         if name == PRODUCT.to_bytes() {
             let (way, element) = (Way::Product, ScalarType::Float);
-            return Some(Summary { way, element, sum: element, out: element, halves: false });
+            return Some(Summary { way, element, sum: element, out: element, halves: None });
         }
         let (_, way) = [
             (names::AND, Way::Fold(Action::LogicalAnd)),
@@ -73,10 +73,17 @@ impl Summary {
         ]
         .into_iter()
         .find(|it| has(name, it.0))?;
-        let halves = matches!(way, Way::Place(_) | Way::Extreme(_))
-            && (has(name, names::REDUCE_OP_HALF) || has(name, names::REDUCE_OP_BRAIN));
+        let halves = match way {
+            Way::Place(_) | Way::Extreme(_) if has(name, names::REDUCE_OP_HALF) => {
+                Some(ScalarType::Half)
+            }
+            Way::Place(_) | Way::Extreme(_) if has(name, names::REDUCE_OP_BRAIN) => {
+                Some(ScalarType::Brain)
+            }
+            _ => None,
+        };
         // As wide as a half.
-        let other = halves.then_some(ScalarType::Short);
+        let other = halves.map(|_| ScalarType::Short);
         let element = other.or_else(|| element_after(name, names::REDUCE_OP))?;
         let sum = match way {
             Way::Fold(Action::Add) => element.working(),
@@ -102,7 +109,7 @@ impl Summary {
     pub(crate) fn writes(
         self,
         arguments: Arguments<'_>,
-        known: Known<'_>,
+        (known, knows_any): (Known<'_>, KnowsAny<'_>),
         (choices, remarks): (&mut Choices, &mut Remarks),
     ) -> Option<Vec<Write>> {
         if self.way == Way::Product {
@@ -121,17 +128,17 @@ impl Summary {
             };
             let Some((kind, _)) = kind.into_iter().find(is) else { return Some(Vec::new()) };
             let way = Way::Fold(Action::Multiply);
-            let it = Summary { way, element: kind, sum: kind, out: kind, halves: false };
+            let it = Summary { way, element: kind, sum: kind, out: kind, halves: None };
             let layout = ReduceOp::behind(kind.width());
             let operation = arguments.structure(0, layout.structure())?;
-            return it.reduced(layout, operation, known, (choices, remarks));
+            return it.reduced(layout, operation, (known, knows_any), (choices, remarks));
         }
         let layout = match self.way {
             Way::Fold(_) | Way::Mean | Way::Product => ReduceOp::of(self.sum.width()),
             Way::Extreme(_) | Way::Place(_) => ReduceOp::with_places(),
         };
         let operation = arguments.structure(0, layout.structure())?;
-        self.reduced(layout, operation, known, (choices, remarks))
+        self.reduced(layout, operation, (known, knows_any), (choices, remarks))
     }
 
     /// Likewise, of an `operation` that is laid out so.
@@ -139,7 +146,7 @@ impl Summary {
         self,
         layout: ReduceOp,
         operation: Bytes<'_>,
-        known: Known<'_>,
+        (known, knows_any): (Known<'_>, KnowsAny<'_>),
         (choices, remarks): (&mut Choices, &mut Remarks),
     ) -> Option<Vec<Write>> {
         let width = self.element.width();
@@ -156,7 +163,8 @@ impl Summary {
                 |at: usize| Some(usize::try_from(number(layout.config + at)?).unwrap_or(0));
             let (element_size, inputs, outputs) = (config(0)?, config(4)?, config(8)?);
             let all = inputs.checked_mul(outputs).filter(|it| (1..=MOST).contains(it));
-            let followed = element_size == expected && outputs <= MOST_RESULTS && !self.halves;
+            let followed =
+                element_size == expected && outputs <= MOST_RESULTS && self.halves.is_none();
             all.filter(|_| followed)?;
             // All that is reduced, read at once.
             let along = usize::try_from(layout.input.of(inputs - 1, number)?[0]).ok()?;
@@ -200,7 +208,7 @@ impl Summary {
             };
             Some(results.into_iter().zip(targets).flat_map(writes).collect())
         };
-        let out = || self.out(&layout, source, number, known);
+        let out = || self.out(&layout, source, number, (known, knows_any));
         let writes =
             reduced().or_else(|| self.chosen(&layout, number, targets, out, (choices, remarks)));
         // What was there before is not there any more.
@@ -228,7 +236,7 @@ impl Summary {
         let (inputs, outputs) = (number(layout.config + 4)?, number(layout.config + 8)?);
         let are_few = u64::from(inputs) <= choices::FEW;
         let is_choice = inputs < VERY_FEW && outputs < FEWEST_ROWS;
-        if inputs < 2 || self.element.is_whole() && !self.halves {
+        if inputs < 2 || self.element.is_whole() && self.halves.is_none() {
             return None;
         }
         let out = out().unwrap_or_default();
@@ -257,28 +265,40 @@ impl Summary {
         layout: &ReduceOp,
         source: u64,
         number: impl Fn(usize) -> Option<u32>,
-        known: Known<'_>,
+        (known, knows_any): (Known<'_>, KnowsAny<'_>),
     ) -> Option<Vec<BTreeSet<u64>>> {
         const MOST: usize = 1 << 14;
+        /// Where those of which nothing is known are passed over.
+        const MOST_IN_ORDER: usize = 1 << 20;
         let (Way::Place(action) | Way::Extreme(action)) = self.way else { return None };
         let inputs = usize::try_from(number(layout.config + 4)?).ok()?;
         let outputs = usize::try_from(number(layout.config + 8)?).ok()?;
-        let is_few = inputs.checked_mul(outputs).is_some_and(|it| it <= MOST);
-        if !is_few || self.element.is_whole() || self.halves {
+        let all = inputs.checked_mul(outputs).filter(|it| *it <= MOST_IN_ORDER)?;
+        let element = self.halves.unwrap_or(self.element);
+        if element.is_whole() {
             return None;
         }
         let places: Vec<u64> =
             layout.input.walk(inputs, &number)?.map(|[offset, ..]| offset).collect();
-        let is_out = |at: u64| {
-            let number = known(at, self.element.width()).map(|it| as_f64(self.element.read(&it)));
-            number.is_some_and(|it| choices::is_out(it, action == Action::Largest))
-        };
-        let of_row = |first: u64| {
+        let width = element.width();
+        let is_out =
+            |it: &[u8]| choices::is_out(as_f64(element.read(it)), action == Action::Largest);
+        let is_in_order =
+            (0..).step_by(width).zip(&places).all(|(at, place): (u64, _)| at == *place);
+        if !is_in_order && MOST < all {
+            return None;
+        }
+        let of_row = |first: u64| -> BTreeSet<u64> {
+            let at = source + first;
+            if is_in_order {
+                let found = known_among(at, (inputs, width), known, knows_any);
+                let found = found.filter(|(_, it)| is_out(it));
+                return found.filter_map(|(place, _)| u64::try_from(place).ok()).collect();
+            }
             let offsets = (0..).zip(&places);
-            offsets
-                .filter(|(_, it)| is_out(source + first + **it))
-                .map(|(place, _)| place)
-                .collect()
+            let found =
+                offsets.filter(|(_, it)| known(at + **it, width).is_some_and(|it| is_out(&it)));
+            found.map(|(place, _)| place).collect()
         };
         let rows: Vec<BTreeSet<u64>> =
             layout.output.walk(outputs, &number)?.map(|[_, first, ..]| of_row(first)).collect();
@@ -396,16 +416,16 @@ mod tests {
         let largest = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIlNS0_14func_wrapper_tIlNS0_13MaxNanFunctorIlEEEEjlLi4ELi4EEEEEvT1_";
         let way = Way::Fold(Action::Largest);
         let (element, sum) = (ScalarType::Long, ScalarType::Long);
-        let expected = Summary { way, element, sum, out: ScalarType::Long, halves: false };
+        let expected = Summary { way, element, sum, out: ScalarType::Long, halves: None };
         assert_eq!(Summary::of(largest), Some(expected));
         let place = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
         let way = Way::Place(Action::Largest);
         let (element, sum) = (ScalarType::Float, ScalarType::Float);
-        let expected = Summary { way, element, sum, out: ScalarType::Long, halves: false };
+        let expected = Summary { way, element, sum, out: ScalarType::Long, halves: None };
         assert_eq!(Summary::of(place), Some(expected));
         let of_halves = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIN3c108BFloat16ENS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
         let (element, sum) = (ScalarType::Short, ScalarType::Short);
-        let expected = Summary { element, sum, halves: true, ..expected };
+        let expected = Summary { element, sum, halves: Some(ScalarType::Brain), ..expected };
         assert_eq!(Summary::of(of_halves), Some(expected));
     }
 
@@ -413,11 +433,11 @@ mod tests {
     fn the_first_of_equals_is_the_largest() {
         let way = Way::Extreme(Action::Largest);
         let (element, out) = (ScalarType::Int, ScalarType::Int);
-        let largest = Summary { way, element, sum: element, out, halves: false };
+        let largest = Summary { way, element, sum: element, out, halves: None };
         assert_eq!(largest.summary([3, 7, 5, 7].into_iter(), None), Some((7, 1)));
         let way = Way::Mean;
         let (element, out) = (ScalarType::Float, ScalarType::Float);
-        let mean = Summary { way, element, sum: element, out, halves: false };
+        let mean = Summary { way, element, sum: element, out, halves: None };
         let float = |it: f64| ScalarType::Float.of_f64(it);
         let of = mean.summary([1.0, 2.0, 6.0].map(float).into_iter(), Some(float(0.5)));
         assert_eq!(of, Some((float(4.5), 0)));

@@ -50,5 +50,11 @@ pub(crate) fn known_among(
     let place = move |i: usize| at + u64::try_from(i * width).unwrap_or(0);
     let looks = (0..count).step_by(IN_A_LOOK).map(move |it| it..count.min(it + IN_A_LOOK));
     let some = looks.filter(move |it| knows_any(place(it.start), place(it.end) - place(it.start)));
-    some.flatten().filter_map(move |i| Some((i, known(place(i), width)?)))
+    some.flat_map(move |look| -> Vec<(usize, Vec<u8>)> {
+        // What was set was often set as a whole.
+        match known(place(look.start), look.len() * width) {
+            Some(all) => look.zip(all.chunks_exact(width).map(<[u8]>::to_vec)).collect(),
+            None => look.filter_map(|i| Some((i, known(place(i), width)?))).collect(),
+        }
+    })
 }
