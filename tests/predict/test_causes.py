@@ -238,5 +238,5 @@ def test_derivatives_that_a_loss_is_made_of_are_stored_by_nobody(plimsoll):
     ran = plimsoll.run("predict", "--gpu", "rtx3060-12g", "--record", "rec", "--", script)
     told = plimsoll.run("explain", "rec").stdout
     first = " ".join(told.split("\n\n")[0].split())
-    assert first.startswith("OUT OF MEMORY: One step stores the graphs of ") and "gradients (`create_graph=True`) until its backward()" in first, told
+    assert first.startswith("OUT OF MEMORY: The graphs of gradients (`create_graph=True`) are too large"), told
     assert "stay on the device" not in ran.stdout + told, ran.stdout + told
