@@ -76,6 +76,21 @@ def test_gradients_of_tensors_that_are_no_parameters_are_held_where_they_are_wan
     assert what == "gradient" and tensors >= 11 and "x.requires_grad_(True)" in line
 
 
+def test_a_list_that_a_function_was_given_is_held_where_its_caller_fills_it(run):
+    text = """
+class Merged:
+    def backward(self, losses):
+        parts = []
+        for it in losses:
+            parts.append(it.detach().clone())
+        return self.project(parts)
+    def project(self, grads):
+        raise SystemError
+Merged().backward([torch.ones(64, 64, device="cuda") for _ in range(12)])
+"""
+    assert held(keepers(run, MODEL + STEPS + text, stop="until-exit"), "grads[...]") == ("container", 12, "parts.append(it.detach().clone())")
+
+
 def test_variables_of_a_function_are_there_when_the_run_is_ended(run):
     body = "".join("    %s\n" % line for line in (STEPS + "    kept[i] = out.detach().clone()\n").splitlines() if line)
     text = MODEL + "def main():\n    kept = {}\n" + body.replace("range(12)", "range(4000)") + "main()\n"

@@ -43,6 +43,7 @@ _NEAR = 4
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), types.ModuleType, types.BuiltinFunctionType, types.CodeType)
 _MEMBERS = (list, tuple, set, frozenset, collections.deque)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TEE: type = type(itertools.tee(())[0])
 _ITERATORS = (enumerate, filter, map, zip, itertools.chain, itertools.cycle, itertools.islice, itertools.zip_longest, _TEE, itertools._tee_dataobject)  # type: ignore[attr-defined]
 
@@ -492,7 +493,10 @@ class _Finder:
             if it.kind == "variable":
                 is_of_library = root.code is not None and not frames.is_users(root.file)
                 tree = source.of_function(root.code) if is_of_library else source.tree(root.file)
-                found = _put(_function(tree, root.function, root.first), it.name, False)
+                function = _function(tree, root.function, root.first)
+                found = _put(function, it.name, False)
+                if found is None:
+                    found = _put_by_a_caller(tree, function, it.name)
                 if found is not None:
                     return _line(root.file, found, tree), None
         return None, None
@@ -561,6 +565,25 @@ def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None)
     return min(late) if puts else max(late, default=None)
 
 
+def _put_by_a_caller(tree: ast.AST, function: ast.AST, name: str) -> int | None:
+    """The same for a variable that the function was given, in one that calls it."""
+    if not isinstance(function, FUNCTIONS):
+        return None
+    names = [it.arg for it in function.args.posonlyargs + function.args.args]
+    if name not in names:
+        return None
+    for caller in [it for it in ast.walk(tree) if isinstance(it, FUNCTIONS) and it is not function] + [tree]:
+        for call in ast.walk(caller):
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", None)) == function.name:
+                at = names.index(name) - (isinstance(call.func, ast.Attribute) and names[0] in ("self", "cls"))
+                by_name = [it.value for it in call.keywords if it.arg == name]
+                given = next(iter(by_name or call.args[at : at + 1]), None)
+                found = _put(caller, given.id, False) if isinstance(given, ast.Name) else None
+                if found is not None:
+                    return found
+    return None
+
+
 def _is_of_another(target: ast.AST, name: str) -> bool:
     """`node.name`, and not `self.name`."""
     return isinstance(target, ast.Attribute) and target.attr == name and isinstance(target.value, ast.Name) and target.value.id != "self"
@@ -576,14 +599,12 @@ def _lines_of(tree: ast.AST, name: str) -> set[int]:
 
 def _function(tree: ast.AST, name: str | None, first: int) -> ast.AST:
     """The function of this name that begins there; the whole file if it is not there."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    named = [it for it in ast.walk(tree) if isinstance(it, kinds) and it.name == name]
+    named = [it for it in ast.walk(tree) if isinstance(it, FUNCTIONS) and it.name == name]
     return min(named, key=lambda it: abs(it.lineno - first), default=tree)
 
 
 def _function_around(tree: ast.AST, line: int) -> str | None:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [it for it in ast.walk(tree) if isinstance(it, kinds) and it.lineno <= line <= (it.end_lineno or it.lineno)]
+    around = [it for it in ast.walk(tree) if isinstance(it, FUNCTIONS) and it.lineno <= line <= (it.end_lineno or it.lineno)]
     return max(around, key=lambda it: it.lineno).name if around else None
 
 

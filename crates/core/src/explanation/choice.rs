@@ -24,7 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    codes::ProblemCode,
+    codes::{ProblemCode, RemarkCode},
     explanation::{
         oom::Oom,
         proof::Proof,
@@ -32,7 +32,7 @@ use crate::{
     },
     failures::Cause,
     findings::{Case, Finding, Kind, Weight, are_a_few, are_apart, category_name},
-    prediction::{Category, stacks::Signs, timeline::Stage},
+    prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Models, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
     trace::EventId,
@@ -552,9 +552,17 @@ impl<'a> Failed<'a> {
         let live = self.case.live_after(self.event);
         let kept: Vec<_> = live
             .iter()
-            .filter(|it| is_kept(it.category) && is_pass(self.case.stage(it.block)))
+            .filter(|it| {
+                let stage = self.case.stage(it.block);
+                // What is computed again, and graphs of gradients.
+                let is_of_backward =
+                    stage == Stage::Backward && it.category == Category::Activations;
+                is_of_backward || is_kept(it.category) && is_pass(stage)
+            })
             .collect();
         let activations: Bytes = kept.iter().map(|it| it.size).sum();
+        let in_backward = |it: &&&Live| self.case.stage(it.block) == Stage::Backward;
+        let of_backward: Bytes = kept.iter().filter(in_backward).map(|it| it.size).sum();
         // In a backward pass gradients come; they are the model's.
         let in_pass = is_pass(run.timeline.stage(self.event));
         let asked = if in_pass { self.asked } else { Bytes::ZERO };
@@ -591,6 +599,11 @@ impl<'a> Failed<'a> {
         // Without gradients nothing is kept for later: it is what a pass works on.
         let what = match run.timeline.stage(self.event) {
             Stage::Evaluation => "one forward pass is too large",
+            _ if activations.0 / 2 < of_backward.0
+                && self.case.has_remark(RemarkCode::CreatesGraph) =>
+            {
+                "the graphs of gradients (`create_graph=True`) are too large"
+            }
             _ => "the activations of one step are too large",
         };
         RootCause {

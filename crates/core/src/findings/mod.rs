@@ -30,6 +30,7 @@ mod idle_checkpointing;
 mod idle_graph;
 mod idle_passes;
 mod idle_pools;
+mod idle_streams;
 mod idle_weights;
 mod keepers;
 mod kv_cache;
@@ -112,6 +113,7 @@ pub const RULES: &[Rule] = &[
     dynamic_shapes::RULE,
     all_on_device::RULE,
     streams::RULE,
+    idle_streams::RULE,
     idle_pools::RULE,
     workspaces::RULE,
     first_gpu::RULE,

@@ -32,6 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    codes::RemarkCode,
     prediction::{
         Category,
         stacks::{Signs, Stacks},
@@ -113,6 +114,8 @@ pub(crate) struct Evidence<'a> {
     inner_backward: Vec<EventId>,
     /// Requests that failed, and after which the program went on.
     refused: Vec<EventId>,
+    /// Gradients have a graph of their own (`create_graph`), which what autograd makes may be of.
+    creates_graph: bool,
 }
 
 impl<'a> Evidence<'a> {
@@ -179,6 +182,7 @@ impl<'a> Evidence<'a> {
             no_workspaces: made_again(device, replay, stacks.recorded, over),
             inner_backward,
             refused,
+            creates_graph: notes.remarks.iter().any(|it| it.code == RemarkCode::CreatesGraph),
         }
     }
 
@@ -360,6 +364,12 @@ impl<'a> Evidence<'a> {
                 } else {
                     Category::Temporaries
                 }
+            }
+            _ if self.creates_graph
+                && !self.parameter_sizes.is_empty()
+                && self.parameter_sizes.binary_search(&life.requested).is_err() =>
+            {
+                Category::Activations
             }
             _ => Category::Gradients,
         }
