@@ -171,6 +171,27 @@ def test_lengths_on_the_host_stay_there(plimsoll):
     assert seen[0] == seen[1]
 
 
+OWN_EMPTY = """
+import torch
+made = torch.empty
+torch.empty = lambda *size, **options: made(*size, **{"device": "cuda", **options})
+model = torch.nn.Linear(1024, 1024, device="cpu")
+kept = torch.zeros(1024, 1024)
+torch.empty = made
+print("SAYS", kept.dtype, kept.device, flush=True)
+model.cuda()(torch.zeros(8, 1024, device="cuda")).sum().backward()
+"""
+
+
+def test_who_replaces_empty_for_a_while_does_not_meet_placeholders(plimsoll):
+    """`deepspeed.zero.Init` makes tensors on the device."""
+    plimsoll.script(OWN_EMPTY)
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090", "--until-exit", "--ghost-weights"))
+    codes = {it["code"] for it in ran.report["notes"]}
+    assert "ghost-weights" in codes and "agent-failed" not in codes, [it for it in ran.report["notes"] if it["code"] == "agent-failed"]
+    assert says(ran) == ["SAYS torch.float32 cpu"]
+
+
 def test_a_model_larger_than_its_share_of_the_host_becomes_a_ghost_by_itself(plimsoll):
     """32 GB of weights, converted twice on the CPU."""
     plimsoll.script(

@@ -310,7 +310,7 @@ class StandIns:
         pool = self._pools.get(key)
         if pool is None:
             own = torch.Generator().manual_seed(0)
-            pool = self._pools[key] = fill(torch.empty(_POOL, dtype=tensor.dtype), *args, **dict(kwargs, generator=own))
+            pool = self._pools[key] = fill(_on_host(torch, _POOL, tensor.dtype), *args, **dict(kwargs, generator=own))
         if not self._draws.move(name, tensor, None):
             return False
         repeat(tensor.detach().view(-1), pool)
@@ -357,9 +357,9 @@ class _Draws:
         """How many numbers of 32 bits such a fill of a few takes: tried."""
         torch = self._torch
         generator = torch.Generator().manual_seed(0)
-        torch.rand((), generator=generator)  # From here on it counts up.
+        _on_host(torch, 1, torch.float32).uniform_(generator=generator)  # From here on it counts up.
         before = _drawn_so_far(generator)
-        getattr(torch.empty(n, dtype=dtype), fill)(generator=generator)
+        getattr(_on_host(torch, n, dtype), fill)(generator=generator)
         return _drawn_so_far(generator) - before
 
 
@@ -434,9 +434,7 @@ class _Operations:
         memory = (ctypes.c_char * size).from_address(start)
         weakref.finalize(memory, self._gone, start).atexit = False
         storage = self._torch.frombuffer(memory, dtype=self._torch.uint8).untyped_storage()
-        # Not `empty`: DeepSpeed has its own there while a model is made, on the device and in another dtype.
-        made = self._torch.empty_strided((0,), (1,), dtype=like.dtype, device="cpu")
-        return made.set_(storage, 0, like.size(), like.stride())
+        return _on_host(self._torch, 0, like.dtype).set_(storage, 0, like.size(), like.stride())
 
     # Between host and device.
 
@@ -519,6 +517,11 @@ class _Operations:
         if isinstance(it, (list, tuple)):
             return type(it)(self._from_meta(part) for part in it)
         return it
+
+
+def _on_host(torch: Torch, n: int, dtype: Any) -> Any:
+    """Not by `empty`: while DeepSpeed makes a model, that is its own, on the device and in another dtype."""
+    return torch.empty_strided((n,), (1,), dtype=dtype, device="cpu")
 
 
 def _drawn_so_far(generator: Any) -> Any:
