@@ -461,6 +461,20 @@ FLASHINFER_COMPILER = """
 def get_cuda_path():
     raise RuntimeError("Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist")
 """
+TVM_FFI = """
+def _find_cuda_home():
+    raise RuntimeError("Could not find CUDA installation. Please set CUDA_HOME environment variable.")
+
+def load_inline(name, *, cpp_sources=None, cuda_sources=None, backend=None):
+    if cuda_sources:
+        _find_cuda_home()
+    return "compiled"
+
+def load(name, *, sources=None, cpp_files=None, cuda_files=None):
+    if cuda_files or str(sources).endswith(".cu"):
+        _find_cuda_home()
+    return "compiled"
+"""
 
 
 def test_vllm_looks_at_its_model_in_this_process_and_kernels_without_a_compiler_do_nothing(plimsoll):
@@ -469,6 +483,9 @@ def test_vllm_looks_at_its_model_in_this_process_and_kernels_without_a_compiler_
     (plimsoll.folder / "flashinfer/jit").mkdir(parents=True)
     for name, text in (("__init__", ""), ("jit/__init__", ""), ("jit/core", FLASHINFER_CORE), ("jit/cpp_ext", FLASHINFER_COMPILER), ("jit/cubin_loader", FLASHINFER_LOADER)):
         (plimsoll.folder / f"flashinfer/{name}.py").write_text(text)
+    (plimsoll.folder / "tvm_ffi/cpp").mkdir(parents=True)
+    for name, text in (("__init__", ""), ("cpp/__init__", "from .extension import load, load_inline"), ("cpp/extension", TVM_FFI)):
+        (plimsoll.folder / f"tvm_ffi/{name}.py").write_text(text)
     text = """
 from vllm.model_executor.models import registry
 assert registry.inspect() == "LlamaForCausalLM"
@@ -477,6 +494,10 @@ kernels = core.JitSpec().build_and_load()
 assert kernels.softmax(1, 2) is None and kernels.plan(1) is not None
 from flashinfer.jit.cubin_loader import setup_cubin_loader
 setup_cubin_loader("/no/fmha_gen.so")
+from tvm_ffi.cpp import load, load_inline
+assert load_inline("rope", cpp_sources=[], cuda_sources=["#include <rope.cuh>"]).run_rope(1, 2) is None
+assert load("norm", cuda_files=["norm.cu"]).norm(1) is None and load("norm", sources="norm.cu").norm(1) is None
+assert load("host", cpp_files=["host.cpp"]) == "compiled" and load_inline("host", cpp_sources="int f();") == "compiled"
 """
     plimsoll.script(text + SCRIPT, "inspects.py")
     ran = plimsoll.predict("inspects.py", "4096", options=("--gpu", "l4", "--until-exit"))
