@@ -125,9 +125,8 @@ class Agent:
             self._compiled.after = self._meter.meets_compiled
         if steps.goal in ("validation", "one-validation"):
             has_company = functools.partial(ranks.has_company, torch)
-            epochs, padding = Epochs(), Padding(torch, recording)
+            epochs, padding = Epochs(lambda: memory.place().lives), Padding(torch, recording)
             epochs.gave, tensors.given = padding.taken, padding.given
-            epochs.lives = lambda: memory.place().lives
             steps.later = Later(epochs, recording, stopping, phases, self._modules, has_company)
         # Who searches runs a script many times: one look is enough.
         self._samples = Samples(torch, recording) if asked.worst_sample or steps.goal == "validation" and not asked.is_real else None
@@ -297,7 +296,7 @@ class Agent:
             ranks.wait_for_watchdog(step)
             self._first_gpu.step_ended()
             if step == 1 and ranks.is_first():
-                named_ranks.write(recording=self._recording, world=int(os.environ[ranks.WORLD]))
+                named_ranks.write(recording=self._recording, world=settings.number(ranks.WORLD) or 1)
         if (step <= 4 or step & (step - 1) == 0) and not self._memory.asleep:
             self._tensors.all()
 

@@ -47,7 +47,7 @@ class _Levels:
 class Epochs:
     """Which loaders feed training, and whether they are to end."""
 
-    def __init__(self) -> None:
+    def __init__(self, lives: Callable[[], int]) -> None:
         self._recent: weakref.WeakSet[Any]
         self._training: weakref.WeakSet[Any]
         self._training, self._recent = weakref.WeakSet(), weakref.WeakSet()
@@ -61,7 +61,7 @@ class Epochs:
         self.batches = 0
         """How many batches training took from loaders."""
         self._taken: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self.lives: Callable[[], int] = lambda: 0
+        self._lives = lives
         """How many bytes of GPU memory are in use."""
         self._levels: weakref.WeakKeyDictionary[Any, _Levels] = weakref.WeakKeyDictionary()
         self.cut_loop: Named | None = None
@@ -107,9 +107,9 @@ class Epochs:
             # A batch that was taken is done when the next one is asked for; the first one may set up what stays.
             done = self._taken.get(iterator, 0)
             if done and (levels := self._levels.get(iterator)) is not None:
-                levels.goes_on(self.lives())
+                levels.goes_on(self._lives())
             elif done:
-                self._levels[iterator] = _Levels(self.lives())
+                self._levels[iterator] = _Levels(self._lives())
             self.cut_evaluation = self.cut_evaluation or is_over
             if is_over:
                 self._note_cut(iterator, done)
