@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 from described import assert_described
+from harness import ROOT
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts" / "causes"
 
@@ -215,3 +216,11 @@ for step in range(20):
 def test_what_looks_like_a_cause_and_is_needed_is_no_finding(plimsoll, name):
     ran = found(plimsoll.predict(plimsoll.script("import torch\n" + HEALTHY[name]), options=["--gpu", "rtx4090"]))
     assert not {it[1] for it in CAUSES}.intersection(ran), ran
+
+
+@pytest.mark.soak
+def test_weights_that_are_computed_from_weights_leave_their_graph(plimsoll):
+    """Nothing waits for a `backward()`: the script has no optimizer."""
+    script = ROOT / "bench/programs/reports/weights_by_function.py"
+    ran = plimsoll.predict(script, options=["--gpu", "rtx4090", "--memory", "1GiB"])
+    assert ran.report["verdict"] == "grows" and ran.report["findings"][0]["code"] == "leak/graph-retained", ran
