@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 from described import assert_described
+from harness import ROOT
 
 SCRIPTS = pathlib.Path(__file__).parent / "scripts" / "causes"
 
@@ -262,3 +263,11 @@ for epoch in range(8):
 def test_a_stream_for_each_epoch_leaves_a_cache_for_each(plimsoll, made, is_told):
     ran = found(plimsoll.predict(plimsoll.script(STREAMS.replace("MADE", made)), options=["--gpu", "rtx4090"]))
     assert ("streams/idle-cache" in ran) == is_told, ran
+
+
+@pytest.mark.soak
+def test_weights_that_are_computed_from_weights_leave_their_graph(plimsoll):
+    """Nothing waits for a `backward()`: the script has no optimizer."""
+    script = ROOT / "bench/programs/reports/weights_by_function.py"
+    ran = plimsoll.predict(script, options=["--gpu", "rtx4090", "--memory", "1GiB"])
+    assert ran.report["verdict"] == "grows" and ran.report["findings"][0]["code"] == "leak/graph-retained", ran

@@ -221,6 +221,10 @@ fn is_awaited(case: &Case<'_>, graph: &Groups) -> bool {
     if case.died_before_backward() && (!goes_back() || creates_graph()) {
         return true;
     }
+    // Without an optimizer there is no such step: weights that are computed from weights, with the graph of all that were before.
+    if run.recording.notes.end.as_ref().is_some_and(|it| !it.has_optimizer) {
+        return false;
+    }
     let later = run.device.events.allocations().filter(|(event, _)| since <= *event);
     let signs = later.map(|(_, stack)| run.stacks.signs(stack));
     let mut calls = signs.filter(|it| it.has(Signs::BACKWARD)).peekable();
