@@ -293,7 +293,9 @@ impl<'a> Failed<'a> {
         let reserved = self.allocated + self.slack;
         let is_much = reserved.0 / 4 <= self.slack.0;
         let most = most_in_a_step(self.case, self.event);
-        let fitted_before = most.is_some_and(|it| it + self.asked <= self.all())
+        // What is larger than any step before has not been seen to fit.
+        let fitted_before = most
+            .is_some_and(|it| self.allocated <= it && it + self.asked <= self.all())
             && reserved.0 / 100 * LEAST_SHARE <= self.slack.0
             && (!self.is_large_request() || self.asked.0 / 4 <= self.slack.0);
         // Before a step has come to its end, nothing shows that the run fits: a few results that are larger than all pieces come first.

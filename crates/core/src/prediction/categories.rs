@@ -365,14 +365,21 @@ impl<'a> Evidence<'a> {
                     Category::Temporaries
                 }
             }
-            _ if self.creates_graph
-                && !self.parameter_sizes.is_empty()
-                && self.parameter_sizes.binary_search(&life.requested).is_err() =>
-            {
-                Category::Activations
-            }
+            _ if self.is_of_a_graph_of_gradients(life, free) => Category::Activations,
             _ => Category::Gradients,
         }
+    }
+
+    /// Whether it is what a loss is made of in the same step: no gradient of a parameter, and gone before an optimizer works.
+    fn is_of_a_graph_of_gradients(&self, life: &BlockLife, free: Option<EventId>) -> bool {
+        let is_over = || {
+            let next = self.timeline.next(Stage::Optimizer, life.alloc);
+            next.is_none_or(|next| free.is_some_and(|free| free <= next))
+        };
+        self.creates_graph
+            && !self.parameter_sizes.is_empty()
+            && self.parameter_sizes.binary_search(&life.requested).is_err()
+            && is_over()
     }
 
     fn of_optimizer(&self, life: &BlockLife, free: Option<EventId>) -> Category {
