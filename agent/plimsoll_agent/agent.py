@@ -117,7 +117,7 @@ class Agent:
         self.calls = TrainingCalls(torch, phases, steps, stopping, oom, self._is_live)
         self.calls.around_step, self.calls.before_backward = descent.stepped, self._backward_begins
         self._compiled = Compiled(torch, self._modules, recording, self._is_live)
-        self.failures = Failures(memory, recording, phases, oom, self._ending, self._sudden_end, stopping, asked.folds)
+        self.failures = Failures(memory, recording, phases, oom, self._ending, self._sudden_end, stopping, asked.folds, self._opens)
         self.watching = Watching(torch, recording, memory, phases, steps, self._sampling, self._modules, self._ending.last_steps, asked.is_real)
         self._meter = Meter(torch, recording) if asked.meter else None
         self._stopwatch = Stopwatch(torch, recording) if asked.measure else None
@@ -260,13 +260,7 @@ class Agent:
     def _cuda_starts(self) -> None:
         """Called by PyTorch while it initialises CUDA in this process."""
         torch, recording = self._torch, self._recording
-        if not recording.is_open:
-            # A worker that uses the GPU after all: a rank, then, and worth a recording of its own.
-            ending.write_begin(recording, torch.__version__, child=True)
-            outside.report_to(recording.note)
-            process.at_its_end(self._finish)
-            if not self._asked.is_real:
-                self._sudden_end.ended_by_another()
+        self._opens()  # A worker that uses the GPU after all: a rank, then, and worth a recording of its own.
         self.live = True
         recording.write("architectures", values=torch_builds.architectures(torch))
         remark = torch_builds.remark(torch_builds.installed(torch.__file__))
@@ -279,6 +273,16 @@ class Agent:
         self._phantom.watch_reads()
         self.watching.cuda_started()
         self._memory.note_another_allocator()
+
+    def _opens(self) -> None:
+        """A child of multiprocessing has something to record, which leaves nothing until then."""
+        if self._recording.is_open:
+            return
+        ending.write_begin(self._recording, self._torch.__version__, child=True)
+        outside.report_to(self._recording.note)
+        process.at_its_end(self._finish)
+        if not self._asked.is_real:
+            self._sudden_end.ended_by_another()
 
     def _after_step(self, step: int) -> None:
         """Names the tensors after the first steps, then less and less often."""

@@ -131,6 +131,51 @@ def test_the_traceback_is_folded_where_the_report_has_the_line(plimsoll):
     assert "my own words" in hooked.stdout, hooked
 
 
+WITHOUT_A_GUARD = """
+import multiprocessing, sys, torch
+def work():
+    pass
+child = multiprocessing.get_context("spawn").Process(target=work)
+child.start(); child.join()
+"""
+IN_A_LOADER = """
+import torch
+loader = torch.utils.data.DataLoader([torch.zeros(4)] * 8, num_workers=1, multiprocessing_context="spawn")
+net = torch.nn.Linear(4, 4).cuda()
+for batch in loader: net(batch.cuda()).sum().backward()
+"""
+IMPORTS = """
+import multiprocessing, torch
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=print)
+    child.start(); child.join()
+    if child.exitcode: raise RuntimeError("Engine core initialization failed. See root cause above.")
+else:
+    import nowhere
+"""
+GUARD = ("a new process was started before its parent has finished its bootstrapping phase", "put what starts them below `if __name__ ==")
+SPAWNED = {
+    "an engine": (WITHOUT_A_GUARD + "if child.exitcode: raise RuntimeError('Engine core initialization failed. See root cause above.')\n", GUARD),
+    "a loader": (IN_A_LOADER, GUARD),
+    "a module": (IMPORTS, ("raised ModuleNotFoundError: No module named 'nowhere'", "install it there")),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("who", SPAWNED)
+def test_a_child_that_fails_before_its_own_function_is_the_cause(plimsoll, who):
+    """It has not used the GPU, and its parent only knows that it ended."""
+    text, parts = SPAWNED[who]
+    plimsoll.predict(plimsoll.script(text), environment=plimsoll.cold()).assert_sentence(*parts)
+
+
+@pytest.mark.soak
+def test_a_script_that_lives_without_its_child_goes_on(plimsoll):
+    lives = WITHOUT_A_GUARD + TRAINS + "for _ in range(4): train()\n"
+    ran = plimsoll.predict(plimsoll.script(lives), environment=plimsoll.cold())
+    assert (ran.code, ran.report["outcome"]) == (0, "fits"), ran
+
+
 INTERRUPTED = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 IN_A_CHILD = """import torch
 def child():

@@ -15,6 +15,8 @@ from plimsoll_agent.run import refusal, uncaught
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from plimsoll_agent.kinds import Function
     from plimsoll_agent.run.ending import Ending
     from plimsoll_agent.run.memory import Memory
@@ -38,10 +40,11 @@ class Failures:
         sudden_end: SuddenEnd,
         stopping: Stopping,
         folds: bool,
+        opens: Callable[[], None],
     ) -> None:
         self._memory, self._recording, self._phases = memory, recording, phases
         self._oom, self._ending, self._sudden_end, self._stopping = oom, ending, sudden_end, stopping
-        self._folds = folds
+        self._folds, self._opens = folds, opens
 
     def watch(self) -> None:
         """From now on: in the program, in its threads, in its children."""
@@ -72,6 +75,8 @@ class Failures:
     @guarded
     def of_program(self, error: BaseException) -> None:
         """The main program of this process ends with an error, which is about to be printed."""
+        # A child that is spawned runs the script once more before its own function: what fails there its parent does not know.
+        self._opens()
         self._is_over(error)
         # From here on a request to end finds the last words.
         self._sudden_end.ended_by_another()

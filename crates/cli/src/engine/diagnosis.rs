@@ -147,9 +147,12 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
         let is_child = recording.notes.begin.as_ref().is_some_and(|it| it.is_child);
         uncaught(recording).is_some() && !(is_child && ended.end == End::Code(0))
     };
-    // A serving engine's parent reports only that its engine ended.
+    // A serving engine's parent reports only that its engine ended, a loader's that its worker did.
     let tells_why = |it: &&Recording| {
-        uncaught(it).is_some_and(|it| !it.message.to_lowercase().contains("root cause"))
+        uncaught(it).is_some_and(|it| {
+            !it.message.to_lowercase().contains("root cause")
+                && !it.message.ends_with("exited unexpectedly")
+        })
     };
     let failed: Vec<&Recording> = recordings.iter().filter(matters).collect();
     if let Some(it) = failed.iter().copied().find(tells_why).or(failed.first().copied()) {
@@ -261,9 +264,15 @@ fn raised(recording: &Recording, steps: &Reached) -> Option<String> {
     Some(format!("the script raised {class}{worker}{colon}{message}{place}, {after}{why}"))
 }
 
+/// Of Python's message about a process that is spawned while it is itself being started.
+const BOOTSTRAPPING: &str = "has finished its bootstrapping phase";
+
 /// The line of an exception's message that says what is wrong: of pydantic, which serving engines check their settings with, the first
 /// that is indented, below the name of the field if there is one; and of that the first sentence, with the name and what it was set to.
 fn telling_line(message: &str) -> Option<Cow<'_, str>> {
+    if message.contains(BOOTSTRAPPING) {
+        return Some(format!("a new process was started before its parent {BOOTSTRAPPING}").into());
+    }
     let mut lines = message.lines();
     let first = lines.next()?;
     if !first.contains("validation error") || !first.contains(" for ") {
@@ -321,6 +330,8 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         "the model's folder has no tokenizer: download it, or give vLLM --skip-tokenizer-init"
     } else if message.to_lowercase().contains("root cause above") {
         "the script's output above has it"
+    } else if message.contains(BOOTSTRAPPING) {
+        "each process that the script spawns runs the file once more: put what starts them below `if __name__ == \"__main__\":`"
     } else if message.contains("outgoing traffic has been disabled") {
         "the model is not in Hugging Face's cache, and HF_HUB_OFFLINE forbids the network: give a folder with its config.json"
     } else if message.contains("does not recognize this architecture") {
@@ -844,6 +855,12 @@ mod tests {
             ),
             ("RuntimeError", "shapes do not match", ""),
         ];
+        // As Python 3.12 words it.
+        let spawned = "\n        An attempt has been made to start a new process before the\n        current process has finished its bootstrapping phase.\n\n        This probably means";
+        assert_eq!(
+            said("RuntimeError", spawned),
+            "a new process was started before its parent has finished its bootstrapping phase; each process that the script spawns runs the file once more: put what starts them below `if __name__ == \"__main__\":`"
+        );
         // As transformers 5 words it, with what it looked for in lines of their own.
         let tokenizer = "Couldn't instantiate the backend tokenizer from one of: \n(1) a `tokenizers` library serialization file, \n(2) a slow tokenizer instance to convert or";
         assert_eq!(
