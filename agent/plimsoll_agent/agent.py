@@ -328,10 +328,10 @@ class Agent:
             self.live = False
 
     @guarded
-    def _backward_begins(self, args: Arguments, kwargs: Named) -> None:
+    def _backward_begins(self, args: Arguments, kwargs: Named, is_grad: bool) -> None:
         self._ghosts.training_begins()
         self._modules.backward_begins()
-        self._graphs.backward_begins(args, kwargs)
+        self._graphs.backward_begins(args, kwargs, is_grad)
 
     def _before_stop(self) -> None:
         self._tensors.all()

@@ -51,12 +51,12 @@ class Graphs:
         """Parameters with a gradient that no optimizer has: how often each had been changed when it was seen first, and in which step."""
 
     @guarded
-    def backward_begins(self, args: Arguments, kwargs: Named) -> None:
-        """A backward pass from the first of these arguments."""
+    def backward_begins(self, args: Arguments, kwargs: Named, is_grad: bool) -> None:
+        """A backward pass from the first of these arguments: of `backward`, or of `grad`, whose graph a later pass mostly goes through."""
         self._passes += 1
         n = self._passes
-        asks = [bool(kwargs.get(name) or at < len(args) and args[at] is True) for at, name in ((2, "retain_graph"), (3, "create_graph"))]
-        if not self._retains and asks == [True, False]:
+        asks = [bool(kwargs.get(name) or at < len(args) and args[at] is True) for at, name in ((2 + is_grad, "retain_graph"), (3 + is_grad, "create_graph"))]
+        if not self._retains and not is_grad and asks == [True, False]:
             self._retains = True
             self._recording.note("graph-retained", "the script calls `backward(retain_graph=True)`: what a backward pass went through stays until its variables go")
         if not self._creates and asks[1]:

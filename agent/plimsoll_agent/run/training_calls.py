@@ -33,7 +33,7 @@ class TrainingCalls:
         self.around_step: Callable[[Function, Arguments, Named], Any] = lambda step, args, kwargs: step(*args, **kwargs)
         """`around_step(step, args, kwargs)` runs in the place of `step(*args, **kwargs)`."""
         self.step_failed: Callable[[BaseException], object] = lambda error: None
-        self.before_backward: Callable[[Arguments, Named], object] = lambda args, kwargs: None
+        self.before_backward: Callable[[Arguments, Named, bool], object] = lambda args, kwargs, is_grad: None
 
     def wrap_optimizers(self) -> None:
         """Optimizers that are made from now on."""
@@ -134,7 +134,7 @@ class TrainingCalls:
             if not is_live():
                 return run(*args, **kwargs)
             stopping.here(phases.thread)
-            before(args, kwargs)
+            before(args, kwargs, not counts)
             began = phases.begin(BACKWARD)
             try:
                 result = run(*args, **kwargs)

@@ -83,13 +83,17 @@ fn passes_that_wait_for_one_backward_pass_are_told() {
 }
 
 /// A forward pass, or a loss, in which one line stores a result ten times; the module's name, if each is in another one.
-fn unrolled(per_turn: &str, modules: impl Fn(u32) -> String) -> String {
+fn unrolled(per_turn: &str, runs_out: bool, modules: impl Fn(u32) -> String) -> String {
     let mut text = "alloc weights 20MiB\nname weights parameter w\n".to_owned();
     for step in 0..3 {
         writeln!(text, "begin forward").unwrap();
         for turn in 0..10 {
             writeln!(text, "alloc a{step}{turn} {per_turn} at train.py:11{}", modules(turn))
                 .unwrap();
+        }
+        if step == 2 && runs_out {
+            writeln!(text, "oom 90MiB").unwrap();
+            break;
         }
         writeln!(text, "end forward\nbegin backward\nend backward").unwrap();
         (0..10).for_each(|turn| writeln!(text, "free a{step}{turn}").unwrap());
@@ -102,13 +106,15 @@ fn unrolled(per_turn: &str, modules: impl Fn(u32) -> String) -> String {
 fn results_of_each_turn_of_a_loop_in_one_pass_are_told_and_layers_are_none() {
     for module in [" in matcher", ""] {
         check(
-            &unrolled("60MiB", |_| module.to_owned()),
+            &unrolled("60MiB", true, |_| module.to_owned()),
             expect![[r#"
                 backward/unrolled-loop:11 results of 10 turns of a loop wait for the backward pass: 600.0 MiB, 60.0 MiB of each turn at one line
             "#]],
         );
     }
-    check(&unrolled("60MiB", |turn| format!(" in layers.{turn}")), expect![[""]]);
+    check(&unrolled("60MiB", true, |turn| format!(" in layers.{turn}")), expect![[""]]);
+    // A recurrent network that fits.
+    check(&unrolled("60MiB", false, |_| " in matcher".to_owned()), expect![[""]]);
     // Less than other things take.
-    check(&unrolled("1MiB", |_| " in matcher".to_owned()), expect![[""]]);
+    check(&unrolled("1MiB", true, |_| " in matcher".to_owned()), expect![[""]]);
 }
