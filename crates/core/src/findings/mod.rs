@@ -182,6 +182,12 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
         let copies = it.shown.iter().filter(|it| again.contains(it)).count();
         it.code != ProblemCode::ManyPasses || copies * 2 <= it.shown.len()
     });
+    // So are turns of a loop.
+    res.retain(|it| {
+        let copies = it.shown.iter().filter(|it| again.contains(it));
+        let copies: u64 = copies.map(|it| case.life(*it).size.0).sum();
+        it.code != ProblemCode::UnrolledLoop || copies <= case.sum(&it.shown).0 / 2
+    });
     // What a line made the time before is no part of what it joins.
     let before = res.iter().filter(|it| it.code == ProblemCode::StepBefore);
     let before: BTreeSet<BlockId> = before.flat_map(|it| it.blocks.iter().copied()).collect();
