@@ -26,7 +26,7 @@ const LESS_STATE: [&str; 2] = [
 
 /// The same where nothing but weights is there.
 const LESS_WEIGHTS: [&str; 2] = [
-    "use weights in 16 bits (`model.to(torch.bfloat16)`), or quantized ones",
+    "use weights in 16 bits (`model.to(torch.bfloat16)`) if they have 32, or quantized ones",
     "spread the weights over cards (`device_map=\"auto\"`, FSDP) or leave some on the CPU; a smaller batch does not change them",
 ];
 
@@ -43,8 +43,10 @@ const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its hist
 const SMALLER_BUFFERS: &str = "make buffers that each layer has alike (masks, tables of positions) once for all layers, as long as the inputs are, or where they are used";
 
 /// What helps where nothing is trained.
-const FEWER: [&str; 2] =
-    ["use fewer or shorter inputs at a time", "use half precision: `.half()`, or autocast to bf16"];
+const FEWER: [&str; 2] = [
+    "use fewer or shorter inputs at a time",
+    "use half precision, where it is not used yet: `.half()`, or autocast to bf16",
+];
 /// Causes that no line's remedy is the first for.
 const GENERAL: [ProblemCode; 2] = [ProblemCode::ModelStates, ProblemCode::Activations];
 

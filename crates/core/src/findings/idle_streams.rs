@@ -36,7 +36,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     };
     streams.retain(|stream, (_, idle)| *stream != main && *idle != Bytes::ZERO);
     let idle: Bytes = streams.values().map(|(_, it)| *it).sum();
+    // What is free at the end may have been in use when most was reserved.
     let reserved = case.run.replay.peak_reserved.bytes;
+    let idle = idle.min(reserved.saturating_sub(case.run.replay.peak_allocated.bytes));
     let is_much = Bytes::mib(64) <= idle && reserved.0 / 100 * LEAST_SHARE <= idle.0;
     if streams.len() < LEAST_STREAMS || !is_much {
         return Vec::new();
