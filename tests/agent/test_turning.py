@@ -82,6 +82,24 @@ def test_the_first_turn_that_does_something_else(tmp_path, text, first):
     assert all((it.now, it.turns, it.steps_a_turn) == (3, 30, 2) for it in found)
 
 
+@pytest.mark.parametrize(
+    "text, then",
+    [
+        ("if epoch in (10, 20):\n    args.stage += 1\n    resize(args.stage)", 20),
+        ("if epoch == 10 or epoch == 25: resize(groups.pop())", 25),
+        ("if epoch in (10, 20): test()", None),
+        ("if epoch in (10, 20): args.rate *= 0.1", None),
+        ("if epoch % 10 == 0: args.stage += 1", None),
+        ("if epoch and epoch % 10 == 0:\n    args.stage *= 2\n    resize(args.stage)", 20),
+    ],
+)
+def test_what_goes_on_from_what_came_before_is_seen_each_time(tmp_path, text, then):
+    """The first of these turns, 10, is over."""
+    script = SCRIPT.replace("unfreeze = 30, 7", "unfreeze, stage, rate = 30, 7, 0, 1.0").replace("for epoch in", "groups += [1, 2, 3]\nfor epoch in")
+    found = ahead(tmp_path, "", at=12, script=script % "\n".join("    " + line for line in text.splitlines()))
+    assert min((it.turn - 1 for it in found), default=None) == then, found
+
+
 @pytest.mark.parametrize("text", ["if epoch > 20: raise ValueError('diverged')", "assert epoch < 21", "if epoch > 20:\n    print('late')\n    raise SystemExit(2)"])
 def test_an_error_that_comes_later_is_no_memory(tmp_path, text):
     found = ahead(tmp_path, text + "\nif epoch == 9: train_all()", errors=(ValueError, AssertionError, SystemExit))

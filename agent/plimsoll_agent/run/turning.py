@@ -51,6 +51,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
 }
@@ -166,18 +167,24 @@ class _Condition(NamedTuple):
     """Whether what comes with this answer may take memory,"""
     raises: Callable[[Any], bool] = lambda answer: False
     """or at least raises an error."""
+    counts_on: bool = False
+    """What comes with it goes on from what came with it before: `stage += 1`, `sizes.pop(0)`."""
+    comes_again: bool = False
+    """Each few turns."""
 
     def first_change(self, first: int, now: int, last: int | None) -> int | None:
-        """The first value after `now` for which the answer is one that no value from `first` on had."""
-        if last is not None and last - now <= MOST_TURNS:
-            later: Iterable[int] = range(now + 1, last + 1)
+        """The first value after `now` for which the answer is one that no value from `first` on had, or with which something goes on."""
+        end = now + MOST_TURNS if last is None else last
+        if end - now <= MOST_TURNS or self.comes_again:
+            later: Iterable[int] = range(now + 1, min(end, now + MOST_TURNS) + 1)
         else:
             beside = {number + by for number in self.numbers for by in (-1, 0, 1, 2)}
             later = sorted(it for it in beside if now < it and (last is None or it <= last))
         seen = {self.value(it) for it in range(max(first, now - MOST_TURNS), now + 1)}
         for it in later:
             answer = self.value(it)
-            if answer is not None and answer not in seen and (self.matters(answer) or self.raises(answer)):
+            is_new = answer not in seen or self.counts_on and answer is True and self.value(it - 1) is False
+            if answer is not None and is_new and (self.matters(answer) or self.raises(answer)):
                 return it
         return None
 
@@ -200,7 +207,7 @@ class _Text:
                     yield from self._with(bound).conditions(ast.Module(body=node.body, type_ignores=[]), code, depth)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(node):
                 rates.update(id(it) for it in ast.walk(node))
-            if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and self._asks(node.test):
+            if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and (self._asks(node.test) or self._grows_each_few_turns(node)):
                 yield self._of_branches(node, code)
             elif isinstance(node, ast.Assert) and self._asks(node.test):
                 holds = functools.partial(self._value, node.test)
@@ -224,9 +231,14 @@ class _Text:
         return list(_bound(loop.target, members)) if type(members) in (list, tuple) and len(members) <= MOST_MEMBERS else []
 
     def _asks(self, test: Any) -> bool:
-        parts = list(ast.walk(test))
-        comes_again = any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in parts)
-        return not comes_again and any(self._is_it(it) for it in parts)
+        return not _comes_again(test) and any(map(self._is_it, ast.walk(test)))
+
+    def _grows_each_few_turns(self, node: Any) -> bool:
+        """`if epoch % 10 == 0: size *= 2`; a counter goes on by one."""
+        if not isinstance(node, ast.If) or not _comes_again(node.test) or not any(map(self._is_it, ast.walk(node.test))):
+            return False
+        added = [it for it in node.body if isinstance(it, ast.AugAssign) and isinstance(it.op, (ast.Add, ast.Mult)) and not _sets_rates(it)]
+        return any(isinstance(it.value, ast.Constant) and type(it.value.value) is int and it.value.value > 1 and type(self._known(it.target)) is int for it in added)
 
     def _chooses(self, node: Any) -> bool:
         """`[size for since, size in schedule if since <= epoch][-1]`, or the largest of them."""
@@ -255,7 +267,8 @@ class _Text:
             branch = [] if isinstance(node, ast.IfExp) else node.body if answer else node.orelse
             return any(isinstance(it, ast.Raise) for it in branch)
 
-        return _Condition(code, node.lineno, answer, self._numbers(node.test), matters, raises)
+        counts_on = isinstance(node, ast.If) and any(map(_counts_on, node.body))
+        return _Condition(code, node.lineno, answer, self._numbers(node.test), matters, raises, counts_on, _comes_again(node.test))
 
     def _is_more(self, node: ast.IfExp, answer: Any) -> bool:
         """Whether a value that is chosen then may be more than the one that is chosen now."""
@@ -348,7 +361,7 @@ class _Text:
             compute = _ARITHMETIC.get(type(node.op))
             if compute is None or type(left) not in (int, float) or type(right) not in (int, float):
                 return None
-            return None if right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv)) else compute(left, right)
+            return None if right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) else compute(left, right)
         if isinstance(node, ast.Call) and extent.name_of(node.func) == "int" and len(node.args) == 1:
             inner = self._value(node.args[0], at)
             return int(inner) if type(inner) in (int, float) else None
@@ -458,6 +471,18 @@ def _takes_memory(statement: ast.stmt) -> bool:
     inner = [it for name in ("body", "orelse", "finalbody") for it in getattr(statement, name, [])]
     inner += [it for handler in getattr(statement, "handlers", []) for it in handler.body]
     return any(map(_takes_memory, inner)) if inner else True
+
+
+def _comes_again(test: ast.AST) -> bool:
+    """Whether a condition asks for a remainder, and so holds each few turns."""
+    return any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in ast.walk(test))
+
+
+def _counts_on(statement: ast.stmt) -> bool:
+    """Whether a statement goes on from what it did the last time, and sets no rate."""
+    if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(statement):
+        return False
+    return isinstance(statement, ast.AugAssign) or any(isinstance(it, ast.Call) and extent.name_of(it.func) in ("pop", "popleft", "next") for it in ast.walk(statement))
 
 
 def _is_flag(statement: Any) -> bool:
