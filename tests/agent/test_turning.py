@@ -91,11 +91,16 @@ def test_the_first_turn_that_does_something_else(tmp_path, text, first):
         ("if epoch in (10, 20): args.rate *= 0.1", None),
         ("if epoch % 10 == 0: args.stage += 1", None),
         ("if epoch and epoch % 10 == 0:\n    args.stage *= 2\n    resize(args.stage)", 20),
+        ("if epoch in (10, 20): told += 1\nprint(f'{told} times', told)", None),
+        ("if epoch % 10 == 0: told += 2\nprint(told)", None),
+        ("if epoch in (10, 20): size += 1\nresize(size)", 20),
+        ("if epoch and epoch % 10 == 0: size *= 2\nresize(size)", 20),
+        ("if epoch in (10, 20): size += 1\nis_large = 3 < size\nresize(is_large)", 20),
     ],
 )
 def test_what_goes_on_from_what_came_before_is_seen_each_time(tmp_path, text, then):
     """The first of these turns, 10, is over."""
-    script = SCRIPT.replace("unfreeze = 30, 7", "unfreeze, stage, rate = 30, 7, 0, 1.0").replace("for epoch in", "groups += [1, 2, 3]\nfor epoch in")
+    script = SCRIPT.replace("unfreeze = 30, 7", "unfreeze, stage, rate = 30, 7, 0, 1.0").replace("for epoch in", "groups += [1, 2, 3]\ntold, size = 0, 1\nfor epoch in")
     found = ahead(tmp_path, "", at=12, script=script % "\n".join("    " + line for line in text.splitlines()))
     assert min((it.turn - 1 for it in found), default=None) == then, found
 

@@ -298,7 +298,7 @@ def _stage(node: Any, inner: Any, loop: Loop, variables: Variables, frame: Frame
         now = variables.value(node.target)
         done = members.index(now) if type(now) in (int, float, str) and now in members else None
     is_epoch = "epoch" in name.lower() or name in _NO_STAGES
-    if done is None or loop.turns <= done + 1 or not sets_sizes and (is_epoch or not any(_uses(it, name) for it in inner.body)):
+    if done is None or loop.turns <= done + 1 or not sets_sizes and (is_epoch or not any(uses(it, name) for it in inner.body)):
         return None
     line = frames.with_text({"file": frame.f_code.co_filename, "line": node.lineno, "function": frame.f_code.co_name})
     return {"line": line, "name": name, "turn": done + 1, "turns": loop.turns}
@@ -311,7 +311,7 @@ def _sizes_by(loop: ast.For, name: str) -> tuple[list[Any], dict[str, Any]]:
     computed: dict[str, Any] = {}
 
     def follows(node: Any) -> bool:
-        return node is not None and any(_uses(node, it) for it in (name, *computed))
+        return node is not None and any(uses(node, it) for it in (name, *computed))
 
     for it in ast.walk(loop):  # The statements of a block come in their order.
         if isinstance(it, ast.Assign) and follows(it.value) and not _is_made_of_tensors(it.value):
@@ -373,15 +373,15 @@ def _is_made_of_tensors(value: Any) -> bool:
     return any(isinstance(it, ast.Call) and name_of(it.func) not in _OF_NUMBERS for it in ast.walk(value))
 
 
-def _uses(node: Any, name: str) -> bool:
-    """Whether code does more with a variable than to tell it or to count with it."""
-    if isinstance(node, ast.Call) and name_of(node.func) in TELLS or isinstance(node, (ast.JoinedStr, ast.Compare)):
+def uses(node: Any, name: str, is_compared: bool = False) -> bool:
+    """Whether code does more with a variable than to tell it or to count with it. `is_compared`: to compare it is more."""
+    if isinstance(node, ast.Call) and name_of(node.func) in TELLS or isinstance(node, ast.JoinedStr):
         return False
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+    if not is_compared and (isinstance(node, ast.Compare) or isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
         return False
     if isinstance(node, ast.Name):
         return node.id == name and isinstance(node.ctx, ast.Load)
-    return any(_uses(it, name) for it in ast.iter_child_nodes(node))
+    return any(uses(it, name, is_compared) for it in ast.iter_child_nodes(node))
 
 
 @functools.lru_cache(maxsize=16)

@@ -207,7 +207,7 @@ class _Text:
                     yield from self._with(bound).conditions(ast.Module(body=node.body, type_ignores=[]), code, depth)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(node):
                 rates.update(id(it) for it in ast.walk(node))
-            if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and (self._asks(node.test) or self._grows_each_few_turns(node)):
+            if isinstance(node, (ast.If, ast.IfExp)) and id(node) not in rates and (self._asks(node.test) or self._grows_each_few_turns(node, code)):
                 yield self._of_branches(node, code)
             elif isinstance(node, ast.Assert) and self._asks(node.test):
                 holds = functools.partial(self._value, node.test)
@@ -233,11 +233,11 @@ class _Text:
     def _asks(self, test: Any) -> bool:
         return not _comes_again(test) and any(map(self._is_it, ast.walk(test)))
 
-    def _grows_each_few_turns(self, node: Any) -> bool:
+    def _grows_each_few_turns(self, node: Any, code: CodeType) -> bool:
         """`if epoch % 10 == 0: size *= 2`; a counter goes on by one."""
         if not isinstance(node, ast.If) or not _comes_again(node.test) or not any(map(self._is_it, ast.walk(node.test))):
             return False
-        added = [it for it in node.body if isinstance(it, ast.AugAssign) and isinstance(it.op, (ast.Add, ast.Mult)) and not _sets_rates(it)]
+        added = [it for it in node.body if isinstance(it, ast.AugAssign) and isinstance(it.op, (ast.Add, ast.Mult)) and _counts_on(it, code)]
         return any(isinstance(it.value, ast.Constant) and type(it.value.value) is int and it.value.value > 1 and type(self._known(it.target)) is int for it in added)
 
     def _chooses(self, node: Any) -> bool:
@@ -267,7 +267,7 @@ class _Text:
             branch = [] if isinstance(node, ast.IfExp) else node.body if answer else node.orelse
             return any(isinstance(it, ast.Raise) for it in branch)
 
-        counts_on = isinstance(node, ast.If) and any(map(_counts_on, node.body))
+        counts_on = isinstance(node, ast.If) and any(_counts_on(it, code) for it in node.body)
         return _Condition(code, node.lineno, answer, self._numbers(node.test), matters, raises, counts_on, _comes_again(node.test))
 
     def _is_more(self, node: ast.IfExp, answer: Any) -> bool:
@@ -478,11 +478,14 @@ def _comes_again(test: ast.AST) -> bool:
     return any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in ast.walk(test))
 
 
-def _counts_on(statement: ast.stmt) -> bool:
-    """Whether a statement goes on from what it did the last time, and sets no rate."""
+def _counts_on(statement: ast.stmt, code: CodeType) -> bool:
+    """Whether a statement goes on from what it did the last time, sets no rate, and does not only count for what the script tells."""
     if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(statement):
         return False
-    return isinstance(statement, ast.AugAssign) or any(isinstance(it, ast.Call) and extent.name_of(it.func) in ("pop", "popleft", "next") for it in ast.walk(statement))
+    if isinstance(statement, ast.AugAssign):
+        target = statement.target
+        return not isinstance(target, ast.Name) or extent.uses(source.tree(code.co_filename), target.id, is_compared=True)
+    return any(isinstance(it, ast.Call) and extent.name_of(it.func) in ("pop", "popleft", "next") for it in ast.walk(statement))
 
 
 def _is_flag(statement: Any) -> bool:

@@ -141,7 +141,7 @@ problems! {
     Other DynamicShapes = "inputs/dynamic-shapes", "the largest input makes the peak", "dynamic_shapes.md";
     Other AllOnDevice = "inputs/all-on-device", "all data, or all results of one line, are on the device before training begins", "all_on_device.md";
     Other PendingFrees = "streams/pending-frees", "blocks wait for another stream", "streams.md";
-    Other IdleStreams = "streams/idle-cache", "free memory is cached for streams that are over", "idle_streams.md";
+    Other IdleStreams = "streams/idle-cache", "free memory is cached for streams of the script", "idle_streams.md";
     Other IdlePools = "pools/idle-private", "a private pool holds memory that is idle", "idle_pools.md";
     Workspaces Workspaces = "workspace/libraries", "workspaces of cuBLAS and cuDNN at the peak", "workspaces.md";
     Other FirstGpu = "ranks/first-gpu", "ranks open a GPU that is not their own", "first_gpu.md";

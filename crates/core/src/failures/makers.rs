@@ -132,7 +132,7 @@ impl Backend {
             ],
             Backend::DirectMl => &[
                 "a smaller batch or picture; close other programs that draw on this GPU",
-                "DirectML gives memory back late: end the program between large jobs. On AMD's cards ROCm needs less",
+                "if memory stays full after a job, end the program and start it again for the next",
             ],
             Backend::Hami => &["ask for more in the pod: `nvidia.com/gpumem`"],
             Backend::Ctranslate2 => &[
