@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
 
     let _ticker = Ticker::start(format!("replaying {}", recordings::file_name(&args.file)));
-    let (trace, mut notes) = read(&args.file)?;
+    let (trace, mut notes) = read(&args.file, args.rank)?;
     let device = device(&trace, args.device)?;
     let (torch, (checked, program)) = replay::follow_best(&trace, device);
     let settings = trace.settings.clone().unwrap_or_default();
@@ -68,16 +68,16 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut Output) -> anyhow::Result<Exit> {
     })
 }
 
-/// The trace in `path`, and what could not be read. Of the processes of a recording, the one that asked
-/// most of its allocators.
-fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
-    let mut processes = recordings::of_file(path)?;
-    let (chosen, choice) = recordings::choose(&processes, None)?;
+/// The trace in `path`, a file or a folder of ranks, and what could not be read: that of `rank`, or of the
+/// process that asked most of its allocators.
+fn read(path: &Path, rank: Option<u32>) -> anyhow::Result<(Trace, Vec<String>)> {
+    let (mut processes, unread) = recordings::of_path(path)?;
+    let (chosen, choice) = recordings::choose(&processes, rank)?;
     let name = chosen.name.clone();
     processes.retain(|it| it.name == name);
     let process = processes.pop().context("it has no process")?;
     let trace = process.recording.trace.context("no process of this recording used a GPU")?;
-    Ok((trace, process.warnings.into_iter().chain(choice).collect()))
+    Ok((trace, unread.into_iter().chain(process.warnings).chain(choice).collect()))
 }
 
 /// The device to replay: the one given, or the one with most events.

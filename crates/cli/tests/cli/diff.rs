@@ -126,6 +126,20 @@ fn ranks_of_a_folder_are_beside_each_other() {
 }
 
 #[test]
+fn one_rank_of_a_folder_is_replayed() {
+    let place = job(&[]);
+    let replayed = |arguments: &[&str]| place.run(&[&["replay", "job"][..], arguments].concat());
+    for rank in ["0", "1"] {
+        let file = format!("job/snapshot_rank_{rank}.pickle");
+        let alone = json(&place.run(&["replay", &file, "--json", "-"]));
+        assert_eq!(json(&replayed(&["--rank", rank, "--json", "-"])), alone);
+    }
+    replayed(&["--rank", "4"]).assert_sentence("there is no rank 4; there is 0, 1");
+    let ran = replayed(&[]);
+    assert!(ran.stdout.contains("the one with the most requests (ranks: 0, 1)"), "{ran:?}");
+}
+
+#[test]
 fn explain_shows_the_ranks_that_can_be_read_and_names_the_other() {
     let place = job(&[("rank7.pickle", b"\x80\x04damaged")]);
     let ran = place.run(&["explain", "job"]);

@@ -11,9 +11,13 @@ use crate::options::{number::whole, size::size};
 #[command(after_help = REPLAY_EXAMPLES)]
 pub(crate) struct ReplayArgs {
     /// A memory snapshot (`torch.cuda.memory._dump_snapshot`), plain or packed with xz, zstd or gzip, or a
-    /// recording of `plimsoll predict --record`. `-` is standard input.
+    /// recording of `plimsoll predict --record`, or a folder of ranks. `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+
+    /// The rank to replay, where FILE has several. Default: the one with the most requests.
+    #[arg(long, value_name = "N", value_parser = whole(0..=u32::MAX, 0))]
+    pub(crate) rank: Option<u32>,
 
     /// Replay on a card with this memory, as in `24GiB`.
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -54,6 +58,7 @@ Examples:
   plimsoll replay snapshot.pickle --capacity 24GiB --outside 600MiB
   plimsoll replay run.zip --alloc-conf expandable_segments:True
   plimsoll replay snapshot.pickle.xz --capacity 24GiB --sweep
+  plimsoll replay ranks/ --rank 3 --capacity 80GiB
 
 Exit codes:
   0  it fits
