@@ -237,77 +237,21 @@ impl Report<'_> {
 
     fn verdict(self, f: &mut Formatter<'_>) -> fmt::Result {
         let Report { prediction: p, styles, .. } = self;
-        let in_use = match p.card.beside {
-            Bytes::ZERO => String::new(),
-            beside if p.card.lent != Bytes::ZERO => {
-                format!(", {beside} in use by Windows and other programs")
-            }
-            beside => format!(", {beside} in use by other programs"),
-        };
-        let card = format!("{} ({}{in_use})", p.card.id, p.card.total);
-        let needs = p.needs();
-        let of_what = p.seen.covers().map_or_else(String::new, |it| format!(" for {}", it.words()));
+        let (card, needs) = (self.card(), p.needs());
         match p.verdict() {
-            Verdict::Fits if p.serving.is_some() => {
-                let Some(serving) = &p.serving else { return Ok(()) };
-                let text = format!("{card}: {}", serving.taken());
-                self.said(f, styles.good, "FITS", &text)?;
-                for line in serving.lines() {
-                    self.wrapped(f, &line, 0, 2)?;
+            Verdict::Fits | Verdict::FitsSoFar => match &p.serving {
+                Some(serving) if p.verdict() == Verdict::Fits => {
+                    return self.starts(f, &card, serving);
                 }
-                return Ok(());
-            }
-            Verdict::FitsSoFar if p.engine_starts() => {
-                let taken = p.serving.as_ref().map(Serving::taken).unwrap_or_default();
-                let colon = if taken.is_empty() { "" } else { ": " };
-                self.said(f, styles.warn, "FITS SO FAR", &format!("{card}{colon}{taken}"))?;
-                let text = "the serving engine was not ready when the run ended, and may still run out of memory";
-                return self.wrapped(f, text, 0, 2);
-            }
-            Verdict::Fits | Verdict::FitsSoFar => {
-                let all = p.at_other_values().filter(|it| needs < it.1);
-                let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
-                let needs = all.map_or_else(
-                    || needs.to_string(),
-                    |(end, all)| {
-                        format!("{needs} to {all}, depending on {}", EndWords::of(end).depends_on)
-                    },
-                );
-                let (which, left) = if self.any_card {
-                    (self.card_list().fitting(), String::new())
-                } else {
-                    (card, left)
-                };
-                let text = match self.smallest() {
-                    Some((card, peak)) => {
-                        let had_less = peak.allocated.0 < p.peak.allocated.0 / 50 * 49;
-                        format!(
-                            "{which}{of_what}: needs {} on {}, as a run there shows, because PyTorch frees its cache; {needs} with all of its cache{}",
-                            peak.device,
-                            card.id,
-                            if had_less {
-                                ". Batches differ: that run had smaller ones"
-                            } else {
-                                ""
-                            },
-                        )
-                    }
-                    None => format!("{which}{of_what}: needs {needs}{left}"),
-                };
-                match p.to_come() {
-                    Some(it) => {
-                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
-                        self.wrapped(f, &to_come(&it), 0, 2)?;
-                    }
-                    None if p.verdict() == Verdict::FitsSoFar => {
-                        self.said(f, styles.warn, "FITS SO FAR", &text)?;
-                    }
-                    None => {
-                        self.said(f, styles.good, "FITS", &text)?;
-                        self.not_seen(f)?;
-                    }
+                serving if p.verdict() == Verdict::FitsSoFar && p.engine_starts() => {
+                    let taken = serving.as_ref().map(Serving::taken).unwrap_or_default();
+                    let colon = if taken.is_empty() { "" } else { ": " };
+                    self.said(f, styles.warn, "FITS SO FAR", &format!("{card}{colon}{taken}"))?;
+                    let text = "the serving engine was not ready when the run ended, and may still run out of memory";
+                    return self.wrapped(f, text, 0, 2);
                 }
-            }
+                _ => self.fits(f, card)?,
+            },
             Verdict::Grows => return self.grows(f, &card),
             Verdict::Spills => {
                 let text = format!("{card}: needs {needs}, {} more than it has free", p.spilled());
@@ -324,69 +268,8 @@ impl Report<'_> {
                 );
                 self.said(f, styles.bad, "OVER THE LIMIT:", &text)?;
             }
-            Verdict::Depends => {
-                let which = if self.any_card { &p.card.id } else { &card };
-                let end = p.undecided().unwrap_or(OtherEnd::Found);
-                let of_end = p.others.iter().find(|it| it.0 == end);
-                let all = of_end.map_or_else(
-                    || "more than the card has".to_owned(),
-                    |(_, peak)| match (peak.device + p.beside, p.max) {
-                        (needs, Some(max)) => {
-                            format!("{needs}, more than the {max} that --max allows,")
-                        }
-                        (needs, None) => needs.to_string(),
-                    },
-                );
-                let EndWords { as_shown, at_most, between, say, .. } = EndWords::of(end);
-                let text = if p.doubt == Some(Doubt::GaveCacheBack) {
-                    format!(
-                        "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
-                         {between}, PyTorch may find other holes, for which that is not enough"
-                    )
-                } else {
-                    let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
-                    let between = match p.doubt {
-                        Some(_) => format!(", and more than there is {between}"),
-                        None => String::new(),
-                    };
-                    format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}{between}")
-                };
-                self.said(f, styles.warn, "IT DEPENDS", &text)?;
-                self.wrapped(f, say, 0, 2)?;
-                return self.not_seen(f);
-            }
-            Verdict::DoesNotFit => {
-                if let Some((serving, refusal)) =
-                    p.serving.as_ref().and_then(|it| Some((it, it.engine.refused.as_ref()?)))
-                {
-                    let text = format!("{card}: {}", refusal.why);
-                    self.said(f, styles.bad, "DOES NOT FIT", &text)?;
-                    for remedy in &refusal.remedies {
-                        self.wrapped(f, remedy, 0, 2)?;
-                    }
-                    self.wrapped(f, &serving.taken(), 0, 2)?;
-                    for line in serving.elsewhere_and_other_shares() {
-                        self.wrapped(f, &line, 0, 2)?;
-                    }
-                    return Ok(());
-                }
-                if let (Some(serving), Some(oom)) = (&p.serving, &p.oom) {
-                    let text = format!("{card}: {}", serving.ran_out());
-                    self.said(f, styles.bad, "DOES NOT FIT", &text)?;
-                    return self.wrapped(f, &oom.sizes(), 0, 2);
-                }
-                self.said(f, styles.bad, "DOES NOT FIT", &card)?;
-                return match &p.oom {
-                    Some(oom) => self.ran_out(f, oom),
-                    None if p.lacked != Bytes::ZERO => {
-                        let text =
-                            format!("with {needs} taken, {}", explain_text::lacked(p.lacked));
-                        write!(f, "  ")?;
-                        self.wrapped(f, &text, 2, 2)
-                    }
-                    None => writeln!(f, "  needs {needs}"),
-                };
-            }
+            Verdict::Depends => return self.depends(f, &card),
+            Verdict::DoesNotFit => return self.does_not_fit(f, &card),
             Verdict::CouldNotTell => {
                 let why = p.notes.first().map(ToString::to_string).unwrap_or_default();
                 return self.said(f, styles.bad, "COULD NOT TELL:", &why);
@@ -396,8 +279,140 @@ impl Report<'_> {
             let times = p.seen.counted.times(p.seen.steps);
             writeln!(f, "counted {times}, because the script has no optimizer")?;
         }
+        self.request(f)
+    }
+
+    /// The card, with its memory, and what others hold of it.
+    fn card(self) -> String {
+        let card = &self.prediction.card;
+        let in_use = match card.beside {
+            Bytes::ZERO => String::new(),
+            beside if card.lent != Bytes::ZERO => {
+                format!(", {beside} in use by Windows and other programs")
+            }
+            beside => format!(", {beside} in use by other programs"),
+        };
+        format!("{} ({}{in_use})", card.id, card.total)
+    }
+
+    /// What the verdict covers, as ` for the 20 batches seen of 33`.
+    fn of_what(self) -> String {
+        self.prediction.seen.covers().map_or_else(String::new, |it| format!(" for {}", it.words()))
+    }
+
+    /// A serving engine that is ready.
+    fn starts(self, f: &mut Formatter<'_>, card: &str, serving: &Serving) -> fmt::Result {
+        self.said(f, self.styles.good, "FITS", &format!("{card}: {}", serving.taken()))?;
+        serving.lines().iter().try_for_each(|line| self.wrapped(f, line, 0, 2))
+    }
+
+    fn fits(self, f: &mut Formatter<'_>, card: String) -> fmt::Result {
+        let Report { prediction: p, styles, .. } = self;
+        let (needs, of_what) = (p.needs(), self.of_what());
+        let all = p.at_other_values().filter(|it| needs < it.1);
+        let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
+        let needs = all.map_or_else(
+            || needs.to_string(),
+            |(end, all)| format!("{needs} to {all}, depending on {}", EndWords::of(end).depends_on),
+        );
+        let (which, left) =
+            if self.any_card { (self.card_list().fitting(), String::new()) } else { (card, left) };
+        let text = match self.smallest() {
+            Some((card, peak)) => {
+                let had_less = peak.allocated.0 < p.peak.allocated.0 / 50 * 49;
+                let differ =
+                    if had_less { ". Batches differ: that run had smaller ones" } else { "" };
+                format!(
+                    "{which}{of_what}: needs {} on {}, as a run there shows, because PyTorch frees its cache; {needs} with all of its cache{differ}",
+                    peak.device, card.id,
+                )
+            }
+            None => format!("{which}{of_what}: needs {needs}{left}"),
+        };
+        match p.to_come() {
+            Some(it) => {
+                self.said(f, styles.warn, "FITS SO FAR", &text)?;
+                self.wrapped(f, &to_come(&it), 0, 2)
+            }
+            None if p.verdict() == Verdict::FitsSoFar => {
+                self.said(f, styles.warn, "FITS SO FAR", &text)
+            }
+            None => {
+                self.said(f, styles.good, "FITS", &text)?;
+                self.not_seen(f)
+            }
+        }
+    }
+
+    fn depends(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
+        let Report { prediction: p, styles, .. } = self;
+        let (needs, of_what) = (p.needs(), self.of_what());
+        let which = if self.any_card { &p.card.id } else { card };
+        let end = p.undecided().unwrap_or(OtherEnd::Found);
+        let of_end = p.others.iter().find(|it| it.0 == end);
+        let all = of_end.map_or_else(
+            || "more than the card has".to_owned(),
+            |(_, peak)| match (peak.device + p.beside, p.max) {
+                (needs, Some(max)) => format!("{needs}, more than the {max} that --max allows,"),
+                (needs, None) => needs.to_string(),
+            },
+        );
+        let EndWords { as_shown, at_most, between, say, .. } = EndWords::of(end);
+        let text = if p.doubt == Some(Doubt::GaveCacheBack) {
+            format!(
+                "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
+                 {between}, PyTorch may find other holes, for which that is not enough"
+            )
+        } else {
+            let needs = if end == OtherEnd::Late { p.needs_early() } else { needs };
+            let between = match p.doubt {
+                Some(_) => format!(", and more than there is {between}"),
+                None => String::new(),
+            };
+            format!("{which}{of_what}: needs {needs} {as_shown}, {all} {at_most}{between}")
+        };
+        self.said(f, styles.warn, "IT DEPENDS", &text)?;
+        self.wrapped(f, say, 0, 2)?;
+        self.not_seen(f)
+    }
+
+    fn does_not_fit(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
+        let Report { prediction: p, styles, .. } = self;
+        let refused = p.serving.as_ref().and_then(|it| Some((it, it.engine.refused.as_ref()?)));
+        if let Some((serving, refusal)) = refused {
+            self.said(f, styles.bad, "DOES NOT FIT", &format!("{card}: {}", refusal.why))?;
+            for remedy in &refusal.remedies {
+                self.wrapped(f, remedy, 0, 2)?;
+            }
+            self.wrapped(f, &serving.taken(), 0, 2)?;
+            for line in serving.elsewhere_and_other_shares() {
+                self.wrapped(f, &line, 0, 2)?;
+            }
+            return Ok(());
+        }
+        if let (Some(serving), Some(oom)) = (&p.serving, &p.oom) {
+            let text = format!("{card}: {}", serving.ran_out());
+            self.said(f, styles.bad, "DOES NOT FIT", &text)?;
+            return self.wrapped(f, &oom.sizes(), 0, 2);
+        }
+        self.said(f, styles.bad, "DOES NOT FIT", card)?;
+        let needs = p.needs();
+        match &p.oom {
+            Some(oom) => self.ran_out(f, oom),
+            None if p.lacked != Bytes::ZERO => {
+                let text = format!("with {needs} taken, {}", explain_text::lacked(p.lacked));
+                write!(f, "  ")?;
+                self.wrapped(f, &text, 2, 2)
+            }
+            None => writeln!(f, "  needs {needs}"),
+        }
+    }
+
+    /// The size to request to be safe, if one is.
+    fn request(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let p = self.prediction;
         let Some(safe) = p.safe() else { return Ok(()) };
-        let more = safe.saturating_sub(needs);
+        let more = safe.saturating_sub(p.needs());
         let why = match self.smallest() {
             Some(_) => "with less, PyTorch may have to free its cache".to_owned(),
             None => match p.still_grows() {
@@ -407,7 +422,7 @@ impl Report<'_> {
                 None => format!("{more} more, for what only a real GPU shows"),
             },
         };
-        let text = format!("{safe} to be safe{of_what} ({why})");
+        let text = format!("{safe} to be safe{} ({why})", self.of_what());
         write!(f, "request ")?;
         if p.card.usable() < safe {
             self.wrapped(f, &format!("{text}:"), 8, 2)?;
