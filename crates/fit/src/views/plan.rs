@@ -260,93 +260,113 @@ pub(super) fn whom(reached: &Reached) -> String {
 }
 
 fn report(it: &Proposal, extent: Extent) -> String {
-    let is_full = extent == Extent::Full;
+    let found = &it.found;
+    match (&found.grows, &found.too_large, found.plans.first()) {
+        _ if found.plain.fits => as_it_is(it),
+        (Some(grows), _, _) => of_growth(it, grows),
+        (None, Some(large), _) => {
+            let effort = effort(it.beside.runs, it.beside.seconds);
+            format!("{}{}\n{effort}\n", too_large(large, it), without_changes(it))
+        }
+        (None, None, Some(best)) => with_plans(it, best, extent),
+        (None, None, None) => without_plan(it),
+    }
+}
+
+/// The script fits without changes.
+fn as_it_is(it: &Proposal) -> String {
     let mut res = String::new();
     let (Beside { card, what, limit, .. }, as_it_is) = (&it.beside, &it.found.plain);
-    if it.found.plain.fits {
-        let spare = limit.saturating_sub(as_it_is.needs);
-        let _ = writeln!(
-            res,
-            "{} without changes{}: {} {}, of {limit} {what} ({card}): {spare} to spare\n\
-             {}no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
-             To compare the first step on a GPU with this run:\n    {}",
-            fits(it),
-            as_far_as(it),
-            as_it_is.needs,
-            to_be_safe(it),
-            so_far(it).map(|it| it + "\n").unwrap_or_default(),
-            failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
-            seen(&it.found),
-            it.beside.run_line,
-        );
-        if let Some(sentence) = measured(it) {
-            let _ = writeln!(res, "\n{sentence}");
-        }
-        edits(&mut res, &it.found.plain.took.by_hand);
-        advice(&mut res, &it.found.advice, true);
-        return res;
+    let spare = limit.saturating_sub(as_it_is.needs);
+    let _ = writeln!(
+        res,
+        "{} without changes{}: {} {}, of {limit} {what} ({card}): {spare} to spare\n\
+         {}no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
+         To compare the first step on a GPU with this run:\n    {}",
+        fits(it),
+        as_far_as(it),
+        as_it_is.needs,
+        to_be_safe(it),
+        so_far(it).map(|it| it + "\n").unwrap_or_default(),
+        failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
+        seen(&it.found),
+        it.beside.run_line,
+    );
+    if let Some(sentence) = measured(it) {
+        let _ = writeln!(res, "\n{sentence}");
     }
-    if let Some(Grows { growth, runs_out_at }) = &it.found.grows {
-        let at = growth.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
-        let (pace, one) = (growth.pace(), growth.counted.one());
-        let _ = writeln!(
-            res,
-            "GROWS {pace}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
-             no plan helps. {}\nseen: {}\n{}",
-            grouped(*runs_out_at),
-            to_change(it.found.plain.took.by_hand.first()),
-            growth.seen_in_words(),
-            effort(it.beside.runs, it.beside.seconds),
-        );
-        return res;
-    }
-    if let Some(large) = &it.found.too_large {
-        res += &too_large(large, it);
-        let _ = writeln!(res, "{}", without_changes(it));
-        let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
-        return res;
-    }
-    let Some(best) = it.found.plans.first() else {
-        let headline = match (it.recipes.first(), it.found.interrupted) {
-            (Some(first), _) => format!(
-                "FITS with settings of {} in your script: {} to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none",
-                first.tried.recipe.framework, first.tried.needs
-            ),
-            (None, _) if it.found.retries.is_some() => {
-                "FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this".to_owned()
-            }
-            (None, true) => "INTERRUPTED before a plan that fits was found".to_owned(),
-            (None, false) => {
-                "DOES NOT FIT with any plan that was tried".to_owned()
-            }
-        };
-        let _ = writeln!(res, "{headline}");
-        let closest = it.found.closest.as_ref().filter(|_| it.recipes.is_empty());
-        if let Some(row) = closest {
-            let over = row.needs.saturating_sub(*limit);
-            let plan = row.plan.shown();
-            let _ = writeln!(res, "closest: {plan}: {} to be safe, {over} too much", row.needs);
-            let _ = writeln!(
-                res,
-                "to list the cards that are large enough without changes:\n    {}",
-                it.beside.cards_line
-            );
+    edits(&mut res, &it.found.plain.took.by_hand);
+    advice(&mut res, &it.found.advice, true);
+    res
+}
+
+fn of_growth(it: &Proposal, Grows { growth, runs_out_at }: &Grows) -> String {
+    let mut res = String::new();
+    let Beside { card, what, limit, .. } = &it.beside;
+    let at = growth.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+    let (pace, one) = (growth.pace(), growth.counted.one());
+    let _ = writeln!(
+        res,
+        "GROWS {pace}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
+         no plan helps. {}\nseen: {}\n{}",
+        grouped(*runs_out_at),
+        to_change(it.found.plain.took.by_hand.first()),
+        growth.seen_in_words(),
+        effort(it.beside.runs, it.beside.seconds),
+    );
+    res
+}
+
+/// No plan was found; settings of the script's framework may be enough.
+fn without_plan(it: &Proposal) -> String {
+    let mut res = String::new();
+    let limit = &it.beside.limit;
+    let headline = match (it.recipes.first(), it.found.interrupted) {
+        (Some(first), _) => format!(
+            "FITS with settings of {} in your script: {} to be safe. plimsoll found no plan that leaves the script unchanged, so it wrote none",
+            first.tried.recipe.framework, first.tried.needs
+        ),
+        (None, _) if it.found.retries.is_some() => {
+            "FITS without changes, but only by giving memory back (slow); no plan that was tried avoids this".to_owned()
         }
-        res += &as_it_is_in_words(it);
-        if it.found.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", seen(&it.found));
+        (None, true) => "INTERRUPTED before a plan that fits was found".to_owned(),
+        (None, false) => {
+            "DOES NOT FIT with any plan that was tried".to_owned()
         }
-        if closest.is_some() {
-            left(&mut res, &it.found.left);
-            left_at(&mut res, &it.found.left, left_lines(&it.found));
-        }
-        recipes(&mut res, "The change", (*limit, true), &it.recipes);
-        not_tried(&mut res, &it.found.not_tried);
-        edits(&mut res, &it.found.plain.took.by_hand);
-        advice(&mut res, &it.found.advice, !it.recipes.is_empty());
-        let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
-        return res;
     };
+    let _ = writeln!(res, "{headline}");
+    let closest = it.found.closest.as_ref().filter(|_| it.recipes.is_empty());
+    if let Some(row) = closest {
+        let over = row.needs.saturating_sub(*limit);
+        let plan = row.plan.shown();
+        let _ = writeln!(res, "closest: {plan}: {} to be safe, {over} too much", row.needs);
+        let _ = writeln!(
+            res,
+            "to list the cards that are large enough without changes:\n    {}",
+            it.beside.cards_line
+        );
+    }
+    res += &as_it_is_in_words(it);
+    if it.found.retries.is_some() && it.recipes.is_empty() {
+        let _ = writeln!(res, "{}", seen(&it.found));
+    }
+    if closest.is_some() {
+        left(&mut res, &it.found.left);
+        left_at(&mut res, &it.found.left, left_lines(&it.found));
+    }
+    recipes(&mut res, "The change", (*limit, true), &it.recipes);
+    not_tried(&mut res, &it.found.not_tried);
+    edits(&mut res, &it.found.plain.took.by_hand);
+    advice(&mut res, &it.found.advice, !it.recipes.is_empty());
+    let _ = writeln!(res, "{}", effort(it.beside.runs, it.beside.seconds));
+    res
+}
+
+/// The plans that fit, of which `best` is the first.
+fn with_plans(it: &Proposal, best: &Candidate, extent: Extent) -> String {
+    let is_full = extent == Extent::Full;
+    let mut res = String::new();
+    let Beside { card, what, limit, .. } = &it.beside;
     let _ = writeln!(
         res,
         "{} with a plan{}: {} {}, of {limit} {what} ({card}): {} to spare",
@@ -363,28 +383,7 @@ fn report(it: &Proposal, extent: Extent) -> String {
         "the plan is saved; to train with it, without changing the script:\n    {}",
         it.beside.run_line
     );
-    let _ = writeln!(
-        res,
-        "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
-        "request", "spare", "step time", "numbers"
-    );
-    for row in &it.found.plans {
-        let spare = limit.saturating_sub(row.needs);
-        let time = step_time(row);
-        let (needs, spare) = (row.needs.to_string(), spare.to_string());
-        let numbers = row.numbers.shown();
-        let tight = if row.is_tight { "  TIGHT: little to spare for larger sizes" } else { "" };
-        let _ = writeln!(
-            res,
-            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}{}",
-            row.plan.shown(),
-            full(row.retries)
-        );
-    }
-    let _ = writeln!(
-        res,
-        "  request: the size to request to be safe, as `plimsoll predict` of the plan gives it; spare: the rest of the card\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
-    );
+    table(&mut res, &it.found.plans, *limit);
     res += &if_found(it);
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
@@ -445,20 +444,50 @@ fn report(it: &Proposal, extent: Extent) -> String {
     if it.found.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
-    let _ = write!(res, "\n{}", effort(it.beside.runs, it.beside.seconds));
+    let effort = effort(it.beside.runs, it.beside.seconds);
+    let _ = writeln!(res, "\n{effort}{}", how_exact_times_are(it));
+    if it.recipes.iter().any(|it| !it.diff.is_empty()) && !is_full {
+        let _ = writeln!(res, "--full shows the change in settings, line by line");
+    }
+    res
+}
+
+/// The plans, each in a row.
+fn table(res: &mut String, plans: &[Candidate], limit: Bytes) {
+    let _ = writeln!(
+        res,
+        "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
+        "request", "spare", "step time", "numbers"
+    );
+    for row in plans {
+        let spare = limit.saturating_sub(row.needs);
+        let time = step_time(row);
+        let (needs, spare) = (row.needs.to_string(), spare.to_string());
+        let numbers = row.numbers.shown();
+        let tight = if row.is_tight { "  TIGHT: little to spare for larger sizes" } else { "" };
+        let _ = writeln!(
+            res,
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}{tight}{}",
+            row.plan.shown(),
+            full(row.retries)
+        );
+    }
+    let _ = writeln!(
+        res,
+        "  request: the size to request to be safe, as `plimsoll predict` of the plan gives it; spare: the rest of the card\n  numbers: \"same\" trains as without the plan; otherwise results differ in what is named, if the model has it"
+    );
+}
+
+/// What stands behind the effort of a search.
+fn how_exact_times_are(it: &Proposal) -> &'static str {
     let is_rough = |it: &Candidate| it.time.is_some_and(|it| it.high.is_infinite());
-    let estimated = if it.beside.measured_on.is_some() {
+    if it.beside.measured_on.is_some() {
         ""
     } else if it.found.plans.iter().any(is_rough) {
         "; step times are rough, because the script is compiled: seven measured ones were 0.4 to 2.5 times the estimate (on a machine with the GPU, --measure measures them)"
     } else {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
-    };
-    let _ = writeln!(res, "{estimated}");
-    if it.recipes.iter().any(|it| !it.diff.is_empty()) && !is_full {
-        let _ = writeln!(res, "--full shows the change in settings, line by line");
     }
-    res
 }
 
 fn fits(it: &Proposal) -> &'static str {
