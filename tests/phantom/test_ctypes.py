@@ -16,12 +16,16 @@ made = nccl.ncclCommInitRank(ctypes.byref(communicator), 2, Id(), 0)
 with open("/proc/self/maps") as f:
     runtime = next(line.split()[-1] for line in f if "libcudart" in line)
 address, before = ctypes.c_void_p(), torch.cuda.mem_get_info()[0]
-gave = ctypes.CDLL(runtime).cudaMalloc(ctypes.byref(address), ctypes.c_size_t(64 << 20))
-print([made, gave, bool(communicator), bool(address), before - torch.cuda.mem_get_info()[0]])
+cuda = ctypes.CDLL(runtime)
+gave = cuda.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(64 << 20))
+texts = cuda.cudaGetErrorString, cuda.cudaGetErrorName
+for it in texts:
+    it.restype = ctypes.c_char_p
+print([made, gave, bool(communicator), bool(address), before - torch.cuda.mem_get_info()[0]], [it(2).decode() for it in texts])
 """
 
 
 def test_nccl_and_the_runtime_are_the_phantoms(plimsoll):
     plimsoll.script(SCRIPT, "train.py")
     ran = plimsoll.predict("train.py", options=("--gpu", "l4", "--until-exit"))
-    assert "[0, 0, True, True, %d]" % (64 << 20) in ran.stdout, ran
+    assert "[0, 0, True, True, %d] ['out of memory', 'cudaErrorMemoryAllocation']" % (64 << 20) in ran.stdout, ran

@@ -557,6 +557,39 @@ def test_an_engine_that_drafts_tokens_gets_one_with_each_pass(plimsoll):
     assert ran.code == 0 and "turns 16" in ran.stdout, ran
 
 
+TOKENS = """
+import torch
+
+def rejection_sample(draft_token_ids, num_draft_tokens, target_probs):
+    # A kernel of Triton writes tokens into it: by numbers that nobody computed.
+    return torch.full((len(num_draft_tokens), 4), -1, dtype=torch.int32, device="cuda")
+"""
+GUESSING = """
+import torch
+from vllm.v1.sample import rejection_sampler
+
+left, drafts = [16, 5], torch.tensor([7, 8, 9], dtype=torch.int32, device="cuda")
+for turn in range(1000):
+    tokens = rejection_sampler.rejection_sample(drafts, [3, 0], torch.randn(3, 64, device="cuda"))
+    left = [n - k for n, k in zip(left, (tokens.cpu() != -1).sum(1).tolist())]
+    if max(left) <= 0:
+        break
+print("turns", turn + 1, tokens[:, 0].tolist())
+"""
+
+
+def test_the_tokens_of_an_engine_that_drafts_come_one_with_each_pass(plimsoll):
+    """Which they are nobody computes: left as they are, they would be none."""
+    package(plimsoll)
+    folder = plimsoll.folder / "vllm/v1/sample"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "rejection_sampler.py").write_text(TOKENS)
+    plimsoll.script(GUESSING, "guessing.py")
+    ran = plimsoll.predict("guessing.py", options=("--gpu", "l4", "--until-exit"))
+    assert ran.code == 0 and "turns 16 [7, 0]" in ran.stdout, ran
+
+
 def test_the_mildest_flag_that_is_enough(plimsoll):
     users = cache_on_an_l4(plimsoll) // (8192 * 131072) + 2
     asked = ("--users", str(users), "--context", "8192")

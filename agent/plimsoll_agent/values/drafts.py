@@ -1,10 +1,10 @@
 """How many drafted tokens a serving engine accepts.
 
 A small model, or a rule, drafts some tokens ahead of the engine's model, which accepts those that it might have drawn itself. It decides so by numbers that
-nobody computes, and counts on the device what each request got: read as zero, no request would ever get a token. None is accepted, and each pass gives
-each request one token, as the least that it gives on a card.
+nobody computes: read as they are, no request would ever get a token. Each pass gives each request one token, as the least that it gives on a card.
 
-vLLM's second model runner. Its first one counts the tokens themselves, and accepts all.
+vLLM's second model runner counts on the device what each request got. Its first one fills a table with what is no token, and its kernel writes the tokens into
+it, which nobody computes where requests are not greedy.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def install() -> None:
     """Takes its place in vLLM once that is imported."""
     after_import("vllm.v1.worker.gpu.spec_decode.rejection_sampler", lambda module: patch.replace(module, "rejection_sample", _accepting_none))
+    after_import("vllm.v1.sample.rejection_sampler", lambda module: patch.replace(module, "rejection_sample", _with_a_token))
 
 
 def _accepting_none(real: Function) -> Function:
@@ -34,5 +35,24 @@ def _accepting_none(real: Function) -> Function:
         sampled, got = real(*args, **kwargs)
         one_each(got)
         return sampled, got
+
+    return rejection_sample
+
+
+def _with_a_token(real: Function) -> Function:
+    @guarded
+    def one_each(tokens: Tensor, drafts: Tensor, n_drafts: list[int]) -> None:
+        start = 0
+        for row, n in zip(tokens, n_drafts):
+            first = row[:1]
+            if phantom.bytes_of(first) == b"\xff" * first.element_size():
+                draft = phantom.bytes_of(drafts[start : start + 1]) if n else None
+                phantom.set_bytes(first, draft or bytes(first.element_size()))
+            start += n
+
+    def rejection_sample(draft_token_ids: Tensor, num_draft_tokens: list[int], *args: Any, **kwargs: Any) -> Any:
+        tokens = real(draft_token_ids, num_draft_tokens, *args, **kwargs)
+        one_each(tokens, draft_token_ids, num_draft_tokens)
+        return tokens
 
     return rejection_sample

@@ -1,7 +1,7 @@
 //! Which versions of NVIDIA's libraries the program has, as they say themselves: the questions below are
 //! answered with constants and need no device.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 /// `cudaRuntimeGetVersion`: 13000 is CUDA 13.0, 12080 is 12.8. Programs are built for one of the two, and some
@@ -60,6 +60,19 @@ pub fn nccl() -> c_int {
     *VERSION.get_or_init(|| {
         symbol(c"libnccl.so.2", c"ncclGetVersion").and_then(written).unwrap_or(22_809)
     })
+}
+
+/// What `cudaGetErrorString` or `cudaGetErrorName`, one of which `name` is, says of an error.
+pub fn cuda_error(name: &CStr, error: c_int) -> *const c_char {
+    let found =
+        [c"libcudart.so.13", c"libcudart.so.12"].into_iter().find_map(|it| symbol(it, name));
+    let Some(found) = found else { return c"unrecognized error code".as_ptr() };
+    // SAFETY: the real function, with the type of its declaration.
+    unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *const c_char>(found)(
+            error,
+        )
+    }
 }
 
 /// What a function of the type `int f(int *out)` writes, if that is a version.

@@ -58,7 +58,7 @@ extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) 
         (this, of_dnn)
     } else if base.starts_with(b"libnvrtc.so") {
         ((c"libplimsoll_nvrtc.so", libc::RTLD_NOW), of_dnn)
-    } else if base.starts_with(b"libnccl.so") || base.starts_with(b"libcudart.so") {
+    } else if is_called(base, b"libnccl") || is_called(base, b"libcudart") {
         (this, OF_PYTHON)
     } else {
         return std::ptr::null_mut();
@@ -68,6 +68,19 @@ extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) 
     }
     // SAFETY: the real `dlopen`.
     unsafe { real(ours.as_ptr(), flags) }
+}
+
+/// Whether a file is this library. A wheel that brings a library gives it a name of its own, as in `libcudart.faf08d9a.so.13`, and who looks for
+/// the runtime among all that is loaded may find that one.
+fn is_called(file: &[u8], library: &[u8]) -> bool {
+    let Some(rest) = file.strip_prefix(library) else { return false };
+    let of_wheel = match rest {
+        [b'.' | b'-', hash @ ..] => {
+            hash.split_at_checked(8).filter(|it| it.0.iter().all(u8::is_ascii_hexdigit))
+        }
+        _ => None,
+    };
+    of_wheel.map_or(rest, |it| it.1).starts_with(b".so")
 }
 
 fn real() -> unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void {
@@ -103,4 +116,20 @@ fn belongs_to(address: *const c_void, library: &[u8]) -> bool {
     // SAFETY: not null; a terminated string that lives as long as the library.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
     path.rsplit(|&it| it == b'/').next().is_some_and(|it| it.starts_with(library))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_wheels_have_names_of_their_own() {
+        let is_runtime = |it: &str| is_called(it.as_bytes(), b"libcudart");
+        for it in ["libcudart.so.13", "libcudart.faf08d9a.so.13", "libcudart-d0da41ae.so.11.0"] {
+            assert!(is_runtime(it), "{it}");
+        }
+        for it in ["libcudart_static.a", "libcudart.py", "libcudart.faf08d9a", "libcudart-net.so"] {
+            assert!(!is_runtime(it), "{it}");
+        }
+    }
 }

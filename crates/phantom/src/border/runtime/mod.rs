@@ -1,7 +1,7 @@
 //! The CUDA runtime (`libcudart`) as `PyTorch` calls it: a thin rim of C signatures over
 //! [`crate::machine`]. Error numbers are those of `cudaError_t`, layouts those of `driver_types.h` in CUDA 13,
 //! and in CUDA 12 where that has the same function under another name. What is not here is in the table of `entry_points.txt`, or left to the real
-//! library because it needs no device (error texts, registration of kernels).
+//! library because it needs no device (registration of kernels).
 
 mod device;
 mod graph_objects;
@@ -10,8 +10,9 @@ mod launch;
 mod memory;
 mod streams;
 
-use std::cell::Cell;
+use std::{cell::Cell, ffi::c_char};
 
+use super::installed;
 pub(crate) use device::*;
 pub(crate) use launch::*;
 pub(crate) use memory::*;
@@ -68,4 +69,16 @@ pub extern "C" fn cudaGetLastError() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaPeekAtLastError() -> i32 {
     LAST_ERROR.get()
+}
+
+/// The real library's text: who opened the runtime through `ctypes` has this library, and looks for it here.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
+    installed::cuda_error(c"cudaGetErrorString", error)
+}
+
+/// The real library's name for it, likewise.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
+    installed::cuda_error(c"cudaGetErrorName", error)
 }
