@@ -26,7 +26,7 @@ const LESS_STATE: [&str; 2] = [
 
 /// The same where nothing but weights is there.
 const LESS_WEIGHTS: [&str; 2] = [
-    "use weights in 16 bits (`model.to(torch.bfloat16)`) if they have 32, or quantized ones",
+    "make or load the weights in 16 bits (`dtype=torch.bfloat16`) if they have 32, or quantized: on the GPU, `.half()` comes too late",
     "spread the weights over cards (`device_map=\"auto\"`, FSDP) or leave some on the CPU; a smaller batch does not change them",
 ];
 

@@ -40,6 +40,10 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     }
     for finding in findings.iter_mut().filter(stays) {
         if finding.code == ProblemCode::AllOnDevice {
+            // What an evaluation collected is told with its keeper.
+            if finding.title.starts_with('`') {
+                continue;
+            }
             if let Some(held) = keeper_of(case, finding) {
                 tell_of_setup(finding, held.by, held.bytes);
             }
@@ -124,20 +128,23 @@ fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Opt
 }
 
 /// The container that most of `blocks` are in as tensors without a graph, and those; not one that a model's `forward` fills, which needs them.
+/// Or an attribute of modules.
 pub(super) fn collected<'a>(
     case: &Case<'a>,
     blocks: &[BlockId],
 ) -> Option<(&'a Keeper, Vec<BlockId>)> {
     let keepers = looks(case).next()?;
     let keeper = &keepers.entries[main_keeper_of(case, keepers, blocks)?];
-    let in_forward = keeper.at.as_ref().is_some_and(|it| it.function == "forward");
+    let in_forward = keeper.at.as_ref().is_some_and(|it| it.function == "forward")
+        && !keeper.name.starts_with("all_");
     let addresses: BTreeSet<u64> = keeper.addresses.iter().copied().collect();
     let is_held = |it: &&BlockId| {
         let life = case.life(**it);
         addresses.range(life.address..life.address + life.size.0).next().is_some()
     };
-    let is_one = keeper.what == "container" && keeper.nodes == 0 && !in_forward;
-    is_one.then(|| (keeper, blocks.iter().filter(is_held).copied().collect()))
+    let is_one = keeper.what == "attribute" || keeper.what == "container" && !in_forward;
+    (is_one && keeper.nodes == 0)
+        .then(|| (keeper, blocks.iter().filter(is_held).copied().collect()))
 }
 
 /// Address and size of those of `blocks` that were live when the agent looked, by address.

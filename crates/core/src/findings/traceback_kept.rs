@@ -43,7 +43,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 /// backward pass nothing says who asked.
 fn goes_on_by_itself(case: &Case<'_>, failed: EventId) -> bool {
     let stacks = &case.run.stacks;
-    let stack = case.run.device.events.stack(failed.index());
+    let event = case.run.device.events.get(failed.index());
+    let stack = event.stack;
+    let mut told = case.run.recording.notes.ooms.iter();
+    // The agent tells of those that became an exception.
+    if told.any(|it| it.device == case.run.index && it.requested == event.size) {
+        return false;
+    }
     stacks.is_autograds(stack) || stacks.signs(stack).has(Signs::CUDNN)
 }
 

@@ -40,6 +40,20 @@ const MARKS: &[(Program, &[&str])] = &[
             "/diffusers/pipelines/",
         ],
     ),
+    (
+        Program::NotTorch,
+        &[
+            // Rust, Julia, MATLAB.
+            "DriverError(CUDA",
+            "/.julia/",
+            "'gpuDevice(",
+            // LMDeploy's engine, and libraries of their own.
+            "[TM][",
+            "openmm.OpenMMException",
+            "/cuda/gpu_mat.cu",
+            "LightGBM",
+        ],
+    ),
 ];
 
 /// Fills in the program whose mark is nearest to line `at`, those before it first. A traceback that names none is of none of them: a training

@@ -118,3 +118,31 @@ fn results_of_each_turn_of_a_loop_in_one_pass_are_told_and_layers_are_none() {
     // Less than other things take.
     check(&unrolled("1MiB", true, |_| " in matcher".to_owned()), expect![[""]]);
 }
+
+/// The codes of what is found in a recording.
+fn codes(of: &plimsoll_core::recording::Recording) -> Vec<&'static str> {
+    let found = explanation::of_recording("a test", of, &[]);
+    found.findings.iter().map(|it| it.code.word()).collect()
+}
+
+/// A closure of L-BFGS is inside of the optimizer's step: its losses wait for a backward pass, and no evaluation ran out.
+#[test]
+fn a_closure_that_runs_out_before_its_backward_pass_is_no_evaluation() {
+    let mut text = "alloc weights 20MiB\nname weights parameter w\nbegin optimizer\n".to_owned();
+    for pass in 0..6 {
+        writeln!(text, "begin forward\nalloc a{pass} 60MiB at train.py:11\nend forward\nalloc l{pass} 512B at train.py:12").unwrap();
+    }
+    let mut closure = recording(&(text + "begin forward\noom 60MiB\n"));
+    closure.notes.ooms[0].goes_back = true;
+    let found = codes(&closure);
+    assert!(found.contains(&"backward/many-passes"), "{found:?}");
+    assert!(!found.contains(&"leak/eval-without-no-grad"), "{found:?}");
+}
+
+/// IPython keeps the last error: the smaller batch that is tried then runs out beside the failed one.
+#[test]
+fn an_error_that_the_agent_told_of_keeps_its_pass() {
+    let text = "alloc weights 20MiB\nname weights parameter w\nbegin forward\nalloc a 600MiB at train.py:11\noom 80MiB caught\nend forward\nbegin forward\nalloc b 100MiB at train.py:11\noom 80MiB\n";
+    let found = codes(&recording(text));
+    assert!(found.contains(&"leak/traceback-kept"), "{found:?}");
+}
