@@ -249,7 +249,13 @@ fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     let name = keeper.name.trim_end_matches("[...]");
     finding.evidence.insert(0, format!("`{}` holds {bytes} of it", keeper.name));
     let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    if last.contains("cache") || last.contains("past_key") {
+    // A place for keys and values, or for results, is no data.
+    if keeper.at.as_ref().is_some_and(|it| it.text.contains("torch.empty(")) {
+        finding.weight = Weight::Fact;
+        finding.title =
+            format!("`{name}` is made at its final size before the first forward pass: {bytes}");
+        finding.remedy.clear();
+    } else if last.contains("cache") || last.contains("past_key") {
         finding.title = format!(
             "`{name}` holds a cache of {bytes} that was made before the first forward pass"
         );

@@ -146,3 +146,23 @@ fn an_error_that_the_agent_told_of_keeps_its_pass() {
     let found = codes(&recording(text));
     assert!(found.contains(&"leak/traceback-kept"), "{found:?}");
 }
+
+/// One recording of a collection is far longer than the others.
+#[test]
+fn an_input_far_larger_than_those_before_is_named() {
+    let told = |last: &str| {
+        let mut text = "alloc weights 20MiB\nname weights parameter w\n".to_owned();
+        for n in 0..6 {
+            writeln!(text, "alloc x{n} 10MiB at train.py:5\nname x{n} input x\nbegin evaluation\nalloc a{n} 20MiB at train.py:10\nfree a{n}\nend evaluation\nfree x{n}").unwrap();
+        }
+        text += &format!(
+            "alloc x {last} at train.py:5\nname x input x\nbegin evaluation\noom 800MiB\n"
+        );
+        let found = explanation::of_recording("a test", &recording(&text), &[]);
+        found.root_cause().unwrap().text.clone()
+    };
+    assert!(
+        told("200MiB").contains("its input has 200.0 MiB, each of the 6 before at most 10.0 MiB")
+    );
+    assert!(!told("12MiB").contains("its input"));
+}
