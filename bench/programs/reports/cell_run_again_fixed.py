@@ -33,9 +33,7 @@ def train(batch_size, steps=8):
 import gc
 import sys
 
-for name in ("last_exc", "last_value", "last_traceback", "last_type"):
-    if hasattr(sys, name):
-        delattr(sys, name)
+sys.last_value.__traceback__ = sys.last_traceback = None
 get_ipython().InteractiveTB.tb = None
 gc.collect()
 torch.cuda.empty_cache()

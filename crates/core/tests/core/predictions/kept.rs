@@ -166,3 +166,23 @@ fn an_input_far_larger_than_those_before_is_named() {
     );
     assert!(!told("12MiB").contains("its input"));
 }
+
+/// Keys and values of a decoder: each pass joins them with those of a token, while what it was given is there.
+#[test]
+fn a_cache_that_each_pass_makes_anew_is_there_twice() {
+    let told = |longer: &str| {
+        let mut text =
+            "alloc weights 20MiB\nname weights parameter w\nbegin evaluation\n".to_owned();
+        for layer in 0..8 {
+            writeln!(text, "alloc k{layer} 60MiB at train.py:10").unwrap();
+        }
+        text += "end evaluation\nalloc token 512B at train.py:20\nbegin evaluation\n";
+        for layer in 0..6 {
+            writeln!(text, "alloc n{layer} {longer} at train.py:12").unwrap();
+        }
+        codes(&recording(&(text + "oom 61MiB\n")))
+    };
+    assert!(told("61MiB").contains(&"copies/double-buffer"));
+    assert!(!told("60MiB").contains(&"copies/double-buffer"), "activations of equal size");
+    assert!(!told("90MiB").contains(&"copies/double-buffer"));
+}
