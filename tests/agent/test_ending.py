@@ -275,3 +275,25 @@ def test_a_thread_that_spins_awaits_a_processor_and_one_that_sleeps_does_not():
     spins.set()
     it.join()
     assert found
+
+
+LAYERS = """
+import torch
+from torch import nn
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(60000, 60000, bias=False)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(20)])
+with torch.device("cuda"):
+    net = %s
+"""
+
+
+def test_layers_of_a_model_that_is_made_are_no_models_of_their_own(run):
+    assert run(LAYERS % "Net()").process.all("models") == []
+    (found,) = {it["model"] for it in run(LAYERS % "[Layer() for _ in range(20)]").process.all("models")}
+    assert found == "Layer"

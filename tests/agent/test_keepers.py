@@ -76,6 +76,13 @@ def test_gradients_of_tensors_that_are_no_parameters_are_held_where_they_are_wan
     assert what == "gradient" and tensors >= 11 and "x.requires_grad_(True)" in line
 
 
+def test_what_the_script_stores_at_a_parameter_is_held_there(run):
+    text = MODEL + STEPS + "    for p in net.parameters():\n        if not hasattr(p, 'each'): p.each = []\n        p.each.append(p.grad.clone())\n"
+    found = keepers(run, text, stop="until-exit")
+    what, _, line = held(found, next(it for it in found if ".each" in it))
+    assert (what, line) == ("container", "p.each.append(p.grad.clone())")
+
+
 def test_a_list_that_a_function_was_given_is_held_where_its_caller_fills_it(run):
     text = """
 class Merged:

@@ -1,7 +1,9 @@
 """A notebook from top to bottom: cells that are predicted, made to fit and watched; who holds memory after a failed one, and freeing it."""
 
+import subprocess
+
 import pytest
-from harness import COLD, ROOT, binary
+from harness import COLD, PYTHON, ROOT, binary
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -249,3 +251,34 @@ def test_nothing_is_held_where_no_gpu_was_used(program):
     assert ran.stdout.splitlines() == [
         "no traceback and no output of a cell holds GPU memory", "freed 0 B and gave 0 B back to the device", "False False"
     ], ran
+
+
+ERROR_CELLS = '''
+import re, sys, tempfile
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance(ipython_dir=tempfile.mkdtemp())
+shell.history_manager.enabled = False
+page = open(sys.argv[1], encoding="utf-8").read()
+cells = ["""
+import weakref
+
+class Big: pass
+
+seen = []
+
+def step():
+    big = Big()
+    seen.append(weakref.ref(big))
+    raise ValueError
+""", "step()", re.search(r"`(import sys, gc; sys[^`]*)`", page).group(1), "print('alive:', seen[0]() is not None)"]
+for cell in cells:
+    shell.run_cell(cell, store_history=True)
+'''
+
+
+def test_the_line_that_clears_the_last_error_frees_what_it_held(tmp_path):
+    script = tmp_path / "cells.py"
+    script.write_text(ERROR_CELLS)
+    ran = subprocess.run([PYTHON, script, ROOT / "crates/core/src/findings/traceback_kept.md"], capture_output=True, text=True)
+    assert "alive: False" in ran.stdout, ran.stdout + ran.stderr

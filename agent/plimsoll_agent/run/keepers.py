@@ -173,6 +173,9 @@ class Keepers:
                     yield path, root, value
                     if value.is_leaf and value.requires_grad and value.grad is not None:
                         yield _Path(path, "gradient", ".grad"), root, value.grad
+                # What the script stores at a tensor: `p.grad_sample = []`.
+                fields = value.__dict__ if type(value) in (is_tensor, parameter) else {}
+                todo.extend((_Path(path, "attribute", name, type(value)), root, it, depth + 1, None) for name, it in list(fields.items()))
                 continue
             if model is None and isinstance(value, module):
                 model, depth = path, 0
@@ -457,6 +460,9 @@ class _Finder:
             if it.kind == "attribute":
                 file = _file_of(it.owner) or ""
                 if not frames.is_users(file):
+                    put = _put(source.tree(root.file), it.name, True) if hasattr(it.owner, "grad_fn") and frames.is_users(root.file) else None
+                    if put is not None:
+                        return _line(root.file, put), None
                     # A library's object, which the user's own calls fill.
                     calls = self._calls_of_holder(at)
                     if calls is not None:

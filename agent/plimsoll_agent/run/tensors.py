@@ -7,6 +7,7 @@ there is freed.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent.run import nested
@@ -84,7 +85,11 @@ class Tensors:
 
     def _write_models(self, held: dict[str, list[int]]) -> None:
         """Of which class several outermost modules have weights on a device."""
+        made = _being_made(self._torch)
         for name, (count, size) in held.items():
+            # While a model is made, its layers are of no model yet.
+            if made is not None and made != name:
+                continue
             if 1 < count and self._models_written.get(name) != (count, size):
                 self._models_written[name] = (count, size)
                 self._recording.write("models", model=name, count=count, bytes=size)
@@ -223,6 +228,16 @@ class Tensors:
         where = self._memory.place().where()
         for device, found in sorted(entries.by_device.items()):
             self._recording.write("tensors", device=device, entries=found, **where)
+
+
+def _being_made(torch: Torch) -> str | None:
+    """The class of the outermost module whose `__init__` runs."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        made = frame.f_locals.get("self") if frame.f_code.co_name == "__init__" else None
+        found = type(made).__name__ if isinstance(made, torch.nn.Module) else found
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
 
 
 def _shown(name: str, tensor: Tensor) -> str:

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use plimsoll_lint::{RULES, Selection, lint};
 
-const PLANTED: [&str; 14] = [
+const PLANTED: [&str; 15] = [
     "planted-1.txt",
     "planted-2.txt",
     "planted-3.txt",
@@ -20,6 +20,7 @@ const PLANTED: [&str; 14] = [
     "planted-12.txt",
     "planted-13.txt",
     "planted-14.txt",
+    "planted-15.txt",
 ];
 
 /// Scripts one after the other, each under a line `#: name`.

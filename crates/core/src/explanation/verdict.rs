@@ -13,7 +13,7 @@ use crate::{
     findings::{self, Case, Finding, Weight},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::Phase,
-    replay::{Config, TorchVersion, rounding},
+    replay::{BlockId, Config, TorchVersion, rounding},
     trace::EventId,
     units::Bytes,
 };
@@ -26,7 +26,7 @@ const LESS_STATE: [&str; 2] = [
 
 /// The same where nothing but weights is there.
 const LESS_WEIGHTS: [&str; 2] = [
-    "use weights in 16 bits (`model.to(torch.bfloat16)`) if they have 32, or quantized ones",
+    "make or load the weights in 16 bits (`dtype=torch.bfloat16`) if they have 32, or quantized: on the GPU, `.half()` comes too late",
     "spread the weights over cards (`device_map=\"auto\"`, FSDP) or leave some on the CPU; a smaller batch does not change them",
 ];
 
@@ -41,6 +41,9 @@ const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its hist
 
 /// What helps where most of a model's states are buffers.
 const SMALLER_BUFFERS: &str = "make buffers that each layer has alike (masks, tables of positions) once for all layers, as long as the inputs are, or where they are used";
+
+/// So many show how large inputs are.
+const FEW_INPUTS: usize = 4;
 
 /// What helps where nothing is trained.
 const FEWER: [&str; 2] = [
@@ -104,7 +107,27 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
     }
     decide(&mut res, case, event, findings);
     res.shape = shape(&res, findings, run.timeline.has(Stage::Backward));
+    if res.root.code.family() == Family::Size
+        && let Some((now, before, n)) = larger_input(case, event)
+    {
+        let text = format!("; its input has {now}, each of the {n} before at most {before}");
+        res.root.text += &text;
+        res.why.clone_from(&res.root.text);
+        res.shape = Shape::LargeInput;
+    }
     Some(res)
+}
+
+/// The input that was there, if it is far larger than all that its line made before: (its size, the largest before, how many).
+fn larger_input(case: &Case<'_>, event: EventId) -> Option<(Bytes, Bytes, usize)> {
+    let live = case.live_after(event);
+    let inputs = live.iter().filter(|it| it.category == Category::Inputs);
+    let now = inputs.max_by_key(|it| it.size)?;
+    let line = case.line(now.block)?;
+    let before = (0..now.block.0).map(BlockId).filter(|it| case.line(*it).as_ref() == Some(&line));
+    let sizes: Vec<Bytes> = before.map(|it| case.life(it).size).collect();
+    let most = *sizes.iter().max()?;
+    (FEW_INPUTS <= sizes.len() && most.0 * 4 <= now.size.0).then_some((now.size, most, sizes.len()))
 }
 
 /// Which of the findings it was, what would have been enough, and what each remedy would have done.

@@ -76,7 +76,7 @@ impl Failure {
         let is_bare = self.requested.is_none() && self.capacity.is_none();
         let why = if is_bare { "memory ran out" } else { device.why.as_str() };
         let remedy = if self.text.to_ascii_lowercase().contains("skip") {
-            "if it happens often, use a smaller batch or limit the longest inputs: the model does not train on skipped batches"
+            "if it happens often, use a smaller batch or limit the longest inputs: a skipped batch trains nothing and has no result"
         } else {
             "if it happens often, use a smaller batch, image or input: the way around it is slower"
         };
@@ -324,7 +324,7 @@ impl Failure {
                 "use the same shapes in every step: pad to a few lengths; run the largest batch first",
                 "call torch.cuda.empty_cache() between training and evaluation, not in every step",
             ],
-            Program::Vllm | Program::Sglang | Program::Pictures => self.smaller(),
+            _ => self.smaller(),
         };
         verdict(
             Cause::Fragmentation,
@@ -424,7 +424,7 @@ impl Failure {
         )
         .or_offered(self.offers());
         match self.program {
-            Program::Unknown => res,
+            Program::Unknown | Program::NotTorch => res,
             _ => {
                 Verdict { remedies: self.smaller().into_iter().map(str::to_owned).collect(), ..res }
             }
@@ -479,6 +479,9 @@ impl Failure {
                 "the card is full: the program got no buffer for weights, cache or a pass, and its message has no size"
             }
             Backend::Unsloth => return no_logits(),
+            _ if self.program == Program::NotTorch => {
+                "the driver had no memory for the program, whose message has no numbers"
+            }
             Backend::Tgi => {
                 "the server's warm-up found too little free memory for the tokens that its settings allow at a time"
             }
@@ -539,6 +542,9 @@ impl Failure {
         }
         let smaller =
             "try a smaller batch or input: if it helps, this program's own memory was the cause";
+        if self.program == Program::NotTorch {
+            return res.or_offered(&[smaller]);
+        }
         let room = "if a library beside PyTorch needs memory, limit PyTorch: torch.cuda.set_per_process_memory_fraction(0.95)";
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }

@@ -32,6 +32,12 @@ pub enum Instead {
     OpenFiles,
     /// Metal counts the buffers of a program, and has a limit on their number.
     MetalBuffers,
+    /// A GPU encodes only so many videos at a time.
+    EncoderSessions,
+    /// A program counted before it loaded a model, and did not load it.
+    NotLoaded,
+    /// A page of a browser may use so much and no more.
+    BrowserHeap,
     /// The driver does not know a call, mostly that of expandable segments.
     DriverCall,
 }
@@ -138,6 +144,34 @@ impl Instead {
                     "if it is not set: run with CUDA_LAUNCH_BLOCKING=1 to see which call fails, and install a newer driver",
                 ],
             ),
+            Instead::EncoderSessions => (
+                "the GPU's video encoder got no session. The driver says so both where the encoder has as many sessions as it may have (consumer cards encode a few videos at a time, in all programs together) and where the card is full",
+                &[
+                    "run `nvidia-smi`: where the card has free memory, it is the number of sessions. End other programs that encode or record the screen, or encode fewer videos at a time",
+                    "a newer driver allows more sessions; `-c:v libx264` encodes on the CPU",
+                ],
+            ),
+            Instead::NotLoaded => (
+                "nothing ran out: the program estimated that the model needs more memory than the computer has free, and did not load it",
+                &[
+                    "close other programs, unload other models, or choose a smaller or more quantized model",
+                    "a shorter context, and fewer layers on the GPU, make the estimate smaller",
+                    "if the estimate is wrong: relax the loading guardrails in the settings",
+                ],
+            ),
+            Instead::BrowserHeap => {
+                let asked = requested.map_or(String::new(), |it| format!(" of {it}"));
+                return verdict(
+                    Cause::Unknown,
+                    format!(
+                        "the page got no piece{asked} of the memory that a browser lets WebAssembly use (at most 4 GiB in 32 bits, of which the model's file takes its own size more than once while it is loaded). Neither the GPU nor the computer need be full"
+                    ),
+                    &[
+                        "a smaller or more quantized model (`dtype: \"q4f16\"`), or one whose weights are in external data files",
+                        "load one model at a time, in a page that has just been opened; `dispose()` those that are done",
+                    ],
+                );
+            }
             Instead::OpenFiles => (
                 "the process has too many open files; memory did not run out. Each tensor from a DataLoader worker keeps a file open until the tensor is freed",
                 &[

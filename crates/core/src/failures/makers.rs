@@ -18,6 +18,8 @@ impl Failure {
             Backend::DirectMl.monitor()
         } else if has(&["nvmap"]) {
             "tegrastats"
+        } else if has(&["vulkan"]) {
+            "nvtop"
         } else {
             self.backend.monitor()
         }
@@ -27,6 +29,8 @@ impl Failure {
     pub(super) fn offers(&self) -> &'static [&'static str] {
         match self.backend {
             _ if self.is_tpu() => TPU,
+            _ if self.text.contains("[TM]") => TURBOMIND,
+            _ if self.text.contains("text_embeddings") => EMBEDDINGS,
             Backend::Mps if self.text.contains("ggml") => Backend::Ggml.offers(),
             it => it.offers(),
         }
@@ -45,6 +49,17 @@ const TPU: &[&str] = &[
     "use a smaller batch, `jax.checkpoint`, or `donate_argnums` for arguments that a step replaces",
     "spread the model over more chips: shard parameters and optimizer state",
     "free the chip of earlier programs: restart the notebook or the process that uses it",
+];
+
+/// LMDeploy's engine.
+const TURBOMIND: &[&str] = &[
+    "a smaller share for keys and values, of what is free beside the weights: `--cache-max-entry-count 0.4` (0.8 is usual); what a pass needs has to be free beside it",
+    "a smaller pass: `--max-prefill-token-num`, `--max-batch-size`, `--session-len`; keys and values in 8 bits (`--quant-policy 8`), or more GPUs (`--tp`)",
+];
+/// text-embeddings-inference.
+const EMBEDDINGS: &[&str] = &[
+    "a smaller `--max-batch-tokens`: its warm-up makes one batch of that size; then fewer of `--max-batch-requests`",
+    "a smaller type (`--dtype float16`), or a shorter longest text (`--auto-truncate`)",
 ];
 
 impl Backend {

@@ -145,6 +145,8 @@ pub enum Program {
     Sglang,
     /// `ComfyUI`, or a pipeline of diffusers.
     Pictures,
+    /// One of another language or library, which PyTorch is no part of.
+    NotTorch,
 }
 
 /// What is done to a checkpoint, as the frames of a traceback show it.

@@ -33,7 +33,7 @@ impl Failure {
         match self.program {
             Program::Unknown => true,
             Program::Pictures => has_command,
-            Program::Vllm | Program::Sglang => false,
+            Program::Vllm | Program::Sglang | Program::NotTorch => false,
         }
     }
 
@@ -41,6 +41,7 @@ impl Failure {
     pub(super) fn smaller(&self) -> Vec<&'static str> {
         match self.program {
             Program::Unknown => vec![GROWS, SMALLER[0], SMALLER[1]],
+            Program::NotTorch => vec!["a smaller input, or fewer of them at a time"],
             Program::Vllm => self.smaller_in_vllm(),
             Program::Sglang => vec![
                 "leave more memory beside weights and cache: a smaller `--mem-fraction-static`",
@@ -64,7 +65,7 @@ impl Failure {
         };
         if is_at(&["load_model", "load_weights", "create_weights", "process_weights", "get_model"])
         {
-            vec![WEIGHTS, "free the card first: `nvidia-smi` shows who else has its memory"]
+            vec![WEIGHTS, "free the card first: another program may have its memory"]
         } else if is_at(&["profile_run", "determine_", "_dummy_run"]) {
             vec![PASS, WEIGHTS]
         } else if is_at(&["capture"]) {

@@ -17,6 +17,11 @@ pub(super) const RULE: Rule = Rule { code: ProblemCode::AllOnDevice, find };
 
 /// Fewer blocks are a table, a buffer, a batch that is used again.
 const LEAST_BLOCKS: usize = 16;
+/// Enough where they are most of all.
+const FEW_BLOCKS: usize = 4;
+/// Variables of transformers that collect what layers return.
+const OUTPUTS_OF_LAYERS: [&str; 4] =
+    ["collected_outputs", "all_self_attentions", "all_attentions", "all_hidden_states"];
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let moment = case.run.oom.unwrap_or(case.peak.event);
@@ -68,7 +73,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 
 /// What one variable of the script collected in the pass without gradients that ran out: a statistic of each layer.
 fn of_an_evaluation(case: &Case<'_>) -> Option<Finding> {
-    case.run.oom.filter(|_| case.growth.is_empty())?;
+    case.run.oom?;
     let is_made = |category: Category| {
         matches!(
             category,
@@ -76,27 +81,58 @@ fn of_an_evaluation(case: &Case<'_>) -> Option<Finding> {
         )
     };
     let live = case.live_after(case.moment());
+    // Passes that several threads make at a time have one mark.
+    let trains = case.run.timeline.has(Stage::Backward);
     let made: Vec<BlockId> = (live.iter())
-        .filter(|it| is_made(it.category) && case.stage(it.block) == Stage::Evaluation)
+        .filter(|it| is_made(it.category) && (!trains || case.stage(it.block) == Stage::Evaluation))
         .map(|it| it.block)
         .collect();
     let (keeper, blocks) = keepers::collected(case, &made)?;
     let bytes = case.sum(&blocks);
-    if blocks.len() < LEAST_BLOCKS || !case.matters(bytes, 30, Bytes::mib(64)) {
+    let is_told = case.growth.iter().any(|it| bytes.0 / 2 < it.held.0);
+    // A few, if they have most of what is there.
+    let all = case.at_oom.map_or(Bytes::ZERO, |it| it.allocated);
+    let least = if all.0 / 2 < bytes.0 { FEW_BLOCKS } else { LEAST_BLOCKS };
+    if is_told || blocks.len() < least || !case.matters(bytes, 30, Bytes::mib(64)) {
         return None;
     }
     let name = keeper.name.trim_end_matches("[...]");
-    let title = format!(
-        "`{name}` holds {bytes} in {} tensors, and each forward pass may add to it",
-        blocks.len()
-    );
+    let is_of_layers = OUTPUTS_OF_LAYERS.contains(&name);
+    let (title, remedy) = match name.rsplit_once("_modules[...].") {
+        // Those of transformers' own functions.
+        _ if is_of_layers => (
+            format!("the model collects what each layer returns: {bytes} in {} tensors so far", blocks.len()),
+            "without `output_attentions=True` and `output_hidden_states=True` it collects none of them; where you need one layer's, store it by a hook on that layer; or use fewer or shorter inputs at a time".to_owned(),
+        ),
+        it => of_a_variable(it, name, bytes, blocks.len()),
+    };
     let mut res = RULE.finding(Weight::Chance, bytes, title);
-    res.at.clone_from(&keeper.at);
-    res.remedy = format!(
-        "use what `{name}` holds as soon as it is complete, one layer or one part at a time, and delete it; or store it on the CPU (`.cpu()`)"
-    );
+    let called = || blocks.last().and_then(|it| case.line(*it));
+    res.at = if is_of_layers { called() } else { keeper.at.clone() };
+    res.remedy = remedy;
     res.frees(blocks);
     Some(res)
+}
+
+/// The title and the remedy.
+fn of_a_variable(
+    of_modules: Option<(&str, &str)>,
+    name: &str,
+    bytes: Bytes,
+    n: usize,
+) -> (String, String) {
+    match of_modules {
+        Some((_, attribute)) => (
+            format!("modules store {bytes} in their attribute `{attribute}`, {n} tensors of one pass"),
+            format!(
+                "compute it where it is used, and do not store it; or delete `{attribute}` (or what it is computed from) when the module is done"
+            ),
+        ),
+        None => (
+            format!("`{name}` holds {bytes} in {n} tensors, and each forward pass may add to it"),
+            "store only what is used of it, and use it as soon as it is complete, one layer or one part at a time; or store it on the CPU (`.cpu()`)".to_owned(),
+        ),
+    }
 }
 
 /// Whether the line computes them: on its way to most of them it made something as large, which it gave back. What only moves data makes nothing else.

@@ -25,7 +25,7 @@ const PARTS: usize = 4;
 const JOIN: &str = "collect the parts on the CPU and join them there, or fill a tensor that you allocate at its full size";
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    let joined = joined(case).or_else(|| refused(case));
+    let joined = joined(case).or_else(|| refused(case)).or_else(|| made_longer(case));
     joined.into_iter().chain(loaded(case)).chain(copied(case)).collect()
 }
 
@@ -95,6 +95,42 @@ fn refused(case: &Case<'_>) -> Option<Finding> {
     res.at = case.line_of(event.stack);
     res.frees(parts);
     res.remedy = JOIN.to_owned();
+    Some(res)
+}
+
+/// A pass without gradients makes anew what the pass before returned, each piece a little longer: keys and values that are joined with those of a
+/// token.
+fn made_longer(case: &Case<'_>) -> Option<Finding> {
+    let failed = case.run.oom?;
+    let timeline = &case.run.timeline;
+    let begun = timeline.starts(Stage::Evaluation).filter(|it| *it <= failed).last()?;
+    let mut by_size: BTreeMap<(bool, Bytes), Vec<BlockId>> = BTreeMap::new();
+    for it in case.live_after(failed) {
+        if case.stage(it.block) == Stage::Evaluation {
+            let is_new = begun <= case.life(it.block).alloc;
+            by_size.entry((is_new, case.life(it.block).requested)).or_default().push(it.block);
+        }
+    }
+    let most = |is_new: bool| {
+        let of = by_size.iter().filter(|((new, _), it)| *new == is_new && PARTS <= it.len());
+        of.max_by_key(|((_, size), it)| size.0 * it.len() as u64)
+    };
+    let (((_, before), given), ((_, now), made)) = (most(false)?, most(true)?);
+    // Keys and values may have been halves of one tensor.
+    let is_longer = |part: u64| part < now.0 && (now.0 - part) * 20 <= part;
+    let bytes = case.sum(given);
+    if !(is_longer(before.0) || is_longer(before.0 / 2)) || !case.matters(bytes, 20, Bytes::mib(64))
+    {
+        return None;
+    }
+    let title = format!(
+        "a pass makes anew what it was given, a little longer: {bytes} of the pass before, and {} so far",
+        case.sum(made)
+    );
+    let mut res = RULE.finding(Weight::Problem, bytes, title);
+    res.at = made.last().and_then(|it| case.line(*it));
+    res.remedy = "make it once at its final size, and write into it (`keys[:, :, at : at + n] = k` instead of `torch.cat`): what a pass is given stays until it returns, so the old one and the new one are there together".to_owned();
+    res.frees(given.clone());
     Some(res)
 }
 

@@ -40,6 +40,10 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
     }
     for finding in findings.iter_mut().filter(stays) {
         if finding.code == ProblemCode::AllOnDevice {
+            // What an evaluation collected is told with its keeper.
+            if finding.title.starts_with('`') {
+                continue;
+            }
             if let Some(held) = keeper_of(case, finding) {
                 tell_of_setup(finding, held.by, held.bytes);
             }
@@ -124,20 +128,23 @@ fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Opt
 }
 
 /// The container that most of `blocks` are in as tensors without a graph, and those; not one that a model's `forward` fills, which needs them.
+/// Or an attribute of modules.
 pub(super) fn collected<'a>(
     case: &Case<'a>,
     blocks: &[BlockId],
 ) -> Option<(&'a Keeper, Vec<BlockId>)> {
     let keepers = looks(case).next()?;
     let keeper = &keepers.entries[main_keeper_of(case, keepers, blocks)?];
-    let in_forward = keeper.at.as_ref().is_some_and(|it| it.function == "forward");
+    let in_forward = keeper.at.as_ref().is_some_and(|it| it.function == "forward")
+        && !keeper.name.starts_with("all_");
     let addresses: BTreeSet<u64> = keeper.addresses.iter().copied().collect();
     let is_held = |it: &&BlockId| {
         let life = case.life(**it);
         addresses.range(life.address..life.address + life.size.0).next().is_some()
     };
-    let is_one = keeper.what == "container" && keeper.nodes == 0 && !in_forward;
-    is_one.then(|| (keeper, blocks.iter().filter(is_held).copied().collect()))
+    let is_one = keeper.what == "attribute" || keeper.what == "container" && !in_forward;
+    (is_one && keeper.nodes == 0)
+        .then(|| (keeper, blocks.iter().filter(is_held).copied().collect()))
 }
 
 /// Address and size of those of `blocks` that were live when the agent looked, by address.
@@ -242,7 +249,13 @@ fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
     let name = keeper.name.trim_end_matches("[...]");
     finding.evidence.insert(0, format!("`{}` holds {bytes} of it", keeper.name));
     let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    if last.contains("cache") || last.contains("past_key") {
+    // A place for keys and values, or for results, is no data.
+    if keeper.at.as_ref().is_some_and(|it| it.text.contains("torch.empty(")) {
+        finding.weight = Weight::Fact;
+        finding.title =
+            format!("`{name}` is made at its final size before the first forward pass: {bytes}");
+        finding.remedy.clear();
+    } else if last.contains("cache") || last.contains("past_key") {
         finding.title = format!(
             "`{name}` holds a cache of {bytes} that was made before the first forward pass"
         );

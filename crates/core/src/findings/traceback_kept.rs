@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         "{} blocks of the failed pass were live when the program went on",
         blocks.len()
     ));
-    res.remedy = "retry after the `except` block, not in it: inside it, the error's traceback holds every frame, and each frame its tensors. To store an error, store `str(error)`. In a notebook the last error stays alive; to clear it: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
+    res.remedy = "retry after the `except` block, not in it: inside it, the error's traceback holds every frame, and each frame its tensors. To store an error, store `str(error)`. In a notebook the last error stays alive: `plimsoll.release()` clears it, or `import sys, gc; sys.last_value.__traceback__ = sys.last_traceback = get_ipython().InteractiveTB.tb = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
     res.frees(blocks);
     vec![res]
 }
@@ -43,7 +43,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 /// backward pass nothing says who asked.
 fn goes_on_by_itself(case: &Case<'_>, failed: EventId) -> bool {
     let stacks = &case.run.stacks;
-    let stack = case.run.device.events.stack(failed.index());
+    let event = case.run.device.events.get(failed.index());
+    let stack = event.stack;
+    let mut told = case.run.recording.notes.ooms.iter();
+    // The agent tells of those that became an exception.
+    if told.any(|it| it.device == case.run.index && it.requested == event.size) {
+        return false;
+    }
     stacks.is_autograds(stack) || stacks.signs(stack).has(Signs::CUDNN)
 }
 

@@ -531,7 +531,12 @@ impl Report<'_> {
                     && it.bytes != Bytes::ZERO
                     && it.bytes < Bytes(asked.0 / 8)
             };
-            self.findings.iter().filter(|it| !is_little(it)).collect()
+            // Of a run that is too large for the card all the same, its pieces are no cause.
+            let larger = self.prediction.larger.map(|(_, peak)| peak.device);
+            let short =
+                larger.map_or(Bytes::ZERO, |it| it.saturating_sub(self.prediction.card.total));
+            let is_in_vain = |it: &Finding| it.code == ProblemCode::Slack && it.bytes < short;
+            self.findings.iter().filter(|it| !is_little(it) && !is_in_vain(it)).collect()
         }
     }
 

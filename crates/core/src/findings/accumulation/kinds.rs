@@ -212,7 +212,16 @@ fn is_awaited(case: &Case<'_>, graph: &Groups) -> bool {
     let run = case.run;
     let made = graph.iter().flat_map(|(_, it)| &it.kept).map(|(_, it)| case.life(*it).alloc);
     let Some(since) = made.min() else { return false };
-    if run.timeline.starts(Stage::Optimizer).any(|it| since < it) {
+    // A closure that the optimizer calls (L-BFGS) is inside of its step.
+    let begun = run.timeline.step_ends.iter().rfind(|it| **it <= since).copied();
+    let is_in_closure = (run.timeline.starts(Stage::Optimizer))
+        .any(|it| begun.is_none_or(|begun| begun <= it) && it <= since);
+    let has_stepped = if is_in_closure {
+        run.timeline.step_ends.iter().any(|it| since < *it)
+    } else {
+        run.timeline.starts(Stage::Optimizer).any(|it| since < it)
+    };
+    if has_stepped {
         return false;
     }
     // It died on its way there: a model that is called for each token of a text, or derivatives that a loss is made of.

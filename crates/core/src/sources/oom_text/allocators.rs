@@ -31,6 +31,27 @@ pub(super) const FORMS: &[Form] = &[
         &[],
     ),
     form(
+        NotMemory(Instead::EncoderSessions),
+        CudaRuntime,
+        &["openencodesessionex failed: out of memory"],
+        &[],
+    ),
+    form(
+        NotMemory(Instead::NotLoaded),
+        Other,
+        &["model loading was stopped due to insufficient system resources"],
+        &[],
+    )
+    .plain(),
+    form(
+        NotMemory(Instead::BrowserHeap),
+        Other,
+        &["failed to allocate a buffer of size"],
+        &[(Requested, "of size")],
+    )
+    .also(&["can't create a session", "ort.", "wasm"])
+    .long(),
+    form(
         NotMemory(Instead::LaunchShape),
         CudaRuntime,
         &["invalid configuration argument", "cudaerrorinvalidconfiguration"],
@@ -248,7 +269,17 @@ pub(super) const FORMS: &[Form] = &[
         ],
     ),
     form(Caught, Other, &["ran out of memory when regular"], &[]).also(&["retrying"]).plain(),
-    form(Caught, Other, &["to cpu due to cuda oom"], &[]).plain(),
+    form(
+        Caught,
+        Other,
+        &[
+            "to cpu due to cuda oom",
+            "ran out of memory, skipping",
+            "cuda out of memory with batch=",
+        ],
+        &[],
+    )
+    .plain(),
     form(Warning, Other, &["because they were offloaded to the"], &[]),
     form(
         Warning,
@@ -295,6 +326,11 @@ pub(super) const FORMS: &[Form] = &[
         .long(),
     device(Other, &["no memory is available"], &[(Requested, "cannot allocate")])
         .also(&["cannot allocate"]),
+    device(
+        Npu,
+        &["malloc device memory failed"],
+        &[(Requested, "size["), (Capacity, "size:"), (Free, "free size:"), (Device, "device ")],
+    ),
     device(Npu, &["el0004"], &[(Requested, "size:"), (Device, "device_id:")])
         .also(&["allocate memory"])
         .long(),

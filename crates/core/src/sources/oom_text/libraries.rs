@@ -209,8 +209,24 @@ pub(super) const FORMS: &[Form] = &[
     )
     .also(&["out of memory"])
     .long(),
-    device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")]),
-    device(Other, &["is out of gpu memory", "ran out of gpu memory", "out of video memory"], &[]),
+    device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")])
+        .long()
+        .read(readers::julia),
+    device(
+        Other,
+        &[
+            "is out of gpu memory",
+            "is out of gpu and shared host memory",
+            "ran out of gpu memory",
+            "out of video memory",
+            "out of memory on device. to view",
+        ],
+        &[],
+    )
+    .plain(),
+    // PhysX.
+    device(Other, &["fail to allocate memory"], &[(Requested, "allocate memory")])
+        .also(&["cuda", "gpu"]),
     device(Neuron, &["nrt_tensor_allocate"], &[]).also(&["allocation failure"]),
     device(
         Neuron,

@@ -1,7 +1,7 @@
 //! Which program a failure is of: its own line and the frames of its traceback say it, else lines near it.
 
 use crate::{
-    failures::{Failure, Program},
+    failures::{Backend, Failure, Program},
     sources::lines::Line,
 };
 
@@ -40,6 +40,20 @@ const MARKS: &[(Program, &[&str])] = &[
             "/diffusers/pipelines/",
         ],
     ),
+    (
+        Program::NotTorch,
+        &[
+            // Rust, Julia, MATLAB.
+            "DriverError(CUDA",
+            "/.julia/",
+            "'gpuDevice(",
+            // LMDeploy's engine, and libraries of their own.
+            "[TM][",
+            "openmm.OpenMMException",
+            "/cuda/gpu_mat.cu",
+            "LightGBM",
+        ],
+    ),
 ];
 
 /// Fills in the program whose mark is nearest to line `at`, those before it first. A traceback that names none is of none of them: a training
@@ -52,7 +66,12 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
     };
     let before = lines[first..=at].iter().rev();
     let behind = lines[at + 1..].iter().take(if has_traceback { 0 } else { NEAR.1 });
-    failure.program = before.chain(behind).find_map(|it| marked(&it.text)).unwrap_or_default();
+    // PyTorch's own messages are PyTorch's, whoever writes beside them.
+    let may_be_another = matches!(failure.backend, Backend::CudaRuntime | Backend::Other);
+    let marked = |line: &Line<'_>| {
+        marked(&line.text).filter(|it| may_be_another || *it != Program::NotTorch)
+    };
+    failure.program = before.chain(behind).find_map(marked).unwrap_or_default();
 }
 
 fn marked(line: &str) -> Option<Program> {

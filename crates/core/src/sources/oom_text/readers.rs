@@ -164,6 +164,23 @@ pub(super) fn ray(it: &mut Failure, lower: &str, _: &str) {
     let used = lower.split_once("was running was").map_or("", |(_, it)| it);
     it.capacity = it.allocated.and_then(|_| size_at(used.split_once("/ ")?.1)).map(|(it, _)| it);
     number(it, "the task that was killed", after(lower, "memory used="));
+    // Its list of the largest: `48112 229.84 ray::TaskRunner.run`, in GB.
+    let first = lower.split_once("mem(gb) command ").map_or("", |(_, it)| it);
+    let mut words = first.split_whitespace().skip(1);
+    if let (Some(size), Some(command)) = (words.next(), words.next()) {
+        let command = command.rsplit("::").next().unwrap_or(command);
+        number(it, &format!("the largest: {command}"), after(&format!(" {size} gb"), ""));
+    }
+}
+
+/// `Effective GPU memory usage: 99.55% (11.688 GiB/11.741 GiB)`, and the pool's line below it.
+pub(super) fn julia(it: &mut Failure, _: &str, tail: &str) {
+    let Some((_, usage)) = tail.split_once("memory usage:") else { return };
+    let sizes = |text: &str| Some(size_at(text.split_once('(')?.1)?.0);
+    let of = usage.split_once('/').and_then(|(_, it)| size_at(it)).map(|(it, _)| it);
+    it.capacity = of;
+    it.free = of.zip(sizes(usage)).map(|(of, used)| of.saturating_sub(used));
+    it.allocated = after(usage, "pool usage:");
 }
 
 pub(super) fn killed(it: &mut Failure, lower: &str, _: &str) {

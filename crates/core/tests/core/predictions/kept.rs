@@ -118,3 +118,71 @@ fn results_of_each_turn_of_a_loop_in_one_pass_are_told_and_layers_are_none() {
     // Less than other things take.
     check(&unrolled("1MiB", true, |_| " in matcher".to_owned()), expect![[""]]);
 }
+
+/// The codes of what is found in a recording.
+fn codes(of: &plimsoll_core::recording::Recording) -> Vec<&'static str> {
+    let found = explanation::of_recording("a test", of, &[]);
+    found.findings.iter().map(|it| it.code.word()).collect()
+}
+
+/// A closure of L-BFGS is inside of the optimizer's step: its losses wait for a backward pass, and no evaluation ran out.
+#[test]
+fn a_closure_that_runs_out_before_its_backward_pass_is_no_evaluation() {
+    let mut text = "alloc weights 20MiB\nname weights parameter w\nbegin optimizer\n".to_owned();
+    for pass in 0..6 {
+        writeln!(text, "begin forward\nalloc a{pass} 60MiB at train.py:11\nend forward\nalloc l{pass} 512B at train.py:12").unwrap();
+    }
+    let mut closure = recording(&(text + "begin forward\noom 60MiB\n"));
+    closure.notes.ooms[0].goes_back = true;
+    let found = codes(&closure);
+    assert!(found.contains(&"backward/many-passes"), "{found:?}");
+    assert!(!found.contains(&"leak/eval-without-no-grad"), "{found:?}");
+}
+
+/// IPython keeps the last error: the smaller batch that is tried then runs out beside the failed one.
+#[test]
+fn an_error_that_the_agent_told_of_keeps_its_pass() {
+    let text = "alloc weights 20MiB\nname weights parameter w\nbegin forward\nalloc a 600MiB at train.py:11\noom 80MiB caught\nend forward\nbegin forward\nalloc b 100MiB at train.py:11\noom 80MiB\n";
+    let found = codes(&recording(text));
+    assert!(found.contains(&"leak/traceback-kept"), "{found:?}");
+}
+
+/// One recording of a collection is far longer than the others.
+#[test]
+fn an_input_far_larger_than_those_before_is_named() {
+    let told = |last: &str| {
+        let mut text = "alloc weights 20MiB\nname weights parameter w\n".to_owned();
+        for n in 0..6 {
+            writeln!(text, "alloc x{n} 10MiB at train.py:5\nname x{n} input x\nbegin evaluation\nalloc a{n} 20MiB at train.py:10\nfree a{n}\nend evaluation\nfree x{n}").unwrap();
+        }
+        text += &format!(
+            "alloc x {last} at train.py:5\nname x input x\nbegin evaluation\noom 800MiB\n"
+        );
+        let found = explanation::of_recording("a test", &recording(&text), &[]);
+        found.root_cause().unwrap().text.clone()
+    };
+    assert!(
+        told("200MiB").contains("its input has 200.0 MiB, each of the 6 before at most 10.0 MiB")
+    );
+    assert!(!told("12MiB").contains("its input"));
+}
+
+/// Keys and values of a decoder: each pass joins them with those of a token, while what it was given is there.
+#[test]
+fn a_cache_that_each_pass_makes_anew_is_there_twice() {
+    let told = |longer: &str| {
+        let mut text =
+            "alloc weights 20MiB\nname weights parameter w\nbegin evaluation\n".to_owned();
+        for layer in 0..8 {
+            writeln!(text, "alloc k{layer} 60MiB at train.py:10").unwrap();
+        }
+        text += "end evaluation\nalloc token 512B at train.py:20\nbegin evaluation\n";
+        for layer in 0..6 {
+            writeln!(text, "alloc n{layer} {longer} at train.py:12").unwrap();
+        }
+        codes(&recording(&(text + "oom 61MiB\n")))
+    };
+    assert!(told("61MiB").contains(&"copies/double-buffer"));
+    assert!(!told("60MiB").contains(&"copies/double-buffer"), "activations of equal size");
+    assert!(!told("90MiB").contains(&"copies/double-buffer"));
+}

@@ -81,10 +81,12 @@ pub(super) fn into_a_model(
     let text = story.file.text_at(story.loops[*innermost].at);
     let cut = ["detach", "repackage", "no_grad", "init_hidden"];
     let in_place = format!("{name}.detach_");
+    let given = format!("({name})");
     let assigns = text.split('\n').any(|line| {
         let line = line.trim_start();
         line.starts_with(name.as_str()) && cut.iter().any(|it| line.contains(it))
             || line.contains(&in_place)
+            || line.contains(&given) && cut.iter().any(|it| line.contains(it))
     });
     // A method of the object that holds it does.
     let attribute = name.rsplit_once('.').map(|(_, it)| format!(".{it}"));

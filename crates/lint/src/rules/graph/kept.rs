@@ -59,7 +59,7 @@ pub(super) fn in_loops(
     let over_samples = *how == How::Cat
         && !value.attached
         && the_loop.iter.is_some()
-        && !the_loop.is_counted
+        && (!the_loop.is_counted || goes_over_parts(story.file.text_at(the_loop.at)))
         && joins_rows(story, *arg)
         && story.in_loop(innermost).any(|it| matches!(it.what, What::Forward { .. }));
     // Single pictures again, each moved to the device, and the result of each appended.
@@ -398,6 +398,15 @@ impl<'a> Visitor<'a> for Made<'_> {
         }
         visitor::walk_stmt(self, stmt);
     }
+}
+
+/// `for i in range(0, len(frames), 8)` with `frames[i : i + 8]` in it.
+fn goes_over_parts(text: &str) -> bool {
+    let (head, body) = text.split_once('\n').unwrap_or_default();
+    let (name, over) =
+        head.trim().trim_start_matches("for ").split_once(" in ").unwrap_or_default();
+    let body: String = body.chars().filter(|it| *it != ' ').collect();
+    over.trim_start().starts_with("range(") && body.contains(&format!("[{name}:{name}+"))
 }
 
 /// What a method that a framework calls in each step, or a model's `forward`, adds to an attribute that nothing empties.
