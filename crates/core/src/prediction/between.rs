@@ -30,7 +30,7 @@ pub struct BetweenEnds {
 /// Real ranks take orders that no replay had, which leave other holes: memory that is enough only because PyTorch gives its cache back is enough
 /// for them, too, if all replays come to their end with less of it by one part in so many. The three jobs that were seen to fail where
 /// both ends fit had less than a fiftieth more than where an end fails.
-const LITTLE: u64 = 20;
+pub(super) const LITTLE: u64 = 20;
 
 impl BetweenEnds {
     /// The most that any of them took; none if there is none.
@@ -80,17 +80,47 @@ fn gave_cache_back(run: &DeviceRun<'_>) -> bool {
     run.recording.notes.stats.iter().any(|it| it.device == run.index && it.retries != 0)
 }
 
+/// Whether it fits because PyTorch gave its cache back when memory was full, and would not if the driver had placed its segments in another order:
+/// what else a process maps (the host's memory, what NCCL exchanges with other ranks) decides where they lie.
+pub(super) fn depends_on_addresses(run: &DeviceRun<'_>, all: &[Recording], card: &Card) -> bool {
+    if !gave_cache_back(run) {
+        return false;
+    }
+    let Place { mut config, limit, .. } = Place::of(run, all, card);
+    let said = run.recording.notes.begin.as_ref().map(|it| it.torch.as_str());
+    config.torch = said.and_then(|it| it.parse().ok()).unwrap_or(config.torch);
+    // What libraries took may have come later than the most that PyTorch held.
+    let limit = limit.max(run.replay.peak_reserved.bytes);
+    replay::depends_on_addresses(&run.program, &config.with_capacity(limit))
+}
+
+/// Where a run is replayed.
+struct Place {
+    config: Config,
+    /// What others hold on its device.
+    outside: Bytes,
+    /// The most that PyTorch can reserve.
+    limit: Bytes,
+}
+
+impl Place {
+    fn of(run: &DeviceRun<'_>, all: &[Recording], card: &Card) -> Place {
+        let settings = run.trace.settings.clone().unwrap_or_default();
+        let config = Config::of_recording(&settings, run.torch);
+        let outside = run.other(card) + run.context(card) + run.beside(all, card);
+        let room = card.usable().saturating_sub(outside);
+        let limit = run.own_limit().map_or(room, |it| it.min(room));
+        Place { config, outside, limit }
+    }
+}
+
 fn of_rank(
     (run, all): (&DeviceRun<'_>, &[Recording]),
     between: &replay::Between<'_>,
     card: &Card,
     gave_back: bool,
 ) -> BetweenEnds {
-    let settings = run.trace.settings.clone().unwrap_or_default();
-    let config = Config::of_recording(&settings, run.torch);
-    let outside = run.other(card) + run.context(card) + run.beside(all, card);
-    let room = card.usable().saturating_sub(outside);
-    let limit = run.own_limit().map_or(room, |it| it.min(room));
+    let Place { config, outside, limit } = Place::of(run, all, card);
     let unknowns = Unknowns::of(run, card, run.evidence().largest_scratch());
     let rank = run.recording.notes.begin.as_ref().and_then(|it| it.rank);
     let mut res = BetweenEnds { rank, ..BetweenEnds::default() };
@@ -111,4 +141,59 @@ fn of_rank(
         res.with_allowance = res.with_allowance.max(safe_bytes(peak, &unknowns));
     }
     res
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::{
+        cards,
+        prediction::{Inquiry, Observed, RunFacts, ScriptExit, Verdict, predict},
+        recording::{Begin, DeviceStats, Notes},
+        views::text::{self, Extent, Styles},
+    };
+
+    /// The second 20 MiB come from what is free of the first segment, or from the second segment: only one of them can be given back for the
+    /// last 30 MiB then.
+    const GIVES_BACK: &str = "
+segment_alloc 1000M 30M
+alloc 1000M 30M
+segment_alloc 2000M 20M
+alloc 2000M 20M
+free 1000M 30M
+alloc 1000M 10M
+free 2000M 20M
+alloc 1010M 20M
+segment_free 2000M 20M
+segment_alloc 3000M 30M
+alloc 3000M 30M
+";
+
+    #[test]
+    fn what_fits_only_where_segments_lie_in_one_order_is_in_doubt() {
+        let of = |limit: u64, retries: u64, torch: &str| {
+            let limit = Some(Bytes::mib(limit));
+            let notes = Notes {
+                begin: Some(Begin { torch: torch.to_owned(), ..Begin::default() }),
+                stats: vec![DeviceStats { retries, limit, ..DeviceStats::default() }],
+                ..Notes::default()
+            };
+            let trace = Some(replay::recording(GIVES_BACK));
+            let recordings = [Recording { pid: 7, trace, notes, phantom: None }];
+            let exit = ScriptExit::Code(0);
+            let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+            let first = predict(&recordings, cards::find("h200").unwrap(), facts);
+            Inquiry::new(first, Observed::default()).prediction(None)
+        };
+        for (limit, retries, torch) in [(60, 0, "2.11.0"), (80, 1, "2.11.0"), (60, 1, "2.12.0")] {
+            assert_eq!(of(limit, retries, torch).verdict(), Verdict::Fits, "{limit} {torch}");
+        }
+        let prediction = of(60, 1, "2.11.0+cu130");
+        assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::Depends, None));
+        let said = text::prediction((&prediction).into(), Extent::Short, Styles::default(), 1000);
+        let said = said.to_string();
+        expect!["IT DEPENDS h200 (139.80 GiB): fits because PyTorch gave its cache back when memory was full; if the driver places PyTorch's segments at other addresses, that is not enough"].assert_eq(said.lines().next().unwrap_or_default());
+    }
 }

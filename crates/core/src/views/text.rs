@@ -326,7 +326,16 @@ impl Report<'_> {
             }
             Verdict::Depends => {
                 let which = if self.any_card { &p.card.id } else { &card };
-                let end = p.undecided().unwrap_or(OtherEnd::Found);
+                let Some(end) = p.undecided() else {
+                    let text = format!(
+                        "{which}{of_what}: fits because PyTorch gave its cache back when memory was full; if the driver places PyTorch's segments at \
+                         other addresses, that is not enough"
+                    );
+                    self.said(f, styles.warn, "IT DEPENDS", &text)?;
+                    let say = "the addresses differ from run to run, and of free blocks of one size PyTorch takes the one with the lowest";
+                    self.wrapped(f, say, 0, 2)?;
+                    return self.not_seen(f);
+                };
                 let of_end = p.others.iter().find(|it| it.0 == end);
                 let all = of_end.map_or_else(
                     || "more than the card has".to_owned(),
@@ -338,7 +347,11 @@ impl Report<'_> {
                     },
                 );
                 let EndWords { as_shown, at_most, between, say, .. } = EndWords::of(end);
-                let text = if p.doubt == Some(Doubt::GaveCacheBack) {
+                let text = if p.doubt == Some(Doubt::RunsOutEarly) {
+                    format!(
+                        "{which}{of_what}: needs more than there is {as_shown}, {needs} {at_most}"
+                    )
+                } else if p.doubt == Some(Doubt::GaveCacheBack) {
                     format!(
                         "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
                          {between}, PyTorch may find other holes, for which that is not enough"
