@@ -2,7 +2,7 @@
 //! in the other, or now as in one and now as in the other; or those blocks have other sizes each time that differ between the two.
 
 use crate::{
-    replay::{Config, Program, program::Op, what_if},
+    replay::{Config, Program, chance::mixed, program::Op, what_if},
     trace::EventId,
     units::Bytes,
 };
@@ -239,14 +239,6 @@ fn parts(program: &Program) -> (Vec<(Op, EventId)>, Vec<Life>) {
         }
     }
     (asked, lives)
-}
-
-/// Bits that look random: the last steps of `SplitMix64` (Steele, Lea and Flood, 2014).
-pub(super) fn mixed(it: u64) -> u64 {
-    let it = it.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    it ^ (it >> 31)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_addresses::{Addresses, GRANULE};
 
 use crate::{
-    replay::{between::mixed, heap::Heap, slot::Slot},
+    replay::{chance::mixed, heap::Heap, slot::Slot},
     trace::PoolId,
 };
 

@@ -7,6 +7,7 @@
 
 mod allocator;
 mod between;
+mod chance;
 mod conf;
 mod config;
 mod driver;
