@@ -1079,7 +1079,7 @@ mod tests {
     use super::*;
     use crate::{
         cards,
-        prediction::{Inquiry, Observed, RunFacts, predict},
+        prediction::{Inquiry, Observed, RunFacts, ScriptExit, predict},
         recording::{Begin, DeviceStats, Notes, Recording},
         replay,
     };
