@@ -236,3 +236,29 @@ print("SAYS", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20)
     options = ("--gpu", "h200", "--until-exit", "--ghost-weights")
     ran = plimsoll.predict(PYTHON, "train.py", options=options)
     assert int(says(ran)[0].split()[1]) < 4, ran
+
+
+def test_what_is_offloaded_costs_no_memory_on_the_host(plimsoll):
+    """As DeepSpeed does it: buffers that are pinned, and an optimizer that has its parameters during its steps only. 2 GB of weights, 6 GB of states."""
+    plimsoll.script(
+        """
+import resource, torch
+from torch import nn
+layer = nn.Linear(64, 64, device="cuda")
+offloaded = [torch.empty(10_000, 10_000).pin_memory() for _ in range(5)]
+optimizer = torch.optim.AdamW([nn.Parameter(it) for it in offloaded])
+parts = optimizer.param_groups[0]["params"]
+optimizer.param_groups[0]["params"] = []
+for _ in range(2):
+    layer(torch.ones(4, 64, device="cuda")).sum().backward()
+    optimizer.param_groups[0]["params"] = parts
+    for part in parts:
+        part.grad = torch.zeros(10_000, 10_000, device="cuda").cpu()
+    optimizer.step()
+    optimizer.param_groups[0]["params"] = []
+print("SAYS", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20)
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h200", "--until-exit"))
+    assert int(says(ran)[0].split()[1]) < 4, ran
+    assert "ghost-weights" in {it["code"] for it in ran.report["notes"]}, ran.report["notes"]

@@ -42,6 +42,8 @@ LARGE = 1 << 20
 SHARE = 8
 """Weights may take one part in so many of the host's free memory before the others are ghosts."""
 MOST_REAL = 4 << 30
+OFFLOADED = 4
+"""A large tensor that is pinned counts so often: what is offloaded has a weight, its gradient and two states of its optimizer on the host."""
 
 _UNIFORM = {"uniform_", "uniform", "rand", "rand_like"}
 _NORMAL = {"normal_", "normal", "randn", "randn_like", "normal_functional"}
@@ -84,6 +86,7 @@ class Ghosts:
         self._wrap_mapped_files()
         self._wrap_executors()
         patch.replace(self._torch, "ctc_loss", self._wrap_ctc_loss)
+        patch.replace(self._torch.Tensor, "pin_memory", self._wrap_pin_memory)
         if self._which == "on":
             self._begin("--ghost-weights is on")
             return
@@ -163,6 +166,8 @@ class Ghosts:
 
     @guarded
     def _has_weights_on_the_host(self) -> bool:
+        if self._mode.pins():
+            return True  # DeepSpeed's optimizer has its parameters during its steps only.
         for optimizer in self._optimizers():
             for group in optimizer.param_groups:
                 if any(it.device.type == "cpu" for it in group["params"]):
@@ -218,6 +223,19 @@ class Ghosts:
 
         return ctc_loss
 
+    def _wrap_pin_memory(self, pin: Function) -> Function:
+        """Weights and optimizer states that are offloaded: each optimizer step computes with all of them on the host."""
+
+        def pin_memory(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+            try:
+                if self._mode is None and _is_large(tensor):
+                    self._count(OFFLOADED * tensor.numel() * tensor.element_size())
+            except Exception as error:
+                failed("ghosts.pin_memory", error)
+            return pin(tensor, *args, **kwargs)
+
+        return pin_memory
+
     def _in_mode(self, fn: Function, /, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
         if mode is None or mode.is_over or self._torch._C._len_torch_dispatch_stack():
@@ -247,6 +265,10 @@ def _mode_class(torch: Torch) -> type:
             self.is_over = False
             self._operations = _Operations(torch, take, gone, drawn)
             self._kinds: dict[Any, str] = {}
+
+        def pins(self) -> bool:
+            """Whether large tensors were pinned: they are what is offloaded."""
+            return self._operations.pins
 
         def __torch_dispatch__(self, func: Operator, types: Any, args: Any = (), kwargs: Named | None = None) -> Any:
             kwargs = kwargs or {}
@@ -373,6 +395,7 @@ class _Operations:
         self._to_copy = torch.ops.aten._to_copy.default
         self._copy = torch.ops.aten.copy_.default
         self._pin = torch.ops.aten._pin_memory.default
+        self.pins = False
 
     def done(self, kind: Any, func: Any, args: Any, kwargs: Named) -> Any:
         """(whether we did it, what came of it); `kind` is the operation's, see `_kind`."""
@@ -392,8 +415,7 @@ class _Operations:
         if kind == "fills":
             return self._filled(func, args, kwargs)
         if func is self._pin:
-            it = args[0]
-            return True, self._torch.empty_strided(it.size(), it.stride(), dtype=it.dtype, pin_memory=True)
+            return True, self._pinned(args[0])
         return self._computed(func, args, kwargs)
 
     # New tensors.
@@ -412,8 +434,12 @@ class _Operations:
             return False, None
         self._draw(func, shape, kwargs.get("generator"))
         if kwargs.get("pin_memory"):
-            return True, self._torch.empty_strided(shape.size(), shape.stride(), dtype=shape.dtype, pin_memory=True)
+            return True, self._pinned(shape)
         return True, self._ghost(shape)
+
+    def _pinned(self, like: Tensor) -> Any:
+        self.pins = True
+        return self._torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, pin_memory=True)
 
     def _draw(self, func: Any, like: Tensor, generator: Any) -> None:
         """Moves the generator as if `func` had drawn numbers for a tensor like this."""
@@ -448,10 +474,7 @@ class _Operations:
         shape = self._torch.empty_like(source, dtype=dtype, device="meta")
         if not _is_large(shape, "meta"):
             return False, None
-        if kwargs.get("pin_memory"):
-            arrived = self._torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, pin_memory=True)
-        else:
-            arrived = self._ghost(shape)
+        arrived = self._pinned(shape) if kwargs.get("pin_memory") else self._ghost(shape)
         return True, arrived.copy_(source, non_blocking=bool(kwargs.get("non_blocking")))
 
     def _across(self, func: Any, args: Any, kwargs: Named, devices: Any) -> tuple[bool, Any]:

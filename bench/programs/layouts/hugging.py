@@ -77,9 +77,12 @@ def main(words):
     for name, value in (("mbs", 4), ("micro", 2), ("seq", 2048), ("layers", 12), ("steps", 4)):
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--ac", action="store_true", help="blocks run again in the backward pass")
+    parser.add_argument("--limit", type=int, default=0, help="the MiB that PyTorch may reserve")
     args = parser.parse_args(words)
     seen, error = Seen(args.name), None
     torch.cuda.set_device(seen.local)
+    seen.hold_to(args.limit)
+    seen.wait()
     try:
         train(args, seen)
         dist.barrier()

@@ -289,6 +289,11 @@ class Seen:
         if os.environ.get("TURN_LAYOUTS"):
             os.read(int(os.environ["TURN_LAYOUTS"]), 1)
 
+    def hold_to(self, limit):
+        """So many MiB are the most that PyTorch may reserve, if it is not zero."""
+        if limit:
+            torch.cuda.set_per_process_memory_fraction((limit << 20) / torch.cuda.get_device_properties(self.local).total_memory)
+
     def look(self, what):
         torch.cuda.synchronize()
         free, total = torch.cuda.mem_get_info() if os.environ.get("OUT_LAYOUTS") else (0, 0)
@@ -409,8 +414,7 @@ def main(words):
     args = parser.parse_args(words)
     seen, error = Seen(args.name), None
     torch.cuda.set_device(seen.local)
-    if args.limit:
-        torch.cuda.set_per_process_memory_fraction((args.limit << 20) / torch.cuda.get_device_properties(seen.local).total_memory)
+    seen.hold_to(args.limit)
     dist.init_process_group("nccl")
     torch.manual_seed(1)
     seen.wait()

@@ -1,9 +1,10 @@
 """Layouts of some GPUs with few layers, real and predicted. Each line of LAYOUTS is a name and the options of `large.py`, or of `split.py`, `mega.py`,
-`slow.py`, `hugging.py` and `zero.py` (which needs deepspeed) where the name begins with that and `_`: of two ranks where it ends with `_on2`, else of $RANKS, 4
+`slow.py`, `plain.py`, `hugging.py` and `zero.py` (which needs deepspeed) where the name begins with that and `_`: of two ranks where it ends with `_on2`, else of $RANKS, 4
 if that is not set.
 
-    python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come
-    python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each of `large.py` the limits nearest to its edge
+    python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come; with
+                                                  ONLY_LIMITS=1 in the environment only these
+    python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each that takes a `--limit` the limits nearest to its edge
     python shrunk.py compare REAL OUT            the lines of REAL (a rank each) against the reports
 
 The edge of a layout is found on the phantom: replays of its recordings with limits on what PyTorch may reserve say between which it lies, and runs with a
@@ -32,6 +33,7 @@ LANES = 2
 BELOW, ABOVE, ABOVE_IF_IT_DEPENDS = (-2, -8, -25), (2, 8, 25), (2, 30, 55, 75)
 MIB = 1 << 20
 OTHER_RANKS = int(os.environ.get("RANKS", "4"))
+LIMITED = ("large", "plain", "hugging", "zero")
 KINDS = ("allocated", "reserved", "device")
 
 
@@ -43,7 +45,7 @@ def lines_of(path):
 
 
 def program_of(name):
-    return next((it for it in ("split", "mega", "slow", "hugging", "zero") if name.startswith(it + "_")), "large")
+    return next((it for it in ("split", "mega", "slow", "hugging", "zero", "plain") if name.startswith(it + "_")), "large")
 
 
 def option(words, name, default):
@@ -68,7 +70,7 @@ def next_of(path, out):
         fcntl.flock(f, fcntl.LOCK_EX)
         f.seek(0)
         taken = f.read().split()
-        for each in (path, os.path.join(out, "edges.txt"), os.path.join(out, "depends.txt")):
+        for each in ("" if os.environ.get("ONLY_LIMITS") else path, os.path.join(out, "edges.txt"), os.path.join(out, "depends.txt")):
             for line in lines_of(each):
                 if line[0] not in taken:
                     f.write(line[0] + "\n")
@@ -232,7 +234,7 @@ class Predicting:
     def layout(self, line):
         name, *words = line
         recording = None
-        if program_of(name) == "large":
+        if program_of(name) in LIMITED:
             recording = os.path.join(self.out, name + ".zip")
         report = self.report(name, words, recording)
         if report is None or recording is None or report["verdict"] not in ("fits", "depends"):

@@ -42,11 +42,14 @@ def main(words):
         parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--offload", choices=["none", "optimizer", "param"], nargs="*", default=[])
     parser.add_argument("--local_rank", help="of the launcher; it is in the environment, too")
+    parser.add_argument("--limit", type=int, default=0, help="the MiB that PyTorch may reserve")
     args = parser.parse_args(words)
     seen, error = Seen(args.name), None
     torch.cuda.set_device(seen.local)
+    seen.hold_to(args.limit)
     dist.init_process_group("nccl")
     torch.manual_seed(1)
+    seen.wait()
     try:
         train(args, seen)
         dist.barrier()

@@ -147,7 +147,7 @@ pub struct Predicted {
     pub early: Option<Peaks>,
     /// It runs out of memory at this other end.
     pub runs_out_at: Option<OtherEnd>,
-    /// Not at that end, but between both.
+    /// Not at that end, but between both; or where segments lie elsewhere.
     pub doubt: Option<Doubt>,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
@@ -605,13 +605,17 @@ pub struct RunsAhead {
     pub held: Unlimited,
 }
 
-/// Why a job that fits at both ends of a race or of a router may not fit between them.
+/// Why what fits as it was run, or at both ends of a race or of a router, may not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// A replay ran out of memory.
     RunsOut,
     /// It fits because PyTorch gave its cache back when memory was full, and with a little less memory a replay ran out: other holes may be left there.
     GaveCacheBack,
+    /// It fits because PyTorch gave its cache back, and a replay with segments at other addresses ran out.
+    Addresses,
+    /// It fits at the late end of a race, and ran out at the early one.
+    RunsOutEarly,
 }
 
 /// What a run took of the host's memory at most, with all that it started.
@@ -634,7 +638,7 @@ impl Predicted {
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs_early()) => {
                 Verdict::OverMax
             }
-            Outcome::Fits if self.undecided().is_some() => Verdict::Depends,
+            Outcome::Fits if self.is_in_doubt() || self.undecided().is_some() => Verdict::Depends,
             Outcome::Fits if self.may_come_to_more() => Verdict::FitsSoFar,
             Outcome::Fits => Verdict::Fits,
         }
@@ -710,6 +714,11 @@ impl Predicted {
             .or_else(|| self.at_other_values().filter(is_over).map(|it| it.0))
     }
 
+    /// Whether a run or a replay ran out of memory that may come about in place of the one shown.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.runs_out_at.is_some() || self.doubt.is_some()
+    }
+
     /// How often memory was full and PyTorch gave its cache back, where the script fits because of that.
     pub fn gave_cache_back(&self) -> Option<u64> {
         self.notes.iter().find_map(|note| match note {
@@ -735,7 +744,7 @@ impl Predicted {
     /// How much of the card would be left at the peak, whatever masks find; none when it does not fit.
     pub fn headroom(&self) -> Option<Bytes> {
         let most = self.needs().max(self.at_other_values().map(|it| it.1).unwrap_or_default());
-        let fits = self.outcome == Outcome::Fits && self.runs_out_at.is_none();
+        let fits = self.outcome == Outcome::Fits && !self.is_in_doubt();
         let usable = self.card.usable();
         (fits && most <= usable).then(|| usable - most)
     }

@@ -30,7 +30,7 @@ pub struct BetweenEnds {
 /// Real ranks take orders that no replay had, which leave other holes: memory that is enough only because PyTorch gives its cache back is enough
 /// for them, too, if all replays come to their end with less of it by one part in so many. The three jobs that were seen to fail where
 /// both ends fit had less than a fiftieth more than where an end fails.
-const LITTLE: u64 = 20;
+pub(super) const LITTLE: u64 = 20;
 
 impl BetweenEnds {
     /// The most that any of them took; none if there is none.
@@ -80,17 +80,47 @@ fn gave_cache_back(run: &DeviceRun<'_>) -> bool {
     run.recording.notes.stats.iter().any(|it| it.device == run.index && it.retries != 0)
 }
 
+/// Whether it fits because PyTorch gave its cache back when memory was full, and would not if the driver had placed its segments in another order:
+/// what else a process maps (the host's memory, what NCCL exchanges with other ranks) decides where they lie.
+pub(super) fn depends_on_addresses(run: &DeviceRun<'_>, all: &[Recording], card: &Card) -> bool {
+    if !gave_cache_back(run) {
+        return false;
+    }
+    let Place { mut config, limit, .. } = Place::of(run, all, card);
+    let said = run.recording.notes.begin.as_ref().map(|it| it.torch.as_str());
+    config.torch = said.and_then(|it| it.parse().ok()).unwrap_or(config.torch);
+    // What libraries took may have come later than the most that PyTorch held.
+    let limit = limit.max(run.replay.peak_reserved.bytes);
+    replay::depends_on_addresses(&run.program, &config.with_capacity(limit))
+}
+
+/// Where a run is replayed.
+struct Place {
+    config: Config,
+    /// What others hold on its device.
+    outside: Bytes,
+    /// The most that PyTorch can reserve.
+    limit: Bytes,
+}
+
+impl Place {
+    fn of(run: &DeviceRun<'_>, all: &[Recording], card: &Card) -> Place {
+        let settings = run.trace.settings.clone().unwrap_or_default();
+        let config = Config::of_recording(&settings, run.torch);
+        let outside = run.other(card) + run.context(card) + run.beside(all, card);
+        let room = card.usable().saturating_sub(outside);
+        let limit = run.own_limit().map_or(room, |it| it.min(room));
+        Place { config, outside, limit }
+    }
+}
+
 fn of_rank(
     (run, all): (&DeviceRun<'_>, &[Recording]),
     between: &replay::Between<'_>,
     card: &Card,
     gave_back: bool,
 ) -> BetweenEnds {
-    let settings = run.trace.settings.clone().unwrap_or_default();
-    let config = Config::of_recording(&settings, run.torch);
-    let outside = run.other(card) + run.context(card) + run.beside(all, card);
-    let room = card.usable().saturating_sub(outside);
-    let limit = run.own_limit().map_or(room, |it| it.min(room));
+    let Place { config, outside, limit } = Place::of(run, all, card);
     let unknowns = Unknowns::of(run, card, run.evidence().largest_scratch());
     let rank = run.recording.notes.begin.as_ref().and_then(|it| it.rank);
     let mut res = BetweenEnds { rank, ..BetweenEnds::default() };

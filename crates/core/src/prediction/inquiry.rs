@@ -7,8 +7,9 @@ use crate::{
     cards::Card,
     codes::{NoteCode, RemarkCode},
     prediction::{
-        BetweenEnds, CardFit, Carries, Host, Note, OtherEnd, Outcome, Peaks, Predicted, Prediction,
-        Rank, RanksSeen, Writes, other_end::is_of_masks, smallest::Search,
+        BetweenEnds, CardFit, Carries, Doubt, Host, LITTLE, Note, OomPlace, OtherEnd, Outcome,
+        Peaks, Predicted, Prediction, Rank, RanksSeen, Writes, other_end::is_of_masks,
+        smallest::Search,
     },
     recording::Reached,
     units::Bytes,
@@ -154,6 +155,7 @@ impl Inquiry {
         so_far.notes.extend(half_of_masks.then_some(Note::HalfOfMasks));
         so_far.notes.extend(alone.map(|(rank, world)| Note::RankAlone { rank, world }));
         (so_far.writes, so_far.host) = (writes, host);
+        so_far.doubt_cards();
         let may_learn = cards.is_empty() && !interrupted && !verdict_is_enough;
         let any_card = any_card && may_learn;
         let (ends, named) =
@@ -197,6 +199,15 @@ impl Inquiry {
             && let Some(end) = self.ends.pop_front()
         {
             return Some(Wanted::OtherEnd(end));
+        }
+        // Where work is done late, other holes are left, and what just ran out may fit.
+        if it.ran_out_by_little()
+            && let Some(at) = self.ends.iter().position(|it| *it == OtherEnd::Late)
+        {
+            return self.ends.remove(at).map(Wanted::OtherEnd);
+        }
+        if it.doubt == Some(Doubt::RunsOutEarly) {
+            return None;
         }
         if it.outcome == Outcome::Fits && self.all_ranks {
             return Some(Wanted::AllRanks);
@@ -306,7 +317,7 @@ impl Inquiry {
             self.so_far.early = None;
             self.so_far.runs_out_at.take_if(|it| *it == OtherEnd::Late);
             self.so_far.others.retain(|it| it.0 != OtherEnd::Late);
-            self.so_far.doubt = None;
+            self.so_far.doubt.take_if(|it| *it != Doubt::Addresses);
             self.so_far.notes.retain(|it| !is_late(it));
             self.ends.push_back(OtherEnd::Late);
         }
@@ -431,6 +442,7 @@ impl Predicted {
     /// Whether this card carries the script, by a run on it.
     fn on_its_card(&self, card: &'static Card) -> CardFit {
         let carries = match self.outcome {
+            Outcome::Fits if self.is_in_doubt() => Carries::Unknown,
             Outcome::Fits if card.total < self.with_allowance => Carries::Tight,
             Outcome::Fits => Carries::Yes,
             Outcome::Grows => Carries::Grows,
@@ -444,6 +456,9 @@ impl Predicted {
     /// Takes in what the same script did at the other end: whatever took more decides. A run that did not get as far
     /// says nothing about it. Returns whether the other run is shown from now on.
     fn cover(&mut self, end: OtherEnd, other: &Predicted) -> bool {
+        if self.outcome == Outcome::OutOfMemory {
+            return other.outcome == Outcome::Fits && self.fits_late(other);
+        }
         match other.outcome {
             Outcome::ScriptFailed => {
                 self.notes.push(Note::OtherEndUnseen { end });
@@ -466,6 +481,7 @@ impl Predicted {
             Outcome::Fits => {}
         }
         self.others.push((end, other.peak));
+        self.doubt = self.doubt.or(other.doubt);
         self.with_allowance = self.with_allowance.max(other.with_allowance);
         let (this, there) = (self.peak.device, other.peak.device);
         if end == OtherEnd::Found && this.0.abs_diff(there.0) <= this.0 / ALIKE {
@@ -490,6 +506,27 @@ impl Predicted {
         }
         self.doubt_cards();
         is_shown
+    }
+
+    /// Whether it ran out with less in use than there was, or little more: holes decide.
+    fn ran_out_by_little(&self) -> bool {
+        let is_little = |it: &OomPlace| {
+            let there_was =
+                it.reserved + it.free.map_or(it.requested, |free| free.min(it.requested));
+            it.allocated + it.requested <= there_was + Bytes(there_was.0 / LITTLE)
+        };
+        self.outcome == Outcome::OutOfMemory && self.oom.as_ref().is_some_and(is_little)
+    }
+
+    /// The run with work done late fits, and the one before it, with work done at once, ran out. Real ranks take either end.
+    fn fits_late(&mut self, late: &Predicted) -> bool {
+        let exit = (late.exception.clone(), late.exit, late.seconds);
+        self.show(late);
+        (self.exception, self.exit, self.seconds) = exit;
+        self.others.push((OtherEnd::Late, late.peak));
+        (self.runs_out_at, self.doubt) = (Some(OtherEnd::Late), Some(Doubt::RunsOutEarly));
+        self.doubt_cards();
+        true
     }
 
     /// Takes in what the same ranks need between both ends.
@@ -551,7 +588,7 @@ impl Predicted {
         self.max = before.max;
         (self.others, self.early) = (before.others, before.early);
         self.runs_out_at = before.runs_out_at;
-        self.doubt = before.doubt;
+        self.doubt = before.doubt.or(self.doubt);
         self.with_allowance = before.with_allowance.max(self.with_allowance);
         (self.smallest, self.larger) = (before.smallest, before.larger);
         (self.notes, self.serving) = (before.notes, before.serving);
@@ -596,21 +633,22 @@ impl Predicted {
             self.show(there);
         } else {
             self.with_allowance = self.with_allowance.max(there.with_allowance);
+            self.doubt = self.doubt.or(there.doubt);
         }
         self.outcome = outcome;
         is_shown
     }
 
-    /// A card with less than is enough at every end may carry it, or not. Where one ran out, nobody knows how much is enough.
+    /// A card with less than is enough at every end may carry it, or not. Where one ran out, nobody knows how much is enough. Where segments at other
+    /// addresses ran out, that is so of this card.
     fn doubt_cards(&mut self) {
         let enough = self.at_other_values().map(|it| it.1);
-        if enough.is_none() && self.runs_out_at.is_none() {
-            return;
-        }
-        let beside = self.card.beside;
+        let (beside, total) = (self.card.beside, self.card.total);
+        let (is_anywhere, is_here) = (self.runs_out_at.is_some(), self.doubt.is_some());
         for it in &mut self.cards {
             let carries = matches!(it.carries, Carries::Yes | Carries::Tight);
-            if carries && enough.is_none_or(|enough| it.card.total.saturating_sub(beside) < enough)
+            let is_less = |enough: Bytes| it.card.total.saturating_sub(beside) < enough;
+            if carries && (enough.map_or(is_anywhere, is_less) || is_here && it.card.total <= total)
             {
                 it.carries = Carries::Unknown;
             }

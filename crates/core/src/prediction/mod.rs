@@ -32,6 +32,7 @@ pub use answer::{
     Moment, OomPlace, Origin, Outcome, Peaks, PhasePeak, Predicted, Prediction, Rank, RunPhase,
     RunsAhead, SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
+use between::LITTLE;
 pub use between::{BetweenEnds, between_ends};
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
@@ -102,6 +103,8 @@ impl<'a> Runs<'a> {
         let in_all = slow.as_ref().and_then(|it| it.in_all(seen_by_first));
         let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
         let ranks = runs.iter().map(|it| it.rank(recordings, card)).collect();
+        let is_placed = |it: &DeviceRun<'_>| between::depends_on_addresses(it, recordings, card);
+        let is_in_doubt = outcome == Outcome::Fits && runs.iter().any(is_placed);
         let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
         notes.extend(slow.map(|growth| Note::GrowsSlowly {
             at_a_time: growth.at_a_time(),
@@ -128,7 +131,7 @@ impl<'a> Runs<'a> {
             others: Vec::new(),
             early: None,
             runs_out_at: None,
-            doubt: None,
+            doubt: is_in_doubt.then_some(Doubt::Addresses),
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,

@@ -33,7 +33,7 @@ impl Search {
         let is_much_smaller = |it: &&Card| it.total.0 <= needs / 4 * 3;
         let takes_more = |it: &Peaks| first.peak.device < it.device;
         let is_only_this = first.serving.is_none()
-            && first.runs_out_at.is_none()
+            && !first.is_in_doubt()
             && !first.others.iter().any(|it| takes_more(&it.1));
         if first.outcome != Outcome::Fits || !is_only_this || !cards.iter().any(is_much_smaller) {
             return Search::default();
@@ -75,7 +75,7 @@ impl Predicted {
         search: &mut Search,
     ) {
         let fits = match there.outcome {
-            Outcome::Fits => true,
+            Outcome::Fits => !there.is_in_doubt(),
             Outcome::OutOfMemory => false,
             // It says nothing of the card.
             Outcome::ScriptFailed | Outcome::Grows => return search.end(),

@@ -2,7 +2,7 @@
 //! in the other, or now as in one and now as in the other; or those blocks have other sizes each time that differ between the two.
 
 use crate::{
-    replay::{Program, program::Op},
+    replay::{Config, Program, chance::mixed, program::Op, what_if},
     trace::EventId,
     units::Bytes,
 };
@@ -11,6 +11,8 @@ use crate::{
 const PARTS: usize = 6;
 /// Orders in which each block comes free at one end or the other by chance.
 const DRAWN: u64 = 4;
+/// Orders of the driver's segments.
+const PLACED: u64 = 16;
 /// Draws of sizes.
 const SIZES_DRAWN: u64 = 8;
 /// Parts of the way between two sizes.
@@ -20,6 +22,19 @@ const GROUPS_APART: usize = 8;
 /// Requests that are replayed in all, but for the fewest orders: those of a long run are too many for every order.
 const MOST: usize = 20_000_000;
 const FEWEST: usize = 4;
+
+/// In how many orders at most so many requests are replayed.
+pub(super) fn most_orders(n_requests: usize) -> usize {
+    MOST.checked_div(n_requests).unwrap_or(FEWEST).max(FEWEST)
+}
+
+/// Whether it runs out of memory where segments lie in another order, though it comes to its end as it was recorded. Which of equal free
+/// blocks PyTorch takes decides which segments it can give back.
+pub fn depends_on_addresses(program: &Program, config: &Config) -> bool {
+    let runs_out = |config: &Config| what_if(program, config).ran_out.is_some();
+    let n = u64::try_from(most_orders(program.ops.len())).unwrap_or(PLACED).min(PLACED);
+    !runs_out(config) && (1..=n).any(|order| runs_out(&config.clone().in_order(order)))
+}
 
 /// One program as two runs of it were seen, which differ in when blocks come free or how large they are, and in nothing else.
 #[derive(Debug)]
@@ -83,12 +98,11 @@ impl<'a> Between<'a> {
 
     /// The program between, one at a time: always the same.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
-        let room = MOST.checked_div(self.asked.len()).unwrap_or(FEWEST).max(FEWEST);
         let orders = match &self.differ {
             Differ::Lives(_) => orders(),
             Differ::Sizes(_) => (1..=SIZES_DRAWN).map(Order::Drawn).collect(),
         };
-        orders.into_iter().take(room).map(|it| match &self.differ {
+        orders.into_iter().take(most_orders(self.asked.len())).map(|it| match &self.differ {
             Differ::Lives(blocks) => self.in_order(it, blocks),
             Differ::Sizes(there) => self.with_sizes(it, there),
         })
@@ -227,14 +241,6 @@ fn parts(program: &Program) -> (Vec<(Op, EventId)>, Vec<Life>) {
     (asked, lives)
 }
 
-/// Bits that look random: the last steps of `SplitMix64` (Steele, Lea and Flood, 2014).
-fn mixed(it: u64) -> u64 {
-    let it = it.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    it ^ (it >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +284,24 @@ free_completed 3000M 20M
         let tokens = format!("alloc 1000M {mib}M\nfree 1000M {mib}M\n");
         let rest = "alloc 2008M 2M\nfree 2008M 2M\n".repeat(GROUPS_APART);
         first + &(tokens + &rest).repeat(6)
+    }
+
+    /// Two free blocks of 20 MiB, of which the lower one is taken: 30 MiB have a place only if that leaves the segment that is free as a whole.
+    #[test]
+    fn which_segment_lies_lower_decides_what_can_be_given_back() {
+        let trace = recording(
+            "segment_alloc 1000M 30M\nalloc 1000M 30M\nsegment_alloc 2000M 20M\nalloc 2000M 20M\nfree 1000M 30M\nalloc 1000M 10M\nfree 2000M 20M
+             alloc 1010M 20M\nsegment_free 2000M 20M\nsegment_alloc 3000M 30M\nalloc 3000M 30M\n",
+        );
+        let config = Config::of_torch(TorchVersion::two(11));
+        let program = replay::follow(&trace, 0, config.clone()).1;
+        let within = |mib: u64| config.clone().with_capacity(Bytes::mib(mib));
+        assert!(replay::what_if(&program, &within(60)).ran_out.is_none());
+        assert!(depends_on_addresses(&program, &within(60)));
+        assert!(!depends_on_addresses(&program, &within(59)), "it runs out in any order");
+        assert!(!depends_on_addresses(&program, &within(80)));
+        let later = Config { torch: TorchVersion::two(12), ..within(60) };
+        assert!(!depends_on_addresses(&program, &later), "age decides, not the address");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_addresses::Addresses;
+use plimsoll_addresses::{Addresses, GRANULE};
 
 use crate::{
-    replay::{heap::Heap, slot::Slot},
+    replay::{chance::mixed, heap::Heap, slot::Slot},
     trace::PoolId,
 };
 
@@ -85,6 +85,8 @@ pub(super) struct FreeDriver<'a> {
     addresses: Addresses,
     /// Where segments go when `addresses` are used up: a recording may lie at the very bottom.
     spare: Addresses,
+    /// In which order segments lie, where neither the recording nor the rule says it.
+    order: Option<u64>,
     /// Where the next expandable range begins: far from what `cudaMalloc` gives.
     next_range: u64,
 }
@@ -99,6 +101,8 @@ pub(super) enum DriverCall {
 /// Where segments lie: a window as large as a driver has.
 const FLOOR: u64 = 0x1_0000_0000;
 const CEILING: u64 = 0x7f00_0000_0000;
+/// Draws until a place is found that is free: nearly all are.
+const TRIES: usize = 1000;
 /// Where ranges begin: above everything that `cudaMalloc` gives.
 const RANGES: u64 = 0x8000_0000_0000;
 /// Addresses above those of any range.
@@ -121,8 +125,28 @@ impl FreeDriver<'_> {
             n_taken,
             addresses: Addresses::new(FLOOR, CEILING),
             spare: Addresses::new(SPARE.0, SPARE.1),
+            order: None,
             next_range: RANGES,
         }
+    }
+
+    /// The same, with segments in an order of their own.
+    pub(super) fn in_order(self, order: Option<u64>) -> Self {
+        FreeDriver { order, ..self }
+    }
+
+    /// Somewhere between `FLOOR` and `CEILING`, by chance, and not where another one is.
+    fn somewhere(&mut self, order: u64, size: u64) -> Option<u64> {
+        let draws = (1..).map(|n: u64| mixed(order << 32 ^ self.n_taken as u64 ^ n << 16));
+        let places = draws.map(|it| FLOOR + it % ((CEILING - FLOOR) / 2) / GRANULE * GRANULE);
+        let is_free = |it: &u64| {
+            let before = self.taken.range(..it.saturating_add(size)).next_back();
+            before.is_none_or(|(at, (taken, _))| at.saturating_add(*taken) <= *it)
+        };
+        let at = places.take(TRIES).find(is_free)?;
+        self.taken.insert(at, (size, self.n_taken));
+        self.n_taken += 1;
+        Some(at)
     }
 
     /// The recording's next call, when it is one that `is_same` recognises. When not, the recording is
@@ -146,7 +170,12 @@ impl Driver for FreeDriver<'_> {
     fn malloc(&mut self, size: u64) -> Option<(u64, u64)> {
         let left = self.left.checked_sub(size)?;
         // The driver rounds up to what it maps; PyTorch counts what it asked for.
-        let whole = size.checked_next_multiple_of(2 << 20)?;
+        let whole = size.checked_next_multiple_of(GRANULE)?;
+        if let Some(order) = self.order {
+            let address = self.somewhere(order, whole)?;
+            self.left = left;
+            return Some((address, size));
+        }
         let same = |it| matches!(it, DriverCall::Malloc { size: it, .. } if it == size);
         let address = match self.follow(same) {
             Some(DriverCall::Malloc { address, .. }) => {
@@ -162,6 +191,10 @@ impl Driver for FreeDriver<'_> {
 
     fn free(&mut self, address: u64, size: u64) -> bool {
         self.left = self.left.saturating_add(size);
+        if self.order.is_some() {
+            self.taken.remove(&address);
+            return true;
+        }
         let same = |it| matches!(it, DriverCall::Free { address: it } if it == address);
         if self.follow(same).is_some() {
             self.taken.remove(&address);

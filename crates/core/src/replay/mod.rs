@@ -7,6 +7,7 @@
 
 mod allocator;
 mod between;
+mod chance;
 mod conf;
 mod config;
 mod driver;
@@ -39,7 +40,7 @@ mod without;
 #[cfg(test)]
 pub(crate) use tests::recorded::recording;
 
-pub use between::Between;
+pub use between::{Between, depends_on_addresses};
 pub use conf::ConfError;
 pub use config::{Config, Reserve};
 pub use follow::{Ahead, checked, follow, follow_best, follow_on};

@@ -348,7 +348,16 @@ impl Report<'_> {
         let Report { prediction: p, styles, .. } = self;
         let (needs, of_what) = (p.needs(), self.of_what());
         let which = if self.any_card { &p.card.id } else { card };
-        let end = p.undecided().unwrap_or(OtherEnd::Found);
+        let Some(end) = p.undecided() else {
+            let text = format!(
+                "{which}{of_what}: fits because PyTorch gave its cache back when memory was full; if the driver places PyTorch's segments at \
+                 other addresses, that is not enough"
+            );
+            self.said(f, styles.warn, "IT DEPENDS", &text)?;
+            let say = "the addresses differ from run to run, and of free blocks of one size PyTorch takes the one with the lowest";
+            self.wrapped(f, say, 0, 2)?;
+            return self.not_seen(f);
+        };
         let of_end = p.others.iter().find(|it| it.0 == end);
         let all = of_end.map_or_else(
             || "more than the card has".to_owned(),
@@ -358,7 +367,9 @@ impl Report<'_> {
             },
         );
         let EndWords { as_shown, at_most, between, say, .. } = EndWords::of(end);
-        let text = if p.doubt == Some(Doubt::GaveCacheBack) {
+        let text = if p.doubt == Some(Doubt::RunsOutEarly) {
+            format!("{which}{of_what}: needs more than there is {as_shown}, {needs} {at_most}")
+        } else if p.doubt == Some(Doubt::GaveCacheBack) {
             format!(
                 "{which}{of_what}: fits {as_shown}, and {at_most}, because PyTorch gave its cache back when memory was full; \
                  {between}, PyTorch may find other holes, for which that is not enough"
@@ -1081,7 +1092,15 @@ fn n_named(sizes: &[Bytes], n: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+
     use super::*;
+    use crate::{
+        cards,
+        prediction::{Inquiry, Observed, RunFacts, ScriptExit, predict},
+        recording::{Begin, DeviceStats, Notes, Recording},
+        replay,
+    };
 
     #[test]
     fn the_others_are_no_larger_than_the_smallest_named_row() {
@@ -1093,5 +1112,47 @@ mod tests {
         assert_eq!(named(&[40, 20, 20, 20], 1), 3);
         assert_eq!(named(&[5, 5], 0), 1);
         assert_eq!(named(&[], 3), 0);
+    }
+
+    /// The second 20 MiB come from what is free of the first segment, or from the second segment: only one of them can be given back for the
+    /// last 30 MiB then.
+    const GIVES_BACK: &str = "
+segment_alloc 1000M 30M
+alloc 1000M 30M
+segment_alloc 2000M 20M
+alloc 2000M 20M
+free 1000M 30M
+alloc 1000M 10M
+free 2000M 20M
+alloc 1010M 20M
+segment_free 2000M 20M
+segment_alloc 3000M 30M
+alloc 3000M 30M
+";
+
+    #[test]
+    fn what_fits_only_where_segments_lie_in_one_order_is_in_doubt() {
+        let of = |limit: u64, retries: u64, torch: &str| {
+            let limit = Some(Bytes::mib(limit));
+            let notes = Notes {
+                begin: Some(Begin { torch: torch.to_owned(), ..Begin::default() }),
+                stats: vec![DeviceStats { retries, limit, ..DeviceStats::default() }],
+                ..Notes::default()
+            };
+            let trace = Some(replay::recording(GIVES_BACK));
+            let recordings = [Recording { pid: 7, trace, notes, phantom: None }];
+            let exit = ScriptExit::Code(0);
+            let facts = RunFacts { exit, seconds: 1.0, max: None, waited_in_vain: false };
+            let first = predict(&recordings, cards::find("h200").unwrap(), facts);
+            Inquiry::new(first, Observed::default()).prediction(None)
+        };
+        for (limit, retries, torch) in [(60, 0, "2.11.0"), (80, 1, "2.11.0"), (60, 1, "2.12.0")] {
+            assert_eq!(of(limit, retries, torch).verdict(), Verdict::Fits, "{limit} {torch}");
+        }
+        let prediction = of(60, 1, "2.11.0+cu130");
+        assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::Depends, None));
+        let said = super::prediction((&prediction).into(), Extent::Short, Styles::default(), 1000);
+        let said = said.to_string();
+        expect!["IT DEPENDS h200 (139.80 GiB): fits because PyTorch gave its cache back when memory was full; if the driver places PyTorch's segments at other addresses, that is not enough"].assert_eq(said.lines().next().unwrap_or_default());
     }
 }

@@ -636,6 +636,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             undecided: (it.verdict() == Verdict::Depends).then(|| match it.undecided() {
                 Some(OtherEnd::Routed) => "experts",
                 Some(OtherEnd::Late) => "order",
+                None => "addresses",
                 _ => "masks",
             }),
             peak_at: it.peak_moment.map(MomentWire::from),

@@ -60,6 +60,7 @@ pub(super) enum Undecided {
     Masks,
     Experts,
     Order,
+    Addresses,
 }
 
 /// What the rank takes that needs most.
@@ -344,7 +345,8 @@ fn why(verdict: Verdict, undecided: Option<Undecided>) -> &'static str {
         Verdict::FitsSoFar => "fits as far as it was seen: ",
         Verdict::Depends => match undecided {
             Some(Undecided::Experts) => "depends on a router: ",
-            Some(Undecided::Order) => "depends on a race, and does not fit at its late end: ",
+            Some(Undecided::Order) => "depends on a race, and does not fit at one of its ends: ",
+            Some(Undecided::Addresses) => "depends on the addresses of PyTorch's segments: ",
             Some(Undecided::Masks) | None => "depends on what masks select: ",
         },
         Verdict::Grows => "grows: ",

@@ -797,6 +797,37 @@ fn what_fits_only_because_the_cache_was_given_back_is_in_doubt_next_to_the_edge(
     assert_eq!(between(other, 1000, 2), Some((false, true)), "nothing can be replayed");
 }
 
+/// A race whose early end leaves holes in which a large block finds no place, and whose late end leaves others: real ranks take either.
+#[test]
+fn what_runs_out_early_by_little_is_run_late_too() {
+    let observed = || Observed { ends: vec![OtherEnd::Late], ..Observed::default() };
+    let out = |asked: &str| {
+        let text =
+            format!("alloc weights 20MiB\nalloc cached 200MiB\nfree cached\nstep\noom {asked}");
+        predicted(&[recording(&text)], 1)
+    };
+    let mut inquiry = Inquiry::new(out("200GiB"), observed());
+    assert!(
+        !matches!(inquiry.wanted(), Some(Wanted::OtherEnd(_))),
+        "it needs far more than there is"
+    );
+    let late = predicted(&[recording("alloc weights 20MiB\nstep\nalloc large 190MiB\nstep")], 0);
+    let answer = |late: &Prediction| {
+        let mut inquiry = Inquiry::new(out("190MiB"), observed());
+        assert_eq!(inquiry.wanted(), Some(Wanted::OtherEnd(OtherEnd::Late)));
+        let is_shown = inquiry.came(Wanted::OtherEnd(OtherEnd::Late), Some(late)).unwrap();
+        (is_shown, inquiry.prediction(None))
+    };
+    let (is_shown, prediction) = answer(&late);
+    assert_eq!((is_shown, prediction.verdict(), prediction.safe()), (true, Verdict::Depends, None));
+    assert_eq!((prediction.peak, prediction.oom.as_ref()), (late.peak, None));
+    let said = text::prediction((&prediction).into(), Extent::Short, Styles::default(), 1000);
+    let said = said.to_string();
+    expect!["IT DEPENDS h200 (139.80 GiB) for the 2 training steps seen: needs more than there is if PyTorch's threads and the GPU finish their work early, 970.0 MiB if they finish it late"].assert_eq(said.lines().next().unwrap_or_default());
+    let (is_shown, prediction) = answer(&out("190MiB"));
+    assert_eq!((is_shown, prediction.verdict()), (false, Verdict::DoesNotFit));
+}
+
 /// Work that is done early and late: a rank that changes between the two takes more, or is left with other holes.
 #[test]
 fn what_lies_between_both_ends_is_covered_or_in_doubt() {
