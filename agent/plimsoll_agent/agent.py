@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import outside, remedies, settings, torch_builds
+from plimsoll_agent.engines import places
+from plimsoll_agent.engines.asked import Program, asked_by
 from plimsoll_agent.inputs.padding import Padding
 from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.ranks import named as named_ranks
 from plimsoll_agent.ranks.first_gpu import FirstGpu
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process, saving, uncompiled
+from plimsoll_agent.run import ending, first_step, guard, preparing, process, saving, uncompiled
 from plimsoll_agent.run.checkpoints import Checkpoints
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
@@ -176,7 +178,7 @@ class Agent:
             Unfolded(torch, recording).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
-            functools.partial(engines.install, torch, recording, asked.stop, engines.asked_by(asked.engine), self._engines_program()) if is_imagined else None,
+            functools.partial(places.install, torch, recording, asked.stop, asked_by(asked.engine), self._engines_program()) if is_imagined else None,
             functools.partial(uncompiled.install, recording) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             drafts.install if is_imagined else None,
@@ -189,8 +191,8 @@ class Agent:
                 failed("agent.install, %s" % getattr(part, "__qualname__", part), error)
         recording.seconds_imports = process.seconds_since_start() or recording.seconds()
 
-    def _engines_program(self) -> engines.Program:
-        return engines.Program(self._steps, self._stopping, self.failures.of_a_worker, interpreted.paused)
+    def _engines_program(self) -> Program:
+        return Program(self._steps, self._stopping, self.failures.of_a_worker, interpreted.paused)
 
     def _change_the_program(self) -> None:
         """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
