@@ -6,6 +6,7 @@ Everything that reaches into PyTorch is in the `install` of the module that owns
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 from dataclasses import replace
@@ -148,7 +149,7 @@ class Agent:
         # Before everything else, so that what the plan does is inside what is recorded. Not guarded: a
         # plan that cannot be applied must not look like one that was.
         self._change_the_program()
-        atexit.register(self._finish)
+        atexit.register(self._ends)
         os.register_at_fork(after_in_child=self._forked)
         # Not `start()` itself: that initialises CUDA, which costs memory and time in programs that
         # never use it, and a process that has initialised CUDA cannot fork workers that do.
@@ -282,7 +283,7 @@ class Agent:
             return
         ending.write_begin(self._recording, self._torch.__version__, child=True)
         outside.report_to(self._recording.note)
-        process.at_its_end(self._finish)
+        process.at_its_end(self._ends)
         if not self._asked.is_real:
             self._sudden_end.ended_by_another()
 
@@ -343,6 +344,10 @@ class Agent:
         """The process ends now, by this signal of its own or, with None, by `os._exit`."""
         self._ending.signal = signal
         self._finish()
+
+    def _ends(self) -> None:
+        with contextlib.nullcontext() if self._asked.is_real else self._sudden_end.undisturbed():
+            self._finish()
 
     def _finish(self) -> None:
         self.live = False

@@ -57,8 +57,8 @@ class _Engine:
 
     def __init__(self, recording: Recording, asked: Asked, program: Program) -> None:
         self._recording, self._asked, self._program = recording, asked, program
-        self._weights = self._graphs = self._available = self._planned = self._longest_pass = 0
-        self._before = self._loaded = 0.0
+        self._weights = self._graphs = self._available = self._longest_pass = 0
+        self._loaded = 0.0
         self._has_scheduler = False
         self._supposed: float | None = None
         """What is free while the engine is asked what it would plan."""
@@ -109,7 +109,6 @@ class _Engine:
         @guarded
         def note(runner: Any, free: float) -> None:
             if not runner.is_draft_worker:
-                self._before = free
                 self._recording.serves()
                 total = sys.modules["torch"].cuda.mem_get_info()[1]
                 self._write(total=int(total), free_at_start=int(free * _GIB), share=float(runner.mem_fraction_static))
@@ -147,7 +146,7 @@ class _Engine:
 
     def _plans(self, real: Function) -> Function:
         @guarded
-        def note(runner: Any, before: float, config: Any, **more: Any) -> bool:
+        def note(runner: Any, before: float, config: Any, **more: Any) -> None:
             what_if = _WhatIf(self, runner, functools.partial(real, runner, before))
             args = runner.server_args
             length = int(runner.model_config.context_len)
@@ -163,15 +162,13 @@ class _Engine:
                 least_for_longest=what_if.least(length),
                 **more,
             )
-            return not self._asked.is_search or self._asked.users <= more["users"]
 
         @guarded
-        def note_planned(runner: Any, before: float, config: Any) -> bool | None:
+        def note_planned(runner: Any, before: float, config: Any) -> None:
             tokens = _tokens(config)
-            self._planned = tokens
             what_if = _WhatIf(self, runner, functools.partial(real, runner, before))
             more = {"blocks": tokens // int(runner.server_args.page_size), "tokens": tokens, "at_once": int(config.max_running_requests), "instead": what_if.instead(), "own_share": what_if.is_own_share()}
-            return note(runner, before, config, **more)
+            note(runner, before, config, **more)
 
         def _resolve_memory_pool_config(runner: Any, before: float) -> Any:
             try:
@@ -180,14 +177,14 @@ class _Engine:
                 if "memory" in str(error).lower() and not isinstance(error, sys.modules["torch"].OutOfMemoryError):
                     note(runner, before, None, refused=str(error))
                 raise
-            if note_planned(runner, before, config) is False:
-                end(self._program.stopping)
+            note_planned(runner, before, config)
             return config
 
         return _resolve_memory_pool_config
 
     def _held(self, runner: Any, config: Any, length: int) -> dict[str, int]:
-        """What a search asked. A length that the search chose says nothing about a longer one: the cache is the same."""
+        """What a search asked; longer requests than a length that the search chose, too: the cache is the same. The run goes on also where that is
+        too little, because only an engine that is ready shows which share it may have."""
         most = length if self._asked.flags.get("sglang", {}).get("context_length") is None else 2 * length
         users = functools.partial(_users, runner, config)
         return {"longest": longest_of(users, self._asked.users, most), "users": users(self._asked.context or length)}
@@ -328,7 +325,7 @@ class _WhatIf:
             return []
         res = [("chunked_prefill_size=%d" % (chunk // 2), self._share(chunk // 2, batch))] if 1 < chunk else []
         if batch is not None and 1 < batch:
-            res.append(("cuda_graph_max_bs=%d" % (batch // 2), self._share(chunk, batch // 2)))
+            res.append(("cuda_graph_max_bs_decode=%d" % (batch // 2), self._share(chunk, batch // 2)))
         return [(flag, share) for flag, share in res if share is not None and args.mem_fraction_static < share]
 
     def _share(self, chunk: int, batch: int | None) -> float | None:

@@ -255,6 +255,12 @@ impl Report<'_> {
                 for line in serving.lines() {
                     self.wrapped(f, &line, 0, 2)?;
                 }
+                if let Some(safe) = p.safe().filter(|safe| p.card.usable() < *safe) {
+                    let text = format!(
+                        "TIGHT: {safe} to be safe, for what only a real GPU shows, is more than this card has free"
+                    );
+                    writeln!(f, "{}", self.styles.warn.of(&text))?;
+                }
                 return Ok(());
             }
             Verdict::FitsSoFar if p.engine_starts() => {

@@ -191,8 +191,8 @@ impl Maker<'_> {
             Came::Interrupted
         } else if let Some(refused) = &note.refused {
             Came::Refuses(refused.why.clone())
-        } else if note.is_ready && note.users.is_some() {
-            Came::Ready
+        } else if let (true, Some(held)) = (note.is_ready, note.users) {
+            if order.users <= held { Came::Ready } else { Came::TooFew }
         } else if note.is_ready {
             Came::Fails(NO_PLAN.to_owned())
         } else if prediction.outcome == Outcome::OutOfMemory {
