@@ -600,7 +600,7 @@ def test_what_is_wrong_is_said(plimsoll):
     assert ran.code == 2 and "say what it is to hold: --users 8 finds their longest context, --context 32768 how many users" in ran.stderr, ran
     plimsoll.script("import torch; torch.zeros(1, device='cuda')", "none.py")
     ran = fit(plimsoll, "--users", "2", command=("none.py",))
-    assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM)" in ran.stdout, ran
+    assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM, SGLang)" in ran.stdout, ran
 
 
 GROWING = """
