@@ -70,6 +70,7 @@ class Mixin:
     def init_memory_pool(self, before):
         config = self._resolve_memory_pool_config(before)
         self.token_to_kv_pool = Pool(config.max_total_num_tokens * 65536 * self.kv_cache_dtype.itemsize)
+        print("Memory pool end. avail mem", get_available_gpu_memory("cuda", 0))
 
 class Pool:
     def __init__(self, size):
@@ -110,7 +111,7 @@ class ModelRunner(Mixin):
         self.weights = torch.empty(3 << 30, dtype=torch.int8, device="cuda")
 
     def init_cuda_graphs(self):
-        self.eager_runner = object()
+        self.eager_runner = torch.empty(64 << 20, dtype=torch.int8, device="cuda")
         self.init_prefill_cuda_graph()
         self.init_decode_cuda_graph()
 
@@ -217,6 +218,7 @@ def test_an_engine_that_starts_has_its_plan(plimsoll):
     assert ran.code == 0, ran
     serving, said = ran.report["serving"], " ".join(ran.stdout.split())
     assert (serving["engine"], serving["starts"], serving["weights_bytes"], serving["graphs_bytes"]) == ("sglang", True, 3 * GIB, 256 << 20), serving
+    assert 0 <= serving["forward_bytes"] - (64 << 20) < 4 << 20, serving
     cache = serving["cache_bytes"]
     assert serving["tokens"] == cache // TOKEN and ran.report["categories"]["kv_cache"] == cache, serving
     assert {it["tokens_each"]: it["users"] for it in serving["users"]}[1024] == serving["tokens"] // 1024, serving

@@ -58,7 +58,7 @@ class _Engine:
     def __init__(self, recording: Recording, asked: Asked, program: Program) -> None:
         self._recording, self._asked, self._program = recording, asked, program
         self._weights = self._graphs = self._available = self._longest_pass = 0
-        self._loaded = 0.0
+        self._last_free = self._free_before_plan = 0.0
         self._has_scheduler = False
         self._supposed: float | None = None
         """What is free while the engine is asked what it would plan."""
@@ -100,8 +100,8 @@ class _Engine:
         def get_available_gpu_memory(*args: Any, **kwargs: Any) -> Any:
             if self._supposed is not None:
                 return self._supposed
-            self._loaded = real(*args, **kwargs)
-            return self._loaded
+            self._last_free = float(real(*args, **kwargs))
+            return self._last_free
 
         return get_available_gpu_memory
 
@@ -139,7 +139,7 @@ class _Engine:
         def _profile_available_bytes(runner: Any, *args: Any, **kwargs: Any) -> Any:
             available = real(runner, *args, **kwargs)
             if self._supposed is None:
-                self._available = int(available)
+                self._available, self._free_before_plan = int(available), self._last_free
             return available
 
         return _profile_available_bytes
@@ -247,7 +247,7 @@ class _Engine:
     @guarded
     def _note_ready(self) -> None:
         free = _free_now()
-        rest = int(self._loaded * _GIB) - self._available - self._graphs - free
+        rest = int(self._free_before_plan * _GIB) - self._available - self._graphs - free
         self._write(ready=True, free_when_ready=free, graphs=self._graphs, forward=max(0, rest), longest_pass=self._longest_pass or None)
 
     def _passes(self, real: Function) -> Function:
@@ -280,7 +280,7 @@ class _WhatIf:
         disabled = logging.root.manager.disable
         for name, value in changed.items():
             setattr(runner, name, value)
-        engine._supposed = engine._loaded
+        engine._supposed = engine._last_free
         logging.disable(logging.WARNING)
         try:
             return _tokens(self._plan())
@@ -294,7 +294,7 @@ class _WhatIf:
 
     def least(self, tokens: int) -> float | None:
         """The smallest share, in hundredths, with which the cache holds so many."""
-        if not self._engine._loaded or self._tokens(mem_fraction_static=1.0) < tokens:
+        if not self._engine._last_free or self._tokens(mem_fraction_static=1.0) < tokens:
             return None
         least, most = 0, 100
         while 1 < most - least:
