@@ -91,7 +91,7 @@ from types import SimpleNamespace
 from sglang.srt.model_executor.model_runner_kv_cache_mixin import Mixin, get_available_gpu_memory
 
 class ModelRunner(Mixin):
-    is_draft_worker, sliding_window_size = False, None
+    is_draft_worker, sliding_window_size, pp_size = False, None, 1
 
     def __init__(self, server_args):
         self.server_args, self.mem_fraction_static, self.kv_cache_dtype = server_args, server_args.mem_fraction_static, torch.bfloat16
@@ -116,7 +116,7 @@ class ModelRunner(Mixin):
         self.init_decode_cuda_graph()
 
     def init_prefill_cuda_graph(self):
-        self.prefill_cuda_graph_runner = self.eager_runner
+        self.prefill_cuda_graph_runner = None if self.server_args.disable_cuda_graph else self.eager_runner
 
     def init_decode_cuda_graph(self):
         if not self.server_args.disable_cuda_graph:

@@ -207,9 +207,9 @@ class _Engine:
         @guarded
         def note(runner: Any, before: int) -> None:
             self._graphs += before - _free_now()
-            graphs = runner.server_args.cuda_graph_config.prefill
-            if getattr(runner, "prefill_cuda_graph_runner", None) is not getattr(runner, "eager_runner", None):
-                self._longest_pass = max(self._longest_pass, int(graphs.max_bs or 0))
+            # While it captures those of prefill, it runs passes of up to so many tokens.
+            if getattr(runner, "prefill_cuda_graph_runner", None) not in (None, getattr(runner, "eager_runner", None)):
+                self._longest_pass = max(self._longest_pass, int(runner.server_args.cuda_graph_config.prefill.max_bs or 0))
 
         def capture(runner: Any, *args: Any, **kwargs: Any) -> Any:
             before = _free_now()
@@ -253,7 +253,7 @@ class _Engine:
     def _passes(self, real: Function) -> Function:
         @guarded
         def note(batch: Any) -> None:
-            tokens = int(batch.input_ids.shape[0])
+            tokens = 0 if batch.input_ids is None else int(batch.input_ids.shape[0])
             if self._longest_pass < tokens:
                 self._longest_pass = tokens
                 self._write(longest_pass=tokens)
@@ -273,8 +273,10 @@ class _WhatIf:
         self._engine, self._runner, self._plan = engine, runner, plan
 
     def _tokens(self, **changed: Any) -> int:
-        """With other values of the runner; zero if it refuses."""
+        """With other values of the runner; zero if it refuses, or if it would ask other stages of a pipeline."""
         runner, engine = self._runner, self._engine
+        if runner.pp_size != 1:
+            return 0
         changed["server_args"] = copy.copy(runner.server_args)
         was = {name: getattr(runner, name) for name in changed}
         disabled = logging.root.manager.disable
@@ -306,6 +308,8 @@ class _WhatIf:
         """Tokens with other flags."""
         torch, runner = sys.modules["torch"], self._runner
         res = []
+        if runner.pp_size != 1:
+            return []
         if runner.kv_cache_dtype.itemsize == 2:
             res.append(("kv_cache_dtype=" + _IN_8_BITS, self._tokens(kv_cache_dtype=torch.float8_e5m2)))
         for flag, share in self._shares():

@@ -54,7 +54,7 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let command = ScriptCommand::resolve(&words)?;
     let mut runner = Runner::new(Cache::open()?, &args.world)?;
     runner.share_what_is_compiled()?;
-    let mut maker = Maker { args, runner, command: &command };
+    let mut maker = Maker { args, runner, command: &command, engine: engine_of(&words) };
     let mut make = |order: Order<'_>| maker.make(order);
     let found = if is_any_card {
         let mut cards: Vec<&Card> = cards::catalogue().iter().filter(|it| it.usual).collect();
@@ -149,11 +149,19 @@ fn command_with(words: &[OsString], flags: &Flags, engine: &EngineWords) -> Stri
     shell::shown(&res)
 }
 
+/// The engine that the command names, until a run shows which it is.
+fn engine_of(words: &[OsString]) -> &'static EngineWords {
+    let is_named =
+        |it: &&EngineWords| words.iter().any(|word| word.to_string_lossy().contains(it.id));
+    ENGINES.iter().find(is_named).unwrap_or_else(|| EngineNote::default().words())
+}
+
 /// Makes runs.
 struct Maker<'a> {
     args: &'a FitArgs,
     runner: Runner,
     command: &'a ScriptCommand,
+    engine: &'static EngineWords,
 }
 
 impl Maker<'_> {
@@ -217,12 +225,15 @@ impl Maker<'_> {
                 None => why,
             })
         };
+        if !note.name.is_empty() {
+            self.engine = note.words();
+        }
         let trial = Trial { came, note };
         if !self.args.quiet {
             let seconds = began.elapsed().as_secs_f64();
             say(&format!(
                 "{} on {}: {} ({seconds:.1} s)",
-                order.flags.shown(trial.note.words()),
+                order.flags.shown(self.engine),
                 order.card.id,
                 view::outcome(&trial),
             ));
