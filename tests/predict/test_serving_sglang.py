@@ -255,6 +255,7 @@ def test_a_server_is_ready_once_its_first_request_is_answered(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("share, tokens, code, words", [
     ("0.1", "3", 1, "DOES NOT FIT l4"),
     ("0.8", "30000", 1, "the engine ran out of memory while it served: a smaller mem_fraction_static leaves more for passes"),
