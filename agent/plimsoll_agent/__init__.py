@@ -15,6 +15,7 @@
     nursery       a process that has imported torch, and forks one child for each run
 
     run           records a training run; changes nothing that a step computes or allocates
+    engines       looks at serving engines while they start
     watch         raises alarms when memory goes wrong in a long run
     values        numbers that a script reads from a device, on a phantom that computes none
     ranks         one rank of a job, without the other ranks

@@ -6,19 +6,22 @@ Everything that reaches into PyTorch is in the `install` of the module that owns
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import outside, remedies, settings, torch_builds
+from plimsoll_agent.engines import places
+from plimsoll_agent.engines.asked import Program, asked_by
 from plimsoll_agent.inputs.padding import Padding
 from plimsoll_agent.inputs.samples import Samples
 from plimsoll_agent.ranks import imagined as ranks
 from plimsoll_agent.ranks import named as named_ranks
 from plimsoll_agent.ranks.first_gpu import FirstGpu
 from plimsoll_agent.remedies.support.hooks import Hooks
-from plimsoll_agent.run import ending, engines, first_step, guard, preparing, process, saving, uncompiled
+from plimsoll_agent.run import ending, first_step, guard, preparing, process, saving, uncompiled
 from plimsoll_agent.run.checkpoints import Checkpoints
 from plimsoll_agent.run.compiled import Compiled
 from plimsoll_agent.run.epochs import Epochs
@@ -146,7 +149,7 @@ class Agent:
         # Before everything else, so that what the plan does is inside what is recorded. Not guarded: a
         # plan that cannot be applied must not look like one that was.
         self._change_the_program()
-        atexit.register(self._finish)
+        atexit.register(self._ends)
         os.register_at_fork(after_in_child=self._forked)
         # Not `start()` itself: that initialises CUDA, which costs memory and time in programs that
         # never use it, and a process that has initialised CUDA cannot fork workers that do.
@@ -176,7 +179,7 @@ class Agent:
             Unfolded(torch, recording).install if is_imagined else None,
             functools.partial(batches.install, torch, asked.own_batches),
             AskedSize(torch, recording).install if is_imagined else None,
-            functools.partial(engines.install, torch, recording, asked.stop, engines.asked_by(asked.engine), self._engines_program()) if is_imagined else None,
+            functools.partial(places.install, torch, recording, asked.stop, asked_by(asked.engine), self._engines_program()) if is_imagined else None,
             functools.partial(uncompiled.install, recording) if is_imagined else None,
             functools.partial(interpreted.install, torch) if is_imagined else None,
             drafts.install if is_imagined else None,
@@ -189,8 +192,8 @@ class Agent:
                 failed("agent.install, %s" % getattr(part, "__qualname__", part), error)
         recording.seconds_imports = process.seconds_since_start() or recording.seconds()
 
-    def _engines_program(self) -> engines.Program:
-        return engines.Program(self._steps, self._stopping, self.failures.of_a_worker, interpreted.paused)
+    def _engines_program(self) -> Program:
+        return Program(self._steps, self._stopping, self.failures.of_a_worker, interpreted.paused)
 
     def _change_the_program(self) -> None:
         """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
@@ -280,7 +283,7 @@ class Agent:
             return
         ending.write_begin(self._recording, self._torch.__version__, child=True)
         outside.report_to(self._recording.note)
-        process.at_its_end(self._finish)
+        process.at_its_end(self._ends)
         if not self._asked.is_real:
             self._sudden_end.ended_by_another()
 
@@ -341,6 +344,10 @@ class Agent:
         """The process ends now, by this signal of its own or, with None, by `os._exit`."""
         self._ending.signal = signal
         self._finish()
+
+    def _ends(self) -> None:
+        with contextlib.nullcontext() if self._asked.is_real else self._sudden_end.undisturbed():
+            self._finish()
 
     def _finish(self) -> None:
         self.live = False

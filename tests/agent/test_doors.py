@@ -14,7 +14,8 @@ SETS_ATTRIBUTES = {
     "plimsoll_agent/remedies/support/split.py": "settings of PyTorch's backends, which have values and no code",
     "plimsoll_agent/values/interpreted.py": "puts Triton's language back as it was before a kernel was interpreted",
     "plimsoll_agent/watch/trackers.py": "a mark on its own function",
-    "plimsoll_agent/run/engines.py": "values of an engine's arguments, which are no functions",
+    "plimsoll_agent/engines/asked.py": "values of an engine's arguments, which are no functions",
+    "plimsoll_agent/engines/sglang.py": "values that an engine plans with, which are no functions",
 }
 """The files with a `setattr` or a `delattr`, and what each is for."""
 

@@ -8,7 +8,7 @@ from harness import ROOT
 
 AGENT = ROOT / "agent" / "plimsoll_agent"
 
-LAYERS = ("run", "watch", "values", "ranks", "trials", "remedies.support", "remedies", "inputs", "survive", "survey", "calibrate", "")
+LAYERS = ("run", "engines", "watch", "values", "ranks", "trials", "remedies.support", "remedies", "inputs", "survive", "survey", "calibrate", "")
 """From the lowest on; the last is what stands beside the folders and wires them together."""
 
 BELOW_ALL = {"patch", "kinds", "settings", "source"}

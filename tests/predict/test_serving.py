@@ -389,10 +389,33 @@ def test_an_engine_that_wants_the_whole_card_is_told_what_is_free(plimsoll):
     assert "set `gpu_memory_utilization=0.97` or less" in said and "other processes" not in said and "plimsoll fit" not in said, said
 
 
+ON_ITS_WAY_OUT = """def engine(ready, stop):
+    def asked(*_):
+        raise SystemExit
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGINT, asked)
+    try:
+        exec(open("serve.py").read().split("net =")[0], {"__name__": "engine"})
+        ready.set()
+        stop.wait()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        time.sleep(1)
+"""
+
+
 @pytest.mark.soak
-def test_a_server_that_is_interrupted_has_its_answer(plimsoll):
+@pytest.mark.parametrize("is_asked_twice", [False, True])
+def test_a_server_that_is_interrupted_has_its_answer(plimsoll, is_asked_twice):
+    """Of a terminal each process gets the signal, and vLLM's engine has the default handlers again on its way out, when its parent ends it."""
     package(plimsoll)
-    plimsoll.script(SERVER, "server.py")
+    server = SERVER
+    if is_asked_twice:
+        begin, end = server.index("def engine"), server.index("\nif __name__")
+        server = server[:begin] + ON_ITS_WAY_OUT + server[end:].replace("signal.SIG_IGN)", "signal.SIG_IGN)\n        os.kill(child.pid, signal.SIGINT)\n        time.sleep(0.3)")
+        server = server.replace("import asyncio,", "import asyncio, os, time,")
+    plimsoll.script(server, "server.py")
     run = plimsoll.start("predict", "--gpu", "l4", "--until-exit", "--", "server.py", "32768", environment=plimsoll.cold())
     assert "the server is ready\n" in iter(run.stdout.readline, "")
     run.send_signal(signal.SIGINT)
@@ -610,7 +633,7 @@ def test_what_is_wrong_is_said(plimsoll):
     assert ran.code == 2 and "say what it is to hold: --users 8 finds their longest context, --context 32768 how many users" in ran.stderr, ran
     plimsoll.script("import torch; torch.zeros(1, device='cuda')", "none.py")
     ran = fit(plimsoll, "--users", "2", command=("none.py",))
-    assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM)" in ran.stdout, ran
+    assert ran.code == 2 and "the script started no engine that plimsoll knows (vLLM, SGLang)" in ran.stdout, ran
 
 
 GROWING = """

@@ -27,7 +27,6 @@
     idle_checkpoints  which modules checkpoint in training mode only
     checkpoints     where checkpointing cuts the graph of what is to be trained
     compiled        stops watching calls of modules at the first call of what torch.compile made
-    engines         what a serving engine plans with its memory
     uncompiled      kernels that nothing on this machine can compile
     uncaught        an error that ends the program, a thread or a child of multiprocessing
     failures        ends what waits for ever after such an error, or after memory ran out

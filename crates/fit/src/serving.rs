@@ -2,7 +2,11 @@
 //! smallest card. Few runs are enough, because the engine itself computes what its cache holds once it has measured a forward pass. The value
 //! that is found was started; the next one was tried, or the engine's own rule refuses it with what that run measured.
 
-use plimsoll_core::{cards::Card, prediction::share_of, recording::EngineNote};
+use plimsoll_core::{
+    cards::Card,
+    prediction::share_of,
+    recording::{EngineNote, EngineWords},
+};
 
 /// More runs on one card than this find nothing new.
 const MOST_RUNS: usize = 12;
@@ -37,13 +41,14 @@ impl Lever {
         [Lever::MaxNumSeqs, Lever::GpuMemoryUtilization, Lever::KvCacheDtype, Lever::EnforceEager];
 
     /// As `--allow` names it.
-    pub fn id(self) -> &'static str {
-        match self {
-            Lever::MaxNumSeqs => "max-num-seqs",
-            Lever::GpuMemoryUtilization => "gpu-memory-utilization",
-            Lever::KvCacheDtype => "kv-cache-dtype",
-            Lever::EnforceEager => "enforce-eager",
-        }
+    pub fn id(self, words: &EngineWords) -> String {
+        let name = match self {
+            Lever::MaxNumSeqs => words.at_once,
+            Lever::GpuMemoryUtilization => words.share,
+            Lever::KvCacheDtype => words.dtype,
+            Lever::EnforceEager => words.eager,
+        };
+        name.replace('_', "-")
     }
 
     /// What it costs.
@@ -69,18 +74,18 @@ pub enum Length {
     Tokens(u64),
 }
 
-/// What the engine is started with instead of its own.
+/// What the engine is started with instead of its own, by the names that it has for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `max_model_len`.
+    /// The longest request.
     pub length: Length,
-    /// `max_num_seqs`.
+    /// Requests at once.
     pub at_once: Option<u64>,
-    /// `gpu_memory_utilization`, in hundredths.
+    /// The share of the card, in hundredths.
     pub share: Option<u32>,
-    /// `kv_cache_dtype=fp8`.
+    /// Keys and values in 8 bits.
     pub fp8: bool,
-    /// `enforce_eager`.
+    /// No CUDA graphs.
     pub eager: bool,
 }
 
@@ -101,23 +106,23 @@ pub enum Argument {
 
 impl Flags {
     /// By the names of the engine's arguments.
-    pub fn arguments(&self) -> Vec<(&'static str, Argument)> {
+    pub fn arguments(&self, words: &EngineWords) -> Vec<(&'static str, Argument)> {
         let mut res = Vec::new();
         match self.length {
             Length::Unchanged => {}
-            Length::OfTheModel => res.push(("max_model_len", Argument::None)),
-            Length::Tokens(n) => res.push(("max_model_len", Argument::Count(n))),
+            Length::OfTheModel => res.push((words.length, Argument::None)),
+            Length::Tokens(n) => res.push((words.length, Argument::Count(n))),
         }
-        res.extend(self.at_once.map(|n| ("max_num_seqs", Argument::Count(n))));
+        res.extend(self.at_once.map(|n| (words.at_once, Argument::Count(n))));
         let share = self.share.map(|share| Argument::Share(f64::from(share) / 100.0));
-        res.extend(share.map(|share| ("gpu_memory_utilization", share)));
-        res.extend(self.fp8.then_some(("kv_cache_dtype", Argument::Word("fp8"))));
-        res.extend(self.eager.then_some(("enforce_eager", Argument::On)));
+        res.extend(share.map(|share| (words.share, share)));
+        res.extend(self.fp8.then_some((words.dtype, Argument::Word(words.eight_bits))));
+        res.extend(self.eager.then_some((words.eager, Argument::On)));
         res
     }
 
     /// As somebody types them: names and values; a switch has none.
-    pub fn options(&self) -> Vec<(String, Option<String>)> {
+    pub fn options(&self, words: &EngineWords) -> Vec<(String, Option<String>)> {
         let typed = |(name, value): (&'static str, Argument)| {
             let value = match value {
                 Argument::None => return None,
@@ -128,18 +133,18 @@ impl Flags {
             };
             Some((name.to_owned(), value))
         };
-        self.arguments().into_iter().filter_map(typed).collect()
+        self.arguments(words).into_iter().filter_map(typed).collect()
     }
 
     /// On one line: `max_model_len=32768, kv_cache_dtype=fp8`.
-    pub fn shown(&self) -> String {
+    pub fn shown(&self, words: &EngineWords) -> String {
         let one = |(name, value): (String, Option<String>)| {
             format!("{name}={}", value.unwrap_or_else(|| "True".to_owned()))
         };
         let of_the_model = (self.length == Length::OfTheModel)
-            .then(|| "the longest max_model_len of the model".to_owned());
+            .then(|| format!("the longest {} of the model", words.length));
         let all: Vec<String> =
-            of_the_model.into_iter().chain(self.options().into_iter().map(one)).collect();
+            of_the_model.into_iter().chain(self.options(words).into_iter().map(one)).collect();
         if all.is_empty() { "its own flags".to_owned() } else { all.join(", ") }
     }
 }
@@ -220,6 +225,12 @@ impl Found {
     /// The next value, which does not.
     pub fn next(&self) -> Option<&Tried> {
         self.next.and_then(|i| self.tried.get(i))
+    }
+
+    /// What users of the engine call things, as far as a run showed which engine it is.
+    pub fn words(&self) -> &'static EngineWords {
+        let named = self.tried.iter().map(|it| &it.trial.note).find(|it| !it.name.is_empty());
+        named.map_or_else(|| EngineNote::default().words(), EngineNote::words)
     }
 
     /// Why the last run that failed did, if one failed for another reason than memory.
@@ -310,7 +321,7 @@ pub fn smallest_card<E>(
 
 /// Bytes that the engine needs for what is wanted.
 fn needs(note: &EngineNote, wanted: &Wanted) -> Option<u64> {
-    let may_use = share_of(note.total?, note.share?).0;
+    let may_use = share_of(note.shared()?, note.share?).0;
     let fixed = may_use.saturating_sub(note.available?.0);
     let (length, bytes) = *note.needs.last()?;
     let tokens = wanted.context?.saturating_mul(wanted.users?);
@@ -322,6 +333,12 @@ fn needs(note: &EngineNote, wanted: &Wanted) -> Option<u64> {
 /// it; what is free then is unknown before.
 fn share_at_start(note: &EngineNote) -> Option<u32> {
     let (free, total) = (note.free_at_start?.0, note.total?.0);
+    // What is beside the cache at any share is known of one that is ready.
+    if note.plans_without_a_pass() {
+        let (when_ready, share) = (note.free_when_ready?, note.share?);
+        let most = share + when_ready.share_of(note.free_at_start?);
+        return plimsoll_core::prediction::hundredths(most);
+    }
     u32::try_from((u128::from(free) * 100).checked_div(u128::from(total))?).ok()
 }
 
@@ -630,7 +647,10 @@ mod tests {
         let allowed = vec![Lever::EnforceEager, Lever::KvCacheDtype];
         let wanted = Wanted { users: Some(20), context: Some(32_768), allowed };
         let it = found(&wanted, "h100-80g");
-        assert_eq!(it.best().unwrap().flags.shown(), "max_model_len=32768, kv_cache_dtype=fp8");
+        assert_eq!(
+            it.best().unwrap().flags.shown(EngineNote::default().words()),
+            "max_model_len=32768, kv_cache_dtype=fp8"
+        );
         let none = Wanted { allowed: Vec::new(), ..wanted };
         assert_eq!(found(&none, "h100-80g").best, None);
         // More users than are computed at once.

@@ -10,8 +10,8 @@ use plimsoll_core::{
     prediction::{Counted, found_nothing},
     printable::printable,
     recording::{
-        self, CodeLine, EndReason, Exception, HostGrowth, HostOwner, Mark, MarkKind, Phase,
-        ReadNote, Recording,
+        self, CodeLine, ENGINES, EndReason, Exception, HostGrowth, HostOwner, Mark, MarkKind,
+        Phase, ReadNote, Recording,
     },
     units::{Bytes, grouped},
 };
@@ -125,6 +125,11 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     if let Some(it) = recordings.iter().find(|it| ended.interrupted.is_some() && has_failed(it)) {
         return raised(it, steps);
     }
+    // Its parent ends everything then, and itself.
+    let of_an_engine = |it: &&Recording| it.notes.engine.is_some() && uncaught(it).is_some();
+    if let Some(it) = recordings.iter().find(of_an_engine) {
+        return raised(it, steps);
+    }
     if let Some(signal) = killed_by(ended.end) {
         let grew = recordings.iter().find_map(|it| it.notes.host_growth());
         return Some(killed(signal, ended.host_ran_out, steps, grew.as_ref()));
@@ -150,8 +155,11 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
     // A serving engine's parent reports only that its engine ended, a loader's that its worker did.
     let tells_why = |it: &&Recording| {
         uncaught(it).is_some_and(|it| {
-            !it.message.to_lowercase().contains("root cause")
-                && !it.message.ends_with("exited unexpectedly")
+            let message = it.message.to_lowercase();
+            let elsewhere =
+                ["root cause", "scheduler died during", "error messages above", "output above has"];
+            !elsewhere.iter().any(|it| message.contains(it))
+                && !message.ends_with("exited unexpectedly")
         })
     };
     let failed: Vec<&Recording> = recordings.iter().filter(matters).collect();
@@ -310,7 +318,10 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
         let ranks = rest.split(')').next().unwrap_or_default();
         return Some(format!("; the phantom machine has one GPU: add --gpus {ranks}"));
     }
-    if let Some((_, rest)) = message.split_once("greater than the derived max_model_len (")
+    let derived = ENGINES.iter().find_map(|it| {
+        Some(message.split_once(&format!("greater than the derived {} (", it.length))?.1)
+    });
+    if let Some(rest) = derived
         && let Some(longest) =
             rest.split(['=', '.', ' ', ')']).find_map(|it| it.parse::<u64>().ok())
     {
@@ -319,7 +330,7 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
     let what = if message.contains("Address already in use") {
         "another program listens on that port: end it, or give the script another port"
     } else if message.contains("Cannot find any model weights") {
-        "memory does not depend on their values: `--load-format dummy` starts vLLM without them"
+        "memory does not depend on their values: `--load-format dummy` starts the engine without them"
     } else if message.contains("not a valid JSON file") {
         "correct that file, or download the model again"
     } else if message.contains("Invalid repository ID or local directory") {
@@ -327,7 +338,7 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
     } else if message.contains("Repo id must be in the form") {
         "there is no such folder: check its path, or give a model's name on the hub"
     } else if message.contains("Couldn't instantiate the backend tokenizer") {
-        "the model's folder has no tokenizer: download it, or give vLLM --skip-tokenizer-init"
+        "the model's folder has no tokenizer: download it, or give --skip-tokenizer-init"
     } else if message.to_lowercase().contains("root cause above") {
         "the script's output above has it"
     } else if message.contains(BOOTSTRAPPING) {
@@ -836,7 +847,7 @@ mod tests {
             (
                 "RuntimeError",
                 "Cannot find any model weights with `/m`",
-                "; memory does not depend on their values: `--load-format dummy` starts vLLM without them",
+                "; memory does not depend on their values: `--load-format dummy` starts the engine without them",
             ),
             (
                 "OSError",
@@ -865,7 +876,7 @@ mod tests {
         let tokenizer = "Couldn't instantiate the backend tokenizer from one of: \n(1) a `tokenizers` library serialization file, \n(2) a slow tokenizer instance to convert or";
         assert_eq!(
             said("ValueError", tokenizer),
-            "Couldn't instantiate the backend tokenizer; the model's folder has no tokenizer: download it, or give vLLM --skip-tokenizer-init"
+            "Couldn't instantiate the backend tokenizer; the model's folder has no tokenizer: download it, or give --skip-tokenizer-init"
         );
         for (class, message, advice) in rows {
             assert_eq!(said(class, message), format!("{message}{advice}"));

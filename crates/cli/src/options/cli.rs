@@ -505,11 +505,11 @@ pub(crate) struct FitArgs {
     #[arg(long, requires = "find_max")]
     pub(crate) by_remedies: bool,
 
-    /// Of a serving engine (vLLM): how many users it is to hold at once. Alone: find their largest context.
+    /// Of a serving engine (vLLM, SGLang): how many users it is to hold at once. Alone: find their largest context.
     #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX, 16), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
     pub(crate) users: Option<u64>,
 
-    /// Of a serving engine (vLLM): how many tokens each user has. Alone: find how many users it holds. With --users: find the
+    /// Of a serving engine (vLLM, SGLang): how many tokens each user has. Alone: find how many users it holds. With --users: find the
     /// flags that are enough for both, and without --gpu the smallest card.
     #[arg(long, value_name = "TOKENS", value_parser = whole(1..=u64::MAX, 8192), conflicts_with_all = ["find_max", "measure", "until_exit", "budget", "limit_reserved"])]
     pub(crate) context: Option<u64>,

@@ -519,12 +519,12 @@ impl Failure {
             Backend::Vllm if self.text.to_ascii_lowercase().contains("number of tokens") => {
                 return self.longer_than_the_cache();
             }
-            Backend::Vllm => return no_cache("gpu_memory_utilization", "max_model_len"),
+            Backend::Vllm => return no_cache(),
             Backend::Sglang if self.text.to_ascii_lowercase().contains("lower your batch size") => {
                 return self.no_place_in_the_cache();
             }
             Backend::Sglang if self.text.to_ascii_lowercase().contains("mem-fraction-static") => {
-                return no_cache("--mem-fraction-static", "--context-length");
+                return self.no_cache_in_sglang();
             }
             Backend::Exllama => {
                 "the weights and the cache do not fit the memory of the GPUs that the loader may use; its message has no sizes"

@@ -86,6 +86,33 @@ impl Failure {
         )
     }
 
+    /// SGLang plans its cache before any pass, from what the weights leave of its share.
+    pub(super) fn no_cache_in_sglang(&self) -> Verdict {
+        let share = "`--mem-fraction-static`";
+        let text = self.text.to_ascii_lowercase();
+        let above = text.split_once("raise --mem-fraction-static above ").and_then(|it| {
+            let end = it.1.find(|it: char| !it.is_ascii_digit() && it != '.');
+            it.1.get(..end.unwrap_or(it.1.len()))
+        });
+        let above = above.map_or_else(String::new, |it| {
+            format!(": SGLang reports that the weights alone take {it}")
+        });
+        let states = if text.contains("hybrid") { " and for the states of requests" } else { "" };
+        verdict(
+            Cause::Size,
+            format!(
+                "the weights take all of the share of the card that {share} gives the engine: no memory remains for the key-value cache{states}"
+            ),
+            &[
+                &format!(
+                    "set a larger {share}{above}; what remains of the card is for passes and CUDA graphs"
+                ),
+                "put fewer weights on this card: a quantized model, or several cards (`--tp-size`)",
+                "a smaller `--context-length` helps once there is a cache",
+            ],
+        )
+    }
+
     /// SGLang's cache has no place for the tokens of the next pass.
     pub(super) fn no_place_in_the_cache(&self) -> Verdict {
         let (asked, free) =
@@ -145,8 +172,9 @@ impl Failure {
     }
 }
 
-/// Weights and a pass leave nothing of an engine's `share` of the card for keys and values; `length` is its setting for the longest request.
-pub(super) fn no_cache(share: &str, length: &str) -> Verdict {
+/// Weights and a pass leave nothing of vLLM's share of the card for keys and values.
+pub(super) fn no_cache() -> Verdict {
+    let share = "gpu_memory_utilization";
     verdict(
         Cause::Size,
         format!(
@@ -155,9 +183,7 @@ pub(super) fn no_cache(share: &str, length: &str) -> Verdict {
         &[
             &format!("set a larger `{share}`, if no other process needs the card"),
             "put fewer weights on this card: a quantized model, or several cards (tensor parallel)",
-            &format!(
-                "make a forward pass smaller: fewer tokens and requests at a time; a smaller `{length}` helps once there is a cache"
-            ),
+            "make a forward pass smaller: fewer tokens and requests at a time; a smaller `max_model_len` helps once there is a cache",
         ],
     )
 }
@@ -327,6 +353,16 @@ mod tests {
             (
                 "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
                 "no memory remains for the key-value cache",
+                "set a larger `--mem-fraction-static`",
+            ),
+            (
+                "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.13. Raise --mem-fraction-static above 0.138 (minimum viable = 1 - available/pre = 0.1376). If using speculative decoding, draft weights are now counted.",
+                "the weights take all of the share",
+                "set a larger `--mem-fraction-static`: SGLang reports that the weights alone take 0.138;",
+            ),
+            (
+                "RuntimeError: Not enough GPU memory for hybrid (mamba/linear-attention) state cache. Computed max_mamba_cache_size=0 (total_rest_memory=0.01 GB, mamba_cache_per_req=24.10 MB). Try: (1) reduce --max-running-requests, (2) increase --mem-fraction-static, (3) reduce --speculative-num-draft-tokens, or (4) use GPUs with more memory.",
+                "for the states of requests",
                 "set a larger `--mem-fraction-static`",
             ),
             (

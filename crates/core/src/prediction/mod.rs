@@ -42,7 +42,7 @@ pub use note::{Note, RanksSeen};
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Covers, Seen};
-pub use serving::{Elsewhere, Serving, Users, share_of};
+pub use serving::{Elsewhere, Serving, Users, hundredths, share_of};
 pub use tuning::{Tuned, Tuning, tunings};
 pub use writes::{Writes, WrittenFile};
 
@@ -168,7 +168,11 @@ impl<'a> Runs<'a> {
             ranks,
             lacked: recordings.iter().map(Recording::lacked).max().unwrap_or_default(),
             world: recordings.iter().filter_map(|it| it.notes.begin.as_ref()?.world_size).max(),
-            serving: Serving::of(recordings, card),
+            serving: Serving::of(
+                recordings,
+                card,
+                runs.first().map_or(Bytes::ZERO, |it| it.peaks(card).device),
+            ),
             notes,
             writes: None,
             reached: None,

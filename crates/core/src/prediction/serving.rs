@@ -16,8 +16,12 @@ pub struct Serving {
     pub users: Vec<Users>,
     /// The smallest share of the card with which it would start, in hundredths, if it fits into the card at all.
     pub least_share: Option<u32>,
+    /// Of one that starts with a cache that does not hold its longest request: the smallest with which it does.
+    pub share_for_longest: Option<u32>,
     /// The largest with which what it takes while it starts is still free, in hundredths.
     pub most_share: Option<u32>,
+    /// Of one that plans without a pass: what was free of the card at the largest moment of the run.
+    pub free: Option<Bytes>,
     /// The usual other cards of the same compute capability.
     pub elsewhere: Vec<Elsewhere>,
 }
@@ -43,10 +47,16 @@ pub struct Elsewhere {
 }
 
 impl Serving {
-    /// Of the engine that a run started on `card`.
-    pub(super) fn of(recordings: &[Recording], card: &Card) -> Option<Serving> {
+    /// Of the engine that a run started on `card`, of which it took `most`.
+    pub(super) fn of(recordings: &[Recording], card: &Card, most: Bytes) -> Option<Serving> {
         let notes = recordings.iter().filter_map(|it| it.notes.engine.clone());
-        Some(Serving::new(notes.reduce(EngineNote::and)?, card))
+        let mut engine = notes.reduce(EngineNote::and)?;
+        if engine.plans_without_a_pass() {
+            // Its passes take what is free when it is ready.
+            let free = card.usable().saturating_sub(most);
+            engine.free_when_ready = engine.free_when_ready.map(|it| it.min(free));
+        }
+        Some(Serving::new(engine, card))
     }
 
     /// Of what an engine on `card` reported.
@@ -59,7 +69,11 @@ impl Serving {
         let users = engine.needs.iter().filter_map(users).collect();
         let elsewhere = elsewhere(&engine, card);
         let (least_share, most_share) = (least_share(&engine), most_share(&engine));
-        Serving { engine, users, least_share, most_share, elsewhere }
+        let share_for_longest = engine.least_for_longest.and_then(hundredths);
+        let share_for_longest =
+            share_for_longest.filter(|it| least_share.is_some_and(|least| least < *it));
+        let free = engine.free_when_ready.filter(|_| engine.plans_without_a_pass());
+        Serving { engine, users, least_share, share_for_longest, most_share, free, elsewhere }
     }
 }
 
@@ -81,7 +95,7 @@ pub fn share_of(total: Bytes, share: f64) -> Bytes {
 
 /// What everything but keys and values takes of the share that the engine may use.
 fn fixed(engine: &EngineNote) -> Option<Bytes> {
-    let may_use = share_of(engine.total?, engine.share?);
+    let may_use = share_of(engine.shared()?, engine.share?);
     let parts = [engine.weights, engine.forward, engine.beside, engine.graphs];
     let parts: Bytes = parts.into_iter().flatten().sum();
     // Where nothing is available, the difference says nothing.
@@ -91,7 +105,20 @@ fn fixed(engine: &EngineNote) -> Option<Bytes> {
     }
 }
 
+/// A share in hundredths, if it is one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a card, which is no larger than one"
+)]
+pub fn hundredths(share: f64) -> Option<u32> {
+    (0.0..=1.0).contains(&share).then(|| (100.0 * share).round() as u32)
+}
+
 fn least_share(engine: &EngineNote) -> Option<u32> {
+    if engine.plans_without_a_pass() {
+        return engine.least.and_then(hundredths);
+    }
     let (fixed, (_, needs), total) = (fixed(engine)?, longest(engine)?, engine.total?);
     let hundredths = (100 * (fixed.0 + needs.0)).checked_div(total.0)? + 1;
     u32::try_from(hundredths).ok().filter(|it| *it <= 100)
@@ -106,29 +133,43 @@ fn least_share(engine: &EngineNote) -> Option<u32> {
     reason = "a share of a count of bytes, as the engine computes it"
 )]
 fn most_share(engine: &EngineNote) -> Option<u32> {
-    let total = engine.total?.0 as f64;
+    let total = engine.shared()?.0 as f64;
     let at_start = engine.free_at_start?.0 as f64 / total;
     let when_ready = engine.free_when_ready?.0 as f64 / total + engine.share?;
     Some((100.0 * at_start.min(when_ready)).floor() as u32)
 }
 
 fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
-    let (Some(fixed), Some((length, needs)), Some(share)) =
-        (fixed(engine), longest(engine), engine.share)
+    let (Some(fixed), Some((length, needs)), Some(share), Some(total), Some(shared)) =
+        (fixed(engine), longest(engine), engine.share, engine.total, engine.shared())
     else {
         return Vec::new();
     };
+    // It would choose another one there.
+    if engine.is_own_share {
+        return Vec::new();
+    }
+    let tokens = |it: Bytes| {
+        let tokens = (u128::from(it.0) * u128::from(length)) / u128::from(needs.0.max(1));
+        u64::try_from(tokens).unwrap_or(u64::MAX)
+    };
+    // What is not shared, its own context, is the same on each; so is what it takes of the rest of its share, where its cache is planned without that.
+    let beside = engine.free_when_ready.filter(|_| engine.plans_without_a_pass());
+    let beside = beside.map(|free| (shared - share_of(shared, share)).saturating_sub(free));
     let others = cards::catalogue().iter().filter(|other| {
         other.usual && other.id != card.id && other.compute_capability == card.compute_capability
     });
     others
         .map(|other| {
-            let available = share_of(other.total, share).0.checked_sub(fixed.0).map(Bytes);
-            let available = available.filter(|it| needs <= *it);
-            let tokens =
-                |it: Bytes| (u128::from(it.0) * u128::from(length)) / u128::from(needs.0.max(1));
-            let tokens = available.map_or(0, |it| u64::try_from(tokens(it)).unwrap_or(u64::MAX));
-            Elsewhere { card: other, available, tokens }
+            let shared = other.total.saturating_sub(total.saturating_sub(shared));
+            let may_use = share_of(shared, share);
+            let available = may_use.0.checked_sub(fixed.0).map(Bytes);
+            let starts = |it: &Bytes| match beside {
+                Some(beside) => tokens(*it) != 0 && beside <= shared.saturating_sub(may_use),
+                None => needs <= *it,
+            };
+            let available = available.filter(starts);
+            Elsewhere { card: other, available, tokens: available.map_or(0, tokens) }
         })
         .collect()
 }
@@ -160,7 +201,7 @@ mod tests {
     fn serving(engine: EngineNote) -> Serving {
         let mut recording = Recording::default();
         recording.notes.engine = Some(engine);
-        Serving::of(&[recording], cards::find("h100-80g").unwrap()).unwrap()
+        Serving::of(&[recording], cards::find("h100-80g").unwrap(), Bytes::ZERO).unwrap()
     }
 
     #[test]

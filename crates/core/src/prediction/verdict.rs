@@ -53,7 +53,7 @@ pub(super) fn outcome(
         let end = recording.notes.end.as_ref();
         end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps))
     });
-    let failed = !seen_enough && facts.exit != ScriptExit::Code(0);
+    let failed = !seen_enough && facts.exit != ScriptExit::Code(0) || an_engine_failed(recordings);
     if failed || a_rank_never_trained(recordings) || runs.is_empty() || never_trained(recordings) {
         return Outcome::ScriptFailed;
     }
@@ -64,6 +64,15 @@ pub(super) fn outcome(
         return Outcome::OutOfMemory;
     }
     if growth.is_some() { Outcome::Grows } else { Outcome::Fits }
+}
+
+/// Whether a process of a serving engine, or the one that started it, ended with an error. The script may end as if all were well.
+fn an_engine_failed(recordings: &[Recording]) -> bool {
+    let raised = |it: &Recording| {
+        let end = it.notes.end.as_ref();
+        end.is_some_and(|it| it.why == EndReason::Exception && it.exception.is_some())
+    };
+    recordings.iter().any(|it| it.notes.engine.is_some()) && recordings.iter().any(raised)
 }
 
 /// Whether a rank of the job raised an exception before it trained, while others did: what they need says nothing of it. One that raises later

@@ -5,6 +5,7 @@ mod alarms;
 pub mod contract;
 mod counts;
 mod curve;
+mod engine;
 mod host;
 mod missing_stacks;
 mod notes;
@@ -17,15 +18,16 @@ mod weights;
 
 pub use alarms::{Alarm, AlarmNote};
 pub use curve::{Curve, CurveDevice};
+pub use engine::{ENGINES, EngineNote, EngineWords, Refusal};
 
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
-    Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote, Exception,
-    FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later,
-    LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding,
-    Phase, Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role,
-    SettingsNote, Spread, StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned,
-    Unsupported, WaitsIn, WrittenOut,
+    Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, Exception, FirstGpu,
+    FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later, LoopLines,
+    LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase,
+    Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Remark, Role, SettingsNote, Spread,
+    StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, Unsupported, WaitsIn,
+    WrittenOut,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};

@@ -3,7 +3,7 @@
 
 use crate::{
     codes::RemarkCode,
-    recording::{PlanNotes, WeightsNote, alarms::AlarmNote},
+    recording::{PlanNotes, WeightsNote, alarms::AlarmNote, engine::EngineNote},
     units::Bytes,
 };
 
@@ -810,95 +810,4 @@ pub struct SettingsNote {
     pub text: String,
     /// Where in the trace.
     pub place: Place,
-}
-
-/// A serving engine's own numbers. What it did not report is none.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EngineNote {
-    /// Which engine: `vllm`.
-    pub name: String,
-    /// The memory of the card.
-    pub total: Option<Bytes>,
-    /// The share of it that the engine may use.
-    pub share: Option<f64>,
-    /// The weights.
-    pub weights: Option<Bytes>,
-    /// The largest forward pass beside them.
-    pub forward: Option<Bytes>,
-    /// What grew outside PyTorch meanwhile.
-    pub beside: Option<Bytes>,
-    /// What the engine expects CUDA graphs to take.
-    pub graphs: Option<Bytes>,
-    /// What is free for keys and values; zero where it is less.
-    pub available: Option<Bytes>,
-    /// The longest request that the engine is to serve, in tokens.
-    pub longest_asked: Option<u64>,
-    /// Of keys and values; `auto` for that of the model.
-    pub dtype: Option<String>,
-    /// Tokens of one forward pass at most.
-    pub batched_tokens: Option<u64>,
-    /// No CUDA graphs.
-    pub eager: bool,
-    /// How much a request of so many tokens needs for its keys and values, by the engine's own rule; the shortest first.
-    pub needs: Vec<(u64, Bytes)>,
-    /// Blocks of the key-value cache.
-    pub blocks: Option<u64>,
-    /// Their bytes.
-    pub cache: Option<Bytes>,
-    /// The tokens that they hold.
-    pub tokens: Option<u64>,
-    /// Why it refused to start, if it did.
-    pub refused: Option<Refusal>,
-    /// What was free on the card when it began, beside its own context.
-    pub free_at_start: Option<Bytes>,
-    /// How many requests it computes at once at most.
-    pub at_once: Option<u64>,
-    /// Of what a search asked: of how many tokens each the cache holds its users.
-    pub longest: Option<u64>,
-    /// And how many users of its context.
-    pub users: Option<u64>,
-    /// It has warmed up, and captured its graphs.
-    pub is_ready: bool,
-    /// What was free on the card then.
-    pub free_when_ready: Option<Bytes>,
-}
-
-/// A refusal that an engine put into words, read as `explain` reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
-    /// Why, with its numbers.
-    pub why: String,
-    /// What to change, the most promising first.
-    pub remedies: Vec<String>,
-}
-
-impl EngineNote {
-    /// These numbers, and those of `later` where it has some.
-    pub fn and(self, later: EngineNote) -> EngineNote {
-        EngineNote {
-            name: later.name,
-            total: later.total.or(self.total),
-            share: later.share.or(self.share),
-            weights: later.weights.or(self.weights),
-            forward: later.forward.or(self.forward),
-            beside: later.beside.or(self.beside),
-            graphs: later.graphs.or(self.graphs),
-            available: later.available.or(self.available),
-            longest_asked: later.longest_asked.or(self.longest_asked),
-            dtype: later.dtype.or(self.dtype),
-            batched_tokens: later.batched_tokens.or(self.batched_tokens),
-            eager: later.eager || self.eager,
-            needs: if later.needs.is_empty() { self.needs } else { later.needs },
-            blocks: later.blocks.or(self.blocks),
-            cache: later.cache.or(self.cache),
-            tokens: later.tokens.or(self.tokens),
-            refused: later.refused.or(self.refused),
-            free_at_start: later.free_at_start.or(self.free_at_start),
-            at_once: later.at_once.or(self.at_once),
-            longest: later.longest.or(self.longest),
-            users: later.users.or(self.users),
-            is_ready: later.is_ready || self.is_ready,
-            free_when_ready: later.free_when_ready.or(self.free_when_ready),
-        }
-    }
 }

@@ -15,7 +15,7 @@ impl Serving {
         let it = &self.engine;
         let parts = [
             ("weights", it.weights),
-            ("a forward pass", it.forward),
+            (it.words().passes, it.forward),
             ("CUDA graphs", it.graphs),
             ("the driver", it.beside),
         ];
@@ -33,17 +33,27 @@ impl Serving {
     }
 
     /// When an engine ran out of memory, and what to change.
-    pub fn ran_out(&self) -> &'static str {
+    pub fn ran_out(&self) -> String {
         let it = &self.engine;
-        if it.weights.is_none() {
-            "the engine ran out of memory while it loaded the weights: use quantized weights, a larger card, or several cards (tensor_parallel_size)"
+        let words = it.words();
+        let (share, batched, ranks) = (words.share, words.batched, words.ranks);
+        let (when, what) = if it.weights.is_none() {
+            let what = format!("use quantized weights, a larger card, or several cards ({ranks})");
+            ("while it loaded the weights", what)
         } else if it.blocks.is_none() {
-            "the engine ran out of memory in its first forward pass: a smaller max_num_batched_tokens makes that smaller"
+            ("in its first forward pass", format!("a smaller {batched} makes that smaller"))
+        } else if it.is_ready && it.plans_without_a_pass() {
+            let what = format!(
+                "a smaller {share} leaves more for passes, and a smaller {batched} makes them smaller"
+            );
+            ("while it served", what)
         } else if it.is_ready {
-            "the engine ran out of memory while it served: a smaller gpu_memory_utilization leaves more beside the keys and values"
+            ("while it served", format!("a smaller {share} leaves more beside the keys and values"))
         } else {
-            "the engine ran out of memory after it had planned its cache, while it warmed up: a smaller gpu_memory_utilization leaves more for CUDA graphs and the sampler"
-        }
+            let what = format!("a smaller {share} leaves more for CUDA graphs and the sampler");
+            ("after it had planned its cache, while it warmed up", what)
+        };
+        format!("the engine ran out of memory {when}: {what}")
     }
 
     /// What follows, a sentence each.
@@ -51,6 +61,7 @@ impl Serving {
         let mut res = Vec::new();
         res.extend(self.tokens());
         res.extend(self.starts());
+        res.extend(self.rest());
         res.extend(self.settings());
         res.extend(self.other_cards());
         res
@@ -84,17 +95,51 @@ impl Serving {
     fn starts(&self) -> Option<String> {
         let least = self.least_share?;
         let share = |it: u32| format!("{}.{:02}", it / 100, it % 100);
-        let now = self.engine.share.map_or_else(String::new, |it| format!(" (it is {it:.2} now)"));
+        let now = self.engine.share.map_or_else(String::new, |it| {
+            let text = format!("{it:.3}");
+            format!(" (it is {} now)", text.strip_suffix('0').unwrap_or(&text))
+        });
         let range = match self.most_share.filter(|most| least <= *most) {
             Some(most) => format!("from {} to {}", share(least), share(most)),
             None => format!("from {} on", share(least)),
         };
-        Some(format!("starts with gpu_memory_utilization {range}{now}"))
+        let longest = self.share_for_longest.zip(self.engine.longest_asked).map(|(it, length)| {
+            format!("; holds a request of {} tokens from {} on", grouped(length), share(it))
+        });
+        let name = self.engine.words().share;
+        Some(format!("starts with {name} {range}{now}{}", longest.unwrap_or_default()))
+    }
+
+    /// What an engine that plans without a pass leaves for them, and whether one as long as they may be was run.
+    fn rest(&self) -> Option<String> {
+        let (free, most) = (self.free?, self.engine.batched_tokens?);
+        let run = self.engine.longest_pass.unwrap_or_default();
+        let passes = if most <= run {
+            format!("a pass of {} tokens was run", grouped(run))
+        } else {
+            format!(
+                "passes may have {} tokens ({}); the longest that was run had {}, so a longer one may still run out of memory",
+                grouped(most),
+                self.engine.words().batched,
+                grouped(run)
+            )
+        };
+        Some(format!("{free} remained free at the largest moment of the run; {passes}"))
     }
 
     /// What each setting would give, by arithmetic.
     fn settings(&self) -> Option<String> {
         let it = &self.engine;
+        if it.plans_without_a_pass() {
+            let one = |(flag, tokens): &(String, u64)| match tokens {
+                0 => format!("with {flag} it does not start"),
+                tokens => format!("{} tokens with {flag}", grouped(*tokens)),
+            };
+            let all: Vec<String> = it.instead.iter().map(one).collect();
+            let name = it.words().name;
+            return (!all.is_empty())
+                .then(|| format!("by {name}'s own functions: {}", all.join("; ")));
+        }
         let mut res = Vec::new();
         if it.dtype.as_deref() == Some("auto") {
             res.push("kv_cache_dtype=fp8 holds twice the tokens".to_owned());

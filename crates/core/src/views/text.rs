@@ -303,7 +303,13 @@ impl Report<'_> {
     /// A serving engine that is ready.
     fn starts(self, f: &mut Formatter<'_>, card: &str, serving: &Serving) -> fmt::Result {
         self.said(f, self.styles.good, "FITS", &format!("{card}: {}", serving.taken()))?;
-        serving.lines().iter().try_for_each(|line| self.wrapped(f, line, 0, 2))
+        serving.lines().iter().try_for_each(|line| self.wrapped(f, line, 0, 2))?;
+        let p = self.prediction;
+        let Some(safe) = p.safe().filter(|safe| p.card.usable() < *safe) else { return Ok(()) };
+        let text = format!(
+            "TIGHT: {safe} to be safe, for what only a real GPU shows, is more than this card has free"
+        );
+        writeln!(f, "{}", self.styles.warn.of(&text))
     }
 
     fn fits(self, f: &mut Formatter<'_>, card: String) -> fmt::Result {

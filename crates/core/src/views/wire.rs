@@ -173,11 +173,24 @@ struct ServingWire<'a> {
     /// The share of the card that the engine may use, and the smallest with which it starts.
     share: Option<f64>,
     least_share: Option<f64>,
+    /// The smallest whose cache holds the longest request, where the engine starts without.
+    share_for_longest: Option<f64>,
     /// The largest, by arithmetic.
     most_share: Option<f64>,
+    /// Of an engine that plans its cache without a pass: what was free at the largest moment of the run, and the tokens of its longest pass.
+    free_bytes: Option<u64>,
+    longest_pass: Option<u64>,
+    /// Tokens that the engine's own functions plan with other flags.
+    instead: Vec<InsteadWire<'a>>,
     users: Vec<UsersWire>,
     /// By arithmetic, not by a run.
     other_cards: Vec<OtherCardWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct InsteadWire<'a> {
+    flag: &'a str,
+    tokens: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -217,7 +230,13 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
             tokens: engine.tokens,
             share: engine.share,
             least_share: it.least_share.map(|it| f64::from(it) / 100.0),
+            share_for_longest: it.share_for_longest.map(|it| f64::from(it) / 100.0),
             most_share: it.most_share.map(|it| f64::from(it) / 100.0),
+            free_bytes: bytes(it.free),
+            longest_pass: engine.longest_pass,
+            instead: (engine.instead.iter())
+                .map(|(flag, tokens)| InsteadWire { flag, tokens: *tokens })
+                .collect(),
             users: (it.users.iter())
                 .map(|it| UsersWire { tokens_each: it.length, users: it.users })
                 .collect(),

@@ -3,7 +3,11 @@
 use std::fmt::Write as _;
 
 use plimsoll_core::{
-    cards::Card, prediction::Serving, recording::Reached, units::grouped, views::wire,
+    cards::Card,
+    prediction::Serving,
+    recording::{ENGINES, EngineWords, Reached},
+    units::grouped,
+    views::wire,
 };
 use serde_json::{Value, json};
 
@@ -43,8 +47,13 @@ pub fn for_agent(order: &Order<'_>) -> String {
         };
         (name.to_owned(), value)
     };
-    let flags: serde_json::Map<String, Value> =
-        order.flags.arguments().into_iter().map(one).collect();
+    let of = |words: &EngineWords| {
+        let flags: serde_json::Map<String, Value> =
+            order.flags.arguments(words).into_iter().map(one).collect();
+        (words.id.to_owned(), Value::Object(flags))
+    };
+    // Which engine the script starts is known once it does.
+    let flags: serde_json::Map<String, Value> = ENGINES.iter().map(of).collect();
     json!({ "flags": flags, "users": order.users, "context": order.context }).to_string()
 }
 
@@ -58,7 +67,7 @@ pub fn outcome(trial: &Trial) -> String {
         Came::Ready => format!("starts, and holds {}", users(note.users.unwrap_or(1))),
         Came::TooFew => match note.at_once.zip(note.users) {
             Some((at_once, held)) if at_once < held => {
-                format!("computes {} at once at most (max_num_seqs)", users(at_once))
+                format!("computes {} at once at most ({})", users(at_once), note.words().at_once)
             }
             _ => format!("holds {} only{at_most}", users(note.users.unwrap_or_default())),
         },
@@ -81,7 +90,7 @@ fn tokens(n: Option<u64>) -> String {
 /// Why an engine holds nothing, and what to change.
 fn why_not(trial: &Trial, card: &Card) -> String {
     match &trial.came {
-        Came::RanOut(_) => Serving::new(trial.note.clone(), card).ran_out().to_owned(),
+        Came::RanOut(_) => Serving::new(trial.note.clone(), card).ran_out(),
         Came::Refuses(why) if trial.note.longest.is_none_or(|it| it == 0) => {
             let remedies = trial.note.refused.iter().flat_map(|it| &it.remedies);
             std::iter::once(why).chain(remedies).cloned().collect::<Vec<_>>().join("; ")
@@ -123,7 +132,7 @@ fn headline(it: &Report<'_>) -> String {
             let note = &best.trial.note;
             let held = note.users.unwrap_or_default();
             let at_once = note.at_once.filter(|it| *it < held).map_or_else(String::new, |it| {
-                format!("; it computes {} of them at once (max_num_seqs)", grouped(it))
+                format!("; it computes {} of them at once ({})", grouped(it), note.words().at_once)
             });
             format!("FITS {}: {} of {asked}{at_once}", card.id, users(held))
         }
@@ -146,6 +155,7 @@ fn headline(it: &Report<'_>) -> String {
 pub fn text(it: &Report<'_>) -> String {
     let mut res = headline(it) + "\n";
     let found = it.found;
+    let words = found.words();
     if let Some(best) = found.best() {
         let serving = Serving::new(best.trial.note.clone(), it.card);
         let _ = writeln!(res, "{}", serving.taken());
@@ -153,7 +163,7 @@ pub fn text(it: &Report<'_>) -> String {
             let _ = writeln!(res, "\n  {command}");
         }
         let costs: Vec<String> =
-            used(best).map(|it| format!("{}: {}", it.id(), it.costs())).collect();
+            used(best).map(|it| format!("{}: {}", it.id(words), it.costs())).collect();
         if !costs.is_empty() {
             let _ = writeln!(res, "\n{}", costs.join("; "));
         }
@@ -163,8 +173,13 @@ pub fn text(it: &Report<'_>) -> String {
     }
     res += "\ntried:\n";
     for tried in &found.tried {
-        let _ =
-            writeln!(res, "  {} on {}: {}", tried.flags.shown(), tried.card, outcome(&tried.trial));
+        let _ = writeln!(
+            res,
+            "  {} on {}: {}",
+            tried.flags.shown(words),
+            tried.card,
+            outcome(&tried.trial)
+        );
     }
     if let Some(refused) = found.refused {
         let _ = writeln!(
@@ -173,10 +188,10 @@ pub fn text(it: &Report<'_>) -> String {
             grouped(refused)
         );
     }
-    let not_allowed: Vec<&str> = Lever::ALL
+    let not_allowed: Vec<String> = Lever::ALL
         .into_iter()
         .filter(|lever| !it.wanted.allowed.contains(lever))
-        .map(Lever::id)
+        .map(|it| it.id(words))
         .collect();
     let is_whole = found.best().is_some_and(|best| best.length() == found.model_longest);
     // No flag makes an engine fit that has not come to what is free for keys and values.
@@ -209,8 +224,9 @@ fn used(tried: &Tried) -> impl Iterator<Item = Lever> + '_ {
 /// For programs.
 pub fn json(it: &Report<'_>) -> String {
     let found = it.found;
+    let words = found.words();
     let one = |tried: &Tried| {
-        let flags: serde_json::Map<String, Value> = (tried.flags.options().into_iter())
+        let flags: serde_json::Map<String, Value> = (tried.flags.options(words).into_iter())
             .map(|(name, value)| (name, value.map_or(json!(true), Value::String)))
             .collect();
         let note = &tried.trial.note;
@@ -236,7 +252,7 @@ pub fn json(it: &Report<'_>) -> String {
         "outcome": outcome,
         "text": headline(it),
         "gpu": it.card.id,
-        "asked": { "users": it.wanted.users, "context": it.wanted.context, "allow": it.wanted.allowed.iter().map(|it| it.id()).collect::<Vec<_>>() },
+        "asked": { "users": it.wanted.users, "context": it.wanted.context, "allow": it.wanted.allowed.iter().map(|it| it.id(words)).collect::<Vec<_>>() },
         "found": best.map(one),
         "next": found.next().map(one),
         "refused": found.refused,

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
     prediction::{self, Outcome},
-    recording::EngineNote,
+    recording::{ENGINES, EngineNote, EngineWords},
     spelling,
 };
 use plimsoll_fit::{
@@ -54,7 +54,7 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let command = ScriptCommand::resolve(&words)?;
     let mut runner = Runner::new(Cache::open()?, &args.world)?;
     runner.share_what_is_compiled()?;
-    let mut maker = Maker { args, runner, command: &command };
+    let mut maker = Maker { args, runner, command: &command, engine: engine_of(&words) };
     let mut make = |order: Order<'_>| maker.make(order);
     let found = if is_any_card {
         let mut cards: Vec<&Card> = cards::catalogue().iter().filter(|it| it.usual).collect();
@@ -67,7 +67,9 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
     let report = Report {
         card: best_card.filter(|_| is_any_card).unwrap_or(&card),
         is_any_card,
-        command: found.best().map(|it| command_with(&words, &it.flags_with_length())),
+        command: found
+            .best()
+            .map(|it| command_with(&words, &it.flags_with_length(), found.words())),
         seconds: started.elapsed().as_secs_f64(),
         reached: maker.runner.reached(),
         wanted,
@@ -95,10 +97,15 @@ fn exit(found: &serving::Found) -> Exit {
 }
 
 fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
-    let known = Lever::ALL.map(Lever::id);
+    let mut known: Vec<String> =
+        ENGINES.iter().flat_map(|it| Lever::ALL.map(|lever| lever.id(it))).collect();
+    known.dedup();
     let of = |name: &String| {
-        let found = Lever::ALL.into_iter().find(|it| it.id() == name.trim_start_matches('-'));
+        let is_it =
+            |lever: &Lever| ENGINES.iter().any(|it| lever.id(it) == name.trim_start_matches('-'));
+        let found = Lever::ALL.into_iter().find(is_it);
         found.with_context(|| {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let rest = format!("there are {}", known.join(", "));
             let meant = spelling::meant_or(name, &known, &rest);
             format!("there is no flag {name} that the search for an engine may set{meant}")
@@ -108,18 +115,18 @@ fn allowed(names: &[String]) -> anyhow::Result<Vec<Lever>> {
 }
 
 /// The command with the engine's flags, as somebody would type it; of a script that starts the engine itself, its arguments.
-fn command_with(words: &[OsString], flags: &Flags) -> String {
+fn command_with(words: &[OsString], flags: &Flags, engine: &EngineWords) -> String {
     if !is_server(words) {
         let one = |(name, value): (String, Option<String>)| {
             let value = value.unwrap_or_else(|| "True".to_owned());
             let is_text = value.parse::<f64>().is_err() && value != "True";
             if is_text { format!("{name}=\"{value}\"") } else { format!("{name}={value}") }
         };
-        let all: Vec<String> = flags.options().into_iter().map(one).collect();
-        return format!("LLM(..., {})", all.join(", "));
+        let all: Vec<String> = flags.options(engine).into_iter().map(one).collect();
+        return format!("{}(..., {})", engine.call, all.join(", "));
     }
     let mut res: Vec<OsString> = Vec::new();
-    let options: Vec<_> = (flags.options().into_iter())
+    let options: Vec<_> = (flags.options(engine).into_iter())
         .map(|(name, value)| (format!("--{}", name.replace('_', "-")), value))
         .collect();
     let mut words = words.iter();
@@ -142,11 +149,19 @@ fn command_with(words: &[OsString], flags: &Flags) -> String {
     shell::shown(&res)
 }
 
+/// The engine that the command names, until a run shows which it is.
+fn engine_of(words: &[OsString]) -> &'static EngineWords {
+    let is_named =
+        |it: &&EngineWords| words.iter().any(|word| word.to_string_lossy().contains(it.id));
+    ENGINES.iter().find(is_named).unwrap_or_else(|| EngineNote::default().words())
+}
+
 /// Makes runs.
 struct Maker<'a> {
     args: &'a FitArgs,
     runner: Runner,
     command: &'a ScriptCommand,
+    engine: &'static EngineWords,
 }
 
 impl Maker<'_> {
@@ -184,8 +199,8 @@ impl Maker<'_> {
             Came::Interrupted
         } else if let Some(refused) = &note.refused {
             Came::Refuses(refused.why.clone())
-        } else if note.is_ready && note.users.is_some() {
-            Came::Ready
+        } else if let (true, Some(held)) = (note.is_ready, note.users) {
+            if order.users <= held { Came::Ready } else { Came::TooFew }
         } else if note.is_ready {
             Came::Fails(NO_PLAN.to_owned())
         } else if prediction.outcome == Outcome::OutOfMemory {
@@ -194,7 +209,8 @@ impl Maker<'_> {
             Came::TooFew
         } else {
             let why = diagnosis::diagnose(self.command, &ended, &recordings).unwrap_or_else(|| {
-                "the script started no engine that plimsoll knows (vLLM)".to_owned()
+                let known = ENGINES.map(|it| it.name).join(", ");
+                format!("the script started no engine that plimsoll knows ({known})")
             });
             let raised = recordings
                 .iter()
@@ -209,12 +225,15 @@ impl Maker<'_> {
                 None => why,
             })
         };
+        if !note.name.is_empty() {
+            self.engine = note.words();
+        }
         let trial = Trial { came, note };
         if !self.args.quiet {
             let seconds = began.elapsed().as_secs_f64();
             say(&format!(
                 "{} on {}: {} ({seconds:.1} s)",
-                order.flags.shown(),
+                order.flags.shown(self.engine),
                 order.card.id,
                 view::outcome(&trial),
             ));
@@ -231,11 +250,13 @@ mod tests {
 
     #[test]
     fn flags_take_the_place_of_those_in_the_command() {
+        let words_of =
+            |text: &str| ENGINES.iter().find(|it| text.contains(it.id)).unwrap_or(&ENGINES[0]);
         let flags =
             Flags { length: Length::Tokens(4096), fp8: true, eager: true, ..Flags::default() };
         let with = |text: &str| {
             let words: Vec<OsString> = text.split(' ').map(OsString::from).collect();
-            command_with(&words, &flags)
+            command_with(&words, &flags, words_of(text))
         };
         assert_eq!(
             with("vllm serve m --max-model-len 8192 --kv-cache-dtype=auto --port 1"),
@@ -244,6 +265,10 @@ mod tests {
         assert_eq!(
             with("python -m vllm.entrypoints.openai.api_server --enforce-eager --model m"),
             "python -m vllm.entrypoints.openai.api_server --model m --max-model-len 4096 --kv-cache-dtype fp8 --enforce-eager"
+        );
+        assert_eq!(
+            with("python -m sglang.launch_server --model-path m --context-length 8192"),
+            "python -m sglang.launch_server --model-path m --context-length 4096 --kv-cache-dtype fp8_e5m2 --disable-cuda-graph"
         );
         assert_eq!(
             with("python serve.py"),

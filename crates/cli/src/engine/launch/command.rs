@@ -10,11 +10,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use plimsoll_core::recording::{ENGINES, EngineWords};
 
 use crate::{contract, files::reason::of_windows, output};
-
-/// The commands of serving engines, which are their packages' names, too; and what people call them.
-const ENGINES: [(&str, &str); 2] = [("vllm", "vLLM"), ("sglang", "SGLang")];
 
 /// A command, resolved.
 #[derive(Clone, Debug)]
@@ -218,7 +216,9 @@ fn not_in_path(name: &OsStr) -> String {
     if Path::new(name).exists() {
         return format!("there is no command {shown} in PATH; the file here is ./{shown}");
     }
-    if let Some((command, engine)) = ENGINES.iter().find(|it| name == it.0) {
+    if let Some(EngineWords { id: command, name: engine, .. }) =
+        ENGINES.iter().find(|it| name == it.id)
+    {
         return format!(
             "there is no command {shown} in PATH: activate the environment that has {engine}, or install it: pip install {command}"
         );

@@ -68,6 +68,13 @@ pub(super) struct EngineLine {
     #[serde(deserialize_with = "or_default")]
     ready: bool,
     free_when_ready: Option<u64>,
+    least: Option<f64>,
+    least_for_longest: Option<f64>,
+    longest_pass: Option<u64>,
+    #[serde(deserialize_with = "or_default")]
+    instead: Vec<(String, u64)>,
+    #[serde(deserialize_with = "or_default")]
+    own_share: bool,
 }
 
 impl From<EngineLine> for EngineNote {
@@ -98,6 +105,13 @@ impl From<EngineLine> for EngineNote {
             users: it.users,
             is_ready: it.ready,
             free_when_ready: it.free_when_ready.map(Bytes),
+            least: it.least,
+            least_for_longest: it.least_for_longest,
+            longest_pass: it.longest_pass,
+            instead: (it.instead.into_iter())
+                .map(|(flag, tokens)| (one_line(flag), tokens))
+                .collect(),
+            is_own_share: it.own_share,
         }
     }
 }

@@ -183,6 +183,9 @@ pub(super) const FORMS: &[Form] = &[
         &[
             "not enough memory. please try to increase --mem-fraction-static",
             "please try to increase --mem-fraction-static",
+            "loaded weights leave no gpu memory for the kv cache",
+            "not enough gpu memory for hybrid",
+            "state cache is too small to serve any requests",
             "prefill out of memory. try to lower your batch size",
             "decode out of memory. try to lower your batch size",
         ],

@@ -56,6 +56,7 @@ const TRIGGERS: &[&str] = &[
     "static tls",
     "engine to execute",
     "mem-fraction",
+    "state cache",
     "new constant",
     "number of tokens",
     "cublas",

@@ -1,0 +1,287 @@
+"""SGLang's own numbers, of a package that has its names; SGLang itself is tried by hand (`docs/howto/serving.md`)."""
+
+import json
+
+import pytest
+from described import assert_described
+from test_serving import UVICORN
+
+GIB = 1 << 30
+TOKEN = 131072
+
+FILES = {
+    "server_args": """
+from types import SimpleNamespace
+
+def get_device_memory_capacity(device=None):
+    return 23034
+
+class ServerArgs:
+    def __init__(self, context_length=None, mem_fraction_static=None):
+        self.context_length, self.mem_fraction_static = context_length, mem_fraction_static
+        self.kv_cache_dtype, self.max_running_requests, self.disable_cuda_graph = "auto", None, False
+        self.chunked_prefill_size, self.page_size, self.device = 2048, 1, "cuda"
+        self.__post_init__()
+
+    def __post_init__(self):
+        if self.context_length is not None and 40960 < self.context_length:
+            raise ValueError(f"Warning: User-specified context_length ({self.context_length}) is greater than the derived context_length (40960). This may lead to incorrect model outputs or CUDA errors.")
+        phase = lambda n: SimpleNamespace(max_bs=n, bs=None)
+        self.cuda_graph_config = SimpleNamespace(decode=phase(24), prefill=phase(2048))
+        self._handle_gpu_memory_settings(get_device_memory_capacity())
+
+    def _handle_gpu_memory_settings(self, gpu_mem):
+        if self.mem_fraction_static is None:
+            reserved = 512 + self.chunked_prefill_size * 1.5 + (self.cuda_graph_config.decode.max_bs or 24) * 2
+            self.mem_fraction_static = round((gpu_mem - reserved) / gpu_mem, 3)
+""",
+    "utils/common": """
+import multiprocessing, os, signal, sys
+
+def get_available_gpu_memory(device, gpu_id):
+    import torch
+    return torch.cuda.mem_get_info(gpu_id)[0] / (1 << 30)
+
+def kill_process_tree(parent_pid, include_parent=True):
+    for it in multiprocessing.active_children():
+        it.kill()
+    if include_parent:
+        sys.exit(0)
+""",
+    "model_executor/model_runner_kv_cache_mixin": """
+from types import SimpleNamespace
+from sglang.srt.utils.common import get_available_gpu_memory
+
+class Mixin:
+    def _profile_available_bytes(self, before):
+        rest = get_available_gpu_memory("cuda", 0) - before * (1 - self.mem_fraction_static)
+        if rest <= 0:
+            raise ValueError(f"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static={self.mem_fraction_static}. Raise --mem-fraction-static above 0.138 (minimum viable = 1 - available/pre = 0.1376). If using speculative decoding, draft weights are now counted.")
+        return int(rest * (1 << 30))
+
+    def _resolve_memory_pool_config(self, before):
+        available = self._profile_available_bytes(before)
+        tokens = available // (65536 * self.kv_cache_dtype.itemsize)
+        if tokens <= 0:
+            raise RuntimeError("Not enough memory. Please try to increase --mem-fraction-static.")
+        at_once = min(self.server_args.max_running_requests or 2048, tokens // 2)
+        return SimpleNamespace(max_total_num_tokens=tokens, full_max_total_num_tokens=None, swa_max_total_num_tokens=None, max_running_requests=at_once)
+
+    def init_memory_pool(self, before):
+        config = self._resolve_memory_pool_config(before)
+        self.token_to_kv_pool = Pool(config.max_total_num_tokens * 65536 * self.kv_cache_dtype.itemsize)
+        print("Memory pool end. avail mem", get_available_gpu_memory("cuda", 0))
+
+class Pool:
+    def __init__(self, size):
+        import torch
+        self.size = size
+        self.buffer = self.make_kv_cache()
+
+    def make_kv_cache(self):
+        import torch
+        return torch.empty(self.size, dtype=torch.int8, device="cuda")
+
+    def get_kv_size_bytes(self):
+        return self.size // 2, self.size // 2
+""",
+    "model_executor/model_runner": """
+import torch
+from types import SimpleNamespace
+from sglang.srt.model_executor.model_runner_kv_cache_mixin import Mixin, get_available_gpu_memory
+
+class ModelRunner(Mixin):
+    is_draft_worker, sliding_window_size, pp_size = False, None, 1
+
+    def __init__(self, server_args):
+        self.server_args, self.mem_fraction_static, self.kv_cache_dtype = server_args, server_args.mem_fraction_static, torch.bfloat16
+        if server_args.kv_cache_dtype != "auto":
+            self.kv_cache_dtype = torch.float8_e5m2
+        self.model_config = SimpleNamespace(context_len=server_args.context_length or 40960)
+        self.before = self.init_torch_distributed()
+        self.load_model()
+        self.init_memory_pool(self.before)
+        self.init_cuda_graphs()
+
+    def init_torch_distributed(self):
+        return get_available_gpu_memory("cuda", 0)
+
+    def load_model(self):
+        self.weight_load_mem_usage = 3.0
+        self.weights = torch.empty(3 << 30, dtype=torch.int8, device="cuda")
+
+    def init_cuda_graphs(self):
+        self.eager_runner = torch.empty(64 << 20, dtype=torch.int8, device="cuda")
+        self.init_prefill_cuda_graph()
+        self.init_decode_cuda_graph()
+
+    def init_prefill_cuda_graph(self):
+        self.prefill_cuda_graph_runner = None if self.server_args.disable_cuda_graph else self.eager_runner
+
+    def init_decode_cuda_graph(self):
+        if not self.server_args.disable_cuda_graph:
+            self.graphs = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+
+    def forward(self, batch):
+        return torch.empty(len(batch.input_ids) << 20, dtype=torch.int8, device="cuda")
+""",
+    "managers/scheduler": """
+import os, signal
+from types import SimpleNamespace
+
+class Scheduler:
+    def __init__(self, server_args):
+        import torch
+        from sglang.srt.model_executor.model_runner import ModelRunner
+        self.runner = ModelRunner(server_args)
+
+    def run_event_loop(self, requests):
+        import torch
+        while (n := requests.get()) is not None:
+            self.runner.forward(SimpleNamespace(input_ids=torch.zeros(n, device="cuda")))
+            requests.task_done()
+
+def run_scheduler_process(server_args, ready, requests):
+    try:
+        scheduler = Scheduler(server_args)
+        ready.set()
+        scheduler.run_event_loop(requests)
+    except Exception as error:
+        print("Scheduler hit an exception:", error)
+        os.kill(os.getppid(), signal.SIGQUIT)
+""",
+    "entrypoints/http_server": """
+import asyncio, multiprocessing, os, signal, sys, threading
+import torch
+from uvicorn.server import Server
+from sglang.srt.managers.scheduler import run_scheduler_process
+from sglang.srt.utils import common
+
+def _wait_and_warmup(requests, tokens):
+    requests.put(tokens)
+    requests.join()
+    print("The server is fired up and ready to roll!", flush=True)
+
+def launch_server(server_args, tokens=3):
+    context = multiprocessing.get_context("spawn")
+    ready, requests = context.Event(), context.JoinableQueue()
+    signal.signal(signal.SIGQUIT, lambda *_: common.kill_process_tree(os.getpid()))
+    context.Process(target=run_scheduler_process, args=(server_args, ready, requests)).start()
+    ready.wait()
+    server = Server()
+    threading.Thread(target=lambda: _wait_and_warmup(requests, tokens), daemon=True).start()
+    asyncio.run(server.serve())
+    common.kill_process_tree(os.getpid(), include_parent=False)
+""",
+}
+SCRIPT = """
+import sys
+import torch
+from types import SimpleNamespace
+from sglang.srt.server_args import ServerArgs
+from sglang.srt.model_executor.model_runner import ModelRunner
+
+share = float(sys.argv[1]) if 1 < len(sys.argv) else None
+runner = ModelRunner(ServerArgs(mem_fraction_static=share))
+with torch.no_grad():
+    runner.forward(SimpleNamespace(input_ids=torch.zeros(256, device="cuda")))
+"""
+SERVER = """
+import sys
+
+if __name__ == "__main__":
+    from sglang.srt.entrypoints.http_server import launch_server
+    from sglang.srt.server_args import ServerArgs
+    launch_server(ServerArgs(mem_fraction_static=float(sys.argv[1])), *map(int, sys.argv[2:]))
+"""
+
+
+def package(plimsoll):
+    """With SGLang's names: those of 0.5.15."""
+    for name, text in {**{f"sglang/srt/{name}": text for name, text in FILES.items()}, "uvicorn/server": UVICORN}.items():
+        path = plimsoll.folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for it in path.relative_to(plimsoll.folder).parents[:-1]:
+            (plimsoll.folder / it / "__init__.py").touch()
+    plimsoll.script(SCRIPT, "one_batch.py")
+    plimsoll.script(SERVER, "server.py")
+
+
+def serve(plimsoll, *args):
+    package(plimsoll)
+    return plimsoll.predict("one_batch.py", *args, options=("--gpu", "l4", "--until-exit"))
+
+
+def test_an_engine_that_starts_has_its_plan(plimsoll):
+    ran = serve(plimsoll)
+    assert ran.code == 0, ran
+    serving, said = ran.report["serving"], " ".join(ran.stdout.split())
+    assert (serving["engine"], serving["starts"], serving["weights_bytes"], serving["graphs_bytes"]) == ("sglang", True, 3 * GIB, 256 << 20), serving
+    assert 0 <= serving["forward_bytes"] - (64 << 20) < 4 << 20, serving
+    cache = serving["cache_bytes"]
+    assert serving["tokens"] == cache // TOKEN and ran.report["categories"]["kv_cache"] == cache, serving
+    assert {it["tokens_each"]: it["users"] for it in serving["users"]}[1024] == serving["tokens"] // 1024, serving
+    assert serving["longest_pass"] == 256 and "passes may have 2,048 tokens (chunked_prefill_size); the longest that was run had 256" in said, said
+    assert f"starts with mem_fraction_static from 0.{round(100 * serving['least_share']):02}" in said, said
+    instead = {it["flag"]: it["tokens"] for it in serving["instead"]}
+    assert instead["kv_cache_dtype=fp8_e5m2"] == cache // (TOKEN // 2) and serving["tokens"] < instead["chunked_prefill_size=1024"], instead
+    assert "FITS l4" in said and "gpu_memory_utilization" not in said and "training" not in said, said
+
+
+def test_the_smallest_share_starts_and_a_hundredth_less_is_refused_in_its_own_numbers(plimsoll):
+    least = serve(plimsoll, "0.5").report["serving"]["least_share"]
+    assert serve(plimsoll, str(least)).report["serving"]["starts"]
+    ran = serve(plimsoll, str(round(least - 0.01, 2)))
+    said = " ".join(ran.stdout.split())
+    assert ran.code == 1 and ran.report["verdict"] == "does_not_fit" and not ran.report["serving"]["starts"], ran
+    assert "the weights take all of the share of the card that `--mem-fraction-static` gives the engine" in said and "SGLang reports that the weights alone take 0.138" in said, said
+    assert f"starts with mem_fraction_static from {least:.2f} on" in said, said
+
+
+def test_the_largest_share_is_what_the_run_left_free(plimsoll):
+    most = serve(plimsoll, "0.5").report["serving"]["most_share"]
+    assert serve(plimsoll, str(most)).code == 0
+    assert serve(plimsoll, str(round(most + 0.01, 2))).code == 1
+
+
+def test_a_server_is_ready_once_its_first_request_is_answered(plimsoll):
+    package(plimsoll)
+    ran = plimsoll.predict("server.py", "0.8", options=("--gpu", "l4"), environment=plimsoll.cold())
+    said = " ".join(ran.stdout.split())
+    assert ran.code == 0 and ran.report["serving"]["starts"] and "FITS l4" in said, ran
+    assert ran.report["categories"]["kv_cache"] == ran.report["serving"]["cache_bytes"], "the memory of its child"
+    assert "The server is fired up" in said and "the server was ready, and plimsoll stopped it" in said, said
+    plimsoll.assert_nothing_left()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("share, tokens, code, words", [
+    ("0.1", "3", 1, "DOES NOT FIT l4"),
+    ("0.8", "30000", 1, "the engine ran out of memory while it served: a smaller mem_fraction_static leaves more for passes"),
+    ("0.8", "-1", 2, "the script raised RuntimeError: zeros: Dimension size must be non-negative"),
+])
+def test_an_engine_that_ends_itself_with_code_0_has_failed(plimsoll, share, tokens, code, words):
+    package(plimsoll)
+    ran = plimsoll.predict("server.py", share, tokens, options=("--gpu", "l4"), environment=plimsoll.cold())
+    assert ran.code == code and words in " ".join((ran.stdout + ran.stderr).split()), ran
+
+
+def fit(plimsoll, *options):
+    package(plimsoll)
+    path = plimsoll.folder / "found.json"
+    path.unlink(missing_ok=True)
+    ran = plimsoll.run("fit", "--json", path, "--gpu", "l4", *options, "--", "one_batch.py", "0.3")
+    if path.exists() and path.stat().st_size:
+        ran.report = json.loads(path.read_text())
+        assert_described("fit-serving", ran.report)
+    return ran
+
+
+def test_the_longest_context_and_the_flags_that_are_enough(plimsoll):
+    ran = fit(plimsoll, "--users", "2")
+    tokens = serve(plimsoll, "0.3").report["serving"]["tokens"]
+    assert ran.code == 0 and ran.report["found"]["context"] == tokens // 2, ran
+    assert f"sgl.Engine(..., context_length={tokens // 2})" in ran.stdout, ran.stdout
+    ran = fit(plimsoll, "--users", str(tokens // 1024 + 1), "--context", "1024", "--allow", "mem-fraction-static")
+    assert ran.code == 0 and list(ran.report["found"]["flags"]) == ["context_length", "mem_fraction_static"], ran
