@@ -21,7 +21,7 @@ pub use curve::{Curve, CurveDevice};
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote, Exception,
-    FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later,
+    FirstGpu, FirstStep, Form, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later,
     LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding,
     Phase, Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Remark, Role,
     SettingsNote, Spread, StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned,
