@@ -114,9 +114,9 @@ def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
 
 
 TOO_LARGE = {
-    "backward/unrolled-loop": ("x = x @ w\n    for _ in range(60): x = torch.logsumexp(x[:, :, None] + w, 1)", "checkpoint"),
-    "size/one-allocation": ("x = torch.nn.functional.one_hot(x.argmax(1), 1 << 23)\n    x = x.sum(1)", "chunks"),
-    "all-pairs": ("x = x.repeat(64, 1)\n    x = (x.unsqueeze(1) - w.unsqueeze(0)).pow(2).sum(-1)", "torch.cdist"),
+    "backward/unrolled-loop": ("x = x @ w\n        for _ in range(60): x = torch.logsumexp(x[:, :, None] + w, 1)", "checkpoint"),
+    "size/one-allocation": ("x = x.repeat(1 << 14, 1)\n        x = x.exp()", "chunks"),
+    "all-pairs": ("x = x.repeat(64, 1)\n        x = (x.unsqueeze(1) - w.unsqueeze(0)).pow(2).sum(-1)", "torch.cdist"),
 }
 
 
@@ -133,13 +133,15 @@ def test_fit_names_what_explain_leads_with_where_the_script_runs_out(plimsoll, t
 
 STEP_OF = """
 import torch
-w = torch.nn.Parameter(torch.randn(512, 512, device="cuda"))
-opt = torch.optim.SGD([w], 0.1)
-def score(x):
-    WORK
-    return x.sum()
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        w, x = self.weight, super().forward(x)
+        WORK
+        return x.sum()
+net = Net(512, 512).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
 for step in range(4):
-    loss = score(torch.randn(256, 512, device="cuda")) + w.sum()
+    loss = net(torch.randn(256, 512, device="cuda"))
     opt.zero_grad()
     loss.backward()
     opt.step()
