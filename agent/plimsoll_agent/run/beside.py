@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
 from plimsoll_agent.run import extent, frames
+from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container
     from types import FrameType
 
     from plimsoll_agent.kinds import Named, Torch
@@ -32,17 +33,20 @@ class Beside:
         self._waiting: dict[int, tuple[Any, Named]] = {}
         self._used: dict[int, Any] = {}
 
-    def unused(self, n: int, nodes: Container[int]) -> Iterator[Named]:
+    @guarded
+    def unused(self, n: int, nodes: Container[int]) -> list[Named]:
         """Those that are gone, as the backward pass with this number begins, which goes through these nodes."""
         if n != self._last + 1:
             self._waiting.clear()  # A pass that was not looked at may have gone through them.
         self._last = n
         gone = [key for key, (variable, _) in self._waiting.items() if variable() is None]
-        yield from [self._waiting.pop(key)[1] for key in gone]
+        found = [self._waiting.pop(key)[1] for key in gone]
         for frame in extent.users():
             for name, value in frames.variables(frame).items():
-                if isinstance(value, self._torch.Tensor) and value.grad_fn is not None:
+                # What is more than a tensor may run code of the script's.
+                if type(value) is self._torch.Tensor and value.grad_fn is not None:
                     self._meet(frame, name, value, id(value.grad_fn) in nodes)
+        return found
 
     def _meet(self, frame: FrameType, name: str, value: Any, is_used: bool) -> None:
         key = id(value)

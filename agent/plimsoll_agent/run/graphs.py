@@ -96,7 +96,7 @@ class Graphs:
             "casts": _casts(graph, names),
             "unowned": list(self._unowned_in(graph, names, networks, owned, is_last)) if owned else [],
             "tables": list(_tables(graph, names)),
-            "unused": [] if is_last or len(graph.nodes) >= MOST_NODES else list(self._beside.unused(self._passes, graph.nodes)),
+            "unused": [] if is_last or len(graph.nodes) >= MOST_NODES else self._beside.unused(self._passes, graph.nodes) or [],
         }
         new = {kind: [it for it in entries if self._is_new(kind, it)] for kind, entries in found.items()}
         if any(new.values()):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
 from plimsoll_agent.run import extent, frames
+from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ _OF_PAIRS = {"cosine_similarity", "pairwise_distance"}
 _SUMS = {"sum", "mean", "norm", "vector_norm", "prod"}
 
 
+@guarded
 def lines() -> list[Named]:
     """Those in the files of the script: where each statement begins and ends, and what it is."""
     files = [file for _, file in frames.modules_of_users()]
