@@ -232,3 +232,31 @@ with torch.no_grad():
     (found,) = run(HEAD + text % 1600, stop="until-exit").process.all("large_batch")
     assert (found["rows_in_training"], found["rows"]) == (16, 1600)
     assert run(HEAD + text % 32, stop="until-exit").process.all("large_batch") == []
+
+
+LOGGED = """
+def entropy_of(logits):
+    log_p = logits.log_softmax(-1)
+    return -(log_p.exp() * log_p).sum(-1)
+net = nn.Linear(8, 8).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(4):
+    logits = net(torch.randn(4, 8, device="cuda"))
+    BODY
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "body, names",
+    [
+        ("loss = logits.sum(); entropy = entropy_of(logits).mean()", {"entropy"}),
+        ("loss = logits.sum()\n    with torch.no_grad(): entropy = entropy_of(logits).mean()", set()),
+        ("entropy = entropy_of(logits).mean(); loss = logits.sum() - entropy", set()),
+        ("entropy = entropy_of(logits).mean(); loss = logits.sum(); loss.backward(retain_graph=True); loss = entropy", set()),
+    ],
+    ids=["logged", "without a graph", "used", "used by the pass after"],
+)
+def test_a_variable_whose_graph_no_pass_goes_through(run, body, names):
+    found = graphs(run, LOGGED.replace("BODY", body), "unused")
+    assert {it["name"] for it in found} == names, found

@@ -57,6 +57,21 @@ for epoch in range(args.epochs):
 """
 
 
+BATCHES = """
+import contextlib
+class torch: no_grad = contextlib.nullcontext
+class Loader:
+    __module__ = "torch.utils.data.dataloader"
+    def __iter__(self): return self
+    def __next__(self): return 1
+def cycle(loader):
+    while True:
+        yield from loader
+later, loader = (it for it in (1, 2, 3)), Loader()
+batches, cycled = iter(loader), cycle(loader)
+"""
+
+
 def ahead(folder, text, at=2, script=SCRIPT, errors=()):
     file, found = folder / "train.py", []
     file.write_text(script % "\n".join("    " + line for line in text.splitlines()) if "%s" in script else script)
@@ -96,11 +111,16 @@ def test_the_first_turn_that_does_something_else(tmp_path, text, first):
         ("if epoch in (10, 20): size += 1\nresize(size)", 20),
         ("if epoch and epoch % 10 == 0: size *= 2\nresize(size)", 20),
         ("if epoch in (10, 20): size += 1\nis_large = 3 < size\nresize(is_large)", 20),
+        ("if epoch in (10, 20):\n    size = next(later)\n    resize(size)", 20),
+        ("if epoch in (10, 20): test(next(iter(loader)))", None),
+        ("if epoch in (10, 20): test(next(batches))", None),
+        ("if epoch in (10, 20): test(next(cycled))", None),
+        ("if epoch in (10, 20):\n    with torch.no_grad(): test(next(later))", None),
     ],
 )
 def test_what_goes_on_from_what_came_before_is_seen_each_time(tmp_path, text, then):
     """The first of these turns, 10, is over."""
-    script = SCRIPT.replace("unfreeze = 30, 7", "unfreeze, stage, rate = 30, 7, 0, 1.0").replace("for epoch in", "groups += [1, 2, 3]\ntold, size = 0, 1\nfor epoch in")
+    script = SCRIPT.replace("unfreeze = 30, 7", "unfreeze, stage, rate = 30, 7, 0, 1.0").replace("for epoch in", "groups += [1, 2, 3]\ntold, size = 0, 1\n" + BATCHES + "for epoch in")
     found = ahead(tmp_path, "", at=12, script=script % "\n".join("    " + line for line in text.splitlines()))
     assert min((it.turn - 1 for it in found), default=None) == then, found
 

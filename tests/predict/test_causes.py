@@ -113,6 +113,41 @@ def test_fit_names_the_edit_that_no_remedy_makes(plimsoll):
     assert "scaled_dot_product_attention" in edit["change"] and "Changes by hand that no remedy makes" in ran.stdout, ran
 
 
+TOO_LARGE = {
+    "backward/unrolled-loop": ("x = x @ w\n        for _ in range(60): x = torch.logsumexp(x[:, :, None] + w, 1)", "checkpoint"),
+    "size/one-allocation": ("x = x.repeat(1 << 14, 1)\n        x = x.exp()", "chunks"),
+    "all-pairs": ("x = x.repeat(64, 1)\n        x = (x.unsqueeze(1) - w.unsqueeze(0)).pow(2).sum(-1)", "torch.cdist"),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("text, change", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_fit_names_what_explain_leads_with_where_the_script_runs_out(plimsoll, text, change):
+    """Where there is room nothing shows that, as with a loop that autograd unrolls."""
+    script = plimsoll.script(STEP_OF.replace("WORK", text))
+    ran = plimsoll.run("fit", "--gpu", "rtx3060-12g", "--allow", "detach-losses", "--json", "fit.json", "--", script)
+    first = json.loads((plimsoll.folder / "fit.json").read_text())["by_hand"][0]
+    assert change in first["change"] and first["at"]["line"] in (6, 7), ran
+    assert "when memory ran out at" in ran.stdout, ran.stdout
+
+
+STEP_OF = """
+import torch
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        w, x = self.weight, super().forward(x)
+        WORK
+        return x.sum()
+net = Net(512, 512).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(4):
+    loss = net(torch.randn(256, 512, device="cuda"))
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
 @pytest.mark.soak
 def test_fit_names_the_list_that_no_remedy_empties(plimsoll):
     text = """

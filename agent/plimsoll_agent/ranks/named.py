@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 import linecache
-import operator
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import source
-from plimsoll_agent.run import frames
+from plimsoll_agent.run import extent, frames
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -30,12 +29,6 @@ _ITS_NUMBER = {"local_rank", "global_rank", "world_rank", "ddp_rank", "ddp_local
 _ASKS = {"get_rank", "get_node_local_rank", "get_global_rank", "get_local_rank"}
 _VARIABLES = {"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK"}
 _OF_THE_WORLD = {"world_size", "get_world_size", "num_processes", "WORLD_SIZE", "nprocs"}
-_ARITHMETIC: dict[type[ast.operator], Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
 _LISTS = {"glob", "iglob", "rglob", "listdir", "iterdir", "scandir"}
 _READERS = {"open", "memmap", "fromfile", "safe_open", "load", "loadtxt", "genfromtxt", "load_file", "load_from_disk", "load_dataset"}
 _READERS |= {"read_text", "read_bytes", "read_csv", "read_parquet", "read_json", "read_table", "read_feather"}
@@ -104,11 +97,8 @@ class _Reader:
             return constant
         if _name(node.func if isinstance(node, ast.Call) else node) in _OF_THE_WORLD:
             return self._world
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            left, right = self._number(node.left), self._number(node.right)
-            if left is not None and right is not None and not (isinstance(node.op, ast.FloorDiv) and right == 0):
-                return int(_ARITHMETIC[type(node.op)](left, right))
-        return None
+        value = extent.computed(node.op, self._number(node.left), self._number(node.right)) if isinstance(node, ast.BinOp) else None
+        return value if type(value) is int else None
 
     def _of_comparison(self, node: ast.Compare) -> Iterator[int]:
         sides = [node.left, *node.comparators]

@@ -40,7 +40,9 @@
     tensors         which address is which parameter, gradient, state or input
     unfolded        how large windows are that overlap
     graphs          what autograd's graph shows: attention written out, repeated casts, gradients for no optimizer
+    beside          graphs that no backward pass goes through, beside one that it does
     weights         what weights are packed, frozen or adapted
+    written         statements that take far more memory than another form of the same
     ahead           what threads of the script put where nothing limits them
     drained         queues of that kind that were empty at last
     keepers         who holds the tensors that stay allocated

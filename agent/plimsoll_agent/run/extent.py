@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import operator
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,7 @@ from plimsoll_agent import source
 from plimsoll_agent.run import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import CodeType, FrameType
 
     from plimsoll_agent.kinds import Line, Named
@@ -38,6 +39,14 @@ Loader = "loader"
 MOST_STAGES = 20
 """A loop that turns more often counts steps."""
 
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+}
 _SIZES = frozenset(("zeros", "ones", "empty", "rand", "randn", "arange"))
 _OF_NUMBERS = frozenset(("min", "max", "int", "round", "floor", "ceil", "len", "abs"))
 _NO_STAGES = {"_", "e", "ep", "run", "trial", "seed", "repeat", "rep"}
@@ -356,7 +365,9 @@ class _AtATurn:
         if isinstance(node, ast.Name) and node.id in self._computed:
             return self.value(self._computed[node.id], at, depth + 1) if depth < 8 else None
         if isinstance(node, ast.BinOp):
-            return _computed(node.op, self.value(node.left, at, depth), self.value(node.right, at, depth))
+            # A remainder says nothing of the turns between two.
+            of_both = None if isinstance(node.op, ast.Mod) else (self.value(node.left, at, depth), self.value(node.right, at, depth))
+            return computed(node.op, *of_both) if of_both else None
         if isinstance(node, ast.Call) and name_of(node.func) in _OF_NUMBERS and not node.keywords:
             return _of_numbers(name_of(node.func), [self.value(it, at, depth) for it in node.args])
         return self._variables.value(node)
@@ -522,7 +533,8 @@ class Variables:
             owner, key = self.value(node.value), self.value(node.slice)
             return owner.get(key) if type(owner) is dict and type(key) in (str, int) else None
         if isinstance(node, ast.BinOp):
-            return _computed(node.op, self.value(node.left), self.value(node.right))
+            found = computed(node.op, self.value(node.left), self.value(node.right))
+            return found if type(found) is int else None
         if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
             inner = self.value(node.args[0])
             if name_of(node.func) == "len" and type(inner) in SIZED:
@@ -548,18 +560,12 @@ def _of_class(kind: type, name: str) -> Any:
     return None
 
 
-def _computed(operation: Any, left: Any, right: Any) -> Any:
-    if type(left) is not int or type(right) is not int:
+def computed(operation: ast.operator, left: Any, right: Any) -> Any:
+    """What an operation on two numbers gives; None if no number."""
+    compute = _ARITHMETIC.get(type(operation))
+    if compute is None or type(left) not in (int, float) or type(right) not in (int, float):
         return None
-    if isinstance(operation, ast.Add):
-        return left + right
-    if isinstance(operation, ast.Sub):
-        return left - right
-    if isinstance(operation, ast.Mult):
-        return left * right
-    if isinstance(operation, ast.FloorDiv) and right:
-        return left // right
-    return None
+    return None if right == 0 and isinstance(operation, (ast.Div, ast.FloorDiv, ast.Mod)) else compute(left, right)
 
 
 def _of_a_trainer(frame: FrameType) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from plimsoll_agent.run import frames, nested
+from plimsoll_agent.run import beside, frames, nested
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Graphs:
     def __init__(self, torch: Torch, memory: Memory, recording: Recording, owners: Owners, optimizers: Callable[[], list[Optimizer]], steps_done: Callable[[], int]) -> None:
         self._torch, self._memory, self._recording, self._owners = torch, memory, recording, owners
         self._optimizers, self._steps_done = optimizers, steps_done
-        self._passes = 0
+        self._passes, self._beside = 0, beside.Beside(torch)
         self._retains = self._creates = False
         self._written: dict[str, Named] = {}
         self._unowned: dict[int, tuple[Any, int, int]] = {}
@@ -96,6 +96,7 @@ class Graphs:
             "casts": _casts(graph, names),
             "unowned": list(self._unowned_in(graph, names, networks, owned, is_last)) if owned else [],
             "tables": list(_tables(graph, names)),
+            "unused": [] if is_last or len(graph.nodes) >= MOST_NODES else self._beside.unused(self._passes, graph.nodes) or [],
         }
         new = {kind: [it for it in entries if self._is_new(kind, it)] for kind, entries in found.items()}
         if any(new.values()):

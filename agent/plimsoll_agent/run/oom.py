@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import ahead, chain, extent, frames
+from plimsoll_agent.run import ahead, chain, extent, frames, written
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
@@ -136,6 +136,7 @@ class OutOfMemory:
             caught=None,
             goes_back=goes_back,
             loop=_outermost_loop(frame),
+            written=written.lines() if self._times < MOST_NAMED else None,
             gpu=self._memory.name(device),
             device_total=total,
             device_free=free,

@@ -12,6 +12,7 @@ import functools
 import itertools
 import operator
 import re
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plimsoll_agent import source
@@ -46,14 +47,6 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotEq: operator.ne,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-}
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Mod: operator.mod,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
 }
 _CHOICES: dict[str, Callable[[Any], Any]] = {"max": max, "next": operator.itemgetter(0), "sum": sum, "min": min}
 _CONTAINERS = (list, tuple, set, frozenset, dict, range)
@@ -237,7 +230,7 @@ class _Text:
         """`if epoch % 10 == 0: size *= 2`; a counter goes on by one."""
         if not isinstance(node, ast.If) or not _comes_again(node.test) or not any(map(self._is_it, ast.walk(node.test))):
             return False
-        added = [it for it in node.body if isinstance(it, ast.AugAssign) and isinstance(it.op, (ast.Add, ast.Mult)) and _counts_on(it, code)]
+        added = [it for it in node.body if isinstance(it, ast.AugAssign) and isinstance(it.op, (ast.Add, ast.Mult)) and _counts_on(it, code, self._takes_batch)]
         return any(isinstance(it.value, ast.Constant) and type(it.value.value) is int and it.value.value > 1 and type(self._known(it.target)) is int for it in added)
 
     def _chooses(self, node: Any) -> bool:
@@ -267,8 +260,17 @@ class _Text:
             branch = [] if isinstance(node, ast.IfExp) else node.body if answer else node.orelse
             return any(isinstance(it, ast.Raise) for it in branch)
 
-        counts_on = isinstance(node, ast.If) and any(_counts_on(it, code) for it in node.body)
+        counts_on = isinstance(node, ast.If) and any(_counts_on(it, code, self._takes_batch) for it in node.body)
         return _Condition(code, node.lineno, answer, self._numbers(node.test), matters, raises, counts_on, _comes_again(node.test))
+
+    def _takes_batch(self, call: ast.Call) -> bool:
+        """`next(iter(loader))`, or `next(batches)` where that is the iterator of a loader, or a generator that has one."""
+        through = call.args[0] if call.args else None
+        if _calls(through, ("iter",)):
+            return True
+        batches = self._known(through)
+        frame = getattr(batches, "gi_frame", None) if isinstance(batches, GeneratorType) else None
+        return any(type(it).__module__.startswith("torch.utils.data.") for it in (batches, *(frames.variables(frame).values() if frame else ())))
 
     def _is_more(self, node: ast.IfExp, answer: Any) -> bool:
         """Whether a value that is chosen then may be more than the one that is chosen now."""
@@ -357,11 +359,7 @@ class _Text:
         if isinstance(node, ast.Compare):
             return self._compared(node, at)
         if isinstance(node, ast.BinOp):
-            left, right = self._value(node.left, at), self._value(node.right, at)
-            compute = _ARITHMETIC.get(type(node.op))
-            if compute is None or type(left) not in (int, float) or type(right) not in (int, float):
-                return None
-            return None if right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) else compute(left, right)
+            return extent.computed(node.op, self._value(node.left, at), self._value(node.right, at))
         if isinstance(node, ast.Call) and extent.name_of(node.func) == "int" and len(node.args) == 1:
             inner = self._value(node.args[0], at)
             return int(inner) if type(inner) in (int, float) else None
@@ -478,14 +476,19 @@ def _comes_again(test: ast.AST) -> bool:
     return any(isinstance(it, ast.BinOp) and isinstance(it.op, ast.Mod) for it in ast.walk(test))
 
 
-def _counts_on(statement: ast.stmt, code: CodeType) -> bool:
-    """Whether a statement goes on from what it did the last time, sets no rate, and does not only count for what the script tells."""
+def _counts_on(statement: ast.stmt, code: CodeType, is_of_loader: Callable[[ast.Call], bool]) -> bool:
+    """Whether a statement goes on from what it did the last time, sets no rate, and does not only count for what the script tells. `is_of_loader`
+    says of a call of `next` that it takes a batch of a data loader."""
     if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and _sets_rates(statement):
         return False
     if isinstance(statement, ast.AugAssign):
         target = statement.target
         return not isinstance(target, ast.Name) or extent.uses(source.tree(code.co_filename), target.id, is_compared=True)
-    return any(isinstance(it, ast.Call) and extent.name_of(it.func) in ("pop", "popleft", "next") for it in ast.walk(statement))
+    calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call)]
+    # `with torch.no_grad(): x = next(batches)`: the next batch of an evaluation is as large as the one before.
+    evaluates = isinstance(statement, ast.With) and any(extent.name_of(it.func) in ("no_grad", "inference_mode") for it in calls)
+    goes_on = (it for it in calls if extent.name_of(it.func) in ("pop", "popleft") or _calls(it, ("next",)) and not evaluates and not is_of_loader(it))
+    return any(goes_on)
 
 
 def _is_flag(statement: Any) -> bool:

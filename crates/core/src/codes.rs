@@ -195,6 +195,9 @@ impl ProblemCode {
                     | ProblemCode::LoadedTwice
                     | ProblemCode::AllOnDevice
                     | ProblemCode::IdleWeights
+                    | ProblemCode::UnusedGraph
+                    | ProblemCode::DoubleBuffer
+                    | ProblemCode::IdleCheckpointing
             )
     }
 }

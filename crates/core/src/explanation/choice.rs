@@ -28,7 +28,7 @@ use crate::{
     explanation::{
         oom::Oom,
         proof::Proof,
-        root_cause::{LARGE_PART, RootCause, is_leak, told_as},
+        root_cause::{LARGE_PART, OF_DERIVATIVES, RootCause, is_leak, told_as},
     },
     failures::Cause,
     findings::{Case, Finding, Kind, Weight, are_a_few, are_apart, category_name},
@@ -48,12 +48,13 @@ const LEAST_SHARE: u64 = 10;
 const MANY_MODELS: u64 = 4;
 
 /// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 14] = [
+const CAUSES: [ProblemCode; 15] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
     ProblemCode::MadeAgain,
     ProblemCode::NoOptimizer,
+    ProblemCode::UnusedGraph,
     ProblemCode::IdleWeights,
     ProblemCode::LargeEvaluation,
     ProblemCode::WrittenOutAttention,
@@ -325,7 +326,7 @@ impl<'a> Failed<'a> {
         let in_backward = |it: &&BlockId| self.case.stage(**it) == Stage::Backward;
         let is_of_autograd =
             most.counted.len() < 2 * most.counted.iter().filter(in_backward).count();
-        let of = if is_of_autograd { "gradients (`create_graph=True`)" } else { "forward passes" };
+        let of = if is_of_autograd { OF_DERIVATIVES } else { "forward passes" };
         (self.allocated.0 / 3 <= most.held.0).then(|| RootCause {
             code: if many { ProblemCode::ManyPasses } else { ProblemCode::Activations },
             at: most.at.clone().or_else(|| self.oom.at.clone()),
@@ -600,13 +601,13 @@ impl<'a> Failed<'a> {
         let at = most.map(|(_, line)| line).or_else(|| self.oom.at.clone());
         // Without gradients nothing is kept for later: it is what a pass works on.
         let what = match run.timeline.stage(self.event) {
-            Stage::Evaluation => "one forward pass is too large",
+            Stage::Evaluation => "one forward pass is too large".to_owned(),
             _ if activations.0 / 2 < of_backward.0
                 && self.case.has_remark(RemarkCode::CreatesGraph) =>
             {
-                "the graphs of gradients (`create_graph=True`) are too large"
+                format!("the graphs of {OF_DERIVATIVES} are too large")
             }
-            _ => "the activations of one step are too large",
+            _ => "the activations of one step are too large".to_owned(),
         };
         RootCause {
             code: ProblemCode::Activations,

@@ -273,19 +273,38 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
 /// What is wrong with the runs of a prediction, or could be had back, what decides first: where memory ran out, its cause, as in the explanation of the
 /// recording. What is only good to know is left out.
 pub fn findings_of(runs: &Runs<'_>) -> Vec<Finding> {
-    let (mut res, mut root) = (Vec::new(), None);
+    found_in(runs).0
+}
+
+/// What only an edit of the script removes, of the runs of a prediction: findings, and above them the cause of the error where memory ran out, if a
+/// person has something to change for it.
+pub fn edits_of(runs: &Runs<'_>) -> Vec<Finding> {
+    let (mut res, oom) = found_in(runs);
+    res.retain(|it| it.code.needs_an_edit());
+    if let Some((root, edit)) = oom.and_then(|it| Some((it.root, it.edit?)))
+        && !res.iter().any(|it| root.is_of(it))
+    {
+        let cause = Finding::new(root.code, Weight::Problem, root.bytes, root.text);
+        res.insert(0, Finding { at: root.at, remedy: edit, ..cause });
+    }
+    res
+}
+
+/// The findings, and the error that ended the run.
+fn found_in(runs: &Runs<'_>) -> (Vec<Finding>, Option<Oom>) {
+    let (mut res, mut oom) = (Vec::new(), None);
     for run in &runs.runs {
         let evidence = run.evidence();
         let case = findings::case(run, &evidence);
         let found = findings::find(&case);
-        root = root.or_else(|| verdict::of_case(&case, &found, &[]).map(|it| it.root));
+        oom = oom.or_else(|| verdict::of_case(&case, &found, &[]));
         res.extend(found.into_iter().filter(|it| it.weight != Weight::Fact));
     }
     findings::sort(&mut res);
-    if let Some(root) = root {
-        res.sort_by_key(|it| !root.is_of(it));
+    if let Some(oom) = &oom {
+        res.sort_by_key(|it| !oom.root.is_of(it));
     }
-    res
+    (res, oom)
 }
 
 /// Why a recording without a fault does not mean that there was none.

@@ -47,6 +47,8 @@ pub struct Oom {
     pub may_have_grown: bool,
     /// What to try, in order.
     pub remedies: Vec<String>,
+    /// What a person would change in the script for the cause, where it has a change of its own.
+    pub edit: Option<String>,
     /// What was tried, and does not help.
     pub in_vain: Vec<String>,
     /// What others had.
@@ -81,6 +83,7 @@ impl Oom {
             shape,
             why: verdict.why,
             remedies: verdict.remedies,
+            edit: None,
             in_vain: Vec::new(),
             may_have_grown: verdict.may_have_grown,
             others: failure.others(),

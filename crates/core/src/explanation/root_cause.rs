@@ -63,6 +63,11 @@ impl RootCause {
         finding.weight != Weight::Fact && is_same && is_here
     }
 
+    /// Whether it is the graphs that gradients have themselves.
+    pub(super) fn is_of_derivatives(&self) -> bool {
+        self.text.contains(OF_DERIVATIVES)
+    }
+
     /// The coarse word for it.
     pub(super) fn coarse(&self) -> Cause {
         match self.code {
@@ -91,6 +96,9 @@ pub(super) fn told_as(code: ProblemCode) -> ProblemCode {
 pub(super) fn is_leak(code: ProblemCode) -> bool {
     code.family() == Family::Leak || code == ProblemCode::PerStep
 }
+
+/// What has graphs for derivatives of derivatives, in a sentence.
+pub(super) const OF_DERIVATIVES: &str = "gradients (`create_graph=True`)";
 
 /// One part in so many of the card is a large request.
 pub(super) const LARGE_PART: u64 = 5;

@@ -7,12 +7,12 @@ use crate::{
         choice,
         oom::{Oom, Shape},
         proof::{Proof, live_bytes},
-        root_cause,
+        root_cause::{self, LARGE_PART},
     },
     failures::{self, Cause, Failure, Kind},
     findings::{self, Case, Finding, Weight},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
-    recording::Phase,
+    recording::{CodeLine, Form, LoopLines, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
     trace::EventId,
     units::Bytes,
@@ -32,6 +32,9 @@ const LESS_WEIGHTS: [&str; 2] = [
 
 /// What helps where several models of one class are there.
 const FEWER_MODELS: &str = "have fewer of these models on the GPU at once: load one, use it and drop it before the next, or keep the others on the CPU";
+
+/// What helps where derivatives of derivatives are wanted.
+const FEWER_GRAPHS: &str = "compute the derivatives of some points or samples at a time, and call `backward()` for each part: gradients add up, and only one part's graphs are allocated";
 
 /// What helps where `vmap` computes many rows at once.
 const ROWS_AT_ONCE: &str = "give `vmap` (or `jacrev`) a `chunk_size`: it takes so many rows at a time; of `torch.autograd.functional`, set `vectorize=False`";
@@ -180,21 +183,35 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let (first, last) = if is_full { (None, with_segments) } else { (with_segments, None) };
     let are_states = res.root.code == ProblemCode::ModelStates;
     let many = choice::many_models(case, res.facts.allocated.unwrap_or_default());
+    let form = form(case, res);
+    let has_rows =
+        form != Some(ROWS_AT_ONCE) && res.cause == Cause::Size && are_of_vmap(case, event);
     let own = [
+        res.root.is_of_derivatives().then(|| FEWER_GRAPHS.to_owned()),
         (are_states && many.is_some()).then(|| FEWER_MODELS.to_owned()),
         (are_states && keeps_history(case, event)).then(|| LESS_HISTORY.to_owned()),
-        (res.cause == Cause::Size && are_of_vmap(case, event)).then(|| ROWS_AT_ONCE.to_owned()),
+        has_rows.then(|| ROWS_AT_ONCE.to_owned()),
         (are_states && are_mostly_buffers(case, event)).then(|| SMALLER_BUFFERS.to_owned()),
     ];
-    let first: Vec<String> = own.into_iter().flatten().chain(first).collect();
-    let n_first = first.len();
+    let own: Vec<String> = own.into_iter().flatten().collect();
+    let own_edit = own.first().cloned();
+    let first: Vec<String> = own.into_iter().chain(first).collect();
+    let n_first = first.len() + usize::from(form.is_some());
     remedies.splice(0..0, first);
     // What mends the cause comes first.
     let at = |code: ProblemCode| findings.iter().find(|it| root_cause::told_as(it.code) == code);
-    if let Some(it) = at(res.root.code) {
+    let cause = at(res.root.code);
+    if let Some(it) = cause {
         let of_cause = format!("({}: ", it.code);
         remedies.sort_by_key(|it| !it.contains(&of_cause));
     }
+    let form = form.map(str::to_owned);
+    remedies.splice(0..0, form.clone());
+    // A setting of the allocator is none.
+    let cause = cause.filter(|it| it.code.family() != Family::Fragmentation);
+    let in_chunks = res.root.code == ProblemCode::OneAllocation;
+    res.edit = form.or_else(|| cause.map(|it| it.remedy.clone())).or(own_edit);
+    res.edit = res.edit.take().or_else(|| in_chunks.then(|| findings::IN_CHUNKS.to_owned()));
     let general = general(res, said, &remedies, has_states(case, event));
     let tried = "expandable_segments:True";
     let is_seen = case.window.stacks && !case.window.began_late && !case.window.overwritten;
@@ -216,6 +233,41 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     }
     res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
     res.is_proven = !res.enough.is_empty();
+}
+
+/// What another form of a statement of the script would save, where that has made a good part of all.
+fn form(case: &Case<'_>, oom: &Oom) -> Option<&'static str> {
+    let run = case.run;
+    let event = run.oom?;
+    let note = run.recording.notes.ooms.iter().rev().find(|it| it.device == run.index)?;
+    let asked = run.device.events.get(event.index()).size;
+    let live = case.live_after(event);
+    let made_by = |lines: &LoopLines| -> Bytes {
+        let is_it = |it: &CodeLine| lines.has(&it.file, it.line);
+        let made = live.iter().filter(|it| case.line(it.block).as_ref().is_some_and(is_it));
+        let wanted = if oom.at.as_ref().is_some_and(is_it) { asked } else { Bytes::ZERO };
+        made.map(|it| it.size).sum::<Bytes>() + wanted
+    };
+    let (bytes, form) =
+        note.written.iter().map(|(lines, form)| (made_by(lines), *form)).max_by_key(|it| it.0)?;
+    let all = live.iter().map(|it| it.size).sum::<Bytes>() + asked;
+    (oom.cause == Cause::Size && all.0 / LARGE_PART <= bytes.0).then(|| written(form))
+}
+
+/// What to write instead.
+fn written(form: Form) -> &'static str {
+    match form {
+        Form::FullMatrices => {
+            "give `torch.linalg.svd` `full_matrices=False` (`torch.svd`: `some=True`): the square matrix of the longer side is then not made; of many singular values only the largest few: `torch.svd_lowrank`"
+        }
+        Form::Vectorized => ROWS_AT_ONCE,
+        Form::AllPairs => {
+            "use a matrix product (`a @ b.T`) or `torch.cdist` for distances or similarities of all pairs: this line writes the features of each pair out; or take some rows at a time"
+        }
+        Form::CopiesInProduct => {
+            "write the product as `torch.einsum`, or multiply one slice at a time: `@` copies both matrices for the dimension that one of them lacks"
+        }
+    }
 }
 
 /// Whether most of what an optimizer has is the history of L-BFGS.

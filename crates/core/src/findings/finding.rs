@@ -90,6 +90,27 @@ impl Finding {
 }
 
 impl Finding {
+    /// One of this kind, to be filled in.
+    pub(crate) fn new(code: ProblemCode, weight: Weight, bytes: Bytes, title: String) -> Finding {
+        Finding {
+            code,
+            weight,
+            title,
+            bytes,
+            count: 0,
+            per_step: Bytes::ZERO,
+            is_over: false,
+            at: None,
+            made_at: None,
+            step: None,
+            evidence: Vec::new(),
+            remedy: String::new(),
+            blocks: Vec::new(),
+            shown: Vec::new(),
+            device: 0,
+        }
+    }
+
     /// Its numbers count these blocks.
     pub(super) fn show(&mut self, blocks: Vec<BlockId>) {
         self.count = blocks.len() as u64;
@@ -111,23 +132,7 @@ impl Rule {
         bytes: Bytes,
         title: impl Into<String>,
     ) -> Finding {
-        Finding {
-            code: self.code,
-            weight,
-            title: title.into(),
-            bytes,
-            count: 0,
-            per_step: Bytes::ZERO,
-            is_over: false,
-            at: None,
-            made_at: None,
-            step: None,
-            evidence: Vec::new(),
-            remedy: String::new(),
-            blocks: Vec::new(),
-            shown: Vec::new(),
-            device: 0,
-        }
+        Finding::new(self.code, weight, bytes, title.into())
     }
 }
 

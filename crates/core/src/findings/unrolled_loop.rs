@@ -67,9 +67,9 @@ fn of_one_pass(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let most = places.iter().max_by_key(|it| case.sum(it))?;
-    let (turns, each) = (most.len(), case.sum(most).0 / most.len() as u64);
+    let (count, each) = (most.len(), case.sum(most).0 / most.len() as u64);
     let title = format!(
-        "results of {turns} turns of a loop wait for the backward pass: {}, {} of each turn at one line",
+        "the results of a loop wait for the backward pass: {}, of which one line made {count} of {} each",
         case.sum(&places.concat()),
         Bytes(each)
     );

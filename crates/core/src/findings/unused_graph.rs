@@ -12,10 +12,12 @@ use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, growth::Kind},
     prediction::{
+        Category,
+        origins::{self, Live},
         stacks::Signs,
         timeline::{Places, Stage},
     },
-    recording::{MarkKind, Phase},
+    recording::{LoopLines, MarkKind, Phase},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -29,6 +31,58 @@ const LEAST_BLOCKS: usize = 24;
 const STILL_THERE: usize = 4;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
+    let mut res = of_passes(case);
+    if res.is_empty() {
+        res.extend(of_a_variable(case));
+    }
+    res
+}
+
+/// What the statement made that sets a variable whose graph no backward pass goes through, and that is there beside one that is needed.
+fn of_a_variable(case: &Case<'_>) -> Option<Finding> {
+    let graphs = case.run.recording.notes.graphs.iter().flat_map(|it| &it.unused);
+    let live = case.live_after(case.moment());
+    let of_pass = |it: &&Live| {
+        is_pass(case.stage(it.block))
+            && matches!(
+                it.category,
+                Category::Activations | Category::Temporaries | Category::Unknown
+            )
+    };
+    // What is given back before the backward pass begins was needed to compute the value.
+    let outlives = |it: &&Live| {
+        let life = case.life(it.block);
+        let next = case.run.timeline.next(Stage::Backward, life.alloc);
+        next.is_none_or(|next| life.free.is_none_or(|free| next < free))
+    };
+    let made_by = |lines: &LoopLines| -> Vec<BlockId> {
+        let is_it =
+            |it: &&Live| origins::passes_through(case.run.trace, case.stack(it.block), lines);
+        live.iter().filter(of_pass).filter(outlives).filter(is_it).map(|it| it.block).collect()
+    };
+    let all = graphs.map(|(name, lines)| (name, made_by(lines)));
+    let (name, blocks) = all.max_by_key(|(_, blocks)| case.sum(blocks))?;
+    let bytes = case.sum(&blocks);
+    if !case.matters(bytes, 5, Bytes::mib(32)) {
+        return None;
+    }
+    let title = format!(
+        "`{name}` has a graph that no backward pass uses: {bytes} stored for it beside the graph of the loss"
+    );
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.at = case.line_of_most(&blocks);
+    res.step = case.step(case.moment());
+    res.evidence.push(format!(
+        "in the first steps, `{name}` was gone before a backward pass had gone through its graph"
+    ));
+    res.remedy = format!(
+        "compute `{name}` under `with torch.no_grad():`, or from `.detach()`ed values, if it is only logged; if a later step trains with it, nothing is wrong"
+    );
+    res.frees(blocks);
+    Some(res)
+}
+
+fn of_passes(case: &Case<'_>) -> Vec<Finding> {
     let is_told = |kind: Kind| matches!(kind, Kind::GraphWithoutBackward | Kind::Casts);
     let kept = case.growth.iter().any(|it| is_told(it.kind));
     if kept || !case.window.stacks || case.died_before_backward() {

@@ -9,7 +9,7 @@ use crate::{
         stacks::{Signs, Stacks},
         timeline::{Stage, Timeline},
     },
-    recording::{CodeLine, Role, is_agents_code},
+    recording::{CodeLine, LoopLines, Role, is_agents_code},
     replay::{BlockId, Replay},
     trace::{DeviceTrace, EventId, Frame, StackId, Trace},
     units::Bytes,
@@ -180,6 +180,12 @@ pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<
         function: trace.text(function).to_owned(),
         text: String::new(),
     })
+}
+
+/// Whether a function of the stack is in one of these lines.
+pub(crate) fn passes_through(trace: &Trace, stack: StackId, lines: &LoopLines) -> bool {
+    let mut frames = trace.stacks.frame_ids(stack).map(|it| trace.stacks.frame_of(it));
+    frames.any(|it| lines.has(trace.text(it.file), it.line))
 }
 
 /// The line of a library's model that asked for it, below the user's: the innermost in a file of models, as libraries call

@@ -23,7 +23,7 @@ pub use engine::{ENGINES, EngineNote, EngineWords, Refusal};
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, Exception, FirstGpu,
-    FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later, LoopLines,
+    FirstStep, Form, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later, LoopLines,
     LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase,
     Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Remark, Role, SettingsNote, Spread,
     StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, Unsupported, WaitsIn,

@@ -91,6 +91,8 @@ pub struct GraphNote {
     pub unowned: Vec<Unowned>,
     /// Embedding tables whose gradients are dense.
     pub tables: Vec<Table>,
+    /// Variables with a graph that no backward pass went through, each with the statement that sets it.
+    pub unused: Vec<(String, LoopLines)>,
 }
 
 /// Softmax between two products of batches of matrices.
@@ -445,13 +447,41 @@ pub struct OomNote {
     pub goes_back: bool,
     /// The outermost loop of the script that was running.
     pub around: Option<LoopLines>,
+    /// Statements of the script of which another form takes far less.
+    pub written: Vec<(LoopLines, Form)>,
     /// The device, as its driver calls it; none in recordings of plimsoll 0.2.0 and before.
     pub gpu: Option<String>,
     /// Where in the trace.
     pub place: Place,
 }
 
-/// The lines of a loop in the text of the script.
+/// A way to write something that takes far more than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A decomposition with square matrices.
+    FullMatrices,
+    /// All rows of a derivative at once.
+    Vectorized,
+    /// A difference or product of each row with each row, feature by feature.
+    AllPairs,
+    /// A product of matrices that first copies both for a dimension that one of them lacks.
+    CopiesInProduct,
+}
+
+impl Form {
+    /// By its word in a recording.
+    pub fn of_word(word: &str) -> Option<Form> {
+        match word {
+            "full-matrices" => Some(Form::FullMatrices),
+            "vectorized" => Some(Form::Vectorized),
+            "all-pairs" => Some(Form::AllPairs),
+            "copies-in-product" => Some(Form::CopiesInProduct),
+            _ => None,
+        }
+    }
+}
+
+/// The lines of a loop or a statement in the text of the script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopLines {
     /// The file, as its code has it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::{
+    codes::ProblemCode,
     plan::Plan,
     prediction::{
         CategoryShare, EvaluationPeak, LineShare, Note, OomPlace, OtherEnd, Outcome, Peaks,
@@ -227,10 +228,14 @@ pub struct Took {
 /// Something wasteful that no remedy removes, and an edit of the script does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByHand {
+    /// Which kind of problem it is.
+    pub code: ProblemCode,
     /// What was found, in a sentence.
     pub what: String,
-    /// What it takes at the peak.
+    /// What it takes at the peak; or when memory ran out, where only that was seen.
     pub bytes: Bytes,
+    /// That was seen where memory ran out.
+    pub ran_out: bool,
     /// The line.
     pub at: Option<CodeLine>,
     /// What to change.
@@ -327,6 +332,15 @@ impl Run {
     }
 }
 
+impl Run {
+    /// The same on the card itself where it is a run of the script as it is, with room, and nothing else is to be seen in it.
+    pub fn on_the_card(&self, limit_reserved: Option<Bytes>) -> Option<Run> {
+        let plain = Run { look: self.look, ..Run::of(&Plan::default(), self.until, On::Roomy) };
+        let is_it = *self == plain && !matches!(self.look, Some(Look::Work));
+        is_it.then_some(Run { on: On::Card, look: None, limit_reserved, ..plain })
+    }
+}
+
 impl Rewritten {
     /// What makes `after` of `before`.
     pub(super) fn between(file: &str, before: &str, after: &str) -> Rewritten {
@@ -386,6 +400,17 @@ impl Failed {
 }
 
 impl Took {
+    /// With what was found where the script ran out of memory: the cause of that first. What both found takes as much as at the peak.
+    pub fn knows_why_it_ran_out(&mut self, found: &[ByHand]) {
+        let mut at_peak = std::mem::take(&mut self.by_hand);
+        for it in found {
+            let same =
+                at_peak.iter().position(|other| (other.code, &other.at) == (it.code, &it.at));
+            self.by_hand.push(same.map_or_else(|| it.clone(), |at| at_peak.remove(at)));
+        }
+        self.by_hand.append(&mut at_peak);
+    }
+
     /// Whether some of its steps took clearly less than most, after the first `n`. What takes more now and then is an evaluation.
     pub(super) fn varies_after(&self, n: usize) -> bool {
         let whole = self.steps.iter().skip(n).filter(|it| !it.unfinished);
@@ -433,6 +458,43 @@ impl Took {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_explains_the_error_comes_first_and_takes_what_it_takes_at_the_peak() {
+        let edit = |code, mib, ran_out| ByHand {
+            code,
+            what: String::new(),
+            bytes: Bytes::mib(mib),
+            ran_out,
+            at: None,
+            change: String::new(),
+        };
+        use ProblemCode::{DenseTable, LargeEvaluation, UnrolledLoop};
+        let mut took = Took {
+            by_hand: vec![edit(LargeEvaluation, 9, false), edit(DenseTable, 5, false)],
+            ..Took::default()
+        };
+        took.knows_why_it_ran_out(&[edit(UnrolledLoop, 7, true), edit(DenseTable, 4, true)]);
+        let shown: Vec<_> =
+            took.by_hand.iter().map(|it| (it.code, it.bytes.0 >> 20, it.ran_out)).collect();
+        let expected =
+            [(UnrolledLoop, 7, true), (DenseTable, 5, false), (LargeEvaluation, 9, false)];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn only_a_run_of_the_script_as_it_is_is_made_on_the_card_for_that() {
+        let plain = Run::of(&Plan::default(), Until::Steady, On::Roomy);
+        let on_card = Run { look: Some(Look::Sites), ..plain.clone() }.on_the_card(None).unwrap();
+        assert_eq!((on_card.on, on_card.look), (On::Card, None));
+        let others = [
+            Run { look: Some(Look::Work), ..plain.clone() },
+            Run { half: Some(Half::Length), ..plain.clone() },
+            Run { on: On::CardAlone, ..plain.clone() },
+            Run { words: vec!["--small".to_owned()], ..plain },
+        ];
+        assert!(others.iter().all(|it| it.on_the_card(None).is_none()));
+    }
 
     #[test]
     fn where_two_texts_differ() {

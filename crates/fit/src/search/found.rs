@@ -113,6 +113,11 @@ impl Found {
         }
     }
 
+    /// Whether the script fits as it is by its first steps only, and somebody stopped the search then: that proves nothing.
+    pub fn was_stopped_at_once(&self) -> bool {
+        self.plain.fits && self.so_far() == Some(WhySoFar::Unproven)
+    }
+
     /// What all of it depends on and nobody computed, in a sentence.
     pub fn depends(&self) -> Option<&str> {
         let all = self.plans.first().into_iter().chain([&self.plain]);

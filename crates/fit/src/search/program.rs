@@ -295,7 +295,7 @@ impl Program {
         if self.is_too_large(plan) {
             return None;
         }
-        self.run_up_to(plan, GiveUp::AtOnce(self.most_allocated())).await
+        self.run_up_to(plan, GiveUp::AtOnce(self.rules.most_allocated())).await
     }
 
     /// Whether `plan` takes too much by what was run: a run with less of it, and no less that is free, held too much beside what the rest of it may take away.
@@ -307,7 +307,8 @@ impl Program {
         let is_too_much = |it: &Candidate, taken_away: Bytes| {
             let allocated = it.took.peak.allocated.saturating_sub(taken_away);
             let least = self.needs_at_least(&it.took).saturating_sub(taken_away);
-            it.cut_after.is_some() && self.most_allocated() < allocated || self.rules.most() < least
+            it.cut_after.is_some() && self.rules.most_allocated() < allocated
+                || self.rules.most() < least
         };
         self.tried.iter().filter(|it| !it.fits && it.plan != *plan).any(|it| {
             let rest = plan.remedies.iter().filter(|remedy| !it.plan.remedies.contains(remedy));
@@ -322,12 +323,6 @@ impl Program {
         })
     }
 
-    /// Who has allocated more than this can never fit.
-    pub(super) fn most_allocated(&self) -> Bytes {
-        let beside = self.rules.limit_reserved.map_or(self.rules.card.context, |_| Bytes::ZERO);
-        self.rules.most().saturating_sub(beside)
-    }
-
     /// The same, and what it takes is seen even if that is far too much.
     pub(super) async fn run_through(&mut self, plan: &Plan) -> Option<Candidate> {
         self.tried.retain(|it| it.plan != *plan || it.cut_after.is_none());
@@ -339,7 +334,7 @@ impl Program {
         let first_steps = self.pace.first_steps.filter(|_| self.pace.validates && !self.adapts());
         let Some(steps) = first_steps else { return self.run_through(plan).await };
         self.tried.retain(|it| it.plan != *plan || self.pace.shows_training(it));
-        self.run_up_to(plan, GiveUp::After(steps, self.most_allocated())).await
+        self.run_up_to(plan, GiveUp::After(steps, self.rules.most_allocated())).await
     }
 
     /// Whether a run of `plan` may end where it took too much. How much more parts save is seen only in a run that goes on.

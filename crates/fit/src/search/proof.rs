@@ -185,8 +185,7 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     for end in it.ends.clone() {
         let ran = program.trial(Run { end: Some(end), ..run(until, On::Card) }).await;
         if program.interrupted {
-            let steps = it.took.steps_seen;
-            return it.fits.then_some(Seen { steps, ..Seen::default() });
+            return stopped(it);
         }
         early.extend((!ran.is_strange()).then_some((end, ran)));
     }
@@ -199,8 +198,7 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
             return None;
         }
         if program.interrupted {
-            let steps = it.took.steps_seen;
-            return it.fits.then_some(Seen { steps, ..Seen::default() });
+            return stopped(it);
         }
         // Its first steps are what there is to see.
         until = Until::Steady;
@@ -212,7 +210,7 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     let (ends, is_part) = (ran.ends.clone(), ran.is_part);
     it.retries = it.retries.max(ran.n_retries);
     if program.interrupted {
-        return it.fits.then_some(seen);
+        return stopped(it);
     }
     // Where the worst batches came first this run shows how much two differ.
     let had_worst = program.known.sizes_differ && !plan.remedies.is_empty();
@@ -255,6 +253,11 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
         it.took.unseen = unseen;
     }
     Some(Seen { is_proof: true, ..seen })
+}
+
+/// What is known where somebody stopped the proof: what runs before it showed.
+fn stopped(it: &Candidate) -> Option<Seen> {
+    it.fits.then(|| Seen { steps: it.took.steps_seen, ..Seen::default() })
 }
 
 /// Whether it was the evaluation of this run that took too much.

@@ -236,7 +236,7 @@ fn with(program: &Program, recipe: &Recipe) -> Option<Run> {
     let run = Run::of(&Plan::default(), until, On::Card);
     let (words, look) = (recipe.words.clone(), Some(Look::Sites));
     let (limit_reserved, give_up_above) =
-        (program.limit_of_proof(), Some(program.most_allocated()));
+        (program.limit_of_proof(), Some(program.rules.most_allocated()));
     is_short.then_some(Run { files, words, look, limit_reserved, give_up_above, ..run })
 }
 

@@ -43,6 +43,12 @@ impl Rules {
         self.limit_reserved.unwrap_or(self.card.usable())
     }
 
+    /// Who has allocated more than this can never fit.
+    pub fn most_allocated(&self) -> Bytes {
+        let beside = self.limit_reserved.map_or(self.card.context, |_| Bytes::ZERO);
+        self.most().saturating_sub(beside)
+    }
+
     /// What is limited, for people.
     pub fn what(&self) -> &'static str {
         if self.limit_reserved.is_some() { "reserved" } else { "on the device" }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use plimsoll_core::{
-    codes::FitCode,
+    codes::{FitCode, ProblemCode},
     explanation::origin_words,
     plan::{Numbers, Remedy, find, remedies},
     prediction::{Category, LineShare, purpose},
@@ -195,7 +195,11 @@ fn if_found(it: &Proposal) -> String {
 
 impl Proposal {
     /// Of what was `found`; names of files are relative to `folder`.
-    pub fn new(found: Found, beside: Beside, folder: &str) -> Proposal {
+    pub fn new(mut found: Found, beside: Beside, folder: &str) -> Proposal {
+        let mut remedies = found.plans.iter().flat_map(|it| &it.plan.remedies);
+        if remedies.any(|it| it.id == remedies::NO_GRAD_EVALUATION) {
+            found.plain.took.by_hand.retain(|it| it.code != ProblemCode::UnusedGraph);
+        }
         let best = found.plans.first();
         let change = best
             .map(|it| change(&it.plan, &found.places, found.averages, folder))
@@ -278,20 +282,24 @@ fn as_it_is(it: &Proposal) -> String {
     let mut res = String::new();
     let (Beside { card, what, limit, .. }, as_it_is) = (&it.beside, &it.found.plain);
     let spare = limit.saturating_sub(as_it_is.needs);
+    let stopped = it.found.was_stopped_at_once();
     let _ = writeln!(
         res,
         "{} without changes{}: {} {}, of {limit} {what} ({card}): {spare} to spare\n\
-         {}no plan is needed; --find-max finds the largest batch\n{}{}\n\n\
-         To compare the first step on a GPU with this run:\n    {}",
+         {}{}{}{}",
         fits(it),
         as_far_as(it),
         as_it_is.needs,
         to_be_safe(it),
         so_far(it).map(|it| it + "\n").unwrap_or_default(),
+        if stopped { "" } else { "no plan is needed; --find-max finds the largest batch\n" },
         failed(&it.found.seen) + &depends(it.found.depends()) + &if_found(it),
         seen(&it.found),
-        it.beside.run_line,
     );
+    if !stopped {
+        let run = &it.beside.run_line;
+        let _ = writeln!(res, "\nTo compare the first step on a GPU with this run:\n    {run}");
+    }
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
@@ -549,11 +557,8 @@ fn more_than_any_plan(it: &Proposal) -> Option<String> {
     let least = it.found.plans.iter().chain(&it.found.closest).map(|it| it.needs).min();
     let gives = least.map_or(Bytes::ZERO, |it| plain.needs.saturating_sub(it));
     let edit = plain.took.by_hand.iter().max_by_key(|it| it.bytes).filter(|it| gives < it.bytes)?;
-    let at = edit.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
-    Some(format!(
-        "an edit of the script gives more back than any plan, {} at the peak{at}: {}",
-        edit.bytes, edit.what
-    ))
+    let (bytes, seen, what) = (edit.bytes, seen_at(edit), &edit.what);
+    Some(format!("an edit of the script gives more back than any plan, {bytes} {seen}: {what}"))
 }
 
 /// What the script needs without changes, and what casts doubt on that: some lines.
@@ -692,6 +697,12 @@ fn not_tried(res: &mut String, all: &[NotTried]) {
     }
 }
 
+/// When and where that was seen.
+fn seen_at(it: &ByHand) -> String {
+    let at = it.at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+    format!("{}{at}", if it.ran_out { "when memory ran out" } else { "at the peak" })
+}
+
 /// What only an edit of the script removes, for people.
 fn edits(res: &mut String, all: &[ByHand]) {
     for (i, it) in all.iter().enumerate() {
@@ -699,8 +710,7 @@ fn edits(res: &mut String, all: &[ByHand]) {
             let _ =
                 writeln!(res, "\nChanges by hand that no remedy makes; run fit again after one:");
         }
-        let at = it.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
-        let _ = writeln!(res, "  {:>10}  at the peak{at}: {}", it.bytes.to_string(), it.what);
+        let _ = writeln!(res, "  {:>10}  {}: {}", it.bytes.to_string(), seen_at(it), it.what);
         let _ = writeln!(res, "              {}", it.change);
     }
 }
@@ -893,6 +903,7 @@ pub fn json(it: &Proposal) -> String {
         "by_hand": it.found.plain.took.by_hand.iter().map(|edit| json!({
             "what": edit.what,
             "bytes": edit.bytes.0,
+            "ran_out": edit.ran_out,
             "at": explain_wire::line(edit.at.as_ref()),
             "change": edit.change,
         })).collect::<Vec<_>>(),
@@ -1067,6 +1078,8 @@ mod tests {
         let mut it = proposal(None, None);
         it.found.plain.needs = Bytes::gib(26);
         it.found.plain.took.by_hand.push(ByHand {
+            code: ProblemCode::ResultsKept,
+            ran_out: false,
             what: "`outputs` stores results of each step".to_owned(),
             bytes: Bytes::gib(7),
             at: None,
@@ -1083,6 +1096,18 @@ mod tests {
             to_change(it.found.plain.took.by_hand.first())
                 .ends_with("of each step\n  store `.cpu()`")
         );
+    }
+
+    #[test]
+    fn a_script_that_fits_by_its_first_steps_alone_has_no_plan() {
+        let mut it = proposal(None, None);
+        it.found.plans.clear();
+        it.found.plain.fits = true;
+        assert!(text(&it, Extent::Full).contains("no plan is needed"));
+        it.found.interrupted = true;
+        let shown = text(&it, Extent::Full);
+        assert!(shown.starts_with("FITS SO FAR without changes"), "{shown}");
+        assert!(!shown.contains("no plan is needed") && !shown.contains("plan.toml"), "{shown}");
     }
 
     #[test]

@@ -15,7 +15,8 @@ use plimsoll_core::{
 };
 use plimsoll_fit::{
     search::{
-        Best, Half, Look, Measure, Next, On, Ran, Rewritten, Rules, Run, Said, Search, SoFar, Steps,
+        Best, ByHand, Half, Look, Measure, Next, On, Ran, Rewritten, Rules, Run, Said, Search,
+        SoFar, Steps,
     },
     speculate::Speculation,
     trials::{Order, Purpose, Trial, Trials, ValuesMatter},
@@ -69,6 +70,8 @@ pub(super) struct Driver<'a> {
     told: Option<Best>,
     /// After so many seconds a plan was seen to fit.
     first_plan_after: Option<f64>,
+    /// What an edit of the script would give back, where it ran out of memory on the card.
+    edits: Option<Vec<ByHand>>,
     /// What the last run recorded.
     recordings: Vec<Recording>,
     /// The last run that was a process of its own, if it is a part of what `predict` runs.
@@ -97,6 +100,7 @@ impl<'a> Driver<'a> {
             so_far: SoFar::default(),
             told: None,
             first_plan_after: None,
+            edits: None,
             recordings: Vec::new(),
             part: None,
             _signals: signals,
@@ -165,6 +169,7 @@ impl<'a> Driver<'a> {
                         likely.iter().filter(may_begin).map(|it| self.order(it)).collect();
                     self.trials.likely(orders);
                     let ran = self.run(&it)?;
+                    let ran = self.with_edits(rules, &it, ran)?;
                     told = Instant::now();
                     self.tell_best_so_far(rules, &it, &ran);
                     ahead.ran(it, ran.clone());
@@ -237,6 +242,28 @@ impl<'a> Driver<'a> {
         self.part = is_part.then(|| (run.clone(), trial.clone()));
         let (ran, recordings) = readings::ran(trial, began.elapsed().as_secs_f64());
         self.recordings = recordings;
+        Ok(ran)
+    }
+
+    /// What came of the script as it is, with what `explain` would have a person change where that runs out of memory.
+    fn with_edits(&mut self, rules: &Rules, run: &Run, mut ran: Ran) -> anyhow::Result<Ran> {
+        let may_run_out = ran.fits()
+            && ran.took.growth.is_none()
+            && !ran.noted.compiles
+            && rules.most_allocated() < ran.took.peak.allocated;
+        let Some(on_card) = run.on_the_card(rules.limit_reserved).filter(|_| may_run_out) else {
+            return Ok(ran);
+        };
+        let edits = match &self.edits {
+            Some(it) => it,
+            None => {
+                let Read { by_hand, interrupted, .. } =
+                    self.trials.run(&self.order(&on_card))?.read;
+                ran.interrupted |= interrupted.is_some();
+                self.edits.insert(by_hand)
+            }
+        };
+        ran.took.knows_why_it_ran_out(edits);
         Ok(ran)
     }
 

@@ -65,7 +65,7 @@ pub(super) fn run(
     let proposal = Proposal::new(found, beside, &folder.to_string_lossy());
     let found = proposal.found();
     // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
-    if let Some(best) = found.best() {
+    if let Some(best) = found.best().filter(|_| !found.was_stopped_at_once()) {
         let head = view::file_head(&proposal, best);
         let predicted_reserved = Some(best.took.peak.reserved);
         // The first batch of the real run is another one than the worst.

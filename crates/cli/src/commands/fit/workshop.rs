@@ -192,7 +192,7 @@ impl Shop {
         let facts = phantom_run::facts(ended, None);
         let runs = Runs::of(&recordings, &what.card);
         let prediction = runs.predict(facts);
-        let by_hand = by_hand(what, &runs);
+        let by_hand = by_hand(what, &runs, prediction.outcome == Outcome::OutOfMemory);
         drop(runs);
         let mut ends = phantom_run::left_open(&recordings, &self.assumed);
         let has_others = ends.iter().any(|it| matches!(it, OtherEnd::Late | OtherEnd::Routed));
@@ -243,19 +243,18 @@ impl Shop {
 }
 
 /// What only an edit of the script would give back: asked of the script as it is. What `lint` finds at its lines stands beside it.
-fn by_hand(what: &What, runs: &Runs<'_>) -> Vec<ByHand> {
+fn by_hand(what: &What, runs: &Runs<'_>, ran_out: bool) -> Vec<ByHand> {
     if what.settings.iter().any(|it| it.0 == contract::PLAN) {
         return Vec::new();
     }
-    let mut found = explanation::findings_of(runs);
-    found.retain(|it| it.code.needs_an_edit());
+    let mut found = explanation::edits_of(runs);
     beside::tell(&mut found, SystemTime::now());
     let lint =
         |it: &Finding| it.evidence.iter().find(|it| it.starts_with(beside::BY_LINT)).cloned();
     let by_hand = |it: Finding| {
         let change =
             lint(&it).map_or_else(|| it.remedy.clone(), |lint| format!("{}. {lint}", it.remedy));
-        ByHand { what: it.title, bytes: it.bytes, at: it.at, change }
+        ByHand { code: it.code, what: it.title, bytes: it.bytes, ran_out, at: it.at, change }
     };
     found.into_iter().map(by_hand).collect()
 }

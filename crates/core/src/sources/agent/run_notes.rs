@@ -8,10 +8,10 @@ use crate::{
     failures::Verdict,
     recording::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote,
-        Exception, FirstGpu, FirstStep, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch,
-        Later, LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, OomNote,
-        Padding, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role, Spread,
-        StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, WaitsIn, WrittenOut,
+        Exception, FirstGpu, FirstStep, Form, GraphNote, HostNote, InPieces, Keeper, Keepers,
+        LargeBatch, Later, LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor,
+        OomNote, Padding, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role,
+        Spread, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, WaitsIn, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -256,6 +256,16 @@ pub(super) struct GraphLine {
     unowned: Vec<UnownedKeys>,
     #[serde(deserialize_with = "or_default")]
     tables: Vec<TableKeys>,
+    #[serde(deserialize_with = "or_default")]
+    unused: Vec<UnusedKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UnusedKeys {
+    name: String,
+    #[serde(flatten)]
+    lines: LoopText,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -325,6 +335,11 @@ impl From<GraphLine> for GraphNote {
             casts: it.casts.into_iter().map(recast).collect(),
             unowned: it.unowned.into_iter().map(unowned).collect(),
             tables: it.tables.into_iter().map(table).collect(),
+            unused: it
+                .unused
+                .into_iter()
+                .map(|it| (clipped(one_line(it.name)), it.lines.into()))
+                .collect(),
         }
     }
 }
@@ -435,6 +450,8 @@ pub(super) struct OomLine {
     goes_back: bool,
     #[serde(rename = "loop")]
     around: Option<LoopText>,
+    #[serde(deserialize_with = "or_default")]
+    written: Vec<WrittenText>,
     gpu: Option<String>,
     #[serde(flatten)]
     place: PlaceKeys,
@@ -446,6 +463,26 @@ struct LoopText {
     file: String,
     line: u32,
     last: u32,
+}
+
+impl From<LoopText> for LoopLines {
+    fn from(it: LoopText) -> LoopLines {
+        LoopLines { file: it.file, first: it.line, last: it.last }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WrittenText {
+    form: String,
+    #[serde(flatten)]
+    lines: LoopText,
+}
+
+impl WrittenText {
+    fn known(self) -> Option<(LoopLines, Form)> {
+        Form::of_word(&self.form).map(|form| (self.lines.into(), form))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -829,7 +866,8 @@ impl From<OomLine> for OomNote {
             user_frame: it.user_frame.map(CodeLine::from),
             caught: it.caught,
             goes_back: it.goes_back,
-            around: it.around.map(|it| LoopLines { file: it.file, first: it.line, last: it.last }),
+            around: it.around.map(LoopLines::from),
+            written: it.written.into_iter().filter_map(WrittenText::known).collect(),
             gpu: it.gpu,
             place: it.place.into(),
         }

@@ -108,7 +108,7 @@ fn results_of_each_turn_of_a_loop_in_one_pass_are_told_and_layers_are_none() {
         check(
             &unrolled("60MiB", true, |_| module.to_owned()),
             expect![[r#"
-                backward/unrolled-loop:11 results of 10 turns of a loop wait for the backward pass: 600.0 MiB, 60.0 MiB of each turn at one line
+                backward/unrolled-loop:11 the results of a loop wait for the backward pass: 600.0 MiB, of which one line made 10 of 60.0 MiB each
             "#]],
         );
     }

@@ -85,6 +85,12 @@ fn while_the_script_fits_as_it_is() {
 }
 
 #[test]
+fn what_was_seen_before_the_proof_was_stopped_counts() {
+    let picture = Made::new(8_000, |_| takes(4_000)).stopped_at(1).plans();
+    assert!(picture.contains("\nseen: 3 steps\n"), "{picture}");
+}
+
+#[test]
 fn while_nothing_fits() {
     at_each_run(
         || {
