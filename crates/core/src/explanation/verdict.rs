@@ -1,6 +1,8 @@
 //! The verdict on one out-of-memory error: what was asked, what was free and why it could not serve, what
 //! would have had to go, and whether it is size, growth, fragmentation, a limit or somebody else.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::{
     codes::{Family, ProblemCode},
     explanation::{
@@ -121,16 +123,28 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
     Some(res)
 }
 
-/// The input that was there, if it is far larger than all that its line made before: (its size, the largest before, how many).
+/// The input that was there, if it is far larger than those that its line made for the passes before: (its size, the largest before, how many).
 fn larger_input(case: &Case<'_>, event: EventId) -> Option<(Bytes, Bytes, usize)> {
     let live = case.live_after(event);
     let inputs = live.iter().filter(|it| it.category == Category::Inputs);
     let now = inputs.max_by_key(|it| it.size)?;
     let line = case.line(now.block)?;
-    let before = (0..now.block.0).map(BlockId).filter(|it| case.line(*it).as_ref() == Some(&line));
-    let sizes: Vec<Bytes> = before.map(|it| case.life(it).size).collect();
-    let most = *sizes.iter().max()?;
-    (FEW_INPUTS <= sizes.len() && most.0 * 4 <= now.size.0).then_some((now.size, most, sizes.len()))
+    let timeline = &case.run.timeline;
+    let passes = timeline.starts(Stage::Forward).chain(timeline.starts(Stage::Evaluation));
+    let passes: BTreeSet<EventId> = passes.collect();
+    // What is gone before a pass begins is a part of what that is given.
+    let mut before: BTreeMap<EventId, Bytes> = BTreeMap::new();
+    for block in (0..now.block.0).map(BlockId).filter(|it| case.line(*it).as_ref() == Some(&line)) {
+        let life = case.life(block);
+        let next = passes.range(life.alloc..).next().copied();
+        if let Some(next) = next.filter(|it| life.free.is_none_or(|free| *it < free)) {
+            let most = before.entry(next).or_default();
+            *most = life.size.max(*most);
+        }
+    }
+    let most = *before.values().max()?;
+    let is_larger = FEW_INPUTS <= before.len() && most.0 * 4 <= now.size.0;
+    is_larger.then_some((now.size, most, before.len()))
 }
 
 /// Which of the findings it was, what would have been enough, and what each remedy would have done.
