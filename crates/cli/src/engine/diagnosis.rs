@@ -147,11 +147,11 @@ fn cause(command: &ScriptCommand, ended: &Ended, recordings: &[Recording]) -> Op
             after(steps),
         ));
     }
-    // A child that failed is its parent's affair, as long as that goes on.
-    let matters = |recording: &&Recording| {
-        let is_child = recording.notes.begin.as_ref().is_some_and(|it| it.is_child);
-        uncaught(recording).is_some() && !(is_child && ended.end == End::Code(0))
-    };
+    // A child that failed is its parent's affair, as long as that goes on. SGLang's fails, and exits with 0.
+    let is_child = |it: &Recording| it.notes.begin.as_ref().is_some_and(|it| it.is_child);
+    let goes_on = ended.end == End::Code(0)
+        && !recordings.iter().any(|it| !is_child(it) && uncaught(it).is_some());
+    let matters = |it: &&Recording| uncaught(it).is_some() && !(goes_on && is_child(it));
     // A serving engine's parent reports only that its engine ended, a loader's that its worker did.
     let tells_why = |it: &&Recording| {
         uncaught(it).is_some_and(|it| {
@@ -803,6 +803,16 @@ mod tests {
         };
         assert_eq!(told(End::Code(0), false), None);
         let said = "the script raised ValueError, before the first forward pass was finished";
+        let engine = "SGLang ended itself; the script's output above has the reason";
+        let exception = Some(Exception { message: engine.to_owned(), ..Exception::default() });
+        let end =
+            Some(recording::End { why: EndReason::Exception, exception, ..Default::default() });
+        let parent = Recording {
+            notes: Notes { begin: begun(), end, ..Notes::default() },
+            ..Recording::default()
+        };
+        let ended = Ended { end: End::Code(0), ..quiet_end() };
+        assert_eq!(diagnose(&command, &ended, &[parent, child.clone()]).unwrap(), said);
         assert_eq!(told(End::Code(1), false).unwrap(), said);
         assert_eq!(
             told(End::Code(1), true).unwrap(),
