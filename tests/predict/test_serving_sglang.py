@@ -17,9 +17,9 @@ def get_device_memory_capacity(device=None):
     return 23034
 
 class ServerArgs:
-    def __init__(self, context_length=None, mem_fraction_static=None):
+    def __init__(self, context_length=None, mem_fraction_static=None, disable_cuda_graph=False):
         self.context_length, self.mem_fraction_static = context_length, mem_fraction_static
-        self.kv_cache_dtype, self.max_running_requests, self.disable_cuda_graph = "auto", None, False
+        self.kv_cache_dtype, self.max_running_requests, self.disable_cuda_graph = "auto", None, disable_cuda_graph
         self.chunked_prefill_size, self.page_size, self.device = 2048, 1, "cuda"
         self.__post_init__()
 
@@ -116,7 +116,7 @@ class ModelRunner(Mixin):
         self.init_decode_cuda_graph()
 
     def init_prefill_cuda_graph(self):
-        self.prefill_cuda_graph_runner = None if self.server_args.disable_cuda_graph else self.eager_runner
+        self.prefill_cuda_graph_runner = self.eager_runner if self.server_args.disable_cuda_graph else object()
 
     def init_decode_cuda_graph(self):
         if not self.server_args.disable_cuda_graph:
@@ -182,7 +182,7 @@ from sglang.srt.server_args import ServerArgs
 from sglang.srt.model_executor.model_runner import ModelRunner
 
 share = float(sys.argv[1]) if 1 < len(sys.argv) else None
-runner = ModelRunner(ServerArgs(mem_fraction_static=share))
+runner = ModelRunner(ServerArgs(mem_fraction_static=share, disable_cuda_graph="eager" in sys.argv))
 with torch.no_grad():
     runner.forward(SimpleNamespace(input_ids=torch.zeros(256, device="cuda")))
 """
@@ -222,11 +222,21 @@ def test_an_engine_that_starts_has_its_plan(plimsoll):
     cache = serving["cache_bytes"]
     assert serving["tokens"] == cache // TOKEN and ran.report["categories"]["kv_cache"] == cache, serving
     assert {it["tokens_each"]: it["users"] for it in serving["users"]}[1024] == serving["tokens"] // 1024, serving
-    assert serving["longest_pass"] == 256 and "passes may have 2,048 tokens (chunked_prefill_size); the longest that was run had 256" in said, said
+    assert serving["longest_pass"] == 2048 and "a pass of 2,048 tokens was run" in said, said
     assert f"starts with mem_fraction_static from 0.{round(100 * serving['least_share']):02}" in said, said
     instead = {it["flag"]: it["tokens"] for it in serving["instead"]}
     assert instead["kv_cache_dtype=fp8_e5m2"] == cache // (TOKEN // 2) and serving["tokens"] < instead["chunked_prefill_size=1024"], instead
     assert "FITS l4" in said and "gpu_memory_utilization" not in said and "training" not in said, said
+
+
+def test_where_no_pass_was_as_long_as_they_may_be_that_is_said_first(plimsoll):
+    ran = serve(plimsoll, "0.8", "eager")
+    said = " ".join(ran.stdout.split())
+    rest = "passes may have 2,048 tokens (chunked_prefill_size); the longest that was run had 256, so a longer one may still run out of memory"
+    assert ran.code == 2 and ran.report["verdict"] == "fits_so_far" and ran.report["serving"]["longest_pass"] == 256, ran
+    assert said.index("FITS SO FAR l4") < said.index(rest) < said.index("users of"), said
+    ran = plimsoll.run("fit", "--gpu", "l4", "--users", "2", "--", "one_batch.py", "0.3", "eager")
+    assert ran.code == 2 and ran.stdout.startswith("FITS SO FAR l4: 2 users of") and "none was run, and one may still run out of memory" in ran.stdout, ran
 
 
 def test_the_smallest_share_starts_and_a_hundredth_less_is_refused_in_its_own_numbers(plimsoll):

@@ -227,6 +227,11 @@ impl Found {
         self.next.and_then(|i| self.tried.get(i))
     }
 
+    /// Whether passes may be longer there than any that was run.
+    pub fn is_so_far(&self) -> bool {
+        self.best().is_some_and(|it| it.trial.note.has_longer_passes())
+    }
+
     /// What users of the engine call things, as far as a run showed which engine it is.
     pub fn words(&self) -> &'static EngineWords {
         let named = self.tried.iter().map(|it| &it.trial.note).find(|it| !it.name.is_empty());

@@ -180,6 +180,14 @@ impl EngineNote {
         self.words().id == "sglang"
     }
 
+    /// Whether it is ready, and its passes may be longer than any that was run: a longer one may take more.
+    pub fn has_longer_passes(&self) -> bool {
+        let run = self.longest_pass.unwrap_or_default();
+        self.is_ready
+            && self.plans_without_a_pass()
+            && self.batched_tokens.is_some_and(|it| run < it)
+    }
+
     /// The bytes of which the engine takes its share: the card's, or what was free when it began.
     pub fn shared(&self) -> Option<Bytes> {
         if self.plans_without_a_pass() { self.free_at_start } else { self.total }

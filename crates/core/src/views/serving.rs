@@ -59,9 +59,11 @@ impl Serving {
     /// What follows, a sentence each.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut res = Vec::new();
+        let is_rest_first = self.engine.has_longer_passes();
+        res.extend(self.rest().filter(|_| is_rest_first));
         res.extend(self.tokens());
         res.extend(self.starts());
-        res.extend(self.rest());
+        res.extend(self.rest().filter(|_| !is_rest_first));
         res.extend(self.settings());
         res.extend(self.other_cards());
         res
@@ -111,18 +113,18 @@ impl Serving {
     }
 
     /// What an engine that plans without a pass leaves for them, and whether one as long as they may be was run.
-    fn rest(&self) -> Option<String> {
+    pub fn rest(&self) -> Option<String> {
         let (free, most) = (self.free?, self.engine.batched_tokens?);
         let run = self.engine.longest_pass.unwrap_or_default();
         let passes = if most <= run {
             format!("a pass of {} tokens was run", grouped(run))
         } else {
-            format!(
-                "passes may have {} tokens ({}); the longest that was run had {}, so a longer one may still run out of memory",
-                grouped(most),
-                self.engine.words().batched,
-                grouped(run)
-            )
+            let run = match run {
+                0 => "none was run, and one".to_owned(),
+                run => format!("the longest that was run had {}, so a longer one", grouped(run)),
+            };
+            let (most, flag) = (grouped(most), self.engine.words().batched);
+            format!("passes may have {most} tokens ({flag}); {run} may still run out of memory")
         };
         Some(format!("{free} remained free at the largest moment of the run; {passes}"))
     }

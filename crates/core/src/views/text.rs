@@ -240,7 +240,9 @@ impl Report<'_> {
         let (card, needs) = (self.card(), p.needs());
         match p.verdict() {
             Verdict::Fits | Verdict::FitsSoFar => match &p.serving {
-                Some(serving) if p.verdict() == Verdict::Fits => {
+                Some(serving)
+                    if p.verdict() == Verdict::Fits || serving.engine.has_longer_passes() =>
+                {
                     return self.starts(f, &card, serving);
                 }
                 serving if p.verdict() == Verdict::FitsSoFar && p.engine_starts() => {
@@ -302,7 +304,11 @@ impl Report<'_> {
 
     /// A serving engine that is ready.
     fn starts(self, f: &mut Formatter<'_>, card: &str, serving: &Serving) -> fmt::Result {
-        self.said(f, self.styles.good, "FITS", &format!("{card}: {}", serving.taken()))?;
+        let text = format!("{card}: {}", serving.taken());
+        match self.prediction.verdict() {
+            Verdict::Fits => self.said(f, self.styles.good, "FITS", &text)?,
+            _ => self.said(f, self.styles.warn, "FITS SO FAR", &text)?,
+        }
         serving.lines().iter().try_for_each(|line| self.wrapped(f, line, 0, 2))?;
         let p = self.prediction;
         let Some(safe) = p.safe().filter(|safe| p.card.usable() < *safe) else { return Ok(()) };

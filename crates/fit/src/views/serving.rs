@@ -120,6 +120,7 @@ fn headline(it: &Report<'_>) -> String {
             }
         };
     };
+    let fits = if found.is_so_far() { "FITS SO FAR" } else { "FITS" };
     let next = found.next().filter(|_| !it.is_any_card);
     match (wanted.users, wanted.context) {
         (Some(_), Some(_)) if it.is_any_card => {
@@ -127,14 +128,14 @@ fn headline(it: &Report<'_>) -> String {
                 found.next().map_or_else(String::new, |it| format!("; {} does not", it.card));
             format!("{} is the smallest card that was found to hold {asked}{smaller}", card.id)
         }
-        (Some(_), Some(_)) => format!("FITS {}: {asked}", card.id),
+        (Some(_), Some(_)) => format!("{fits} {}: {asked}", card.id),
         (None, Some(_)) => {
             let note = &best.trial.note;
             let held = note.users.unwrap_or_default();
             let at_once = note.at_once.filter(|it| *it < held).map_or_else(String::new, |it| {
                 format!("; it computes {} of them at once ({})", grouped(it), note.words().at_once)
             });
-            format!("FITS {}: {} of {asked}{at_once}", card.id, users(held))
+            format!("{fits} {}: {} of {asked}{at_once}", card.id, users(held))
         }
         (_, None) => {
             let longest = tokens(best.length());
@@ -146,7 +147,7 @@ fn headline(it: &Report<'_>) -> String {
             } else {
                 beyond.map_or_else(String::new, |it| format!("; {} do not fit", grouped(it)))
             };
-            format!("FITS {}: {asked} of {at_most}{longest}{rest}", card.id)
+            format!("{fits} {}: {asked} of {at_most}{longest}{rest}", card.id)
         }
     }
 }
@@ -159,6 +160,7 @@ pub fn text(it: &Report<'_>) -> String {
     if let Some(best) = found.best() {
         let serving = Serving::new(best.trial.note.clone(), it.card);
         let _ = writeln!(res, "{}", serving.taken());
+        res.extend(serving.rest().map(|it| it + "\n"));
         if let Some(command) = &it.command {
             let _ = writeln!(res, "\n  {command}");
         }
@@ -242,6 +244,7 @@ pub fn json(it: &Report<'_>) -> String {
     };
     let best = found.best();
     let outcome = match best {
+        Some(_) if found.is_so_far() => "fits_so_far",
         Some(_) => "fits",
         None if found.interrupted || found.failure().is_some() => "could_not_tell",
         None => "does_not_fit",

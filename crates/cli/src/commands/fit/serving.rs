@@ -90,6 +90,7 @@ pub(super) fn run(args: &FitArgs, out: &mut Output) -> anyhow::Result<Exit> {
 
 fn exit(found: &serving::Found) -> Exit {
     match found.best {
+        Some(_) if found.is_so_far() => Exit::CouldNotTell,
         Some(_) => Exit::Fits,
         None if found.interrupted || found.failure().is_some() => Exit::CouldNotTell,
         None => Exit::DoesNotFit,
