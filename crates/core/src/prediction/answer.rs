@@ -659,10 +659,8 @@ impl Predicted {
         self.to_come().is_some()
             || self.not_run().is_some()
             || self.served_nothing()
-            || self
-                .serving
-                .as_ref()
-                .is_some_and(|it| !it.engine.is_ready || it.engine.has_longer_passes())
+            || self.engine_starts()
+            || self.serving.as_ref().is_some_and(|it| it.engine.has_longer_passes())
     }
 
     /// Whether a serving engine had begun, and was not ready when the run ended.

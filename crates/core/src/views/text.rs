@@ -240,17 +240,17 @@ impl Report<'_> {
         let (card, needs) = (self.card(), p.needs());
         match p.verdict() {
             Verdict::Fits | Verdict::FitsSoFar => match &p.serving {
-                Some(serving)
-                    if p.verdict() == Verdict::Fits || serving.engine.has_longer_passes() =>
-                {
-                    return self.starts(f, &card, serving);
-                }
-                serving if p.verdict() == Verdict::FitsSoFar && p.engine_starts() => {
-                    let taken = serving.as_ref().map(Serving::taken).unwrap_or_default();
+                Some(serving) if p.engine_starts() => {
+                    let taken = serving.taken();
                     let colon = if taken.is_empty() { "" } else { ": " };
                     self.said(f, styles.warn, "FITS SO FAR", &format!("{card}{colon}{taken}"))?;
                     let text = "the serving engine was not ready when the run ended, and may still run out of memory";
                     return self.wrapped(f, text, 0, 2);
+                }
+                Some(serving)
+                    if p.verdict() == Verdict::Fits || serving.engine.has_longer_passes() =>
+                {
+                    return self.starts(f, &card, serving);
                 }
                 _ => self.fits(f, card)?,
             },
