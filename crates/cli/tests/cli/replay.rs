@@ -93,6 +93,9 @@ fn a_recording_that_ended_early_is_never_said_to_fit() {
     let cut = place.path().join("cut.pickle");
     let whole = fs::read(snapshot("lstm-adam-b32-s128.pickle")).unwrap();
     fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let ran = place.run(&["replay", cut.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stdout.starts_with("UNKNOWN the file is cut off or damaged"), "{ran:?}");
     let ran = place.run(&["replay", cut.to_str().unwrap(), "--capacity", "24GiB"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(!ran.stdout.contains("FITS"), "{ran:?}");

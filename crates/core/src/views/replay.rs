@@ -51,7 +51,7 @@ impl ReplayReport<'_> {
             Some(_) if self.ends_failing => {
                 Some("the recorded run ended with a request that failed")
             }
-            Some(_) if self.trace.cut_at.is_some() => Some("the file is cut off or damaged"),
+            _ if self.trace.cut_at.is_some() => Some("the file is cut off or damaged"),
             Some(_) if self.n_events() == 0 => {
                 Some("the file has no events, only what was live in the end")
             }
@@ -106,7 +106,13 @@ fn write(f: &mut Formatter<'_>, report: &ReplayReport<'_>, styles: Styles) -> fm
 fn checked(f: &mut Formatter<'_>, report: &ReplayReport<'_>, styles: Styles) -> fmt::Result {
     let ReplayReport { checked, torch, .. } = report;
     let n = checked.checked_events;
-    if checked.n_mismatches == 0 {
+    if let Some(why) = report.ends_early() {
+        let unknown = styles.warn.of("UNKNOWN");
+        writeln!(
+            f,
+            "{unknown} {why}: {n} events were read, and what came after them is not known"
+        )?;
+    } else if checked.n_mismatches == 0 {
         let good = styles.good.of("EXPLAINED");
         writeln!(f, "{good} all {n} events match the allocator of torch {torch}")?;
     } else {
