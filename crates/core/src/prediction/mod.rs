@@ -82,6 +82,17 @@ impl<'a> Runs<'a> {
 
     /// What they say about the real thing.
     pub fn predict(&self, facts: RunFacts) -> Prediction {
+        let judged = self.judge(&facts);
+        let still_to_come = judged.still_to_come;
+        let unused = self.of_no_device(facts, judged);
+        Prediction::of(match self.runs.first() {
+            Some(run) => self.of_devices(run, still_to_come, unused),
+            None => unused,
+        })
+    }
+
+    /// How the run ended, and what grows in it.
+    fn judge(&self, facts: &RunFacts) -> Judged {
         let Runs { recordings, runs, card } = self;
         let growths =
             || runs.iter().filter_map(|it| growth::of(it, card, it.beside(recordings, card)));
@@ -91,39 +102,47 @@ impl<'a> Runs<'a> {
         let mut growth = growths().find(matters);
         let oom = verdict::oom(recordings, runs);
         let outcome =
-            verdict::outcome(recordings, runs, (growth.as_ref(), oom.as_ref()), card, &facts);
+            verdict::outcome(recordings, runs, (growth.as_ref(), oom.as_ref()), card, facts);
         let oom = oom.filter(|_| matches!(outcome, Outcome::OutOfMemory | Outcome::Grows));
         if let Some((it, oom)) = growth.as_mut().zip(oom.as_ref()) {
             let step = oom.step.max(it.seen + 1);
             (it.runs_out_at, it.has_run_out) = (u64::from(step), true);
         }
-        let growth = growth.filter(|_| outcome == Outcome::Grows);
         let is_slow = |it: &StepGrowth| !matters(it) && it.per_step != Bytes::ZERO;
         let slow = growths().find(is_slow).filter(|_| outcome == Outcome::Fits);
         let in_all = slow.as_ref().and_then(|it| it.in_all(seen_by_first));
         let still_to_come = slow.as_ref().zip(in_all).map(|(it, all)| it.still_to_come(all));
-        let ranks = runs.iter().map(|it| it.rank(recordings, card)).collect();
         let is_placed = |it: &DeviceRun<'_>| between::depends_on_addresses(it, recordings, card);
-        let is_in_doubt = outcome == Outcome::Fits && runs.iter().any(is_placed);
-        let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
-        notes.extend(slow.map(|growth| Note::GrowsSlowly {
-            at_a_time: growth.at_a_time(),
-            every: growth.every,
-            counted: growth.counted,
-            at: growth.at,
-            of: in_all.zip(still_to_come),
-        }));
-        let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
-        let end = |it: &Recording| it.notes.end.clone().unwrap_or_default();
-        let nothing = Peaks { device: card.context, ..Peaks::default() };
-        // Of a script that used no device.
-        let unused = Predicted {
-            card: card.clone(),
+        Judged {
             outcome,
+            oom,
+            growth: growth.filter(|_| outcome == Outcome::Grows),
+            grows_slowly: slow.map(|growth| Note::GrowsSlowly {
+                at_a_time: growth.at_a_time(),
+                every: growth.every,
+                counted: growth.counted,
+                at: growth.at,
+                of: in_all.zip(still_to_come),
+            }),
+            still_to_come: still_to_come.unwrap_or_default(),
+            is_in_doubt: outcome == Outcome::Fits && runs.iter().any(is_placed),
+        }
+    }
+
+    /// All that is known without looking at what a device held: the whole prediction of a script that used none.
+    fn of_no_device(&self, facts: RunFacts, judged: Judged) -> Predicted {
+        let Runs { recordings, runs, card } = self;
+        let mut notes = notes::notes(recordings, runs, card, &facts, judged.outcome);
+        notes.extend(judged.grows_slowly);
+        let ends = || recordings.iter().filter_map(|it| it.notes.end.as_ref());
+        let nothing = Peaks { device: card.context, ..Peaks::default() };
+        Predicted {
+            card: card.clone(),
+            outcome: judged.outcome,
             max: facts.max,
             peak: nothing,
             beside: Bytes::ZERO,
-            growth,
+            growth: judged.growth,
             first_step: None,
             first_step_facts: None,
             reserved_at: None,
@@ -131,12 +150,12 @@ impl<'a> Runs<'a> {
             others: Vec::new(),
             early: None,
             runs_out_at: None,
-            doubt: is_in_doubt.then_some(Doubt::Addresses),
+            doubt: judged.is_in_doubt.then_some(Doubt::Addresses),
             context: card.context,
             other: Bytes::ZERO,
             with_allowance: nothing.device,
             seen: Seen {
-                steps: recordings.iter().map(|it| end(it).steps).max().unwrap_or(0),
+                steps: ends().map(|it| it.steps).max().unwrap_or(0),
                 whole: true,
                 ..Seen::default()
             },
@@ -161,11 +180,11 @@ impl<'a> Runs<'a> {
             lines: Vec::new(),
             top_modules: Vec::new(),
             steps: Vec::new(),
-            oom,
+            oom: judged.oom,
             cards: Vec::new(),
             smallest: None,
             larger: None,
-            ranks,
+            ranks: runs.iter().map(|it| it.rank(recordings, card)).collect(),
             lacked: recordings.iter().map(Recording::lacked).max().unwrap_or_default(),
             world: recordings.iter().filter_map(|it| it.notes.begin.as_ref()?.world_size).max(),
             serving: Serving::of(
@@ -177,11 +196,20 @@ impl<'a> Runs<'a> {
             writes: None,
             reached: None,
             host: None,
-            exception,
+            exception: ends().find_map(|it| it.exception.clone()),
             exit: facts.exit,
             seconds: facts.seconds,
-        };
-        let Some(run) = runs.first() else { return Prediction::of(unused) };
+        }
+    }
+
+    /// With what the devices held: `run` is the one that took most, and `still_to_come` what grows after the steps that were seen.
+    fn of_devices(
+        &self,
+        run: &DeviceRun<'_>,
+        still_to_come: Bytes,
+        unused: Predicted,
+    ) -> Predicted {
+        let Runs { recordings, runs, card } = self;
         let (oom, growth) = (&unused.oom, &unused.growth);
         let peak = run.peaks(card);
         let context = run.context(card);
@@ -192,7 +220,7 @@ impl<'a> Runs<'a> {
         let beside = run.beside(recordings, card);
         let alone = safe_bytes(peak, &unknowns);
         let allowance = alone.saturating_sub(peak.device);
-        let with_allowance = alone + beside + still_to_come.unwrap_or_default();
+        let with_allowance = alone + beside + still_to_come;
         let with_card = |highest: steps::Highest| Peaks {
             allocated: highest.allocated,
             reserved: highest.reserved,
@@ -200,6 +228,7 @@ impl<'a> Runs<'a> {
         };
         let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
         let seen = verdict::seen(recordings, run);
+        let end = run.recording.notes.end.clone().unwrap_or_default();
         let has_peak = peak.allocated != Bytes::ZERO;
         let peak_event = run.replay.peak_allocated.event;
         // Of a run that died the moment counts in which it did, on the device that was full.
@@ -217,15 +246,15 @@ impl<'a> Runs<'a> {
             None => verdict::cards(
                 card,
                 (peak, evidence.allocated_without_scratch(), allowance),
-                other + beside + still_to_come.unwrap_or_default(),
-                (outcome, oom.as_ref(), growth.as_ref()),
+                other + beside + still_to_come,
+                (unused.outcome, oom.as_ref(), growth.as_ref()),
                 &run.recording.notes.architectures,
                 run.own_limit(),
             ),
         };
         let (phases, deciding_phase) = phases::peaks(shown_run, other + context);
         let doubts = notes::about_categories(&shown.categories, shown.peaks);
-        Prediction::of(Predicted {
+        Predicted {
             peak,
             beside,
             first_step: curve.first.map(with_card),
@@ -236,21 +265,21 @@ impl<'a> Runs<'a> {
             other,
             with_allowance,
             seen,
-            awaited: end(run.recording).awaited,
-            cut_loop: end(run.recording).cut_loop.filter(|it| {
+            awaited: end.awaited,
+            cut_loop: end.cut_loop.filter(|it| {
                 let unknown = with_allowance.saturating_sub(peak.device + beside);
                 it.may_exceed(peak.allocated + unknown)
             }),
-            stage: end(run.recording).stage.filter(|_| !seen.ended),
-            after_loops: end(run.recording).after_loops.filter(|_| !seen.ended),
+            stage: end.stage.filter(|_| !seen.ended),
+            after_loops: end.after_loops.filter(|_| !seen.ended),
             ahead: runs_ahead(run),
-            steady: end(run.recording).steady,
+            steady: end.steady,
             phases,
             deciding_phase,
             evaluation: evaluation::largest(run),
             peak_moment: has_peak.then(|| run.moment(peak_event)),
             shown_moment: died_at
-                .map(|it| match &oom {
+                .map(|it| match oom {
                     // The same that the verdict says.
                     Some(oom) => Moment { step: oom.step, phase: oom.phase },
                     None => shown_run.moment(it),
@@ -265,8 +294,23 @@ impl<'a> Runs<'a> {
             cards,
             notes: unused.notes.iter().cloned().chain(doubts).collect(),
             ..unused
-        })
+        }
     }
+}
+
+/// How a run ended, and what grows in it.
+struct Judged {
+    outcome: Outcome,
+    /// Where memory ran out, if that is the outcome.
+    oom: Option<OomPlace>,
+    /// What grows so much that it is the outcome.
+    growth: Option<StepGrowth>,
+    /// Of a run that fits: what grows a little.
+    grows_slowly: Option<Note>,
+    /// How much more that will be at the end of all steps.
+    still_to_come: Bytes,
+    /// Whether it fits with some addresses of its segments only.
+    is_in_doubt: bool,
 }
 
 /// What another thread or task fills without a limit, the largest of several.
