@@ -32,7 +32,7 @@ def test_what_nobody_knows_is_zeros_and_counted(phantom):
         import json, torch
         a = torch.ones(64, 64, device="cuda")
         b = a @ a
-        out = [b.sum().item(), b[0, :3].tolist(), b[0, :9].argmax().item(), torch.randn(3, device="cuda").tolist()]
+        out = [b.sum().item(), b[0, :3].tolist(), b[0, :9].argmax().item(), torch.empty(3, device="cuda").log_normal_().tolist()]
         print(json.dumps(out))
         """
     )
@@ -94,7 +94,7 @@ def test_tests_are_answered_with_yes_and_it_is_said(phantom):
     ran = phantom(
         """
         import json, torch
-        mask = torch.randn(8, 128, device="cuda").abs().bool()
+        mask = torch.empty(8, 128, device="cuda").log_normal_().abs().bool()
         out = [bool(mask.all()), bool(mask.sum() == mask.numel()), bool(torch.equal(mask, mask.clone()))]
         print(json.dumps(out))
         """
@@ -108,7 +108,7 @@ def test_counts_of_what_nobody_knows_are_zero(phantom):
     ran = phantom(
         """
         import json, torch
-        x = torch.randn(64, device="cuda")
+        x = torch.empty(64, device="cuda").log_normal_()
         mask = x > 0
         out = [bool(mask.any()), mask.nonzero().shape[0], x[mask].numel(), torch.unique(x).numel() <= 64,
                torch.masked_select(x, mask).numel(), bool((x > 100).any())]
@@ -279,7 +279,7 @@ import torch
 net = torch.nn.Linear(64, 64).cuda()
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for i in range(9):
-    x = torch.randn(8, 64, device="cuda")
+    x = torch.empty(8, 64, device="cuda").log_normal_()
     if (x > 0).all():  # asked
         pass
     n = (x > 0).nonzero().shape[0]  # counted
@@ -393,7 +393,7 @@ def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
         y = torch.full((4,), 7, device="cuda")
         z = torch.full((4,), 7, device="cuda")
         z[torch.tensor([1], device="cuda")] = 3
-        x[torch.randn(1, 9, device="cuda").matmul(torch.randn(9, 4, device="cuda")).argmax(-1)] = 3
+        x[torch.empty(1, 9, device="cuda").log_normal_().matmul(torch.empty(9, 4, device="cuda").log_normal_()).argmax(-1)] = 3
         print(json.dumps([x.tolist(), z.tolist(), torch.full((4,), 7, device="cuda").tolist(), (y.float() * 2).tolist()]))
         """
     )
@@ -515,7 +515,7 @@ def test_what_is_scattered_over_all_of_it_is_known_and_over_a_part_is_not(phanto
     ran = phantom(
         """
         import json, torch
-        unknown = lambda: (torch.randn(6, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0].long() + 5
+        unknown = lambda: (torch.empty(6, 3, device="cuda").log_normal_() @ torch.empty(3, 2, device="cuda").log_normal_())[:, 0].long() + 5
         order, numbers = torch.tensor([2, 0, 3, 1]).cuda(), torch.tensor([10, 11, 12, 13]).cuda()
         whole, beginning, holes, twice = unknown()[:4], unknown(), unknown(), unknown()[:4]
         whole.scatter_(0, order, numbers)
@@ -575,7 +575,7 @@ def test_what_is_selected_along_a_dimension_is_known(phantom):
         host, there, all = table.cpu(), places.cpu(), many.cpu()
         cpu += [host.index_select(1, there), host.t().index_select(0, there), host[:, :3].index_select(0, there), (host > 4).index_select(1, there)]
         cpu += [host.index_select(1, all).sum(0), host[:, 1].index_select(0, all)]
-        unknown = (torch.randn(3, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0].long()
+        unknown = (torch.empty(3, 3, device="cuda").log_normal_() @ torch.empty(3, 2, device="cuda").log_normal_())[:, 0].long()
         print(json.dumps([[a.tolist() == b.tolist() for a, b in zip(out, cpu)], table[0].index_select(0, unknown).tolist()]))
         """
     )
@@ -592,7 +592,7 @@ def test_counts_of_numbers_of_other_types_are_known_and_weights_are_not(phantom)
         out = [torch.histc(it, bins=4, min=0, max=3).tolist() for it in (experts.int(), experts.float(), experts.double())]
         out.append(torch.histc(torch.tensor([0.0, 1, 1, 2, 3.5, 4, 9]).cuda(), bins=4, min=0, max=4).tolist())
         out.append(torch.bincount(experts, weights=experts.float()).tolist())
-        unknown = (torch.randn(6, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0]
+        unknown = (torch.empty(6, 3, device="cuda").log_normal_() @ torch.empty(3, 2, device="cuda").log_normal_())[:, 0]
         out.append(torch.histc(unknown, bins=2, min=-9, max=9).tolist())
         print(json.dumps(out))
         """
@@ -609,7 +609,7 @@ def test_what_is_unique_is_counted_truly_or_assumed(phantom):
         unique, place = torch.unique(x, return_inverse=True)
         out = [torch.unique(x).tolist(), unique.tolist(), len(place), len(torch.unique_consecutive(x))]
         out.append(len(torch.repeat_interleave(torch.arange(4).cuda(), torch.tensor([2, 0, 3, 1]).cuda())))
-        unknown = torch.randn(5000, 3, device="cuda") @ torch.randn(3, 2, device="cuda")
+        unknown = torch.empty(5000, 3, device="cuda").log_normal_() @ torch.empty(3, 2, device="cuda").log_normal_()
         out += [len(torch.unique(unknown[:, 0])), len(torch.unique(unknown, dim=0)), len(torch.unique(unknown[:9, 0], return_counts=True)[1])]
         print(json.dumps(out))
         """
@@ -625,7 +625,7 @@ def test_indices_of_a_sparse_tensor_that_are_known_are_put_together(phantom):
         from torch import nn
 
         def left(index, shape):
-            it = torch.sparse_coo_tensor(index.cuda(), torch.randn(index.shape[1], 4, device="cuda"), shape)
+            it = torch.sparse_coo_tensor(index.cuda(), torch.empty(index.shape[1], 4, device="cuda").log_normal_(), shape)
             one = it.coalesce()
             return [one._nnz(), one.indices().tolist(), (one + one).coalesce()._nnz()]
 
@@ -640,7 +640,7 @@ def test_indices_of_a_sparse_tensor_that_are_known_are_put_together(phantom):
         found = torch.sparse_coo_tensor(many[None], torch.ones(1_000_000, 1, device="cuda"), (2_500_000, 1)).coalesce()._nnz()
         out.append(found == len(set(many.tolist())))
 
-        unknown = (torch.randn(500, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0].long()[None]
+        unknown = (torch.empty(500, 3, device="cuda").log_normal_() @ torch.empty(3, 2, device="cuda").log_normal_())[:, 0].long()[None]
         out.append(torch.sparse_coo_tensor(unknown, torch.ones(500, device="cuda"), (600,)).coalesce()._nnz())
         print(json.dumps(out))
         """
@@ -768,14 +768,59 @@ def test_random_numbers_are_those_of_a_real_device(phantom):
     assert stale == [0, 0], "unknown, not what it was before"
 
 
+def test_numbers_of_a_normal_distribution_are_those_of_a_real_device(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        torch.manual_seed(0)
+        drawn = torch.randn(5, device="cuda").tolist()  # As PyTorch prints them on any GPU.
+        many = torch.empty(100_000, device="cuda").normal_(0.5, 2.0)
+        half = torch.randn(1000, device="cuda", dtype=torch.bfloat16), torch.rand(1000, device="cuda", dtype=torch.float16)
+        chosen = torch.randn(300, 300, device="cuda")
+        sums = [(many > 0.5).sum().item(), (half[0] > 0).sum().item(), (half[1] > 0.3).sum().item(), len(chosen[chosen > 1])]
+        print(json.dumps([drawn, many.mean().item(), sums]))
+        """
+    )
+    drawn, mean, sums = ran.values
+    assert [round(it, 4) for it in drawn] == [-0.9247, -0.4253, -2.6438, 0.1452, -0.1209]
+    assert mean == pytest.approx(0.5, abs=0.02)
+    assert sums == pytest.approx([50_000, 500, 700, 0.1587 * 90_000], rel=0.06)
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
+def test_checks_of_values_hold(plimsoll):
+    """A policy's samples, and a spectrum that is turned back into sound: PyTorch reads in C++ whether the numbers are allowed. Losses of which a script
+    reads it: `any()` of one element is the same copy as `all()` of it."""
+    script = plimsoll.script(
+        """
+import torch
+scale = torch.empty(8, 3, device="cuda").log_normal_()
+print(torch.distributions.Normal(torch.zeros_like(scale), scale).sample().shape, torch.normal(0.0, scale).shape)
+window = torch.hann_window(400, device="cuda")
+spectrum = torch.stft(torch.empty(2, 16_000, device="cuda").log_normal_(), 400, 160, window=window, return_complex=True)
+print(torch.istft(spectrum, 400, 160, window=window).shape)
+loss = torch.empty((), device="cuda").log_normal_()
+if torch.isnan(loss).any():
+    raise ValueError("a loss that is no number")
+if torch.any(loss < 0):
+    raise RuntimeError("a negative loss")
+assert torch.any(loss > 0) and (loss > 0).all()
+assert not (loss < 0).any()
+"""
+    )
+    ran = plimsoll.predict(script, options=["--gpu", "h200"])
+    assert ran.code == 0, ran
+    assert "torch.Size([2, 16000])" in ran.stdout
+
+
 def test_a_search_that_ends_when_all_have_ended_goes_on_to_its_limit(phantom):
     ran = phantom(
         """
         import json, torch
-        head = torch.randn(8, 50, device="cuda")
+        head = torch.empty(8, 50, device="cuda").log_normal_()
         ended = torch.zeros(4, dtype=torch.bool, device="cuda")
         for step in range(20):
-            scores, flat = (torch.randn(4, 8, device="cuda") @ head).view(1, -1).topk(4)
+            scores, flat = (torch.empty(4, 8, device="cuda").log_normal_() @ head).view(1, -1).topk(4)
             ended = ended[flat[0] // 50] | (flat[0] % 50 == 2)
             if ended.all():
                 break

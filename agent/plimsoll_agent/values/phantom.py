@@ -127,8 +127,9 @@ class Phantom:
         if answer == SAID:
             return answer
         self._samples += 1
-        if size == 1 and answer == 0 and checks.wants_true(first):
-            ctypes.memset(at, 1, 1)
+        wanted = checks.wanted(first) if size == 1 and answer == 0 else None
+        if wanted is not None and ctypes.string_at(at, 1) != bytes([wanted]):
+            ctypes.memset(at, wanted, 1)
             self._checks += 1
             return SAID
         is_asked = answer == 0 and (size == 1 or not is_answer)

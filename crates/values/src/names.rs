@@ -14,6 +14,7 @@ macro_rules! fragments {
 fragments! {
     // Gradient scalers, losses and comparisons.
     VECTORIZED_ELEMENTWISE = b"29vectorized_elementwise_kernelI";
+    UNFOLD_BACKWARD = b"35_unfold_backward_elementwise_kernelI";
     UNROLLED_ELEMENTWISE = b"27unrolled_elementwise_kernelI";
     COMPARE_SCALAR = b"21compare_scalar_kernelI";
     COMPARE = b"14CompareFunctorI";
@@ -154,7 +155,9 @@ fragments! {
     DISTRIBUTION = b"43distribution_elementwise_grid_stride_kernelI";
     FIRST_LAMBDA_AND_PHILOX_STATE = b"E_EEvlNS_15PhiloxCudaState";
     DISTRIBUTION_NULLARY = b"27distribution_nullary_kernelI";
+    AND_TRANSFORM = b"_and_transformI";
     UNIFORM = b"14uniform_kernelI";
+    NORMAL = b"13normal_kernelI";
     FLOAT4 = b"6float4";
     BERNOULLI = b"16bernoulli_kernelI";
     RANDOM_FROM_TO = b"21random_from_to_kernelI";

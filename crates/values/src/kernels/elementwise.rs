@@ -644,6 +644,15 @@ impl Kernel {
     }
 }
 
+/// What a kernel writes that adds up overlapping windows (`aten/src/ATen/native/cuda/UnfoldBackwardKernel.cu`), which is not followed: how many, and a
+/// closure that has the offsets of three tensors, then their addresses, the result's first.
+pub(crate) fn unfolded(arguments: Arguments<'_>) -> Option<Vec<Write>> {
+    let addresses = Offsets { at: 0, tensors: 3 }.end().next_multiple_of(8);
+    let named = &["_unfold_backward_internal_kernel<"];
+    let to = arguments.structure(1, Structure { named, size: addresses + 8 })?.u64(addresses)?;
+    Some(vec![Write::Unknown(to, u64::MAX)])
+}
+
 /// What an element-wise kernel writes that is not followed: how many, the functor, and the addresses, the result's first.
 pub(crate) fn overwritten(arguments: Arguments<'_>) -> Option<Vec<Write>> {
     let count = arguments.whole(0)?.cast_unsigned() & 0xffff_ffff;

@@ -34,6 +34,8 @@ pub(crate) enum Family {
     Unique(unique::Kernel),
     /// Writes a tensor element by element, in a way that is not followed.
     Overwrites,
+    /// Adds up overlapping windows, which is not followed either.
+    Unfolds,
 }
 
 impl Family {
@@ -62,6 +64,7 @@ impl Family {
             .or_else(|| triangle::Kernel::of(name).map(Family::Triangle))
             .or_else(|| pooling::Kernel::of(name).map(Family::Pooling))
             .or_else(|| elementwise::Kernel::of(name).map(Family::Elementwise))
+            .or_else(|| has(name, names::UNFOLD_BACKWARD).then_some(Family::Unfolds))
             .or_else(|| overwrites(name).then_some(Family::Overwrites))
     }
 
@@ -96,6 +99,7 @@ impl Family {
             Family::Triangle(it) => it.writes(arguments, known),
             Family::Unique(it) => it.writes(arguments, known),
             Family::Overwrites => elementwise::overwritten(arguments),
+            Family::Unfolds => elementwise::unfolded(arguments),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Random numbers that PyTorch draws on the device, as far as programs choose by them: `torch.rand(n) < 0.15` says which
-//! tokens are masked, `torch.randint` which there are, `torch.bernoulli` which are kept. A kernel is told the seed and the
+//! tokens are masked, `torch.randn(n) > 0` which elements are chosen, `torch.randint` which there are, `torch.bernoulli` which are kept. A kernel is told the seed and the
 //! place in the series, so the very numbers that a real device draws are known here (Philox4x32-10: Salmon, Moraes, Dror
 //! and Shaw, 2011; how the series is dealt out to threads: `aten/src/ATen/native/cuda/DistributionTemplates.h`).
 
@@ -8,19 +8,23 @@ use crate::guesses::settings::Settings;
 use crate::memory::Known;
 use crate::memory::writes::Write;
 use crate::names::{self, has, position};
-use crate::types::ScalarType;
+use crate::types::{ScalarType, as_f32};
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Draw {
     /// `uniform_kernel`: floats from a bound up to another.
     Uniform,
+    /// `normal_kernel`: floats of a normal distribution.
+    Normal,
     /// `random_from_to_kernel`: whole numbers, by 32 bits or by 64 bits of the series each.
     Whole { wide: bool },
     /// `bernoulli_kernel` with one probability.
     Bernoulli,
     /// `bernoulli_tensor_cuda_kernel`: a probability for each.
     BernoulliEach,
+    /// Another distribution, which is not drawn.
+    Other,
 }
 
 /// A kernel that draws elements of one type, one after the other in memory.
@@ -51,20 +55,23 @@ impl Kernel {
         if !has(name, names::DISTRIBUTION) || !has(name, names::FIRST_LAMBDA_AND_PHILOX_STATE) {
             return None;
         }
-        const NULLARY: &[u8] = names::DISTRIBUTION_NULLARY;
-        let at = position(name, NULLARY)? + NULLARY.len();
-        // Its element, what a draw is computed in, and what the generator gives at once.
-        let [element, drawn, rest @ ..] = name.get(at..)? else { return None };
-        let element = ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element))?;
-        let draw = if has(name, names::UNIFORM) && *drawn == b'f' && rest.starts_with(names::FLOAT4)
-        {
+        // Its element, what a draw is computed in, and what the generator gives at once. Elsewhere in the name a half is a reference to where it
+        // stands first.
+        let named = [names::AND_TRANSFORM, names::DISTRIBUTION_NULLARY];
+        let at = named.into_iter().find_map(|it| Some(position(name, it)? + it.len()))?;
+        let (element, length) = ScalarType::of_name(name.get(at..)?)?;
+        let drawn = name.get(at + length)?;
+        let is_float = *drawn == b'f' && has(name, names::FLOAT4);
+        let draw = if has(name, names::UNIFORM) && is_float {
             Draw::Uniform
-        } else if has(name, names::BERNOULLI) && *drawn == b'f' && rest.starts_with(names::FLOAT4) {
+        } else if has(name, names::NORMAL) && is_float {
+            Draw::Normal
+        } else if has(name, names::BERNOULLI) && is_float {
             Draw::Bernoulli
         } else if has(name, names::RANDOM_FROM_TO) && matches!(drawn, b'j' | b'm') {
             Draw::Whole { wide: *drawn == b'm' }
         } else {
-            return None;
+            Draw::Other
         };
         Some(Kernel { draw, element })
     }
@@ -76,21 +83,21 @@ impl Kernel {
         known: Known<'_>,
         settings: &Settings,
     ) -> Option<Vec<Write>> {
-        let drawn = if self.draw == Draw::BernoulliEach {
-            self.each(arguments, known)?
-        } else {
-            self.alike(arguments, settings)?
+        let drawn = match self.draw {
+            Draw::BernoulliEach => self.each(arguments, known)?,
+            _ => self.alike(arguments, settings)?,
         };
-        Some(drawn.into_iter().collect())
+        Some(vec![drawn])
     }
 
     /// Draws that are all alike: how many, the series, an empty lambda, and `{ address; stride in bytes; { what } }`, whose last
     /// part is aligned as its widest member is.
-    fn alike(self, arguments: Arguments<'_>, settings: &Settings) -> Option<Option<Write>> {
+    fn alike(self, arguments: Arguments<'_>, settings: &Settings) -> Option<Write> {
         let (count, series) = (arguments.count(0)?, Series::of(arguments, 1)?);
         let size = match self.draw {
-            Draw::Uniform | Draw::Bernoulli => 24,
+            Draw::Uniform | Draw::Normal | Draw::Bernoulli => 24,
             Draw::Whole { .. } => 32,
+            Draw::Other => 12,
             Draw::BernoulliEach => return None,
         };
         let named = &["::distribution_nullary_kernel<"];
@@ -100,9 +107,10 @@ impl Kernel {
         let are_indices =
             matches!(self.draw, Draw::Whole { .. }) && self.element == ScalarType::Long;
         let most = if are_indices { MOST_INDICES } else { MOST };
-        let Some(series) = series.filter(|_| count <= most && usize::try_from(stride) == Ok(width))
+        let is_drawn = self.draw != Draw::Other && count <= most;
+        let Some(series) = series.filter(|_| is_drawn && usize::try_from(stride) == Ok(width))
         else {
-            return Some(None);
+            return Some(Write::Unknown(address, u64::MAX));
         };
         let at_once = if self.draw == (Draw::Whole { wide: true }) { 2 } else { 4 };
         let threads = threads(count, settings);
@@ -118,16 +126,24 @@ impl Kernel {
             let value = self.value(*blocks.get(thread)?, turn % at_once, lambda)?;
             self.element.write(value, &mut bytes);
         }
-        Some(Some(Write::Pattern(address, bytes)))
+        Some(Write::Pattern(address, bytes))
     }
 
     /// The draw number `number` of a block, as an element.
     fn value(self, block: [u32; 4], number: usize, lambda: Bytes<'_>) -> Option<i64> {
         Some(match self.draw {
             Draw::Uniform => {
-                let (range, from, to) = (lambda.f32(12)?, lambda.f32(16)?, lambda.f32(20)?);
-                let value = unit(block[number]).mul_add(range, from);
-                ScalarType::Float.of_f64(f64::from(if value >= to { from } else { value }))
+                let bound = |at| Some(as_f32(lambda.element(at, self.element)?));
+                let (from, to) = (bound(16)?, bound(16 + self.element.width())?);
+                let value = unit(block[number]).mul_add(lambda.f32(12)?, from);
+                let value = self.element.rounded(f64::from(value));
+                let is_end = value >= f64::from(to);
+                self.element.of_f64(if is_end { f64::from(from) } else { value })
+            }
+            Draw::Normal => {
+                let (mean, deviation) = (lambda.f32(12)?, lambda.f32(16)?);
+                let value = normal(block, number).mul_add(deviation, mean);
+                self.element.of_f64(f64::from(value))
             }
             Draw::Bernoulli => self.truth(f64::from(unit(block[number])) < lambda.f64(16)?),
             Draw::Whole { wide } => {
@@ -144,13 +160,13 @@ impl Kernel {
                     ScalarType::Long.into(self.element, value)
                 }
             }
-            Draw::BernoulliEach => return None,
+            Draw::BernoulliEach | Draw::Other => return None,
         })
     }
 
     /// Draws with a probability each, four by a thread: the result, the probabilities, how many, and a lambda that has the
     /// series.
-    fn each(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Option<Write>> {
+    fn each(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Write> {
         let (result, chances) = (arguments.tensor(0)?, arguments.tensor(1)?);
         let strides = [result.stride(0)?, chances.stride(0)?];
         let (count, series) = (arguments.count(2)?, Series::of(arguments, 3)?);
@@ -166,7 +182,7 @@ impl Kernel {
             }
             Some(Write::Pattern(result, bytes))
         };
-        Some(drawn())
+        Some(drawn().unwrap_or(Write::Unknown(result, u64::MAX)))
     }
 
     /// One or zero, as an element.
@@ -188,6 +204,17 @@ fn threads(count: usize, settings: &Settings) -> usize {
 fn unit(bits: u32) -> f32 {
     const STEP: f32 = 1.0 / 4_294_967_296.0;
     (bits as f32).mul_add(STEP, STEP / 2.0)
+}
+
+/// One of four numbers of the standard normal distribution, two of each two (Box and Muller, 1958), as curand makes them. Its sine and cosine are the
+/// device's fast ones, which differ in their last bits.
+#[expect(clippy::cast_precision_loss, reason = "the device rounds in the same way")]
+fn normal(block: [u32; 4], number: usize) -> f32 {
+    const STEP: f32 = std::f32::consts::TAU / 4_294_967_296.0;
+    let (first, second) = (block[number / 2 * 2], block[number / 2 * 2 + 1]);
+    let angle = (second as f32).mul_add(STEP, STEP / 2.0);
+    let part = if number.is_multiple_of(2) { angle.sin() } else { angle.cos() };
+    part * (-2.0 * unit(first).ln()).sqrt()
 }
 
 /// A series of random numbers, and where in it a kernel begins.
@@ -256,7 +283,13 @@ mod tests {
         assert_eq!(Kernel::of(bernoulli.as_bytes()), Some(expected));
         let strided = bernoulli.replace("UlifE_EEvl", "UlifE0_EEvl");
         assert_eq!(Kernel::of(strided.as_bytes()), None);
-        let normal = bernoulli.replace("16bernoulli_kernelI", "13normal_kernelI");
-        assert_eq!(Kernel::of(normal.as_bytes()), None);
+        let logarithmic = bernoulli.replace("16bernoulli_kernelI", "17log_normal_kernelI");
+        let expected = Kernel { draw: Draw::Other, element: ScalarType::Bool };
+        assert_eq!(Kernel::of(logarithmic.as_bytes()), Some(expected));
+        let half =
+            bernoulli.replace("uniform_and_transformIbf", "uniform_and_transformIN3c104HalfEf");
+        let uniform = half.replace("16bernoulli_kernelI", "14uniform_kernelI");
+        let expected = Kernel { draw: Draw::Uniform, element: ScalarType::Half };
+        assert_eq!(Kernel::of(uniform.as_bytes()), Some(expected));
     }
 }
