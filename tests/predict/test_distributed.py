@@ -802,4 +802,4 @@ for _ in range(3):
         assert ran.report["verdict"] == verdict, ran
         if verdict == "depends":
             assert ran.code == 2 and ran.report["undecided"] == "addresses", ran
-            assert "runs out at train.py" in ran.stdout, ran
+            assert "runs out at train.py" in ran.stdout and "plimsoll fit --gpu rtx4090" in ran.stdout, ran
