@@ -260,12 +260,12 @@ fn parts(program: &Program) -> (Vec<(Op, EventId)>, Vec<Life>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::replay::{self, Config, TorchVersion, recording};
 
     /// Early, a small block takes the place of a large one, which needs another then; late, a block waits for one that is given back.
-    const EARLY: &str = "\
+    pub(crate) const EARLY: &str = "\
 segment_alloc 1000M 20M
 alloc 1000M 20M
 free_requested 1000M 20M
@@ -279,7 +279,7 @@ free_requested 3000M 20M
 free_completed 3000M 20M
 alloc 3000M 20M
 ";
-    const LATE: &str = "\
+    pub(crate) const LATE: &str = "\
 segment_alloc 1000M 20M
 alloc 1000M 20M
 free_requested 1000M 20M

@@ -40,6 +40,8 @@ mod without;
 #[cfg(test)]
 pub(crate) use tests::recorded::recording;
 
+#[cfg(test)]
+pub(crate) use between::tests::{EARLY, LATE};
 pub use between::{Between, Shared, depends_on_addresses, fits_at_other_addresses};
 pub use conf::ConfError;
 pub use config::{Config, Places, Reserve};

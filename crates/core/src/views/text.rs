@@ -1237,6 +1237,17 @@ alloc 3000M 30M
         let said = super::prediction((&prediction).into(), Extent::Short, Styles::default(), 1000);
         let said = said.to_string();
         expect!["IT DEPENDS h200 (139.80 GiB): runs out, because what is free lies in pieces (requested 30.0 MiB while 30.0 MiB were allocated and 50.0 MiB reserved); if the driver places PyTorch's segments at other addresses, it may fit"].assert_eq(said.lines().next().unwrap_or_default());
+        // 60 and 70 MiB at both ends of a race, and 50 for who changes from the late one to the early one.
+        let race = |limit: u64, late: Option<&[Recording]>| {
+            let ran_out = of(replay::EARLY, Some(limit), "2.11.0", 2);
+            prediction::may_fit(&ran_out, &of(replay::EARLY, None, "2.11.0", 2), late, card)
+        };
+        let late = of(replay::LATE, None, "2.11.0", 2);
+        assert_eq!(race(55, Some(&late)), Some(Doubt::FitsBetween));
+        assert_eq!(
+            (race(55, None), race(49, Some(&late)), race(60, Some(&late))),
+            (None, None, None)
+        );
         for (limit, torch, world) in [(59, "2.11.0", 2), (60, "2.12.0", 2), (59, "2.11.0", 1)] {
             let verdict = answer(limit, torch, world).verdict();
             assert_eq!(verdict, Verdict::DoesNotFit, "{limit} {torch} {world}");
