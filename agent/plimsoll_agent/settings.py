@@ -44,7 +44,7 @@ class Settings:
     engine: str
     """JSON: what a search asks of a serving engine; empty for nothing."""
     most_reserved: int
-    """Bytes that the allocator may reserve on each device; 0 for no limit."""
+    """Bytes that the allocator may reserve on each device; 0 for no limit, -1 for none that the script sets either."""
     allocator: str
     """What PyTorch's allocator was set to when the process began; empty for nothing."""
     most_events: int

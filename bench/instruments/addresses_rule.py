@@ -55,7 +55,7 @@ def check(path):
         elif kind == "free":
             taken.pop(at, None)
         else:
-            ours = [it for it in ranges if it[0] % CHUNK == 0 and it[1] % CHUNK == 0 and it[1] < 1 << 32]
+            ours = [it for it in ranges if it[0] % CHUNK == 0 and it[1] % CHUNK == 0 and it[1] < 1 << 36]
             if any(it[0] <= at < it[0] + it[1] for it in ours):
                 fits = ([hole for hole in holes(it, taken) if size <= hole[0]] for it in reversed(ours))
                 said = min(next(filter(None, fits), [(0, 0)]))[1]

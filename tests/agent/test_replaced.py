@@ -42,6 +42,7 @@ RUNS = {
     "batches without padding": {"PLIMSOLL_BATCH_LENGTH": "text"},
     "the worst batches": {"PLIMSOLL_WORST_BATCHES": "1"},
     "half of each batch": {"PLIMSOLL_HALF": "samples"},
+    "memory without an end": {"PLIMSOLL_LIMIT_RESERVED": "-1"},
     "a real run": {"PLIMSOLL_MODE": "run"},
     "a real run that survives": {"PLIMSOLL_MODE": "run", "PLIMSOLL_SURVIVE": "1"},
     "a real run in which some steps are seen": {"PLIMSOLL_MODE": "run", "PLIMSOLL_STACKS": "sampled"},

@@ -774,3 +774,32 @@ def test_a_rank_that_has_opened_gpu_0_shows_it(plimsoll):
     before, load, line = OPENS_GPU_0["a tensor before set_device"]
     (found,) = of_gpu_0(plimsoll, before, load, "--rank", "1")
     assert "rank 1, whose GPU is 1, opens GPU 0 too" in found["title"], found
+
+
+def test_what_runs_out_where_segments_lie_as_by_the_rule_may_fit_where_they_do_not(plimsoll):
+    """Of two free blocks of 1,600 MiB the lower one is a segment of its own. Taken, it cannot be given back for the last 2,000 MiB; ranks may have the other one there.
+    With less memory no order helps."""
+    plimsoll.script("""
+import sys, torch
+MIB = 1 << 20
+total = torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(int(sys.argv[1]) * MIB / total)
+weight = torch.nn.Parameter(torch.ones(8, device="cuda"))
+optimizer = torch.optim.SGD([weight], 0.1)
+block = lambda mib: torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+first, second = block(2000), block(1600)
+del first
+first = block(400)
+del second
+second = block(1600)
+third = block(2000)
+for _ in range(3):
+    weight.sum().backward()
+    optimizer.step()
+""")
+    for limit, verdict in ((4100, "depends"), (3990, "does_not_fit")):
+        ran = plimsoll.predict("train.py", limit, options=("--gpu", "rtx4090", "--verdict", "--world-size", "2"))
+        assert ran.report["verdict"] == verdict, ran
+        if verdict == "depends":
+            assert ran.code == 2 and ran.report["undecided"] == "addresses", ran
+            assert "runs out at train.py" in ran.stdout and "plimsoll fit --gpu rtx4090" in ran.stdout, ran

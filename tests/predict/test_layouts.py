@@ -5,11 +5,13 @@ import os
 import shutil
 import signal
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from described import assert_described
 from harness import COLD as PYTHON
+from harness import ROOT
 
 SPLIT = Path(__file__).parent / "scripts" / "split.py"
 
@@ -144,3 +146,25 @@ def test_a_launcher_starts_as_many_processes_as_the_job_has_gpus(plimsoll, words
     (row,) = json.loads((plimsoll.folder / "layouts.json").read_text())["layouts"]
     told = "the command starts 2 processes, and the job has 4 GPUs: torchrun --nnodes {nodes}"
     assert (told in (row["reason"] or "")) == ("2" in words), (ran, row)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plain.py --kind ddp --mbs 1 --length 64 --layers 1 --width 128 --words 100 --steps 2",
+        "mega.py --tp 2 --layers 1 --steps 2",
+        "split.py --dp 2 --layers 1 --bs 1 --length 64 --steps 2",
+        "slow.py --model convnext --bs 2 --steps 2",
+        "hugging.py --mbs 1 --micro 1 --seq 64 --layers 1 --steps 2",
+        "large.py --tp 2 --layers 1 --seq 256 --steps 2",
+        *(["zero.py --mbs 1 --seq 64 --layers 1 --steps 2"] if find_spec("deepspeed") else []),
+    ],
+)
+def test_the_programs_that_are_measured_on_gpus_still_run(plimsoll, words):
+    """And a limit that is too small for any of them holds."""
+    program, *words = words.split()
+    for limit, code in (("0", 0), ("4", 1)):
+        options = ("--gpu", "h200", "--world-size", "2")
+        ran = plimsoll.predict(PYTHON, ROOT / "bench/programs/layouts" / program, *words, "--limit", limit, options=options)
+        assert ran.code == code, ran

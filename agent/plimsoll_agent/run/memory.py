@@ -41,6 +41,7 @@ class Memory:
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
         self._most_events, self._settings_before = asked.most_events, asked.allocator
+        self._has_no_end = asked.most_reserved < 0
         # A search for an engine asks only what it plans: stacks of its many requests take seconds at its end.
         self._context = None if asked.engine else "alloc"
         self.started = False
@@ -58,6 +59,8 @@ class Memory:
         patch.put(c, "_cuda_record_memory_history_legacy", self._asked_for_history)
         patch.put(c, "_cuda_resetAccumulatedMemoryStats", self._asked_to_reset_counters)
         patch.put(c, "_cuda_resetPeakMemoryStats", self._asked_to_reset_peaks)
+        if self._has_no_end:
+            patch.replace(c, "_cuda_setMemoryFraction", _without_a_limit)
         for name in ("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings"):
             if hasattr(c, name):
                 patch.put(c, name, self._noting_settings(getattr(c, name)))
@@ -96,8 +99,8 @@ class Memory:
 
     def limit(self, most: int) -> None:
         """What the allocator may reserve on each device, in bytes, as
-        `torch.cuda.set_per_process_memory_fraction` would limit it; 0 for no limit."""
-        if not most:
+        `torch.cuda.set_per_process_memory_fraction` would limit it; 0 for no limit, -1 for none that the script sets either."""
+        if most <= 0:
             return
         for device in range(self.devices):
             total = self._torch.cuda.mem_get_info(device)[1]
@@ -255,6 +258,11 @@ class Memory:
                 not_imported.undo()
             if collecting:
                 gc.enable()
+
+
+def _without_a_limit(_: Function) -> Function:
+    """Memory does not end in this run, and what the script asks for after that is to be seen."""
+    return lambda *_: None
 
 
 def _without_inductor(attribute: Function) -> Function:

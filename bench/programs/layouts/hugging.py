@@ -4,13 +4,9 @@ $OUT_LAYOUTS. Needs transformers and accelerate.
     accelerate launch --num_processes 2 hugging.py --kind fsdp --ac
 """
 
-import argparse
-import os
-import traceback
 
 import torch
-import torch.distributed as dist
-from large import Seen
+from ranks import options, run
 
 
 class Texts(torch.utils.data.Dataset):
@@ -70,33 +66,12 @@ def train(args, seen):
             break
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="hugging")
+def main(words=None):
+    parser = options("hugging", mbs=4, micro=2, seq=2048, layers=12, steps=4)
     parser.add_argument("--kind", choices=["fsdp", "ddp"], default="fsdp")
-    for name, value in (("mbs", 4), ("micro", 2), ("seq", 2048), ("layers", 12), ("steps", 4)):
-        parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--ac", action="store_true", help="blocks run again in the backward pass")
-    parser.add_argument("--limit", type=int, default=0, help="the MiB that PyTorch may reserve")
-    args = parser.parse_args(words)
-    seen, error = Seen(args.name), None
-    torch.cuda.set_device(seen.local)
-    seen.hold_to(args.limit)
-    seen.wait()
-    try:
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        if not os.environ.get("OUT_LAYOUTS"):
-            raise
-        traceback.print_exc()
-    seen.leave(error)
-    os._exit(1 if error else 0)
+    run(parser.parse_args(words), train, backend=None)
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

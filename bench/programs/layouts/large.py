@@ -3,12 +3,7 @@
     torchrun --nnodes 128 --nproc-per-node 8 large.py --model 70b --tp 8 --pp 4 --cp 1 --dp 32 --mbs 1 --ac full
 """
 
-import argparse
 import functools
-import json
-import os
-import time
-import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -17,6 +12,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 import torch.nn as nn
 import torch.nn.functional as F
+from ranks import options, run
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -279,34 +275,6 @@ def loss_of(logits, y):
     return F.cross_entropy(logits.flatten(0, 1).float(), y.flatten(0, 1))
 
 
-class Seen:
-    def __init__(self, name):
-        self.name, self.rank, self.local = name, int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-        self.marks, self.began = [], time.time()
-
-    def wait(self):
-        """For the turn of this job, where several share the GPUs one after the other."""
-        if os.environ.get("TURN_LAYOUTS"):
-            os.read(int(os.environ["TURN_LAYOUTS"]), 1)
-
-    def hold_to(self, limit):
-        """So many MiB are the most that PyTorch may reserve, if it is not zero."""
-        if limit:
-            torch.cuda.set_per_process_memory_fraction((limit << 20) / torch.cuda.get_device_properties(self.local).total_memory)
-
-    def look(self, what):
-        torch.cuda.synchronize()
-        free, total = torch.cuda.mem_get_info() if os.environ.get("OUT_LAYOUTS") else (0, 0)
-        self.marks.append([what, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free])
-
-    def leave(self, error):
-        line = {"name": self.name, "rank": self.rank, "error": error, "marks": self.marks, "seconds": round(time.time() - self.began, 1)}
-        if os.environ.get("OUT_LAYOUTS"):
-            with open(os.path.join(os.environ["OUT_LAYOUTS"], f"{self.name}.rank{self.rank}.json"), "w") as f:
-                json.dump(line, f)
-            print("LAYOUT " + json.dumps(line), flush=True)
-
-
 def made(args, s, layers, first, last, meshes):
     """One part of the model, split, on the GPU."""
     with torch.device("meta"):
@@ -402,38 +370,13 @@ def train(args, seen):
     return parameters
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="large")
+def main(words=None):
+    parser = options("large", tp=1, pp=1, cp=1, ep=1, dp=1, mbs=1, seq=8192, layers=0, micro=0, steps=3)
     parser.add_argument("--model", choices=list(MODELS), default="70b")
-    for name, value in (("tp", 1), ("pp", 1), ("cp", 1), ("ep", 1), ("dp", 1), ("mbs", 1), ("seq", 8192), ("layers", 0), ("micro", 0), ("steps", 3)):
-        parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--ac", choices=["none", "selective", "full"], default="none")
     parser.add_argument("--schedule", choices=["1f1b", "interleaved", "zb"], default="1f1b")
-    parser.add_argument("--limit", type=int, default=0, help="the MiB that PyTorch may reserve")
-    args = parser.parse_args(words)
-    seen, error = Seen(args.name), None
-    torch.cuda.set_device(seen.local)
-    seen.hold_to(args.limit)
-    dist.init_process_group("nccl")
-    torch.manual_seed(1)
-    seen.wait()
-    try:
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        if not os.environ.get("OUT_LAYOUTS"):
-            raise
-        traceback.print_exc()
-    seen.leave(error)
-    if error:
-        os._exit(1)
-    dist.destroy_process_group()
+    run(parser.parse_args(words), train)
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

@@ -4,15 +4,12 @@ send each other micro-batches in 1F1B; Adam's states in float32 in one flat buff
     torchrun --nproc-per-node 2 mega.py --tp 2 --sequence
 """
 
-import argparse
-import os
-import traceback
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from large import Seen
+from ranks import options, run
 from torch.utils.checkpoint import checkpoint
 
 WIDTH, HEADS, WORDS, LENGTH = 4096, 32, 64000, 4096
@@ -261,32 +258,12 @@ def train(args, seen):
         seen.look(f"step{step + 1}")
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="mega")
-    for name, value in (("tp", 1), ("pp", 1), ("mbs", 1), ("micro", 4), ("layers", 8), ("steps", 4)):
-        parser.add_argument("--" + name, type=int, default=value)
+def main(words=None):
+    parser = options("mega", tp=1, pp=1, mbs=1, micro=4, layers=8, steps=4)
     parser.add_argument("--sequence", action="store_true", help="what tensor parallel leaves whole is split along the sequence")
     parser.add_argument("--ac", action="store_true", help="blocks run again in the backward pass")
-    args = parser.parse_args(words)
-    seen, error = Seen(args.name), None
-    torch.cuda.set_device(seen.local)
-    dist.init_process_group("nccl")
-    torch.manual_seed(1)
-    try:
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        if not os.environ.get("OUT_LAYOUTS"):
-            raise
-        traceback.print_exc()
-    seen.leave(error)
-    os._exit(1 if error else 0)
+    run(parser.parse_args(words), train)
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

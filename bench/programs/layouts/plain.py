@@ -3,15 +3,12 @@
     torchrun --nproc-per-node 2 plain.py --kind hsdp --mbs 16
 """
 
-import argparse
-import os
-import traceback
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from large import Seen
+from ranks import options, run
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -67,37 +64,13 @@ def shard(args, module):
     fully_shard(module, mesh=mesh, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="plain")
+def main(words=None):
+    parser = options("plain", mbs=16, length=1024, layers=6, width=2048, words=40000, steps=4)
     parser.add_argument("--kind", choices=["ddp", "fsdp", "hsdp"], default="fsdp")
-    for name, value in (("mbs", 16), ("length", 1024), ("layers", 6), ("width", 2048), ("words", 40000), ("steps", 4)):
-        parser.add_argument("--" + name, type=int, default=value)
     parser.add_argument("--ac", action="store_true", help="layers run again in the backward pass")
     parser.add_argument("--view", action="store_true", help="gradients are views of DDP's buckets")
-    parser.add_argument("--limit", type=int, default=0, help="the MiB that PyTorch may reserve")
-    args = parser.parse_args(words)
-    seen, error = Seen(args.name), None
-    torch.cuda.set_device(seen.local)
-    seen.hold_to(args.limit)
-    dist.init_process_group("nccl")
-    seen.wait()
-    try:
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        if not os.environ.get("OUT_LAYOUTS"):
-            raise
-        traceback.print_exc()
-    seen.leave(error)
-    if error:
-        os._exit(1)
-    dist.destroy_process_group()
+    run(parser.parse_args(words), train)
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

@@ -4,7 +4,7 @@ if that is not set.
 
     python shrunk.py real LAYOUTS OUT SECONDS    every rank of each, one layout after the other; then those of OUT/edges.txt, as they come; with
                                                   ONLY_LIMITS=1 in the environment only these
-    python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each that takes a `--limit` the limits nearest to its edge
+    python shrunk.py predict LAYOUTS OUT SECONDS PLIMSOLL CORES   a report of each; then of each the limits nearest to its edge
     python shrunk.py compare REAL OUT            the lines of REAL (a rank each) against the reports
 
 The edge of a layout is found on the phantom: replays of its recordings with limits on what PyTorch may reserve say between which it lies, and runs with a
@@ -33,7 +33,6 @@ LANES = 2
 BELOW, ABOVE, ABOVE_IF_IT_DEPENDS = (-2, -8, -25), (2, 8, 25), (2, 30, 55, 75)
 MIB = 1 << 20
 OTHER_RANKS = int(os.environ.get("RANKS", "4"))
-LIMITED = ("large", "plain", "hugging", "zero")
 KINDS = ("allocated", "reserved", "device")
 
 
@@ -233,11 +232,9 @@ class Predicting:
 
     def layout(self, line):
         name, *words = line
-        recording = None
-        if program_of(name) in LIMITED:
-            recording = os.path.join(self.out, name + ".zip")
+        recording = os.path.join(self.out, name + ".zip")
         report = self.report(name, words, recording)
-        if report is None or recording is None or report["verdict"] not in ("fits", "depends"):
+        if report is None or report["verdict"] not in ("fits", "depends"):
             return
         edge = self.edge(recording, report)
         ends = [report[it]["reserved_bytes"] for it in ("early", "late", "one_expert") if report.get(it)]

@@ -3,17 +3,14 @@
     torchrun --nproc-per-node 4 slow.py --model vit --kind ddp --bs 256
 """
 
-import argparse
-import os
 import time
-import traceback
 
 import split
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from large import Seen
+from ranks import options, run
 
 SIDE, CLASSES = 224, 1000
 
@@ -109,36 +106,15 @@ def train(args, seen):
         seen.marks[-1][0] += f", {time.time() - began:.2f} s"
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="slow")
+def main(words=None):
+    parser = options("slow", bs=64, micro=8, steps=5)
     parser.add_argument("--model", choices=["gpt", "resnet", "vit", "convnext", "swin"], default="gpt")
     parser.add_argument("--kind", choices=["ddp", "pp"], default="ddp")
     parser.add_argument("--schedule", choices=["1f1b", "gpipe", "interleaved"], default="1f1b")
     parser.add_argument("--view", action="store_true")
     parser.add_argument("--free", action="store_true", help="the host waits for the GPU after the last step only")
-    for name, value in (("bs", 64), ("micro", 8), ("steps", 5)):
-        parser.add_argument("--" + name, type=int, default=value)
-    args = parser.parse_args(words)
-    seen, error = Seen(args.name), None
-    torch.cuda.set_device(seen.local)
-    dist.init_process_group("nccl")
-    torch.manual_seed(1)
-    seen.wait()
-    try:
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        if not os.environ.get("OUT_LAYOUTS"):
-            raise
-        traceback.print_exc()
-    seen.leave(error)
-    os._exit(1 if error else 0)
+    run(parser.parse_args(words), train)
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

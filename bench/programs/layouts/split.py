@@ -3,17 +3,14 @@
     torchrun --nproc-per-node 4 split.py --name NAME --tp 2 --dp 2 --ac
 """
 
-import argparse
 import functools
-import json
 import os
-import time
-import traceback
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
+from ranks import options, run
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
@@ -140,24 +137,6 @@ def shard(model, mesh, args):
 def recompute(model):
     for name, block in model.blocks.items():
         model.blocks[name] = checkpoint_wrapper(block)
-
-
-class Seen:
-    def __init__(self, name):
-        self.name, self.rank, self.local = name, int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-        self.marks, self.began, self.idle = [], time.time(), 0
-
-    def look(self, what):
-        torch.cuda.synchronize()
-        free, total = torch.cuda.mem_get_info() if os.environ.get("OUT_LAYOUTS") else (0, 0)
-        self.marks.append([what, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), total - free])
-
-    def leave(self, error):
-        line = {"name": self.name, "rank": self.rank, "error": error, "marks": self.marks, "seconds": round(time.time() - self.began, 1)}
-        if os.environ.get("OUT_LAYOUTS"):
-            with open(os.path.join(os.environ["OUT_LAYOUTS"], f"{self.name}.rank{self.rank}.json"), "w") as f:
-                json.dump(line, f)
-        print("LAYOUT " + json.dumps(line), flush=True)
 
 
 def tokens(args, step, rank):
@@ -298,11 +277,8 @@ def train(args, seen):
             seen.look("loaded")
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="split")
-    for name, value in (("tp", 1), ("pp", 1), ("cp", 1), ("dp", 1), ("ep", 1), ("layers", 10), ("bs", 3), ("length", LENGTH), ("micro", 8), ("accumulate", 1), ("steps", 4)):
-        parser.add_argument("--" + name, type=int, default=value)
+def main(words=None):
+    parser = options("split", tp=1, pp=1, cp=1, dp=1, ep=1, layers=10, bs=3, length=LENGTH, micro=8, accumulate=1, steps=4)
     for name in ("ac", "keep", "offload", "clip", "fp32", "hybrid", "sequence", "ddp", "view", "static", "zero", "frozen", "uneven", "uneven-stages", "average"):
         parser.add_argument("--" + name, action="store_true")
     parser.add_argument("--schedule", default="1f1b")
@@ -310,25 +286,8 @@ def main(words):
     args = parser.parse_args(words)
     if TINY:
         args.length = LENGTH
-    seen, error = Seen(args.name), None
-    try:
-        torch.cuda.set_device(seen.local)
-        on_host = args.save == "async" or args.offload
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_host else "nccl")
-        torch.manual_seed(1)
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        traceback.print_exc()
-    seen.leave(error)
-    if error:
-        os._exit(1)
-    dist.destroy_process_group()
+    run(args, train, "cpu:gloo,cuda:nccl" if args.save == "async" or args.offload else "nccl")
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

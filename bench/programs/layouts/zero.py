@@ -3,13 +3,10 @@
     deepspeed --num_gpus 4 zero.py --stage 3 --layers 12 --offload optimizer param
 """
 
-import argparse
-import os
-import traceback
 
 import torch
-import torch.distributed as dist
-from large import Model, Seen, Sizes, loss_of
+from large import Model, Sizes, loss_of
+from ranks import options, run
 
 
 def train(args, seen):
@@ -35,35 +32,12 @@ def train(args, seen):
         seen.look(f"step{step + 1}")
 
 
-def main(words):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", default="zero")
-    for name, value in (("stage", 3), ("mbs", 2), ("seq", 2048), ("layers", 12), ("steps", 4)):
-        parser.add_argument("--" + name, type=int, default=value)
+def main(words=None):
+    parser = options("zero", stage=3, mbs=2, seq=2048, layers=12, steps=4)
     parser.add_argument("--offload", choices=["none", "optimizer", "param"], nargs="*", default=[])
     parser.add_argument("--local_rank", help="of the launcher; it is in the environment, too")
-    parser.add_argument("--limit", type=int, default=0, help="the MiB that PyTorch may reserve")
-    args = parser.parse_args(words)
-    seen, error = Seen(args.name), None
-    torch.cuda.set_device(seen.local)
-    seen.hold_to(args.limit)
-    dist.init_process_group("nccl")
-    torch.manual_seed(1)
-    seen.wait()
-    try:
-        train(args, seen)
-        dist.barrier()
-        seen.look("end")
-    except Exception as e:
-        error = f"{type(e).__name__}: {str(e)[:300]}"
-        if not os.environ.get("OUT_LAYOUTS"):
-            raise
-        traceback.print_exc()
-    seen.leave(error)
-    os._exit(1 if error else 0)
+    run(parser.parse_args(words), train)
 
 
 if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])
+    main()

@@ -15,6 +15,9 @@
 //! - a request goes into the newest reservation that has room, there into the smallest hole that it fits
 //!   into, of equal ones the lowest, at its lower end;
 //! - a reservation of which nothing is used any more goes back to the kernel.
+//!
+//! What the host's own memory leaves and takes in the same address space differs from run to run, and is no part of the rule:
+//! [`Addresses::host_leaves`] and [`Addresses::host_takes`].
 
 mod gaps;
 
@@ -32,6 +35,8 @@ pub struct Addresses {
     /// By age: the last one is the newest.
     reservations: BTreeMap<u64, Reservation>,
     next: u64,
+    /// Above everything that is or was in use.
+    top: u64,
     /// Where each of them begins, and its age.
     starts: BTreeMap<u64, u64>,
     /// Ranges handed out, by address.
@@ -52,8 +57,10 @@ struct Reservation {
 impl Addresses {
     /// An address space that hands out `floor..ceiling`, from the top.
     pub fn new(floor: u64, ceiling: u64) -> Addresses {
+        let top = ceiling / CHUNK * CHUNK;
         Addresses {
-            gaps: Gaps::new(floor, ceiling / CHUNK * CHUNK),
+            gaps: Gaps::new(floor, top),
+            top,
             reservations: BTreeMap::new(),
             next: 0,
             starts: BTreeMap::new(),
@@ -68,6 +75,7 @@ impl Addresses {
         let mut res = Addresses::new(floor, lowest);
         for &(at, bytes) in taken {
             let end = at.saturating_add(bytes);
+            res.top = res.top.max(end.checked_next_multiple_of(CHUNK).unwrap_or(end));
             let below = res.starts.range(..=at).next_back().map(|it| *it.1);
             let from = below.map_or(0, |it| res.end_of(it));
             let above = res.starts.range(end..).next().map_or(u64::MAX, |it| *it.0);
@@ -113,6 +121,22 @@ impl Addresses {
             self.starts.remove(&start);
         }
         Some(bytes)
+    }
+
+    /// Memory of the host that lay above everything else is free now.
+    pub fn host_leaves(&mut self, chunks: u64) {
+        let bytes = chunks.saturating_mul(CHUNK);
+        // Something between stays, so that it does not join what lies below.
+        let Some(end) = self.top.checked_add(CHUNK).and_then(|at| at.checked_add(bytes)) else {
+            return;
+        };
+        self.gaps.give_back(self.top + CHUNK, bytes);
+        self.top = end;
+    }
+
+    /// The host takes so much, in the highest gap that is large enough.
+    pub fn host_takes(&mut self, chunks: u64) {
+        self.gaps.take(chunks.saturating_mul(CHUNK));
     }
 
     /// The range that `address` lies in: start and size.

@@ -65,6 +65,8 @@ pub(crate) const ENGINE: &str = "PLIMSOLL_ENGINE";
 pub(crate) const FEW_PARTS: &str = "PLIMSOLL_FEW_PARTS";
 /// How many bytes the allocator may reserve.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
+/// What that is where the script itself may set no limit either.
+pub(crate) const WITHOUT_END: &str = "-1";
 /// `1073741824:3`: so many bytes allocated are more than can ever fit, and such a run is ended once so many steps are over, with a note `hopeless`.
 /// The agent reads it.
 pub(crate) const HOPELESS: &str = "PLIMSOLL_HOPELESS";

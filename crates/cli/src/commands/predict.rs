@@ -108,6 +108,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
         ends: phantom_run::left_open(&recordings, &args.assume),
         any_card: matches!(how, Some(How::Largest(_))) && args.memory.is_none(),
         verdict_is_enough: args.verdict,
+        on_one_card: false,
         cards: given,
         job: script.job(&recordings, ended.host.peak),
         alone: args.rank.zip(phantom_run::world_of(&recordings)),
@@ -298,8 +299,10 @@ impl Script<'_> {
             batches.push(worst_batches::of_the_data());
         }
         let folds = (!args.traceback && !args.quiet).then(|| (contract::FOLDS, "1".into()));
+        let limit =
+            card.has_no_end().then(|| (contract::LIMIT_RESERVED, contract::WITHOUT_END.into()));
         let settings: Vec<_> =
-            batches.into_iter().chain(folds).chain(plan.iter().cloned()).collect();
+            batches.into_iter().chain(folds).chain(limit).chain(plan.iter().cloned()).collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, ranks, told),

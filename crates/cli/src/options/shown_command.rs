@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::Path};
 
 use plimsoll_core::{
-    prediction::{Prediction, Verdict},
+    prediction::{Outcome, Prediction, Verdict},
     units::Bytes,
 };
 
@@ -36,7 +36,12 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     } else {
         add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
     }
-    match (prediction.verdict(), args.max, args.memory) {
+    // What runs out at some addresses only is no less in need of a plan.
+    let verdict = match prediction.outcome {
+        Outcome::OutOfMemory => Verdict::DoesNotFit,
+        _ => prediction.verdict(),
+    };
+    match (verdict, args.max, args.memory) {
         // An engine has its share of the card, and no budget.
         (Verdict::OverMax, Some(max), _) if prediction.serving.is_none() => {
             add("--budget", exact(max));

@@ -4,6 +4,8 @@ use crate::units::Bytes;
 
 /// Windows lends half of the host's memory; few machines with one card have more than twice this.
 const MOST_LENT: Bytes = Bytes::gib(64);
+/// More than any program asks for.
+const WITHOUT_END: Bytes = Bytes::gib(1 << 12);
 
 /// What a card is to PyTorch, cuDNN and the person who has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,6 +185,18 @@ impl Card {
         self.beside += Bytes(self.total.0 / 20);
         self.lent = MOST_LENT;
         self
+    }
+
+    /// The same with memory that does not end, to learn what a script asks for after it ran out.
+    #[must_use]
+    pub fn without_end(mut self) -> Card {
+        self.lent = WITHOUT_END;
+        self
+    }
+
+    /// Whether it is one of these.
+    pub fn has_no_end(&self) -> bool {
+        self.lent == WITHOUT_END
     }
 
     /// What a script can get of it, its context included; what the driver lends is not in it.

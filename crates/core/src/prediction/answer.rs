@@ -616,6 +616,10 @@ pub enum Doubt {
     Addresses,
     /// It fits at the late end of a race, and ran out at the early one.
     RunsOutEarly,
+    /// It ran out, and a replay with segments at other addresses comes to its end.
+    FitsElsewhere,
+    /// It ran out at both ends of a race, and a replay between them comes to its end.
+    FitsBetween,
 }
 
 /// What a run took of the host's memory at most, with all that it started.
@@ -633,6 +637,7 @@ impl Predicted {
         match self.outcome {
             Outcome::ScriptFailed => Verdict::CouldNotTell,
             Outcome::Grows => Verdict::Grows,
+            Outcome::OutOfMemory if self.doubt.is_some() => Verdict::Depends,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
             Outcome::Fits if self.spilled() != Bytes::ZERO => Verdict::Spills,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs_early()) => {

@@ -6,7 +6,7 @@ use crate::{
     cards::Card,
     prediction::{Doubt, Peaks, Unknowns, device_run::DeviceRun, safe_bytes},
     recording::Recording,
-    replay::{self, Config},
+    replay::{self, Config, Program},
     units::Bytes,
 };
 
@@ -56,11 +56,9 @@ impl BetweenEnds {
 /// or one ran at one end only, nothing is replayed.
 pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> Vec<BetweenEnds> {
     let first_runs: Vec<DeviceRun<'_>> = first.iter().flat_map(DeviceRun::all).collect();
-    let rank =
-        |it: &DeviceRun<'_>| (it.recording.notes.begin.as_ref().and_then(|it| it.rank), it.index);
     let mut res = Vec::new();
     for there in second.iter().flat_map(DeviceRun::all) {
-        let mut same = first_runs.iter().filter(|it| rank(it) == rank(&there));
+        let mut same = first_runs.iter().filter(|it| key(it) == key(&there));
         let run = same.next().filter(|_| same.next().is_none());
         if run.is_some_and(|it| it.program.asks_the_same(&there.program)) {
             continue;
@@ -70,7 +68,7 @@ pub fn between_ends(first: &[Recording], second: &[Recording], card: &Card) -> V
             run.and_then(|it| Some((it, replay::Between::of(&it.program, &there.program)?)));
         res.push(match between {
             Some((run, it)) => of_rank((run, first), &it, card, gave_back),
-            None => BetweenEnds { rank: rank(&there).0, tight: gave_back, ..Default::default() },
+            None => BetweenEnds { rank: key(&there).0, tight: gave_back, ..Default::default() },
         });
     }
     res
@@ -86,12 +84,51 @@ pub(super) fn depends_on_addresses(run: &DeviceRun<'_>, all: &[Recording], card:
     if !gave_cache_back(run) {
         return false;
     }
-    let Place { mut config, limit, .. } = Place::of(run, all, card);
-    let said = run.recording.notes.begin.as_ref().map(|it| it.torch.as_str());
-    config.torch = said.and_then(|it| it.parse().ok()).unwrap_or(config.torch);
+    let Place { config, limit, .. } = Place::of(run, all, card);
     // What libraries took may have come later than the most that PyTorch held.
     let limit = limit.max(run.replay.peak_reserved.bytes);
-    replay::depends_on_addresses(&run.program, &config.with_capacity(limit))
+    replay::depends_on_addresses(&run.program, &config.with_capacity(limit), shared(run))
+}
+
+fn shared(run: &DeviceRun<'_>) -> replay::Shared {
+    let world = run.recording.notes.begin.as_ref().and_then(|it| it.world_size);
+    replay::Shared(world.is_some_and(|it| 1 < it))
+}
+
+/// Why what ran out of memory may fit all the same, if it may: `whole` ran with memory that does not end, and once more with its work done late
+/// where that differs. With the memory that there is, each rank has to come to its end in some replay.
+pub fn may_fit(
+    ran_out: &[Recording],
+    whole: &[Recording],
+    late: Option<&[Recording]>,
+    card: &Card,
+) -> Option<Doubt> {
+    let own_limit = ran_out.iter().flat_map(DeviceRun::all).filter_map(|it| it.own_limit()).max();
+    let late: Vec<DeviceRun<'_>> = late.into_iter().flatten().flat_map(DeviceRun::all).collect();
+    let mut res = None;
+    for run in whole.iter().flat_map(DeviceRun::all) {
+        let Place { config, limit, .. } = Place::of(&run, whole, card);
+        let config = config.with_capacity(own_limit.map_or(limit, |it| it.min(limit)));
+        if replay::what_if(&run.program, &config).ran_out.is_none() {
+            continue;
+        }
+        let there = late.iter().find(|it| key(it) == key(&run));
+        let between = there.and_then(|it| replay::Between::of(&run.program, &it.program));
+        let comes_to_its_end = |it: Program| replay::what_if(&it, &config).ran_out.is_none();
+        if replay::fits_at_other_addresses(&run.program, &config, shared(&run)) {
+            res = res.or(Some(Doubt::FitsElsewhere));
+        } else if between.is_some_and(|it| it.programs().any(comes_to_its_end)) {
+            res = Some(Doubt::FitsBetween);
+        } else {
+            return None;
+        }
+    }
+    res
+}
+
+/// Which rank, and which of its devices.
+fn key(run: &DeviceRun<'_>) -> (Option<u32>, usize) {
+    (run.recording.notes.begin.as_ref().and_then(|it| it.rank), run.index)
 }
 
 /// Where a run is replayed.
@@ -106,7 +143,9 @@ struct Place {
 impl Place {
     fn of(run: &DeviceRun<'_>, all: &[Recording], card: &Card) -> Place {
         let settings = run.trace.settings.clone().unwrap_or_default();
-        let config = Config::of_recording(&settings, run.torch);
+        let mut config = Config::of_recording(&settings, run.torch);
+        let said = run.recording.notes.begin.as_ref().map(|it| it.torch.as_str());
+        config.torch = said.and_then(|it| it.parse().ok()).unwrap_or(config.torch);
         let outside = run.other(card) + run.context(card) + run.beside(all, card);
         let room = card.usable().saturating_sub(outside);
         let limit = run.own_limit().map_or(room, |it| it.min(room));

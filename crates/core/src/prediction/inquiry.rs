@@ -49,6 +49,8 @@ pub struct Observed {
     pub any_card: bool,
     /// Nobody asks how much more it needs than the card has.
     pub verdict_is_enough: bool,
+    /// No run is made on another card than the first one's.
+    pub on_one_card: bool,
     /// The cards that it is to be run on.
     pub cards: Vec<&'static Card>,
     /// The job that it was one rank of, if others are to be looked at.
@@ -85,6 +87,8 @@ impl Job {
 pub enum Wanted {
     /// On the same card, at the other end of this.
     OtherEnd(OtherEnd),
+    /// On the same card with memory that does not end, because it ran out where there was as much as it asked for: what it asks for after that is replayed.
+    WithoutEnd,
     /// On a card that is larger than the one that was not enough: it says something of all those between.
     Larger(&'static Card),
     /// On a card that is smaller than what PyTorch reserved on the largest one, and larger than what was allocated.
@@ -121,6 +125,8 @@ pub struct Inquiry {
     ends: VecDeque<OtherEnd>,
     /// Nobody named a card; a larger one may say more.
     may_learn: bool,
+    /// Whether what ran out is to be run without an end of memory.
+    may_fit: bool,
     /// Likewise; which smaller cards it fits is to be found. None until the other ends are known.
     any_card: bool,
     smaller: Option<Search>,
@@ -145,7 +151,7 @@ impl Inquiry {
     /// After the first run, by which `first` was predicted.
     pub fn new(first: Prediction, observed: Observed) -> Inquiry {
         let Observed { unread, writes, host, host_total, half_of_masks, .. } = observed;
-        let verdict_is_enough = observed.verdict_is_enough;
+        let (verdict_is_enough, on_one_card) = (observed.verdict_is_enough, observed.on_one_card);
         let Observed { interrupted, chosen, failure, ends, any_card, cards, job, alone, .. } =
             observed;
         let mut so_far = first.into_parts();
@@ -157,6 +163,7 @@ impl Inquiry {
         (so_far.writes, so_far.host) = (writes, host);
         so_far.doubt_cards();
         let may_learn = cards.is_empty() && !interrupted && !verdict_is_enough;
+        let may_fit = !interrupted && !on_one_card;
         let any_card = any_card && may_learn;
         let (ends, named) =
             if interrupted { Default::default() } else { (ends.into(), cards.into()) };
@@ -168,6 +175,7 @@ impl Inquiry {
             so_far,
             ends,
             may_learn,
+            may_fit,
             any_card,
             smaller,
             named,
@@ -208,6 +216,9 @@ impl Inquiry {
         }
         if it.doubt == Some(Doubt::RunsOutEarly) {
             return None;
+        }
+        if it.holes_decided() && std::mem::take(&mut self.may_fit) {
+            return Some(Wanted::WithoutEnd);
         }
         if it.outcome == Outcome::Fits && self.all_ranks {
             return Some(Wanted::AllRanks);
@@ -285,6 +296,7 @@ impl Inquiry {
                     RanksSeen::Stages(self.job.take().map(|it| it.stages).unwrap_or_default());
                 return Ok(self.so_far.cover_ranks(seen, there.map(|it| &**it)));
             }
+            (Wanted::WithoutEnd, _) => {}
             // What is known holds without it.
             (Wanted::Smaller(_), None) => self.smaller.get_or_insert_default().end(),
             (Wanted::Named(card), Some(there)) => {
@@ -306,6 +318,15 @@ impl Inquiry {
     /// What replays say of what lies between what was run first and `end`, after the run there.
     pub fn took_between(&mut self, end: OtherEnd, took: &BetweenEnds) {
         self.so_far.cover_between(end, took);
+    }
+
+    /// Why what ran out may fit, by replays of what it asks for.
+    pub fn may_fit(&mut self, doubt: Option<Doubt>) {
+        let Some(doubt) = doubt else { return };
+        self.so_far.doubt = Some(doubt);
+        let here = self.so_far.card.id.clone();
+        let is_here = |it: &&mut CardFit| it.card.id == here;
+        self.so_far.cards.iter_mut().filter(is_here).for_each(|it| it.carries = Carries::Unknown);
     }
 
     /// The ranks that ran together, and that the answer shows, leave these ends open: what the first rank alone needs at its late end
@@ -508,14 +529,22 @@ impl Predicted {
         is_shown
     }
 
-    /// Whether it ran out with less in use than there was, or little more: holes decide.
+    /// Whether it ran out with less in use than there was, or little more.
     fn ran_out_by_little(&self) -> bool {
-        let is_little = |it: &OomPlace| {
-            let there_was =
-                it.reserved + it.free.map_or(it.requested, |free| free.min(it.requested));
-            it.allocated + it.requested <= there_was + Bytes(there_was.0 / LITTLE)
+        self.ran_out_with(|there_was| there_was + Bytes(there_was.0 / LITTLE))
+    }
+
+    /// Whether it ran out though there was as much as it asked for, in pieces.
+    fn holes_decided(&self) -> bool {
+        self.ran_out_with(|there_was| there_was)
+    }
+
+    fn ran_out_with(&self, most: impl Fn(Bytes) -> Bytes) -> bool {
+        let is_it = |it: &OomPlace| {
+            let free = it.free.map_or(it.requested, |free| free.min(it.requested));
+            it.allocated + it.requested <= most(it.reserved + free)
         };
-        self.outcome == Outcome::OutOfMemory && self.oom.as_ref().is_some_and(is_little)
+        self.outcome == Outcome::OutOfMemory && self.oom.as_ref().is_some_and(is_it)
     }
 
     /// The run with work done late fits, and the one before it, with work done at once, ran out. Real ranks take either end.

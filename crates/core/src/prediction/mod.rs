@@ -33,7 +33,7 @@ pub use answer::{
     RunsAhead, SmallestRun, StepGrowth, StepPeaks, ToCome, Verdict, purpose,
 };
 use between::LITTLE;
-pub use between::{BetweenEnds, between_ends};
+pub use between::{BetweenEnds, between_ends, may_fit};
 pub use facts::{RunFacts, ScriptExit};
 pub use growth::line_that_grows;
 pub(crate) use growth::rises_in_each_part;

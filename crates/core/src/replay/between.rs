@@ -2,7 +2,7 @@
 //! in the other, or now as in one and now as in the other; or those blocks have other sizes each time that differ between the two.
 
 use crate::{
-    replay::{Config, Program, chance::mixed, program::Op, what_if},
+    replay::{Config, Places, Program, chance::mixed, program::Op, what_if},
     trace::EventId,
     units::Bytes,
 };
@@ -12,7 +12,7 @@ const PARTS: usize = 6;
 /// Orders in which each block comes free at one end or the other by chance.
 const DRAWN: u64 = 4;
 /// Orders of the driver's segments.
-const PLACED: u64 = 16;
+const PLACED: u64 = 32;
 /// Draws of sizes.
 const SIZES_DRAWN: u64 = 8;
 /// Parts of the way between two sizes.
@@ -28,12 +28,30 @@ pub(super) fn most_orders(n_requests: usize) -> usize {
     MOST.checked_div(n_requests).unwrap_or(FEWEST).max(FEWEST)
 }
 
-/// Whether it runs out of memory where segments lie in another order, though it comes to its end as it was recorded. Which of equal free
+/// Whether ranks exchange memory: NCCL's handles of it decide where the driver places segments then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared(pub bool);
+
+/// Whether it runs out of memory where segments lie elsewhere, though it comes to its end as it was recorded. Which of equal free
 /// blocks PyTorch takes decides which segments it can give back.
-pub fn depends_on_addresses(program: &Program, config: &Config) -> bool {
-    let runs_out = |config: &Config| what_if(program, config).ran_out.is_some();
+pub fn depends_on_addresses(program: &Program, config: &Config, shared: Shared) -> bool {
+    !runs_out(program, config)
+        && elsewhere(program, config, shared).any(|it| runs_out(program, &it))
+}
+
+/// Whether it comes to its end where segments lie elsewhere.
+pub fn fits_at_other_addresses(program: &Program, config: &Config, shared: Shared) -> bool {
+    elsewhere(program, config, shared).any(|it| !runs_out(program, &it))
+}
+
+pub(super) fn runs_out(program: &Program, config: &Config) -> bool {
+    what_if(program, config).ran_out.is_some()
+}
+
+fn elsewhere(program: &Program, config: &Config, shared: Shared) -> impl Iterator<Item = Config> {
     let n = u64::try_from(most_orders(program.ops.len())).unwrap_or(PLACED).min(PLACED);
-    !runs_out(config) && (1..=n).any(|order| runs_out(&config.clone().in_order(order)))
+    let places = if shared.0 { Places::Anywhere } else { Places::BesideTheHost };
+    (1..=n).map(move |order| config.clone().placed(places(order)))
 }
 
 /// One program as two runs of it were seen, which differ in when blocks come free or how large they are, and in nothing else.
@@ -242,12 +260,12 @@ fn parts(program: &Program) -> (Vec<(Op, EventId)>, Vec<Life>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::replay::{self, Config, TorchVersion, recording};
 
     /// Early, a small block takes the place of a large one, which needs another then; late, a block waits for one that is given back.
-    const EARLY: &str = "\
+    pub(crate) const EARLY: &str = "\
 segment_alloc 1000M 20M
 alloc 1000M 20M
 free_requested 1000M 20M
@@ -261,7 +279,7 @@ free_requested 3000M 20M
 free_completed 3000M 20M
 alloc 3000M 20M
 ";
-    const LATE: &str = "\
+    pub(crate) const LATE: &str = "\
 segment_alloc 1000M 20M
 alloc 1000M 20M
 free_requested 1000M 20M
@@ -297,11 +315,13 @@ free_completed 3000M 20M
         let program = replay::follow(&trace, 0, config.clone()).1;
         let within = |mib: u64| config.clone().with_capacity(Bytes::mib(mib));
         assert!(replay::what_if(&program, &within(60)).ran_out.is_none());
-        assert!(depends_on_addresses(&program, &within(60)));
-        assert!(!depends_on_addresses(&program, &within(59)), "it runs out in any order");
-        assert!(!depends_on_addresses(&program, &within(80)));
+        let shared = Shared(true);
+        assert!(depends_on_addresses(&program, &within(60), shared));
+        assert!(!depends_on_addresses(&program, &within(59), shared), "it runs out in any order");
+        assert!(!fits_at_other_addresses(&program, &within(59), shared));
+        assert!(!depends_on_addresses(&program, &within(80), shared));
         let later = Config { torch: TorchVersion::two(12), ..within(60) };
-        assert!(!depends_on_addresses(&program, &later), "age decides, not the address");
+        assert!(!depends_on_addresses(&program, &later, shared), "age decides, not the address");
     }
 
     #[test]

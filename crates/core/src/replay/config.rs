@@ -35,8 +35,19 @@ pub struct Config {
     pub large_segment_size: Bytes,
     /// Whether a request above the fraction fails without any attempt to make room (2.12).
     pub throw_on_cudamalloc_oom: bool,
-    /// In which order the driver's segments lie, one for each number; none where that is as recorded, and then by the phantom's rule.
-    pub order: Option<u64>,
+    /// Where the driver's segments lie.
+    pub places: Places,
+}
+
+/// Where the driver's segments lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// As recorded, and then by the phantom's rule.
+    Recorded,
+    /// By the rule, in an address space in which the host's own memory leaves gaps and takes some: another one for each number.
+    BesideTheHost(u64),
+    /// Anywhere, in another order for each number: where ranks exchange memory, the driver follows no rule that is known.
+    Anywhere(u64),
 }
 
 /// How many addresses an expandable segment takes at once (`expandable_segments_reserve`, since torch 2.15).
@@ -65,13 +76,13 @@ impl Config {
             roundup_power2_divisions: [0; 16],
             large_segment_size: sizes::LARGE_BUFFER,
             throw_on_cudamalloc_oom: false,
-            order: None,
+            places: Places::Recorded,
         }
     }
 
-    /// On a driver that places segments in another order: of equal free blocks PyTorch (before 2.12) takes the one with the lowest address.
-    pub fn in_order(self, order: u64) -> Config {
-        Config { order: Some(order), ..self }
+    /// On a driver that places segments elsewhere: of equal free blocks PyTorch (before 2.12) takes the one with the lowest address.
+    pub fn placed(self, places: Places) -> Config {
+        Config { places, ..self }
     }
 
     /// On a device that gives `capacity` to this allocator and no more.

@@ -40,9 +40,11 @@ mod without;
 #[cfg(test)]
 pub(crate) use tests::recorded::recording;
 
-pub use between::{Between, depends_on_addresses};
+#[cfg(test)]
+pub(crate) use between::tests::{EARLY, LATE};
+pub use between::{Between, Shared, depends_on_addresses, fits_at_other_addresses};
 pub use conf::ConfError;
-pub use config::{Config, Reserve};
+pub use config::{Config, Places, Reserve};
 pub use follow::{Ahead, checked, follow, follow_best, follow_on};
 pub use history::{BlockId, BlockLife, Freed, Held, InitialBlock, Levels, Peak, Replay};
 pub use mismatch::Mismatch;

@@ -76,8 +76,8 @@ pub fn what_if_seen(
     let heap = program.heap.clone();
     let (taken, mapped) =
         if same_layout { (heap.segments(), heap.mapped()) } else { (BTreeMap::new(), 0) };
-    let driver = FreeDriver::new(capacity.saturating_sub(mapped), &program.script, taken)
-        .in_order(config.order);
+    let driver =
+        FreeDriver::new(capacity.saturating_sub(mapped), &program.script, taken).at(config.places);
     let mut run = Run {
         model: Allocator::new(config.clone(), program.streams.clone(), driver)
             .with_traits(program.traits.clone()),

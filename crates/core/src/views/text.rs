@@ -39,6 +39,8 @@ pub enum Extent {
 
 /// Lines of the short form, so that a terminal of 24 shows all of it between what is printed above and below.
 const SCREEN: usize = 22;
+/// Why addresses decide.
+const ADDRESSES: &str = "the addresses differ from run to run, and of free blocks of one size PyTorch takes the one with the lowest";
 /// Of them, those of the verdict and the findings, if more findings than one are to be shown.
 const FIRST_LINES: usize = 10;
 /// Of them, those of notes that cast doubt on the answer.
@@ -360,14 +362,29 @@ impl Report<'_> {
         let Report { prediction: p, styles, .. } = self;
         let (needs, of_what) = (p.needs(), self.of_what());
         let which = if self.any_card { &p.card.id } else { card };
+        if let Some(oom) = p.oom.as_ref().filter(|_| p.outcome == Outcome::OutOfMemory) {
+            let at = oom.at.as_ref().map(|it| format!(" at {it}")).unwrap_or_default();
+            let (what, say) = match p.doubt {
+                Some(Doubt::FitsBetween) => (
+                    "if each block comes free sooner or later than it did in these runs",
+                    EndWords::of(OtherEnd::Late).say,
+                ),
+                _ => ("if the driver places PyTorch's segments at other addresses", ADDRESSES),
+            };
+            let text = format!(
+                "{which}{of_what}: runs out{at}, because what is free lies in pieces ({}); {what}, it may fit",
+                oom.sizes()
+            );
+            self.said(f, styles.warn, "IT DEPENDS", &text)?;
+            return self.wrapped(f, say, 0, 2);
+        }
         let Some(end) = p.undecided() else {
             let text = format!(
                 "{which}{of_what}: fits because PyTorch gave its cache back when memory was full; if the driver places PyTorch's segments at \
                  other addresses, that is not enough"
             );
             self.said(f, styles.warn, "IT DEPENDS", &text)?;
-            let say = "the addresses differ from run to run, and of free blocks of one size PyTorch takes the one with the lowest";
-            self.wrapped(f, say, 0, 2)?;
+            self.wrapped(f, ADDRESSES, 0, 2)?;
             return self.not_seen(f);
         };
         let of_end = p.others.iter().find(|it| it.0 == end);
@@ -1109,8 +1126,8 @@ mod tests {
     use super::*;
     use crate::{
         cards,
-        prediction::{Inquiry, Observed, RunFacts, ScriptExit, predict},
-        recording::{Begin, DeviceStats, Notes, Recording},
+        prediction::{self, Inquiry, Observed, RunFacts, ScriptExit, Wanted, predict},
+        recording::{Begin, DeviceStats, Notes, OomNote, Recording},
         replay,
     };
 
@@ -1166,5 +1183,74 @@ alloc 3000M 30M
         let said = super::prediction((&prediction).into(), Extent::Short, Styles::default(), 1000);
         let said = said.to_string();
         expect!["IT DEPENDS h200 (139.80 GiB): fits because PyTorch gave its cache back when memory was full; if the driver places PyTorch's segments at other addresses, that is not enough"].assert_eq(said.lines().next().unwrap_or_default());
+    }
+
+    /// The other way round: the second 20 MiB come from the segment of that size, which lies lower, and nothing can be given back for the last 30 MiB.
+    const WITHOUT_END: &str = "
+segment_alloc 2000M 30M
+alloc 2000M 30M
+segment_alloc 1000M 20M
+alloc 1000M 20M
+free 2000M 30M
+alloc 2000M 10M
+free 1000M 20M
+alloc 1000M 20M
+segment_alloc 3000M 30M
+alloc 3000M 30M
+";
+
+    #[test]
+    fn what_runs_out_only_where_segments_lie_in_one_order_is_in_doubt_too() {
+        let card = cards::find("h200").unwrap();
+        let of = |text: &str, limit: Option<u64>, torch: &str, world: u32| {
+            let notes = Notes {
+                begin: Some(Begin {
+                    torch: torch.to_owned(),
+                    world_size: Some(world),
+                    ..Begin::default()
+                }),
+                stats: vec![DeviceStats { limit: limit.map(Bytes::mib), ..DeviceStats::default() }],
+                ..Notes::default()
+            };
+            [Recording { pid: 7, trace: Some(replay::recording(text)), notes, phantom: None }]
+        };
+        let (before, _) = WITHOUT_END.split_once("segment_alloc 3000M").unwrap();
+        let ran_out = before.to_owned() + "oom 90G 30M\n";
+        let answer = |limit: u64, torch: &str, world: u32| {
+            let mut ran_out = of(&ran_out, Some(limit), torch, world);
+            ran_out[0].notes.ooms =
+                vec![OomNote { requested: Bytes::mib(30), ..OomNote::default() }];
+            let facts = RunFacts {
+                exit: ScriptExit::Code(1),
+                seconds: 1.0,
+                max: None,
+                waited_in_vain: false,
+            };
+            let mut inquiry = Inquiry::new(predict(&ran_out, card, facts), Observed::default());
+            assert_eq!(inquiry.wanted(), Some(Wanted::WithoutEnd));
+            let whole = of(WITHOUT_END, None, torch, world);
+            inquiry.may_fit(prediction::may_fit(&ran_out, &whole, None, card));
+            inquiry.prediction(None)
+        };
+        let prediction = answer(60, "2.11.0", 2);
+        assert_eq!((prediction.verdict(), prediction.safe()), (Verdict::Depends, None));
+        let said = super::prediction((&prediction).into(), Extent::Short, Styles::default(), 1000);
+        let said = said.to_string();
+        expect!["IT DEPENDS h200 (139.80 GiB): runs out, because what is free lies in pieces (requested 30.0 MiB while 30.0 MiB were allocated and 50.0 MiB reserved); if the driver places PyTorch's segments at other addresses, it may fit"].assert_eq(said.lines().next().unwrap_or_default());
+        // 60 and 70 MiB at both ends of a race, and 50 for who changes from the late one to the early one.
+        let race = |limit: u64, late: Option<&[Recording]>| {
+            let ran_out = of(replay::EARLY, Some(limit), "2.11.0", 2);
+            prediction::may_fit(&ran_out, &of(replay::EARLY, None, "2.11.0", 2), late, card)
+        };
+        let late = of(replay::LATE, None, "2.11.0", 2);
+        assert_eq!(race(55, Some(&late)), Some(Doubt::FitsBetween));
+        assert_eq!(
+            (race(55, None), race(49, Some(&late)), race(60, Some(&late))),
+            (None, None, None)
+        );
+        for (limit, torch, world) in [(59, "2.11.0", 2), (60, "2.12.0", 2), (59, "2.11.0", 1)] {
+            let verdict = answer(limit, torch, world).verdict();
+            assert_eq!(verdict, Verdict::DoesNotFit, "{limit} {torch} {world}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     prediction::{
-        CardFit, Carries, Category, Counted, Covers, LineShare, ModuleShare, Moment, Note,
+        CardFit, Carries, Category, Counted, Covers, Doubt, LineShare, ModuleShare, Moment, Note,
         OomPlace, Origin, OtherEnd, Outcome, Peaks, PhasePeak, Rank, RunPhase, RunsAhead,
         ScriptExit, Serving, SmallestRun, StepPeaks, Verdict, Writes, WrittenFile,
     },
@@ -655,6 +655,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             undecided: (it.verdict() == Verdict::Depends).then(|| match it.undecided() {
                 Some(OtherEnd::Routed) => "experts",
                 Some(OtherEnd::Late) => "order",
+                None if it.doubt == Some(Doubt::FitsBetween) => "order",
                 None => "addresses",
                 _ => "masks",
             }),

@@ -288,7 +288,9 @@ impl<'a> Driver<'a> {
         let is_alone = run.plan.gpus().is_some();
         let of_one = if *of_host == Bytes::ZERO { host_memory::OF_A_RUN } else { *of_host };
         let job = if is_alone { None } else { whole.job(recordings, of_one) };
-        let observed = Observed { ends, job, verdict_is_enough: true, ..Observed::default() };
+        let (verdict_is_enough, on_one_card) = (true, true);
+        let observed =
+            Observed { ends, job, verdict_is_enough, on_one_card, ..Observed::default() };
         let mut inquiry = Inquiry::new(prediction.clone(), observed);
         let trials = &mut self.trials;
         let mut stopped_by = None;

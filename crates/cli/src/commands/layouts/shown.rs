@@ -345,7 +345,7 @@ fn why(verdict: Verdict, undecided: Option<Undecided>) -> &'static str {
         Verdict::FitsSoFar => "fits as far as it was seen: ",
         Verdict::Depends => match undecided {
             Some(Undecided::Experts) => "depends on a router: ",
-            Some(Undecided::Order) => "depends on a race, and does not fit at one of its ends: ",
+            Some(Undecided::Order) => "depends on a race: ",
             Some(Undecided::Addresses) => "depends on the addresses of PyTorch's segments: ",
             Some(Undecided::Masks) | None => "depends on what masks select: ",
         },

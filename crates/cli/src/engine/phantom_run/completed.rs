@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use plimsoll_core::{
     cards::Card,
-    prediction::{self, BetweenEnds, Inquiry, Job, OtherEnd, Prediction, Wanted},
+    prediction::{self, BetweenEnds, Inquiry, Job, OtherEnd, Outcome, Prediction, Wanted},
     recording::Recording,
     units::Bytes,
 };
@@ -60,8 +60,10 @@ impl Completing<'_> {
             if let Wanted::OtherEnd(end) = wanted {
                 ends.push(end);
             }
+            let without_end = self.card.clone().without_end();
             let card = match wanted {
                 Wanted::Larger(card) | Wanted::Smaller(card) | Wanted::Named(card) => card,
+                Wanted::WithoutEnd => &without_end,
                 _ => self.card,
             };
             let these = match wanted {
@@ -83,6 +85,14 @@ impl Completing<'_> {
                 let between = prediction::between_ends(recordings, &there.1, card);
                 let most = BetweenEnds::of_all(&between);
                 most.iter().for_each(|it| inquiry.took_between(end, it));
+            }
+            if let (Wanted::WithoutEnd, Some((prediction, whole))) = (wanted, &there)
+                && prediction.outcome == Outcome::Fits
+            {
+                let differs = OtherEnd::of(whole).contains(&OtherEnd::Late);
+                let late = if differs { one_more(card, &[OtherEnd::Late], &these)? } else { None };
+                let late = late.as_ref().map(|it| it.1.as_slice());
+                inquiry.may_fit(prediction::may_fit(recordings, whole, late, card));
             }
             let Some((_, there)) = there.filter(|_| is_shown) else { continue };
             *recordings = there;
