@@ -40,12 +40,14 @@ pub(crate) struct Needs {
     pub parameters: u32,
     /// Bytes of local memory of a thread, with the functions that it calls.
     pub stack: u32,
+    /// The kernel is of another library than PyTorch's.
+    pub is_foreign: bool,
 }
 
 impl Needs {
     /// Those of this kernel.
     pub fn of(kernel: &cubin::Kernel) -> Needs {
-        Needs { parameters: kernel.parameters, stack: kernel.stack }
+        Needs { parameters: kernel.parameters, stack: kernel.stack, is_foreign: false }
     }
 }
 
@@ -77,12 +79,7 @@ pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
     image
 }
 
-/// Whether a library that is not PyTorch's has registered kernels.
-pub(crate) fn has_foreign() -> bool {
-    !FOREIGN.read().unwrap_or_else(PoisonError::into_inner).is_empty()
-}
-
-/// Whether this module is one of them.
+/// Whether this module is of a library that is not PyTorch's.
 pub(crate) fn is_foreign(module: usize) -> bool {
     FOREIGN.read().unwrap_or_else(PoisonError::into_inner).contains(&module)
 }
