@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.engines.asked import LENGTHS, end, is_child, longest_of, telling_failures, with_flags
-from plimsoll_agent.engines.servers import FAREWELL, wait_for
+from plimsoll_agent.engines.servers import wait_for
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
@@ -148,8 +148,16 @@ def _loads(recording: Recording, real: Function) -> Function:
 def _patiently(real: Function) -> Function:
     """Gives the engine's processes the time to write what they used: vLLM kills them at once unless `--shutdown-timeout` is given."""
 
+    @guarded
+    def ask(processes: Any) -> None:
+        for it in processes:
+            if it.is_alive():
+                it.terminate()
+
     def shutdown(procs: Any, timeout: float | None = None) -> Any:
-        return real(procs, timeout=FAREWELL if timeout is None else max(timeout, FAREWELL))
+        ask(procs)
+        wait_for(procs)
+        return real(procs, timeout=timeout)
 
     return shutdown
 
