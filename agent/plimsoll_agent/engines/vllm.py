@@ -276,6 +276,7 @@ def _plans(recording: Recording, asked: Asked, stopping: Stopping, check: _Check
             at_once=int(getattr(config.scheduler_config, "max_num_seqs", 0)) or None,
             eager=bool(model.enforce_eager),
             needs=_needs(check, config),
+            shortest=check.needs(config, 1) if getattr(model, "original_max_model_len", None) == -1 else None,
             **more,
         )
         return more
