@@ -115,7 +115,8 @@ pub(crate) fn needs(stub: u64, is_captured: bool) -> Needs {
     }
     drop(kernels);
     let found = FOUND.read().unwrap_or_else(PoisonError::into_inner);
-    found.get(&stub).copied().unwrap_or_default()
+    let made = |it: &Needs| Needs { is_foreign: modules::has_foreign(), ..*it };
+    found.get(&stub).map(made).unwrap_or_default()
 }
 
 /// The kernel at `stub` was launched on this thread, on `machine`. Returns what it makes the driver take.

@@ -40,7 +40,7 @@ pub(crate) struct Needs {
     pub parameters: u32,
     /// Bytes of local memory of a thread, with the functions that it calls.
     pub stack: u32,
-    /// The kernel is of another library than PyTorch's.
+    /// The kernel is of another library than PyTorch's, or made at run time where there is one.
     pub is_foreign: bool,
 }
 
@@ -79,7 +79,12 @@ pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
     image
 }
 
-/// Whether this module is of a library that is not PyTorch's.
+/// Whether a library that is not PyTorch's has registered kernels.
+pub(crate) fn has_foreign() -> bool {
+    !FOREIGN.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+}
+
+/// Whether this module is one of them.
 pub(crate) fn is_foreign(module: usize) -> bool {
     FOREIGN.read().unwrap_or_else(PoisonError::into_inner).contains(&module)
 }

@@ -202,7 +202,7 @@ impl Resident {
         self.n_dnn += 1;
     }
 
-    /// A kernel of another library than PyTorch's is launched. From the first product of matrices on, the next of them takes one range more of code:
+    /// A kernel of another library than PyTorch's is launched, or beside such a library one of Triton's. From the first product of matrices on, the next of them takes one range more of code:
     /// in vLLM 0.24 in the first pass, which has that product, on an H100 and an H200. 0.33 computes one before it looks at the card's memory, and
     /// took that range in the first pass of six models, and with an fp8 model when its weights were loaded, which its own kernel quantizes.
     pub fn foreign_kernel(&mut self) {
