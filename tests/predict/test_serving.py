@@ -613,6 +613,39 @@ def test_the_tokens_of_an_engine_that_drafts_come_one_with_each_pass(plimsoll):
     assert ran.code == 0 and "turns 16 [7, 0]" in ran.stdout, ran
 
 
+STRIDES = """
+import torch
+
+class GPUModelRunner:
+    def _reshape_kv_cache_tensors(self, raw, shape):
+        return torch.as_strided(raw, (raw.numel() // shape[1], shape[1]), torch.empty(shape).stride())
+
+def _reshape_kv_cache(raw, shape):
+    return GPUModelRunner._reshape_kv_cache_tensors(None, raw, shape)
+"""
+STATES = """
+import torch
+from vllm.v1.worker import gpu_model_runner
+from vllm.v1.worker.gpu import attn_utils
+
+raw = torch.zeros(1 << 20, device="cuda")
+for view in (gpu_model_runner.GPUModelRunner()._reshape_kv_cache_tensors, attn_utils._reshape_kv_cache):
+    print("view", view(raw, (1 << 45, 1024)).shape, torch.empty(2).device)
+"""
+
+
+def test_a_cache_of_states_is_no_tensor_of_this_machine(plimsoll):
+    """vLLM makes one on the CPU, as large as the cache on the card, for its strides."""
+    package(plimsoll)
+    (plimsoll.folder / "vllm/v1/worker/gpu").mkdir()
+    (plimsoll.folder / "vllm/v1/worker/gpu/__init__.py").touch()
+    (plimsoll.folder / "vllm/v1/worker/gpu_model_runner.py").write_text(STRIDES)
+    (plimsoll.folder / "vllm/v1/worker/gpu/attn_utils.py").write_text(STRIDES.replace("class GPUModelRunner", "class Runner").replace("GPUModelRunner.", "Runner."))
+    plimsoll.script(STATES, "states.py")
+    ran = plimsoll.predict("states.py", options=("--gpu", "l4", "--until-exit"))
+    assert ran.code == 0 and ran.stdout.count("view torch.Size([1024, 1024]) cpu") == 2, ran
+
+
 def test_the_mildest_flag_that_is_enough(plimsoll):
     users = cache_on_an_l4(plimsoll) // (8192 * 131072) + 2
     asked = ("--users", str(users), "--context", "8192")

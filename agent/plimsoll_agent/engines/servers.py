@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from plimsoll_agent.run.training_steps import Steps
 
 FAREWELL = 30.0
-"""Seconds, at most, in which the processes of an engine end. vLLM gives the ranks of one engine 5."""
+"""Seconds in which a process of an engine may do nothing and is still waited for: four ranks on two busy cores need more than that for their last words.
+vLLM gives the ranks of one engine 5."""
+_LONGEST_FAREWELL = 10 * FAREWELL
+"""Seconds for one that looks again and again whether another has ended."""
 _ENGINES = ("vllm", "sglang")
 """Who has imported one and starts uvicorn, serves it: with the engine's own server, which may be `__main__`, or with one of the user's. Others serve
 a model that they hold themselves, if they have used the GPU by then."""
@@ -70,7 +74,24 @@ class Servers:
 
 @guarded
 def wait_for(processes: Any) -> None:
-    """Until they have ended, or have had their time."""
-    until = time.monotonic() + FAREWELL
-    for process in processes:
-        process.join(max(0.0, until - time.monotonic()))
+    """Until they have ended, or do nothing."""
+    begun = since = time.monotonic()
+    before = -1
+    while alive := [it for it in processes if it.is_alive()]:
+        work, now = sum(_work(it.pid) for it in alive), time.monotonic()
+        if work != before:
+            before, since = work, now
+        elif since + FAREWELL < now or begun + _LONGEST_FAREWELL < now:
+            return
+        alive[0].join(0.2)
+
+
+def _work(process: int) -> int:
+    """How long it has computed until now, and those that it started: in ticks of the system."""
+    folder = Path("/proc") / str(process)
+    try:
+        times = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+        children = [int(it) for task in (folder / "task").iterdir() for it in (task / "children").read_text().split()]
+    except OSError:
+        return 0
+    return sum(map(int, times)) + sum(map(_work, children))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
 from plimsoll_agent.engines.asked import LENGTHS, end, is_child, longest_of, telling_failures, with_flags
-from plimsoll_agent.engines.servers import FAREWELL, wait_for
+from plimsoll_agent.engines.servers import wait_for
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
@@ -34,6 +34,8 @@ _WORKER, _ARGUMENTS, _REGISTRY = "vllm.v1.worker.gpu_worker", "vllm.engine.arg_u
 _CAPACITY = "vllm.v1.core.kv_cache_utils"
 _PLANNERS = ("vllm.v1.core.kv_cache_planning", _CAPACITY)
 """Which module plans: one of its own in current versions, before that the one that computes what a plan holds."""
+_VIEWS = {"vllm.v1.worker.gpu_model_runner": "_reshape_kv_cache_tensors", "vllm.v1.worker.gpu.attn_utils": "_reshape_kv_cache"}
+"""What makes each layer's view of the cache: a method of `GPUModelRunner`, or a function of the module."""
 
 
 def install(recording: Recording, asked: Asked, program: Program) -> None:
@@ -43,6 +45,8 @@ def install(recording: Recording, asked: Asked, program: Program) -> None:
     after_import(_REGISTRY, lambda module: patch.replace(module, "_run_in_subprocess", _here))
     after_import("vllm.v1.utils", lambda module: patch.replace(module, "shutdown", _patiently))
     after_import("vllm.v1.executor.multiproc_executor", _of_several_ranks)
+    for module, name in _VIEWS.items():
+        after_import(module, functools.partial(_of_its_views, name))
     after_import(_WORKER, functools.partial(_in_the_worker, recording, asked, program))
     for planner in _PLANNERS:
         after_import(planner, functools.partial(_in_the_planner, recording, asked, program.stopping))
@@ -55,6 +59,23 @@ def _here(real: Function) -> Function:
         return ask()
 
     return _run_in_subprocess
+
+
+def _of_its_views(name: str, module: Any) -> None:
+    owner = getattr(module, "GPUModelRunner", module)
+    if hasattr(owner, name):
+        patch.replace(owner, name, _without_storage)
+
+
+def _without_storage(real: Function) -> Function:
+    """vLLM makes tensors there on the CPU, and asks for their strides only. Where a model has a state, such a tensor is as large as the cache: the memory
+    of a machine with that GPU, and not of this one."""
+
+    def reshape(*args: Any, **kwargs: Any) -> Any:
+        with sys.modules["torch"].device("meta"):
+            return real(*args, **kwargs)
+
+    return reshape
 
 
 def _in_the_worker(recording: Recording, asked: Asked, program: Program, module: Any) -> None:
@@ -127,8 +148,16 @@ def _loads(recording: Recording, real: Function) -> Function:
 def _patiently(real: Function) -> Function:
     """Gives the engine's processes the time to write what they used: vLLM kills them at once unless `--shutdown-timeout` is given."""
 
+    @guarded
+    def ask(processes: Any) -> None:
+        for it in processes:
+            if it.is_alive():
+                it.terminate()
+
     def shutdown(procs: Any, timeout: float | None = None) -> Any:
-        return real(procs, timeout=FAREWELL if timeout is None else max(timeout, FAREWELL))
+        ask(procs)
+        wait_for(procs)
+        return real(procs, timeout=timeout)
 
     return shutdown
 
@@ -247,6 +276,7 @@ def _plans(recording: Recording, asked: Asked, stopping: Stopping, check: _Check
             at_once=int(getattr(config.scheduler_config, "max_num_seqs", 0)) or None,
             eager=bool(model.enforce_eager),
             needs=_needs(check, config),
+            shortest=check.needs(config, 1) if getattr(model, "original_max_model_len", None) == -1 else None,
             **more,
         )
         return more

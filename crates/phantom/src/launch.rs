@@ -106,15 +106,17 @@ fn kernel(stub: u64) -> Option<Arc<Kernel>> {
 pub(crate) fn needs(stub: u64, is_captured: bool) -> Needs {
     let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
     if let Some((it, module)) = kernels.get(&stub).and_then(|it| Some((it, it.module?))) {
+        let is_foreign = modules::is_foreign(module);
         let spills = || it.kernel.get().is_some_and(|it| it.spills());
-        if !is_captured && !modules::is_foreign(module) && !spills() {
+        if !is_captured && !is_foreign && !spills() {
             return Needs::default();
         }
-        return *it.needs.get_or_init(|| modules::needs(module, it.name));
+        return *it.needs.get_or_init(|| Needs { is_foreign, ..modules::needs(module, it.name) });
     }
     drop(kernels);
     let found = FOUND.read().unwrap_or_else(PoisonError::into_inner);
-    found.get(&stub).copied().unwrap_or_default()
+    let made = |it: &Needs| Needs { is_foreign: modules::has_foreign(), ..*it };
+    found.get(&stub).map(made).unwrap_or_default()
 }
 
 /// The kernel at `stub` was launched on this thread, on `machine`. Returns what it makes the driver take.

@@ -69,7 +69,10 @@ impl Serving {
         let users = engine.needs.iter().filter_map(users).collect();
         let elsewhere = elsewhere(&engine, card);
         let (least_share, most_share) = (least_share(&engine), most_share(&engine));
-        let share_for_longest = engine.least_for_longest.and_then(hundredths);
+        let share_for_longest = match engine.shortest {
+            Some(_) => longest(&engine).and_then(|(_, needs)| least_for(&engine, needs)),
+            None => engine.least_for_longest.and_then(hundredths),
+        };
         let share_for_longest =
             share_for_longest.filter(|it| least_share.is_some_and(|least| least < *it));
         let free = engine.free_when_ready.filter(|_| engine.plans_without_a_pass());
@@ -119,7 +122,17 @@ fn least_share(engine: &EngineNote) -> Option<u32> {
     if engine.plans_without_a_pass() {
         return engine.least.and_then(hundredths);
     }
-    let (fixed, (_, needs), total) = (fixed(engine)?, longest(engine)?, engine.total?);
+    least_for(engine, to_start(engine)?)
+}
+
+/// The bytes for keys and values with which an engine starts that plans with a pass: those of its longest request, unless it chooses that.
+fn to_start(engine: &EngineNote) -> Option<Bytes> {
+    engine.shortest.or_else(|| longest(engine).map(|it| it.1))
+}
+
+/// The smallest share that leaves so many bytes for keys and values.
+fn least_for(engine: &EngineNote, needs: Bytes) -> Option<u32> {
+    let (fixed, total) = (fixed(engine)?, engine.total?);
     let hundredths = (100 * (fixed.0 + needs.0)).checked_div(total.0)? + 1;
     u32::try_from(hundredths).ok().filter(|it| *it <= 100)
 }
@@ -140,8 +153,21 @@ fn most_share(engine: &EngineNote) -> Option<u32> {
 }
 
 fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
-    let (Some(fixed), Some((length, needs)), Some(share), Some(total), Some(shared)) =
-        (fixed(engine), longest(engine), engine.share, engine.total, engine.shared())
+    let (
+        Some(fixed),
+        Some((length, needs)),
+        Some(to_start),
+        Some(share),
+        Some(total),
+        Some(shared),
+    ) = (
+        fixed(engine),
+        longest(engine),
+        to_start(engine),
+        engine.share,
+        engine.total,
+        engine.shared(),
+    )
     else {
         return Vec::new();
     };
@@ -166,7 +192,7 @@ fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
             let available = may_use.0.checked_sub(fixed.0).map(Bytes);
             let starts = |it: &Bytes| match beside {
                 Some(beside) => tokens(*it) != 0 && beside <= shared.saturating_sub(may_use),
-                None => needs <= *it,
+                None => to_start <= *it,
             };
             let available = available.filter(starts);
             Elsewhere { card: other, available, tokens: available.map_or(0, tokens) }
@@ -215,6 +241,15 @@ mod tests {
         let h200 = found.elsewhere.iter().find(|it| it.card.id == "h200").unwrap();
         assert_eq!(h200.available.map(|it| it.0 / GIB), Some(111));
         assert!(found.elsewhere.iter().all(|it| it.card.compute_capability == (9, 0)));
+    }
+
+    #[test]
+    fn an_engine_that_chooses_its_longest_request_starts_with_less() {
+        let found = serving(EngineNote { shortest: Some(Bytes(2 << 20)), ..engine() });
+        assert_eq!((found.least_share, found.share_for_longest), (Some(22), Some(42)));
+        let starts =
+            |found: &Serving| found.elsewhere.iter().filter(|it| it.available.is_some()).count();
+        assert!(starts(&serving(engine())) <= starts(&found));
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct EngineNote {
     pub eager: bool,
     /// How much a request of so many tokens needs for its keys and values, by the engine's own rule; the shortest first.
     pub needs: Vec<(u64, Bytes)>,
+    /// And one token, where the engine chooses the longest request by what its cache holds: it starts with a cache for that.
+    pub shortest: Option<Bytes>,
     /// Blocks of the key-value cache.
     pub blocks: Option<u64>,
     /// Their bytes.
@@ -150,6 +152,7 @@ impl EngineNote {
             batched_tokens: later.batched_tokens.or(self.batched_tokens),
             eager: later.eager || self.eager,
             needs: if later.needs.is_empty() { self.needs } else { later.needs },
+            shortest: later.shortest.or(self.shortest),
             blocks: later.blocks.or(self.blocks),
             cache: later.cache.or(self.cache),
             tokens: later.tokens.or(self.tokens),

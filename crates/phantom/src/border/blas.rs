@@ -10,9 +10,9 @@ use plimsoll_values::Matrix;
 
 use crate::border::installed;
 use crate::border::runtime::{SUCCESS, answer};
-use crate::code::modules;
 use crate::launch::with_values;
 use crate::machine::Machine;
+use crate::machine::resident::Resident;
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const NOT_INITIALIZED: i32 = 1;
@@ -34,16 +34,10 @@ pub unsafe fn new_handle(out: *mut u64) -> i32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasCreate_v2(out: *mut u64) -> i32 {
-    if let Some(mut machine) = crate::machine::lock() {
-        let resides = machine.current().reside(|it, addresses| {
-            it.blas(addresses);
-            if modules::has_foreign() {
-                it.foreign_code();
-            }
-        });
-        if resides.is_err() {
-            return ALLOC_FAILED;
-        }
+    if let Some(mut machine) = crate::machine::lock()
+        && machine.current().reside(Resident::blas).is_err()
+    {
+        return ALLOC_FAILED;
     }
     // SAFETY: the same contract.
     unsafe { new_handle(out) }

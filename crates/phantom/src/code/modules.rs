@@ -40,12 +40,14 @@ pub(crate) struct Needs {
     pub parameters: u32,
     /// Bytes of local memory of a thread, with the functions that it calls.
     pub stack: u32,
+    /// The kernel is of another library than PyTorch's, or made at run time where there is one.
+    pub is_foreign: bool,
 }
 
 impl Needs {
     /// Those of this kernel.
     pub fn of(kernel: &cubin::Kernel) -> Needs {
-        Needs { parameters: kernel.parameters, stack: kernel.stack }
+        Needs { parameters: kernel.parameters, stack: kernel.stack, is_foreign: false }
     }
 }
 

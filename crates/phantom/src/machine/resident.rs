@@ -105,7 +105,7 @@ pub struct Resident {
     all_streams: u64,
     /// Graphs that can be launched.
     pub graphs: Graphs,
-    /// Another library than PyTorch's has kernels, and the program computes.
+    /// A kernel of another library than PyTorch's was launched after the first handle of cuBLAS was made.
     has_foreign_code: bool,
 }
 
@@ -202,10 +202,11 @@ impl Resident {
         self.n_dnn += 1;
     }
 
-    /// Another library than PyTorch's brings kernels, and the program computes by now: those of vLLM had one range more of code when its
-    /// first pass was over, with each of nine models.
-    pub fn foreign_code(&mut self) {
-        self.has_foreign_code = true;
+    /// A kernel of another library than PyTorch's is launched, or beside such a library one of Triton's. From the first product of matrices on, the next of them takes one range more of code:
+    /// in vLLM 0.24 in the first pass, which has that product, on an H100 and an H200. 0.33 computes one before it looks at the card's memory, and
+    /// took that range in the first pass of six models, and with an fp8 model when its weights were loaded, which its own kernel quantizes.
+    pub fn foreign_kernel(&mut self) {
+        self.has_foreign_code |= 0 < self.n_blas;
     }
 
     /// A communicator of NCCL is made.
@@ -392,6 +393,18 @@ mod tests {
         assert_eq!(process(&[Resident::blas, Resident::solver]), 772, "a Cholesky decomposition");
         assert_eq!(process(&[Resident::transform]), 618, "Fourier transforms, however many");
         assert_eq!(process(&[Resident::transform, Resident::transform]), 618);
+    }
+
+    #[test]
+    fn code_of_another_library_is_taken_when_it_is_used_after_a_product() {
+        let foreign: fn(&mut Resident, &mut Addresses) = |it, _| it.foreign_kernel();
+        assert_eq!(
+            process(&[foreign]),
+            610,
+            "vLLM 0.24 quantizes its weights, and has no handle yet"
+        );
+        assert_eq!(process(&[foreign, Resident::blas]), 676);
+        assert_eq!(process(&[foreign, Resident::blas, foreign, foreign]), 678, "its first pass");
     }
 
     #[test]

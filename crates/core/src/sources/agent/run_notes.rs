@@ -57,6 +57,7 @@ pub(super) struct EngineLine {
     eager: bool,
     #[serde(deserialize_with = "or_default")]
     needs: Vec<(u64, u64)>,
+    shortest: Option<u64>,
     blocks: Option<u64>,
     cache: Option<u64>,
     tokens: Option<u64>,
@@ -95,6 +96,7 @@ impl From<EngineLine> for EngineNote {
             batched_tokens: it.batched_tokens,
             eager: it.eager,
             needs: it.needs.into_iter().map(|(length, bytes)| (length, Bytes(bytes))).collect(),
+            shortest: it.shortest.map(Bytes),
             blocks: it.blocks,
             cache: it.cache.map(Bytes),
             tokens: it.tokens,

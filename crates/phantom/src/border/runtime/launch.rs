@@ -42,6 +42,9 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     let resides = machine.current().reside(|it, addresses| {
         it.kernel(addresses, room);
         it.stack(addresses, u64::from(needs.stack));
+        if needs.is_foreign {
+            it.foreign_kernel();
+        }
     });
     if resides.is_err() {
         return fail(OUT_OF_MEMORY);
