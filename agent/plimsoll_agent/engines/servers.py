@@ -12,9 +12,9 @@ from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
+    from plimsoll_agent.engines.asked import Program
     from plimsoll_agent.kinds import Function, Torch
     from plimsoll_agent.run.recording import Recording
-    from plimsoll_agent.run.training_steps import Steps
 
 FAREWELL = 30.0
 """Seconds, at most, in which the processes of an engine end. vLLM gives the ranks of one engine 5."""
@@ -26,8 +26,8 @@ a model that they hold themselves, if they have used the GPU by then."""
 class Servers:
     """Those that listen; `goal` is where the run ends, as `settings` has it."""
 
-    def __init__(self, torch: Torch, recording: Recording, goal: str, steps: Steps) -> None:
-        self._torch, self._recording, self._goal, self._steps = torch, recording, goal, steps
+    def __init__(self, torch: Torch, recording: Recording, goal: str, program: Program) -> None:
+        self._torch, self._recording, self._goal, self._program = torch, recording, goal, program
         self._listening: list[Any] = []
 
     def install(self) -> None:
@@ -36,15 +36,26 @@ class Servers:
 
     def _startup(self, real: Function) -> Function:
         async def startup(server: Any, *args: Any, **kwargs: Any) -> None:
-            await real(server, *args, **kwargs)
+            try:
+                await real(server, *args, **kwargs)
+            except SystemExit as ending:
+                self._cannot_listen(ending.__context__)
+                raise
             self._listens(server)
 
         return startup
 
     @guarded
+    def _cannot_listen(self, error: BaseException | None) -> None:
+        """uvicorn logs that its port is taken, and exits. SGLang's thread that sends the first request goes on asking whoever has the port."""
+        if isinstance(error, OSError):
+            self._program.failed(error)
+            self._program.stopping.after_a_failure()
+
+    @guarded
     def _listens(self, server: Any) -> None:
         # A training may have a server beside it that shows how it goes.
-        if server.should_exit or self._steps.has_optimizer:
+        if server.should_exit or self._program.steps.has_optimizer:
             return
         if self._goal == "until-exit":
             self._recording.note("server-runs", "the script is a server: the report covers the requests until it was ended")
@@ -54,11 +65,17 @@ class Servers:
         if "sglang" not in sys.modules:
             self.are_ready()
 
-    def are_ready(self) -> None:
-        """Ends those that listen: nothing is to come but requests."""
-        for server in self._listening if self._goal != "until-exit" else ():
+    @property
+    def are_awaited(self) -> bool:
+        """Whether they are ended once they are ready."""
+        return bool(self._listening) and self._goal != "until-exit"
+
+    def are_ready(self, tokens: int | None = None) -> None:
+        """Ends those that listen: nothing is to come but requests. They were sent so many tokens."""
+        for server in self._listening if self.are_awaited else ():
             if any(name in sys.modules for name in _ENGINES):
-                text = "the server was ready, and plimsoll stopped it before the first request; `--until-exit` lets it run until you interrupt it"
+                sent = "before the first request" if tokens is None else f"after a request of {tokens:,} tokens that plimsoll sent to it"
+                text = "the server was ready, and plimsoll stopped it %s; `--until-exit` lets it run until you interrupt it" % sent
                 self._recording.note("server-ready", text)
             elif self._torch.cuda.is_initialized():
                 text = "the server was ready, and plimsoll stopped it before the first request, whose memory is not counted: send some with `--until-exit`, and end it with Ctrl-C"
