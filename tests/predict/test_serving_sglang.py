@@ -8,8 +8,8 @@ from test_serving import UVICORN
 
 GIB = 1 << 30
 TOKEN = 131072
-TABLE = 2049 * 40964 * 4
-"""Where the tokens of each request lie."""
+TABLE = -(-2049 * 40964 * 4 // 512) * 512
+"""Where the tokens of each request lie; the allocator rounds."""
 
 FILES = {
     "server_args": """
@@ -294,6 +294,38 @@ def test_the_smallest_share_starts_and_a_hundredth_less_is_refused_in_its_own_nu
     assert ran.code == 1 and ran.report["verdict"] == "does_not_fit" and not ran.report["serving"]["starts"], ran
     assert "the weights take all of the share of the card that `--mem-fraction-static` gives the engine" in said and "SGLang reports that the weights alone take 0.138" in said, said
     assert f"starts with mem_fraction_static from {least:.2f} on" in said, said
+
+
+STATES = """        args, rest = self.server_args, int(rest * (1 << 30))
+        if args.max_mamba_cache_size is None:
+            args.max_mamba_cache_size = rest // 2 >> 20
+        rest -= args.max_mamba_cache_size << 20
+        if rest <= 0:
+            raise RuntimeError("Not enough GPU memory for hybrid (mamba/linear-attention) state cache.")
+        return rest
+"""
+
+
+def test_states_of_requests_are_planned_anew_for_each_share(plimsoll):
+    """SGLang's plan of a hybrid model writes into its arguments how many states it keeps."""
+    package(plimsoll)
+    plan, runner = (plimsoll.folder / f"sglang/srt/model_executor/{it}.py" for it in ("model_runner_kv_cache_mixin", "model_runner"))
+    pools = "        states = self.server_args.max_mamba_cache_size << 20\n        import torch\n        self.states = torch.empty(states, dtype=torch.int8, device='cuda')\n"
+    pools += "        self.req_to_token_pool.mamba_pool = SimpleNamespace(mamba_cache=SimpleNamespace(mem_usage_bytes=lambda: states))\n        self.token_to_kv_pool ="
+    plan.write_text(plan.read_text().replace("        return int(rest * (1 << 30))\n", STATES).replace("        self.token_to_kv_pool =", pools))
+    runner.write_text(runner.read_text().replace("mambaish_config, pp_size", "_, pp_size").replace("(Mixin):", "(Mixin):\n    mambaish_config = True\n    _calculate_mamba_ratio = lambda self: 3"))
+    arguments = plimsoll.folder / "sglang/srt/server_args.py"
+    arguments.write_text(arguments.read_text().replace("self.api_key = None", "self.api_key = self.max_mamba_cache_size = None"))
+    ran = plimsoll.predict("one_batch.py", "0.8", options=("--gpu", "l4", "--until-exit"))
+    serving = ran.report["serving"]
+    states = serving["states_bytes"] >> 20
+    assert 0 <= serving["cache_bytes"] - serving["states_bytes"] < 2 << 20 and serving["forward_bytes"] < 1 << 30, serving
+    assert f"states of requests (Mamba) {states / 1024:.2f} GiB" in " ".join(ran.stdout.split()), ran.stdout
+    assert serving["users"][0] == {"tokens_each": 1024, "users": min(serving["tokens"] // 1024, states // 3)}, serving
+    least = serving["least_share"]
+    assert least < 0.2, serving
+    assert plimsoll.predict("one_batch.py", str(least), options=("--gpu", "l4", "--until-exit")).report["serving"]["starts"]
+    assert not plimsoll.predict("one_batch.py", str(round(least - 0.01, 2)), options=("--gpu", "l4", "--until-exit")).report["serving"]["starts"]
 
 
 def test_the_largest_share_is_what_the_run_left_free(plimsoll):
