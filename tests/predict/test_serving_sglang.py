@@ -358,14 +358,21 @@ TAKEN = """
             raise OSError(98, "error while attempting to bind on address ('127.0.0.1', 30000): address already in use")
         except OSError as error:
             print(error)
+            await self.lifespan.shutdown()
             sys.exit(3)
 """
+LIFESPAN = """
+class Lifespan:
+    async def shutdown(self):
+        await asyncio.sleep(120)
+
+class Server:"""
 
 
 def test_a_taken_port_is_named_and_whoever_has_it_is_not_asked_for_long(plimsoll):
     package(plimsoll)
     server, engine = plimsoll.folder / "uvicorn/server.py", plimsoll.folder / "sglang/srt/entrypoints/http_server.py"
-    server.write_text(UVICORN.replace("import asyncio", "import asyncio, sys").replace("        self.started = True", TAKEN))
+    server.write_text(UVICORN.replace("import asyncio", "import asyncio, sys").replace("        self.started = True", TAKEN).replace("class Server:", LIFESPAN).replace("self.should_exit = False", "self.should_exit, self.lifespan = False, Lifespan()"))
     asks = "def _wait_and_warmup(requests, tokens):\n    import time\n    for _ in range(120):\n        time.sleep(1)\n    common.kill_process_tree(os.getpid())\n"
     engine.write_text(engine.read_text().replace("def _wait_and_warmup(requests, tokens):\n", asks).replace("daemon=True).start()\n    asyncio", "daemon=False).start()\n    asyncio"))
     ran = plimsoll.predict("server.py", "0.8", options=("--gpu", "l4"), environment=plimsoll.cold())

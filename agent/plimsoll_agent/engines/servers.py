@@ -36,21 +36,32 @@ class Servers:
 
     def _startup(self, real: Function) -> Function:
         async def startup(server: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                await real(server, *args, **kwargs)
-            except SystemExit as ending:
-                self._cannot_listen(ending.__context__)
-                raise
+            self._watch_its_end(server)
+            await real(server, *args, **kwargs)
             self._listens(server)
 
         return startup
 
     @guarded
-    def _cannot_listen(self, error: BaseException | None) -> None:
-        """uvicorn logs that its port is taken, and exits. SGLang's thread that sends the first request goes on asking whoever has the port."""
-        if isinstance(error, OSError):
-            self._program.failed(error)
-            self._program.stopping.after_a_failure()
+    def _watch_its_end(self, server: Any) -> None:
+        """uvicorn logs that its port is taken, ends its application, and exits. SGLang's waits for the thread that sends the first request, which
+        goes on asking whoever has the port."""
+
+        @guarded
+        def cannot_listen(error: BaseException | None) -> None:
+            if isinstance(error, OSError):
+                self._program.failed(error)
+                self._program.stopping.after_a_failure()
+
+        def ending(real: Function) -> Function:
+            async def shutdown(*args: Any, **kwargs: Any) -> Any:
+                cannot_listen(sys.exc_info()[1])
+                return await real(*args, **kwargs)
+
+            return shutdown
+
+        if hasattr(server, "lifespan"):
+            patch.replace(server.lifespan, "shutdown", ending)
 
     @guarded
     def _listens(self, server: Any) -> None:
