@@ -4,6 +4,7 @@ import json
 
 import pytest
 from described import assert_described
+from harness import PYTHON
 from test_serving import UVICORN
 
 GIB = 1 << 30
@@ -380,6 +381,15 @@ def test_a_taken_port_is_named_and_whoever_has_it_is_not_asked_for_long(plimsoll
     assert ran.code == 2 and "bind on address ('127.0.0.1', 30000)" in said and "another program listens on that port" in said, ran
     assert ran.report["seconds"] < 60, ran.report["seconds"]
     plimsoll.assert_nothing_left()
+
+
+def test_a_flag_that_is_refused_is_refused_before_the_engine_was_ready(plimsoll):
+    """`python -m` imports the package, and PyTorch with it, before it has the path of the module."""
+    package(plimsoll)
+    (plimsoll.folder / "sglang/__init__.py").write_text("import torch")
+    plimsoll.script("raise AssertionError('you need to specify --max-lora-rank')", "sglang/launch_server.py")
+    ran = plimsoll.predict(PYTHON, "-m", "sglang.launch_server", "--enable-lora", options=("--gpu", "l4"))
+    assert ran.code == 2 and "before the engine was ready" in ran.stderr and "--max-lora-rank" in ran.stderr, ran
 
 
 @pytest.mark.soak
