@@ -122,12 +122,12 @@ impl Kernel {
 
 /// The types of a copy between lists, if the mangled name means one between whole numbers or floats.
 fn copied(name: &[u8]) -> Option<[ScalarType; 2]> {
-    let rest = &name[position(name, names::COPY_FUNCTOR)? + names::COPY_FUNCTOR.len()..];
+    let rest = &name[position(name, names::COPY)? + names::COPY.len()..];
     let of = |at: usize| {
         let letter = *rest.get(at)?;
         ScalarType::of_letter(letter).or_else(|| ScalarType::of_float(letter))
     };
-    Some([of(0)?, of(1)?]).filter(|_| rest[2..].starts_with(b"Li2ELi1ELi1E"))
+    Some([of(0)?, of(1)?]).filter(|_| rest[2..].starts_with(b"EEEEEv"))
 }
 
 #[cfg(test)]
@@ -147,14 +147,16 @@ mod tests {
 
     #[test]
     fn what_is_known_is_copied_and_what_is_not_is_not() {
-        let name = |types: &str| {
+        let name = |functor: &str, types: &str| {
             format!(
-                "_ZN2at6native55_GLOBAL__N__d25d856e_22_ForeachBinaryOpList_cu_a911ec4325multi_tensor_apply_kernelINS1_18TensorListMetadataILi2EEENS1_11CopyFunctorI{types}Li2ELi1ELi1EEEJNS0_4CopyI{types}EEEEEvT_T0_DpT1_"
+                "_ZN2at6native55_GLOBAL__N__d25d856e_22_ForeachBinaryOpList_cu_a911ec4325multi_tensor_apply_kernelINS1_18TensorListMetadataILi2EEENS1_{functor}Li2ELi1ELi1EEEJNS0_4CopyI{types}EEEEEvT_T0_DpT1_"
             )
         };
-        let kernel = Kernel::of(name("il").as_bytes()).unwrap();
+        let kernel = Kernel::of(name("11CopyFunctorIil", "il").as_bytes()).unwrap();
         assert_eq!(kernel.copies, Some([ScalarType::Int, ScalarType::Long]));
-        assert_eq!(Kernel::of(name("N3c104HalfEf").as_bytes()).unwrap().copies, None);
+        let copies = |functor, types| Kernel::of(name(functor, types).as_bytes()).unwrap().copies;
+        assert_eq!(copies("14UnaryOpFunctorIl", "ll"), Some([ScalarType::Long; 2]));
+        assert_eq!(copies("14UnaryOpFunctorIN3c104HalfE", "S7_S7_"), None);
         for limits in [USUAL, LONG] {
             let (most, tensors) = kernel.layout(&limits);
             let mut lists = vec![0; tensors + limits.blocks * (limits.index + 4)];
