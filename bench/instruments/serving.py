@@ -3,8 +3,8 @@
     python bench/instruments/serving.py PHANTOM CARD
 
 Two folders, with a JSON file for each job, as a job writes it: whether it ended (`ok`, else `error`), blocks of the key-value cache
-(`worker.num_gpu_blocks` of vLLM, `caches[].num_blocks` of transformers), and PyTorch's peaks after each stage (`stages`). Prints a row
-for each job of both: blocks, and PyTorch's reserved peak at the end in MiB.
+(`worker.num_gpu_blocks` of vLLM, `caches[].num_blocks` of transformers) or tokens (`max_total_num_tokens` of SGLang), and PyTorch's peaks
+after each stage (`stages`). Prints a row for each job of both: blocks, and PyTorch's reserved peak at the end in MiB.
 """
 
 import json
@@ -17,7 +17,7 @@ PEAK = "reserved_bytes.all.peak"
 def blocks(job):
     if job.get("caches"):
         return sum(it["num_blocks"] for it in job["caches"])
-    return (job.get("worker") or {}).get("num_gpu_blocks") or 0
+    return (job.get("worker") or {}).get("num_gpu_blocks") or job.get("max_total_num_tokens") or 0
 
 
 def peak(job):

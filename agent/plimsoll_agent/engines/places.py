@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def install(torch: Torch, recording: Recording, goal: str, asked: Asked, program: Program) -> None:
     """`goal` is where the run ends, as `settings` has it."""
-    servers = Servers(torch, recording, goal, program.steps)
+    servers = Servers(torch, recording, goal, program)
     servers.install()
     vllm.install(recording, asked, program)
     sglang.install(recording, asked, program, servers)

@@ -13,9 +13,9 @@ from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.guard import guarded
 
 if TYPE_CHECKING:
+    from plimsoll_agent.engines.asked import Program
     from plimsoll_agent.kinds import Function, Torch
     from plimsoll_agent.run.recording import Recording
-    from plimsoll_agent.run.training_steps import Steps
 
 FAREWELL = 30.0
 """Seconds in which a process of an engine may do nothing and is still waited for: four ranks on two busy cores need more than that for their last words.
@@ -30,8 +30,8 @@ a model that they hold themselves, if they have used the GPU by then."""
 class Servers:
     """Those that listen; `goal` is where the run ends, as `settings` has it."""
 
-    def __init__(self, torch: Torch, recording: Recording, goal: str, steps: Steps) -> None:
-        self._torch, self._recording, self._goal, self._steps = torch, recording, goal, steps
+    def __init__(self, torch: Torch, recording: Recording, goal: str, program: Program) -> None:
+        self._torch, self._recording, self._goal, self._program = torch, recording, goal, program
         self._listening: list[Any] = []
 
     def install(self) -> None:
@@ -40,15 +40,37 @@ class Servers:
 
     def _startup(self, real: Function) -> Function:
         async def startup(server: Any, *args: Any, **kwargs: Any) -> None:
+            self._watch_its_end(server)
             await real(server, *args, **kwargs)
             self._listens(server)
 
         return startup
 
     @guarded
+    def _watch_its_end(self, server: Any) -> None:
+        """uvicorn logs that its port is taken, ends its application, and exits. SGLang's waits for the thread that sends the first request, which
+        goes on asking whoever has the port."""
+
+        @guarded
+        def cannot_listen(error: BaseException | None) -> None:
+            if isinstance(error, OSError):
+                self._program.failed(error)
+                self._program.stopping.after_a_failure()
+
+        def ending(real: Function) -> Function:
+            async def shutdown(*args: Any, **kwargs: Any) -> Any:
+                cannot_listen(sys.exc_info()[1])
+                return await real(*args, **kwargs)
+
+            return shutdown
+
+        if hasattr(server, "lifespan"):
+            patch.replace(server.lifespan, "shutdown", ending)
+
+    @guarded
     def _listens(self, server: Any) -> None:
         # A training may have a server beside it that shows how it goes.
-        if server.should_exit or self._steps.has_optimizer:
+        if server.should_exit or self._program.steps.has_optimizer:
             return
         if self._goal == "until-exit":
             self._recording.note("server-runs", "the script is a server: the report covers the requests until it was ended")
@@ -58,11 +80,17 @@ class Servers:
         if "sglang" not in sys.modules:
             self.are_ready()
 
-    def are_ready(self) -> None:
-        """Ends those that listen: nothing is to come but requests."""
-        for server in self._listening if self._goal != "until-exit" else ():
+    @property
+    def are_awaited(self) -> bool:
+        """Whether they are ended once they are ready."""
+        return bool(self._listening) and self._goal != "until-exit"
+
+    def are_ready(self, tokens: int | None = None) -> None:
+        """Ends those that listen: nothing is to come but requests. They were sent so many tokens."""
+        for server in self._listening if self.are_awaited else ():
             if any(name in sys.modules for name in _ENGINES):
-                text = "the server was ready, and plimsoll stopped it before the first request; `--until-exit` lets it run until you interrupt it"
+                sent = "before the first request" if tokens is None else f"after a request of {tokens:,} tokens that plimsoll sent to it"
+                text = "the server was ready, and plimsoll stopped it %s; `--until-exit` lets it run until you interrupt it" % sent
                 self._recording.note("server-ready", text)
             elif self._torch.cuda.is_initialized():
                 text = "the server was ready, and plimsoll stopped it before the first request, whose memory is not counted: send some with `--until-exit`, and end it with Ctrl-C"

@@ -5,7 +5,7 @@ It makes no forward pass before it plans: keys and values get what is free once 
 allocated: from which share on it starts, how many tokens a cache in 8 bits holds, what other flags make of a share that nobody set.
 
 Its scheduler is a process of its own, which logs what it raised; its parent then ends itself, and everything else, with code 0. Its server sends itself
-a first request, and is ready once that is answered.
+a first request of some tokens, and is ready once that is answered. It is then sent one as long as a pass may be, because users will.
 
 SGLang 0.5.15. Of tensor parallel ranks each plans, from what the fullest card has free.
 """
@@ -49,7 +49,7 @@ def install(recording: Recording, asked: Asked, program: Program, servers: Serve
     after_import(_SCHEDULER, engine.in_the_scheduler)
     parent = _Parent(recording, program, servers)
     after_import("sglang.srt.utils.common", lambda module: patch.replace(module, "kill_process_tree", parent.ends_all))
-    after_import(_SERVER, lambda module: patch.replace(module, "_wait_and_warmup", parent.has_served))
+    after_import(_SERVER, lambda module: patch.replace(module, "_wait_and_warmup", functools.partial(parent.has_served, module)))
 
 
 class _Engine:
@@ -57,7 +57,7 @@ class _Engine:
 
     def __init__(self, recording: Recording, asked: Asked, program: Program) -> None:
         self._recording, self._asked, self._program = recording, asked, program
-        self._weights = self._graphs = self._available = self._longest_pass = 0
+        self._weights = self._graphs = self._states = self._available = self._longest_pass = 0
         self._last_free = self._free_before_plan = 0.0
         self._has_scheduler = False
         self._supposed: float | None = None
@@ -146,8 +146,7 @@ class _Engine:
 
     def _plans(self, real: Function) -> Function:
         @guarded
-        def note(runner: Any, before: float, config: Any, **more: Any) -> None:
-            what_if = _WhatIf(self, runner, functools.partial(real, runner, before))
+        def note(runner: Any, what_if: _WhatIf, config: Any, **more: Any) -> None:
             args = runner.server_args
             length = int(runner.model_config.context_len)
             if self._asked.is_search:
@@ -164,20 +163,21 @@ class _Engine:
             )
 
         @guarded
-        def note_planned(runner: Any, before: float, config: Any) -> None:
+        def note_planned(runner: Any, what_if: _WhatIf, config: Any) -> None:
             tokens = _tokens(config)
-            what_if = _WhatIf(self, runner, functools.partial(real, runner, before))
-            more = {"blocks": tokens // int(runner.server_args.page_size), "tokens": tokens, "at_once": int(config.max_running_requests), "instead": what_if.instead(), "own_share": what_if.is_own_share()}
-            note(runner, before, config, **more)
+            more: dict[str, Any] = {"blocks": tokens // int(runner.server_args.page_size), "tokens": tokens, "at_once": int(config.max_running_requests), "own_share": what_if.is_own_share()}
+            more["instead"] = what_if.instead(config)
+            note(runner, what_if, config, **more)
 
         def _resolve_memory_pool_config(runner: Any, before: float) -> Any:
+            what_if = _WhatIf(self, runner, functools.partial(real, runner, before))
             try:
                 config = real(runner, before)
             except (ValueError, RuntimeError) as error:
                 if "memory" in str(error).lower() and not isinstance(error, sys.modules["torch"].OutOfMemoryError):
-                    note(runner, before, None, refused=str(error))
+                    note(runner, what_if, None, refused=str(error))
                 raise
-            note_planned(runner, before, config)
+            note_planned(runner, what_if, config)
             return config
 
         return _resolve_memory_pool_config
@@ -193,8 +193,11 @@ class _Engine:
         @guarded
         def note(runner: Any) -> None:
             size = runner.token_to_kv_pool.get_kv_size_bytes()
+            states = getattr(runner.req_to_token_pool, "mamba_pool", None)
+            if states is not None:
+                self._states = int(states.mamba_cache.mem_usage_bytes())
             if not runner.is_draft_worker:
-                self._write(cache=int(sum(size) if isinstance(size, tuple) else size))
+                self._write(cache=int(sum(size) if isinstance(size, tuple) else size), states=self._states or None)
 
         def init_memory_pool(runner: Any, *args: Any, **kwargs: Any) -> Any:
             result = real(runner, *args, **kwargs)
@@ -247,7 +250,7 @@ class _Engine:
     @guarded
     def _note_ready(self) -> None:
         free = _free_now()
-        rest = int(self._free_before_plan * _GIB) - self._available - self._graphs - free
+        rest = int(self._free_before_plan * _GIB) - self._available - self._states - self._graphs - free
         self._write(ready=True, free_when_ready=free, graphs=self._graphs, forward=max(0, rest), longest_pass=self._longest_pass or None)
 
     def _passes(self, real: Function) -> Function:
@@ -271,13 +274,20 @@ class _WhatIf:
 
     def __init__(self, engine: _Engine, runner: Any, plan: Callable[[], Any]) -> None:
         self._engine, self._runner, self._plan = engine, runner, plan
+        # A plan writes into its arguments: how many states of Mamba there are, say.
+        self._args = copy.copy(runner.server_args)
 
     def _tokens(self, **changed: Any) -> int:
-        """With other values of the runner; zero if it refuses, or if it would ask other stages of a pipeline."""
+        """With other values of the runner; zero if it refuses."""
+        config = self._config(**changed)
+        return 0 if config is None else _tokens(config)
+
+    def _config(self, **changed: Any) -> Any:
+        """None if it refuses, or if it would ask other stages of a pipeline."""
         runner, engine = self._runner, self._engine
         if runner.pp_size != 1:
-            return 0
-        changed["server_args"] = copy.copy(runner.server_args)
+            return None
+        changed.setdefault("server_args", copy.copy(self._args))
         was = {name: getattr(runner, name) for name in changed}
         disabled = logging.root.manager.disable
         for name, value in changed.items():
@@ -285,9 +295,9 @@ class _WhatIf:
         engine._supposed = engine._last_free
         logging.disable(logging.WARNING)
         try:
-            return _tokens(self._plan())
+            return self._plan()
         except (ValueError, RuntimeError, AssertionError):
-            return 0
+            return None
         finally:
             logging.disable(disabled)
             engine._supposed = None
@@ -304,17 +314,36 @@ class _WhatIf:
             least, most = (least, middle) if tokens <= self._tokens(mem_fraction_static=middle / 100) else (middle, most)
         return most / 100
 
-    def instead(self) -> list[tuple[str, int]]:
-        """Tokens with other flags."""
+    def instead(self, config: Any) -> list[tuple[str, int, int]]:
+        """Other flags: the tokens, and how many bytes less the table takes in which each request has the places of its tokens."""
         torch, runner = sys.modules["torch"], self._runner
         res = []
         if runner.pp_size != 1:
             return []
         if runner.kv_cache_dtype.itemsize == 2:
-            res.append(("kv_cache_dtype=" + _IN_8_BITS, self._tokens(kv_cache_dtype=torch.float8_e5m2)))
+            res.append(("kv_cache_dtype=" + _IN_8_BITS, self._tokens(kv_cache_dtype=torch.float8_e5m2), 0))
         for flag, share in self._shares():
-            res.append((flag, self._tokens(mem_fraction_static=share)))
+            res.append((flag, self._tokens(mem_fraction_static=share), 0))
+        table = self._table(config, runner.model_config)
+        for flag, changed in self._smaller_tables(config):
+            smaller = self._config(**changed)
+            if smaller is not None:
+                res.append((flag, _tokens(smaller), table - self._table(smaller, changed.get("model_config", runner.model_config))))
         return res
+
+    def _smaller_tables(self, config: Any) -> list[tuple[str, dict[str, Any]]]:
+        runner = self._runner
+        args, model = copy.copy(self._args), copy.copy(runner.model_config)
+        args.max_running_requests = int(config.max_running_requests) * int(runner.dp_size) // 2
+        model.context_len = int(model.context_len) // 2
+        return [("max_running_requests=%d" % args.max_running_requests, {"server_args": args}), ("context_length=%d" % model.context_len, {"model_config": model})]
+
+    def _table(self, config: Any, model: Any) -> int:
+        """Its bytes, by the engine's own class, which allocates nothing on this device."""
+        pool, common = sys.modules["sglang.srt.mem_cache.memory_pool"], sys.modules["sglang.srt.mem_cache.common"]
+        length = int(model.context_len) + int(common.get_req_to_token_extra_context_len(self._runner.server_args))
+        table = pool.ReqToTokenPool(int(config.max_running_requests), length, "meta", False).req_to_token
+        return int(table.numel() * table.element_size())
 
     def is_own_share(self) -> bool:
         """Whether nobody set `mem_fraction_static`, or to what the engine would choose."""
@@ -366,7 +395,14 @@ def _users(runner: Any, config: Any, length: int) -> int:
     windows = config.swa_max_total_num_tokens
     if windows and config.full_max_total_num_tokens:
         users = min(users, windows // _paged(runner, min(length, int(runner.sliding_window_size or length))))
-    return users
+    return min(users, _states(runner) or users)
+
+
+def _states(runner: Any) -> int:
+    """How many requests have a state at once, where layers have one of each request (Mamba); else zero."""
+    if runner.mambaish_config is None:
+        return 0
+    return int(runner.server_args.max_mamba_cache_size) // int(runner._calculate_mamba_ratio())
 
 
 def _share_of(runner: Any, config: Any, length: int, cache: int) -> int:
@@ -376,7 +412,8 @@ def _share_of(runner: Any, config: Any, length: int, cache: int) -> int:
     windows = config.swa_max_total_num_tokens
     if windows and config.full_max_total_num_tokens:
         part = max(part, _paged(runner, min(length, int(runner.sliding_window_size or length))) / windows)
-    return int(cache * part)
+    states = _states(runner)
+    return int(cache * (max(part, 1 / states) if states else part))
 
 
 def _lengths(longest: int) -> list[int]:
@@ -390,11 +427,21 @@ class _Parent:
         self._recording, self._program, self._servers = recording, program, servers
         self._ends = False
 
-    def has_served(self, real: Function) -> Function:
+    def has_served(self, module: Any, real: Function) -> Function:
+        @guarded
+        def go_on() -> None:
+            tokens = None
+            if self._servers.are_awaited:
+                from plimsoll_agent.engines import long_pass
+
+                tokens = long_pass.ask(module._global_state.tokenizer_manager)
+            if not self._ends:
+                self._servers.are_ready(tokens)
+
         def _wait_and_warmup(*args: Any, **kwargs: Any) -> Any:
             result = real(*args, **kwargs)
             if not self._ends:
-                guarded(self._servers.are_ready)()
+                go_on()
             return result
 
         return _wait_and_warmup

@@ -268,7 +268,7 @@ def write_begin(recording: Recording, torch_version: str | None, child: bool = F
         "begin",
         format=FORMAT,
         pid=os.getpid(),
-        argv=list(getattr(sys, "argv", [])),
+        argv=_argv(),
         cwd=cwd,
         python="%d.%d.%d" % sys.version_info[:3],
         torch=torch_version,
@@ -307,3 +307,9 @@ def _described(error: BaseException | None) -> Described | None:
         "message": str(error),
         "user_frame": frames.user_frame(stack),
     }
+
+
+def _argv() -> list[str]:
+    """The program and its arguments. A package that imports PyTorch itself does so before Python has the path of the module that `-m` names."""
+    argv = list(getattr(sys, "argv", []))
+    return sys.orig_argv[sys.orig_argv.index("-m") :] if argv[:1] == ["-m"] and "-m" in sys.orig_argv else argv

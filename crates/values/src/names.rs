@@ -65,6 +65,7 @@ fragments! {
     TENSOR_LIST = b"18TensorListMetadataILi";
     SCALAR_LIST_FLOAT = b"28TensorListScalarListMetadataIfLi";
     SCALAR_LIST_DOUBLE = b"28TensorListScalarListMetadataIdLi";
+    COPY = b"NS0_4CopyI";
     // Of `kernels/functors`.
     FILL = b"11FillFunctorI";
     ABS = b"10AbsFunctorI";

@@ -327,7 +327,7 @@ fn of_this_machine(class: &str, message: &str) -> Option<String> {
     {
         return Some(format!("; the model allows {} tokens at most", grouped(longest)));
     }
-    let what = if message.contains("Address already in use") {
+    let what = if message.to_lowercase().contains("address already in use") {
         "another program listens on that port: end it, or give the script another port"
     } else if message.contains("Cannot find any model weights") {
         "memory does not depend on their values: `--load-format dummy` starts the engine without them"

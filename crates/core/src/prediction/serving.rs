@@ -171,8 +171,8 @@ fn elsewhere(engine: &EngineNote, card: &Card) -> Vec<Elsewhere> {
     else {
         return Vec::new();
     };
-    // It would choose another one there.
-    if engine.is_own_share {
+    // It would choose another share there, or divide it otherwise between states and the rest.
+    if engine.is_own_share || engine.states.is_some() {
         return Vec::new();
     }
     let tokens = |it: Bytes| {

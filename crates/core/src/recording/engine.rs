@@ -80,6 +80,8 @@ pub struct EngineNote {
     pub beside: Option<Bytes>,
     /// What the engine expects CUDA graphs to take.
     pub graphs: Option<Bytes>,
+    /// States that its requests have beside keys and values: of layers of Mamba, say.
+    pub states: Option<Bytes>,
     /// What is free for keys and values; zero where it is less.
     pub available: Option<Bytes>,
     /// The longest request that the engine is to serve, in tokens.
@@ -120,10 +122,21 @@ pub struct EngineNote {
     pub least_for_longest: Option<f64>,
     /// Tokens of its longest pass that was run, where it plans without one.
     pub longest_pass: Option<u64>,
-    /// Other flags, and the tokens that its own functions plan with each.
-    pub instead: Vec<(String, u64)>,
+    /// What its own functions plan with other flags.
+    pub instead: Vec<OtherFlag>,
     /// The engine chose its share by itself, from the size of the card.
     pub is_own_share: bool,
+}
+
+/// Another flag of an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherFlag {
+    /// As it is given, with its value.
+    pub flag: String,
+    /// What the cache then holds; zero where the engine refuses.
+    pub tokens: u64,
+    /// How much less the engine then takes beside its cache, where its own functions say that.
+    pub freed: Bytes,
 }
 
 /// A refusal that an engine put into words, read as `explain` reads it.
@@ -146,6 +159,7 @@ impl EngineNote {
             forward: later.forward.or(self.forward),
             beside: later.beside.or(self.beside),
             graphs: later.graphs.or(self.graphs),
+            states: later.states.or(self.states),
             available: later.available.or(self.available),
             longest_asked: later.longest_asked.or(self.longest_asked),
             dtype: later.dtype.or(self.dtype),

@@ -18,7 +18,7 @@ mod weights;
 
 pub use alarms::{Alarm, AlarmNote};
 pub use curve::{Curve, CurveDevice};
-pub use engine::{ENGINES, EngineNote, EngineWords, Refusal};
+pub use engine::{ENGINES, EngineNote, EngineWords, OtherFlag, Refusal};
 
 pub use host::{HostGrowth, HostOwner};
 pub use notes::{

@@ -3,6 +3,7 @@
 
 use crate::{
     prediction::{Serving, Users},
+    recording::OtherFlag,
     units::{Bytes, grouped},
 };
 
@@ -17,6 +18,7 @@ impl Serving {
             ("weights", it.weights),
             (it.words().passes, it.forward),
             ("CUDA graphs", it.graphs),
+            ("states of requests (Mamba)", it.states),
             ("the driver", it.beside),
         ];
         let parts: Vec<String> = parts
@@ -133,9 +135,18 @@ impl Serving {
     fn settings(&self) -> Option<String> {
         let it = &self.engine;
         if it.plans_without_a_pass() {
-            let one = |(flag, tokens): &(String, u64)| match tokens {
-                0 => format!("with {flag} it does not start"),
-                tokens => format!("{} tokens with {flag}", grouped(*tokens)),
+            let one = |other: &OtherFlag| {
+                let (flag, tokens) = (&other.flag, grouped(other.tokens));
+                match other {
+                    OtherFlag { tokens: 0, .. } => format!("with {flag} it does not start"),
+                    OtherFlag { freed: Bytes::ZERO, .. } => format!("{tokens} tokens with {flag}"),
+                    OtherFlag { freed, .. } if it.tokens == Some(other.tokens) => {
+                        format!("{freed} more beside the cache with {flag}")
+                    }
+                    OtherFlag { freed, .. } => {
+                        format!("{tokens} tokens and {freed} more beside them with {flag}")
+                    }
+                }
             };
             let all: Vec<String> = it.instead.iter().map(one).collect();
             let name = it.words().name;

@@ -165,6 +165,7 @@ struct ServingWire<'a> {
     weights_bytes: Option<u64>,
     forward_bytes: Option<u64>,
     graphs_bytes: Option<u64>,
+    states_bytes: Option<u64>,
     /// Outside PyTorch.
     beside_bytes: Option<u64>,
     cache_bytes: Option<u64>,
@@ -191,6 +192,7 @@ struct ServingWire<'a> {
 struct InsteadWire<'a> {
     flag: &'a str,
     tokens: u64,
+    freed_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -224,6 +226,7 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
             weights_bytes: bytes(engine.weights),
             forward_bytes: bytes(engine.forward),
             graphs_bytes: bytes(engine.graphs),
+            states_bytes: bytes(engine.states),
             beside_bytes: bytes(engine.beside),
             cache_bytes: bytes(engine.cache.or(engine.available)),
             blocks: engine.blocks,
@@ -235,7 +238,11 @@ impl<'a> From<&'a Serving> for ServingWire<'a> {
             free_bytes: bytes(it.free),
             longest_pass: engine.longest_pass,
             instead: (engine.instead.iter())
-                .map(|(flag, tokens)| InsteadWire { flag, tokens: *tokens })
+                .map(|it| InsteadWire {
+                    flag: &it.flag,
+                    tokens: it.tokens,
+                    freed_bytes: it.freed.0,
+                })
                 .collect(),
             users: (it.users.iter())
                 .map(|it| UsersWire { tokens_each: it.length, users: it.users })

@@ -81,7 +81,7 @@ impl Family {
         match self {
             Family::Cat(it) => it.writes(along_second, arguments, known),
             Family::Elementwise(it) => it.writes(arguments, (known, knows_any), is_lazy),
-            Family::Foreach(it) => it.writes(blocks, arguments, settings.long_lists),
+            Family::Foreach(it) => it.writes(blocks, arguments, known, settings.long_lists),
             Family::Histogram(it) => it.writes(arguments, known, remarks),
             Family::Index(it) => it.writes(arguments, known),
             Family::Multinomial(it) => it.writes(arguments, (known, knows_any), choices),

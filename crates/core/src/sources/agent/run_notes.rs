@@ -10,8 +10,9 @@ use crate::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, Form, GraphNote, HostNote, InPieces, Keeper, Keepers,
         LargeBatch, Later, LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor,
-        OomNote, Padding, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Refusal, Role,
-        Spread, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, WaitsIn, WrittenOut,
+        OomNote, OtherFlag, Padding, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay,
+        Refusal, Role, Spread, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, WaitsIn,
+        WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -49,6 +50,7 @@ pub(super) struct EngineLine {
     forward: Option<i64>,
     beside: Option<i64>,
     graphs: Option<i64>,
+    states: Option<u64>,
     available: Option<i64>,
     longest_asked: Option<u64>,
     dtype: Option<String>,
@@ -73,7 +75,7 @@ pub(super) struct EngineLine {
     least_for_longest: Option<f64>,
     longest_pass: Option<u64>,
     #[serde(deserialize_with = "or_default")]
-    instead: Vec<(String, u64)>,
+    instead: Vec<(String, u64, i64)>,
     #[serde(deserialize_with = "or_default")]
     own_share: bool,
 }
@@ -90,6 +92,7 @@ impl From<EngineLine> for EngineNote {
             forward: size(it.forward),
             beside: size(it.beside),
             graphs: size(it.graphs),
+            states: it.states.map(Bytes),
             available: size(it.available),
             longest_asked: it.longest_asked,
             dtype: it.dtype.map(one_line),
@@ -111,7 +114,11 @@ impl From<EngineLine> for EngineNote {
             least_for_longest: it.least_for_longest,
             longest_pass: it.longest_pass,
             instead: (it.instead.into_iter())
-                .map(|(flag, tokens)| (one_line(flag), tokens))
+                .map(|(flag, tokens, freed)| OtherFlag {
+                    flag: one_line(flag),
+                    tokens,
+                    freed: Bytes(u64::try_from(freed).unwrap_or(0)),
+                })
                 .collect(),
             is_own_share: it.own_share,
         }
