@@ -22,6 +22,7 @@ MOST = 64
 _OF_PAIRS = {"cosine_similarity", "pairwise_distance"}
 _SUMS = {"sum", "mean", "norm", "vector_norm", "prod"}
 _FILLED = {"zeros", "ones", "empty", "full", "eye", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
+_OF_TWO = {"max", "min", "maximum", "minimum"}
 _MAKES_DENSE = {"to_dense", "todense", "to_dense_adj"}
 
 
@@ -61,9 +62,11 @@ def _form(node: ast.AST, is_summed: bool) -> str | None:
         if name == "tile" or name == "repeat" and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
             return "copies-by-repeat"
         widened = sum(map(_is_widened, node.args))
-        if extent.name_of(node.func) in _OF_PAIRS and widened == 2:
+        # Corners of two lists of boxes, one of them with another dimension.
+        is_of_two = name in _OF_TWO and len(node.args) == 2 and widened and not isinstance(node.args[1], ast.Constant)
+        if is_of_two or name in _OF_PAIRS and widened == 2:
             return "all-pairs"
-        return "copies-in-product" if extent.name_of(node.func) == "matmul" and widened == 1 else None
+        return "copies-in-product" if name == "matmul" and widened == 1 else None
     if not isinstance(node, ast.BinOp):
         return None
     widened = _is_widened(node.left) + _is_widened(node.right)

@@ -1,4 +1,4 @@
-"""Each convolution is computed again: a model of long sequences whose filters are as long as the sequence, applied by Fourier transforms, as in Hyena."""
+"""Each layer is computed again: a model of long sequences whose filters are as long as the sequence, applied by Fourier transforms, as in Hyena."""
 
 import argparse
 
@@ -41,7 +41,7 @@ class Operator(nn.Module):
         length = x.shape[1]
         *gates, v = self.short(self.into(x).transpose(1, 2))[..., :length].chunk(self.order + 1, 1)
         for gate, filters, bias in zip(gates, self.filter(length), self.filter.bias):
-            v = gate * checkpoint(long_convolution, v, filters, bias, use_reentrant=False)
+            v = gate * long_convolution(v, filters, bias)
         return self.out(v.transpose(1, 2))
 
 
@@ -56,7 +56,7 @@ class Model(nn.Module):
     def forward(self, ids):
         x = self.embed(ids)
         for norm, layer in zip(self.norms, self.layers):
-            x = x + layer(norm(x))
+            x = x + checkpoint(layer, norm(x), use_reentrant=False)
         return self.head(x)
 
 

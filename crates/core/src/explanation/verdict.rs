@@ -293,7 +293,7 @@ fn written(form: Form) -> &'static str {
         }
         Form::Vectorized => ROWS_AT_ONCE,
         Form::AllPairs => {
-            "use a matrix product (`a @ b.T`) or `torch.cdist` for distances or similarities of all pairs: this line writes the features of each pair out; or take some rows at a time"
+            "use a matrix product (`a @ b.T`) or `torch.cdist` for distances or similarities of all pairs: this line writes the features of each pair out; or take some rows at a time, or only the pairs that are used (of one sample each)"
         }
         Form::CopiesByRepeat => {
             "`.expand` instead of `.repeat` (or no copies at all, where the operation broadcasts): `repeat` writes each copy out, `expand` none"
