@@ -217,10 +217,12 @@ class _Group:
         self.graphs: list[Any] = []
         self._link: str | None = None
         self._largest: tuple[int, list[int], str] = (0, [], "")
+        self._is_sparse = False
 
     def add(self, path: _Path, address: int, size: int, tensor: Any) -> None:
         self._tensors += 1
         graph = getattr(tensor, "grad_fn", None)
+        self._is_sparse |= bool(tensor.is_sparse)
         if self._largest[0] < size:
             self._largest = _as_largest(tensor, size) or self._largest
         self._members.update([it for it in path.steps() if it.kind == "member" and it.owner is not None][-1:])
@@ -255,6 +257,7 @@ class _Group:
             "link": self._link,
             "shape": self._largest[1],
             "type": self._largest[2],
+            "sparse": self._is_sparse,
             "unlimited": self._unlimited(containers, shown, inner or line),
         }
 

@@ -176,14 +176,8 @@ pub(crate) fn holders(case: &Case<'_>, blocks: &[BlockId]) -> Vec<(String, Bytes
 
 /// The sparse tensor that is as large as `bytes` where it is made dense, as it is shown.
 pub(crate) fn as_large_when_dense(case: &Case<'_>, bytes: Bytes) -> Option<String> {
-    let is_it = |it: &&Keeper| {
-        let values: BTreeSet<u64> = it.addresses.iter().copied().collect();
-        let live = case.live_after(case.moment());
-        let of_values = live.iter().filter(|it| values.contains(&case.life(it.block).address));
-        let dense = it.of_largest.dense();
-        as_rounded(bytes) == as_rounded(dense)
-            && of_values.map(|it| it.size).sum::<Bytes>().0 < dense.0 / 2
-    };
+    let is_it =
+        |it: &&Keeper| it.is_sparse && as_rounded(bytes) == as_rounded(it.of_largest.dense());
     looks(case).next()?.entries.iter().find(is_it).map(Keeper::shown)
 }
 

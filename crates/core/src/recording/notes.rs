@@ -389,6 +389,8 @@ pub struct Keeper {
     pub link: Option<String>,
     /// Of the largest of its tensors.
     pub of_largest: Shape,
+    /// They are sparse: what they have is that of their values.
+    pub is_sparse: bool,
     /// Another thread fills it, and nothing limits how much.
     pub unlimited: Option<Unlimited>,
 }

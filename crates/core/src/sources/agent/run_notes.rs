@@ -209,6 +209,8 @@ struct KeeperLine {
     shape: Vec<u64>,
     #[serde(rename = "type", deserialize_with = "or_default")]
     dtype: String,
+    #[serde(rename = "sparse", deserialize_with = "or_default")]
+    is_sparse: bool,
     unlimited: Option<UnlimitedKeys>,
 }
 
@@ -233,6 +235,7 @@ impl From<KeepersLine> for Keepers {
             at: keeper.line.map(CodeLine::from),
             inner: keeper.inner.map(CodeLine::from),
             link: keeper.link.map(one_line).map(clipped),
+            is_sparse: keeper.is_sparse,
             of_largest: Shape { sizes: keeper.shape, dtype: clipped(one_line(keeper.dtype)) },
             unlimited: keeper.unlimited.and_then(|it| {
                 let waits_in = match it.kind.as_str() {

@@ -263,6 +263,36 @@ fn activations_are_told_with_their_largest_part_and_who_stores_it() {
     assert!(!remedy.unwrap().contains("utils.checkpoint"));
 }
 
+/// A backward pass wants 4 GiB; a variable has a tensor of that shape, whose storage is small.
+fn wanted_beside(is_sparse: bool) -> String {
+    let mut program = Program::default();
+    let made = forward(&mut program, 21, 1, 8 * MIB);
+    let entry = Keeper {
+        name: "weights".into(),
+        what: "variable".into(),
+        addresses: made,
+        at: Some(CodeLine { file: "/home/u/train.py".into(), line: 9, ..CodeLine::default() }),
+        of_largest: Shape { sizes: vec![32_768, 32_768], dtype: "float32".into() },
+        is_sparse,
+        ..Keeper::default()
+    };
+    let entries = vec![entry];
+    let keepers = vec![Keepers { place: now(&program), entries, ..Keepers::default() }];
+    program.event(Action::Oom, 0, 4096 * MIB, StackId::EMPTY);
+    let ooms = vec![OomNote { phase: Some(Phase::Backward), ..OomNote::default() }];
+    let told = program.explain_noted(Notes { keepers, ooms, ..Notes::default() });
+    told.ooms.first().map(|it| format!("{}; {:?}", it.root.text, it.remedies)).unwrap()
+}
+
+#[test]
+fn what_is_made_dense_is_told_by_the_sparse_tensor_and_an_expanded_one_is_none() {
+    let told = wanted_beside(true);
+    let sparse = "the sparse `weights` (32768 x 32768, float32) with all its zeros";
+    assert!(told.contains(sparse) && told.contains("index_add_"), "{told}");
+    let told = wanted_beside(false);
+    assert!(!told.contains("sparse"), "{told}");
+}
+
 /// So many evaluations of one line, each of whose results lives until the next is made; the last one is refused.
 fn refused_in_pass(passes: u32) -> Vec<(u32, u64)> {
     let (mut program, mut notes) = (Program::default(), Notes::default());
