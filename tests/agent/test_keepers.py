@@ -49,6 +49,15 @@ def test_a_list_of_results_is_held_where_it_is_filled(run):
     assert (what, tensors, line) == ("container", 12, "kept.append(out.detach().clone())")
 
 
+def test_a_member_of_a_dict_is_held_where_that_member_is_filled(run):
+    text = MODEL + STEPS.replace("for i", "history = {'train': [], 'dev': []}\nfor i")
+    text += "    history['train'].append(loss.item())\n    history['dev'].append(out.detach().clone())\n"
+    (line,) = run(text, stop="until-exit").process.all("keepers")
+    (entry,) = (it for it in line["entries"] if it["where"] == 'history["dev"][...]')
+    assert entry["line"]["text"] == "history['dev'].append(out.detach().clone())"
+    assert entry["shape"][0] == 32 and entry["type"] == "float32"
+
+
 def test_a_tracker_is_held_where_it_is_called_and_a_hook_where_it_stores(run):
     text = MODEL + TRACKER + "tracker = Tracker()\nnet.register_forward_hook(tracker.watch)\n" + STEPS + "    tracker.update(net(x).mean())\n"
     found = keepers(run, text, stop="until-exit")

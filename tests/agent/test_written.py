@@ -23,6 +23,17 @@ FORMS = {
     "y = torch.matmul(x[:, None], w)": "copies-in-product",
     "y = x.unsqueeze(-1) @ y.unsqueeze(1)": None,
     "y = x @ w.T": None,
+    "corner = torch.max(a[:, None, :2], b[:, :2])": "all-pairs",
+    "most = torch.max(x[:, None], 1)": None,
+    "mask = causal[None, None].repeat(n, 1, 1, 1).to(dtype)": "copies-by-repeat",
+    "x = torch.tile(x, (n, 1))": "copies-by-repeat",
+    "names = names.repeat(2)": None,
+    "table = torch.zeros(nodes, nodes, device=d)": "square-table",
+    "table = x.new_full((len(x), len(x)), 0.5)": "square-table",
+    "basis = torch.eye(len(moment))": "square-table",
+    "table = torch.zeros(rows, columns)": None,
+    "turn = torch.eye(3)": None,
+    "adjacency = to_dense_adj(edges)[0]": "made-dense",
 }
 
 

@@ -33,6 +33,7 @@
     process         how old this process is, and whether it is a child of multiprocessing
     stopping        ends a run that has shown enough or has failed, politely
     modules         which module is running, for the allocations made inside
+    operands        what the names in the line that ran out stand for
     owners          which model a module belongs to, and its path there
     gradients       whether a call of a module is training
     nested          tensors in what a call is given and what it returns

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plimsoll_agent.kinds import Line, Named
 
 MOST_FRAMES = 60
+STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 COMPREHENSIONS: dict[str, Any] = {"<listcomp>": ast.ListComp, "<setcomp>": ast.SetComp, "<dictcomp>": ast.DictComp, "<genexpr>": ast.GeneratorExp}
 """The frames that they have, if any."""
 

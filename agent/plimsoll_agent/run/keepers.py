@@ -38,6 +38,8 @@ MOST_MEMBERS = 20_000
 MOST_NODES = 100_000
 MOST_ADDRESSES = 32_768
 MOST_KEEPERS = 64
+MOST_KEYS = 8
+"""A dict that has more members is told as one thing."""
 _DEEPEST = 9
 _NEAR = 4
 
@@ -77,7 +79,7 @@ class _Path:
         for it in self.steps():
             if it.again:
                 continue
-            text += {"variable": it.name, "attribute": "." + it.name, "member": "[...]", "cache": "[...]", "cycle": "[...]", "closure": " > " + it.name, "generator": " > " + it.name}.get(it.kind, it.name)
+            text += {"variable": it.name, "attribute": "." + it.name, "member": f'["{it.name}"]' if it.name else "[...]", "cache": "[...]", "cycle": "[...]", "closure": " > " + it.name, "generator": " > " + it.name}.get(it.kind, it.name)
         while "[...][...]" in text:
             text = text.replace("[...][...]", "[...]")
         return text
@@ -124,7 +126,7 @@ class Keepers:
         groups: dict[tuple[int, str], _Group] = {}
         roots = itertools.chain(_roots(running + ahead.running_elsewhere(), self._script), _contexts(self._torch), _garbage(self._torch) if for_garbage else ())
         for path, root, tensor in self._tensors_from(roots, _pools(running), until):
-            where = self._tensors.storage_of(tensor)
+            where = self._tensors.storage_of(tensor._values() if tensor.layout is self._torch.sparse_coo else tensor)
             graph = getattr(tensor, "grad_fn", None)
             if where is None and graph is not None and not tensor.is_cuda:
                 # A number that was moved to the host has the graph of what it was computed from.
@@ -133,7 +135,7 @@ class Keepers:
                 key = (where[0], path.shown())
                 if key not in groups:
                     groups[key] = _Group(path, root, isinstance(tensor, self._torch.nn.Parameter))
-                groups[key].add(path, where[1], where[2], graph)
+                groups[key].add(path, where[1], where[2], tensor)
         most = sorted(groups.items(), key=lambda it: -it[1].bytes)
         # A loss is small, and its graph is not.
         models = [it for it in most if it[1].is_of_a_model][:MOST_KEEPERS]
@@ -214,9 +216,15 @@ class _Group:
         self._members: set[_Path] = set()
         self.graphs: list[Any] = []
         self._link: str | None = None
+        self._largest: tuple[int, list[int], str] = (0, [], "")
+        self._is_sparse = False
 
-    def add(self, path: _Path, address: int, size: int, graph: Any) -> None:
+    def add(self, path: _Path, address: int, size: int, tensor: Any) -> None:
         self._tensors += 1
+        graph = getattr(tensor, "grad_fn", None)
+        self._is_sparse |= bool(tensor.is_sparse)
+        if self._largest[0] < size:
+            self._largest = _as_largest(tensor, size) or self._largest
         self._members.update([it for it in path.steps() if it.kind == "member" and it.owner is not None][-1:])
         # Of a chain, the first member is reached without its link, or with one of it.
         if self._link is None:
@@ -247,6 +255,9 @@ class _Group:
             "line": line,
             "inner": inner,
             "link": self._link,
+            "shape": self._largest[1],
+            "type": self._largest[2],
+            "sparse": self._is_sparse,
             "unlimited": self._unlimited(containers, shown, inner or line),
         }
 
@@ -352,7 +363,7 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
     elif (waiting := ahead.members(value)) is not None:
         found += [(_Path(path, "member", "", value), it) for it in waiting[-MOST_MEMBERS:]]
     elif isinstance(value, dict):
-        found += [(_Path(path, "member", ""), it) for it in list(value.values())[-MOST_MEMBERS:]]
+        found += [(_Path(path, "member", _key_of(key, it) if len(value) <= MOST_KEYS else ""), it) for key, it in list(value.items())[-MOST_MEMBERS:]]
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
             try:
@@ -404,6 +415,11 @@ def _referred(path: _Path, value: Any) -> list[tuple[_Path, Any]]:
     return found
 
 
+def _key_of(key: Any, value: Any) -> str:
+    """The key of a member that holds others, if it is a plain word."""
+    return key if type(key) is str and key.isidentifier() and isinstance(value, (dict, *_MEMBERS)) else ""
+
+
 def _what(path: _Path) -> str:
     """What kind of thing holds them."""
     steps = path.steps()
@@ -425,6 +441,15 @@ def _what(path: _Path) -> str:
     if kinds[-1] == "member":
         return "container"
     return kinds[-1]
+
+
+def _as_largest(tensor: Any, size: int) -> tuple[int, list[int], str] | None:
+    """The bytes, the shape and the type of a tensor that is no small part of its storage."""
+    try:
+        is_all = size <= 2 * tensor.numel() * tensor.element_size()
+        return (size, [int(it) for it in tensor.shape], str(tensor.dtype).removeprefix("torch.")) if is_all else None
+    except (RuntimeError, NotImplementedError, ValueError):
+        return None  # It has no shape: a nested tensor, a parameter of a lazy module.
 
 
 def _nodes(graphs: list[Any], until: float) -> int:
@@ -457,6 +482,7 @@ class _Finder:
             return _line(root.file, _first(_wants_gradient(source.tree(root.file)))), None
         for at in range(len(self._steps) - 1, -1, -1):
             it = self._steps[at]
+            key = next((after.name for after in self._steps[at + 1 : at + 2] if after.kind == "member"), "")
             if it.kind == "attribute":
                 file = _file_of(it.owner) or ""
                 if not frames.is_users(file):
@@ -469,7 +495,7 @@ class _Finder:
                         return calls, None
                     continue
                 tree = source.tree(file)
-                found = _put(tree, it.name, True, it.owner.__name__)
+                found = _put(tree, it.name, True, it.owner.__name__, key)
                 if found is None:
                     continue
                 inner = _line(file, found)
@@ -500,7 +526,7 @@ class _Finder:
                 is_of_library = root.code is not None and not frames.is_users(root.file)
                 tree = source.of_function(root.code) if is_of_library else source.tree(root.file)
                 function = _function(tree, root.function, root.first)
-                found = _put(function, it.name, False)
+                found = _put(function, it.name, False, key=key)
                 if found is None:
                     found = _put_by_a_caller(tree, function, it.name)
                 if found is not None:
@@ -535,19 +561,33 @@ def _of_call(call: ast.Call) -> ast.AST:
     return call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS else call.func
 
 
-def _is(node: ast.AST, name: str, is_attribute: bool) -> bool:
+def _is(node: ast.AST, name: str, is_attribute: bool, key: str = "") -> bool:
+    """`key`: of a member of it, as `history["dev"]`."""
+    keys = set()
     while isinstance(node, ast.Subscript):
+        keys.add(getattr(node.slice, "value", None) if isinstance(node.slice, ast.Constant) else None)
         node = node.value
+    if key and key not in keys:
+        return False
     if is_attribute:
         return isinstance(node, ast.Attribute) and node.attr == name
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None) -> int | None:
-    """The line that puts something into this variable or attribute: a call such as `append`, `+=`, a member, and after these an assignment."""
+def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None, key: str = "") -> int | None:
+    """The line that puts something into this variable or attribute: a call such as `append`, `+=`, a member, and after these an assignment.
+    `key`: into this member, if a line names it."""
+    if key:
+        found = _put_there(tree, name, is_attribute, owner, key)
+        if found is not None:
+            return found
+    return _put_there(tree, name, is_attribute, owner)
+
+
+def _put_there(tree: ast.AST, name: str, is_attribute: bool, owner: str | None, key: str = "") -> int | None:
     if owner is not None:
         classes = [it for it in ast.walk(tree) if isinstance(it, ast.ClassDef) and it.name == owner]
-        own = next((found for it in classes if (found := _put(it, name, is_attribute)) is not None), None)
+        own = next((found for it in classes if (found := _put_there(it, name, is_attribute, None, key)) is not None), None)
         # Where its `__init__` only begins it, somebody else fills it: `node.state = state`.
         is_begun = own is not None and own in _lines_of(tree, "__init__")
         others = [it.lineno for it in ast.walk(tree) if isinstance(it, ast.Assign) and any(_is_of_another(part, name) for part in it.targets)] if is_begun else []
@@ -557,14 +597,14 @@ def _put(tree: ast.AST, name: str, is_attribute: bool, owner: str | None = None)
     sets: list[int] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
-            if _is(node.func.value, name, is_attribute):
+            if _is(node.func.value, name, is_attribute, key):
                 puts.append(node.lineno)
-        elif isinstance(node, ast.AugAssign) and _is(node.target, name, is_attribute):
+        elif isinstance(node, ast.AugAssign) and _is(node.target, name, is_attribute, key):
             puts.append(node.lineno)
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 for part in target.elts if isinstance(target, ast.Tuple) else [target]:
-                    if _is(part, name, is_attribute):
+                    if _is(part, name, is_attribute, key):
                         (puts if isinstance(part, ast.Subscript) else sets).append(node.lineno)
     in_init = _lines_of(tree, "__init__")
     late = [it for it in puts if it not in in_init] or puts or [it for it in sets if it not in in_init] or sets

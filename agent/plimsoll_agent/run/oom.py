@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from plimsoll_agent import patch
-from plimsoll_agent.run import ahead, chain, extent, frames, written
+from plimsoll_agent.run import ahead, chain, extent, frames, operands, written
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
 
@@ -41,8 +41,6 @@ _GO_BACK = {"backward", "manual_backward", "grad", "vjp", "jacobian"}
 
 _DETACHES = frozenset(("item", "tolist", "numpy", "detach", "argmax"))
 """What comes out of these has no graph."""
-
-_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 MOST_NAMED = 4
 """A program that searches its batch size runs out often; what lives where is said for the first few."""
@@ -137,6 +135,7 @@ class OutOfMemory:
             goes_back=goes_back,
             loop=_outermost_loop(frame),
             written=written.lines() if self._times < MOST_NAMED else None,
+            operands=operands.of_line(self._torch, frame) if self._times < MOST_NAMED else None,
             gpu=self._memory.name(device),
             device_total=total,
             device_free=free,
@@ -265,7 +264,7 @@ def _becomes_a_number(frame: FrameType | None) -> bool:
     if frame is None:
         return False
     function = ahead.function_at(frame.f_code.co_filename, frame.f_lineno)
-    around = (it for it in ast.walk(function) if isinstance(it, _STATEMENTS) and it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno))
+    around = (it for it in ast.walk(function) if isinstance(it, extent.STATEMENTS) and it.lineno <= frame.f_lineno <= (it.end_lineno or it.lineno))
     statement = min(around, key=lambda it: (it.end_lineno or it.lineno) - it.lineno, default=None)
     if statement is None or statement.value is None:
         return False

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 MOST = 64
 """Of lines that are named, and of files that are read."""
-_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 _OF_PAIRS = {"cosine_similarity", "pairwise_distance"}
 _SUMS = {"sum", "mean", "norm", "vector_norm", "prod"}
+_FILLED = {"zeros", "ones", "empty", "full", "eye", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full"}
+_OF_TWO = {"max", "min", "maximum", "minimum"}
+_MAKES_DENSE = {"to_dense", "todense", "to_dense_adj"}
 
 
 @guarded
@@ -37,7 +39,7 @@ def of_text(tree: ast.AST) -> Iterator[tuple[int, int, str]]:
     summed = {id(part) for it in nodes if isinstance(it, ast.Call) and extent.name_of(it.func) in _SUMS for part in ast.walk(it)}
     names = {it.id for it in nodes if isinstance(it, ast.Name) and id(it) in summed}
     for it in nodes:
-        if isinstance(it, _STATEMENTS):
+        if isinstance(it, extent.STATEMENTS):
             targets = {target.id for target in getattr(it, "targets", ()) if isinstance(target, ast.Name)}
             forms = (_form(part, id(part) in summed or bool(targets & names)) for part in ast.walk(it))
             form = next(filter(None, forms), None)
@@ -52,10 +54,19 @@ def _form(node: ast.AST, is_summed: bool) -> str | None:
             return "vectorized"
         if extent.name_of(node.func) == "svd" and _is_full(node):
             return "full-matrices"
+        name = extent.name_of(node.func)
+        if name in _MAKES_DENSE:
+            return "made-dense"
+        if name in _FILLED and _is_square(node):
+            return "square-table"
+        if name == "tile" or name == "repeat" and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
+            return "copies-by-repeat"
         widened = sum(map(_is_widened, node.args))
-        if extent.name_of(node.func) in _OF_PAIRS and widened == 2:
+        # Corners of two lists of boxes, one of them with another dimension.
+        is_of_two = name in _OF_TWO and len(node.args) == 2 and widened and not isinstance(node.args[1], ast.Constant)
+        if is_of_two or name in _OF_PAIRS and widened == 2:
             return "all-pairs"
-        return "copies-in-product" if extent.name_of(node.func) == "matmul" and widened == 1 else None
+        return "copies-in-product" if name == "matmul" and widened == 1 else None
     if not isinstance(node, ast.BinOp):
         return None
     widened = _is_widened(node.left) + _is_widened(node.right)
@@ -73,6 +84,15 @@ def _is_full(call: ast.Call) -> bool:
     is_of_linalg = isinstance(call.func, ast.Attribute) and extent.name_of(call.func.value) == "linalg"
     is_said = len(call.args) > 1 or any(it.arg == "full_matrices" for it in call.keywords)
     return _says(call, "full_matrices", True) or _says(call, "some", False) or is_of_linalg and not is_said
+
+
+def _is_square(call: ast.Call) -> bool:
+    """`torch.zeros(n, n)`, `torch.full((n, n), x)`, `torch.eye(n)`: one side as long as the other, and no number that stands there."""
+    sides = call.args[0].elts if call.args and isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args
+    if extent.name_of(call.func) == "eye" and len(sides) == 1:
+        return not isinstance(sides[0], ast.Constant)
+    shown = [ast.dump(it) for it in sides if not isinstance(it, ast.Constant)]
+    return len(shown) != len(set(shown))
 
 
 def _is_widened(node: ast.AST) -> bool:

@@ -31,9 +31,9 @@ use crate::{
         root_cause::{LARGE_PART, OF_DERIVATIVES, RootCause, is_leak, told_as},
     },
     failures::Cause,
-    findings::{Case, Finding, Kind, Weight, are_a_few, are_apart, category_name},
+    findings::{self, Case, Finding, Kind, Weight, are_a_few, are_apart, category_name},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
-    recording::{CodeLine, Models, Phase},
+    recording::{CodeLine, Models, Operand, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
     trace::EventId,
     units::{Bytes, percent},
@@ -47,8 +47,8 @@ const LEAST_SHARE: u64 = 10;
 /// So many models of one class are more than a network, its copy and its teacher.
 const MANY_MODELS: u64 = 4;
 
-/// What needs not be there by the program's own design, what is a mistake first.
-const CAUSES: [ProblemCode; 15] = [
+/// What needs not be there by the program's own design, what is a mistake first, and data and caches last.
+const CAUSES: [ProblemCode; 17] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
@@ -64,6 +64,8 @@ const CAUSES: [ProblemCode; 15] = [
     ProblemCode::GraphRetained,
     ProblemCode::StepBefore,
     ProblemCode::UnrolledLoop,
+    ProblemCode::AllOnDevice,
+    ProblemCode::KvCache,
 ];
 
 /// Chooses the cause of the failed request `event`.
@@ -83,9 +85,7 @@ pub(super) fn choose(
         .or_else(|| failed.limit())
         .or_else(|| failed.other_process())
         .or_else(|| failed.pieces())
-        .or_else(|| CAUSES.iter().find_map(|it| failed.avoidable(*it)))
-        .or_else(|| failed.avoidable(ProblemCode::AllOnDevice))
-        .or_else(|| failed.avoidable(ProblemCode::KvCache))
+        .or_else(|| failed.by_design())
         .or_else(|| failed.graphs_of_one_step())
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
@@ -117,7 +117,7 @@ fn is_pass(stage: Stage) -> bool {
 }
 
 /// What a pass makes that is neither the model's nor a library's.
-fn is_kept(category: Category) -> bool {
+pub(super) fn is_kept(category: Category) -> bool {
     matches!(
         category,
         Category::Activations
@@ -259,6 +259,15 @@ impl<'a> Failed<'a> {
         Some(res)
     }
 
+    /// The first of these that would have been enough. What is there of the step before may be a part of what somebody stores.
+    fn by_design(&self) -> Option<RootCause> {
+        let mut enough = CAUSES.iter().filter_map(|it| self.avoidable(*it)).peekable();
+        let is_before = enough.peek()?.code == ProblemCode::StepBefore;
+        let first = enough.next()?;
+        let larger = enough.find(|it| is_before && first.bytes.0 * 2 <= it.bytes.0);
+        Some(larger.unwrap_or(first))
+    }
+
     fn limit(&self) -> Option<RootCause> {
         (self.oom.cause == Cause::Limit).then(|| RootCause {
             code: ProblemCode::ProcessLimit,
@@ -393,11 +402,26 @@ impl<'a> Failed<'a> {
         } else {
             format!("{} of the memory there is", percent(bytes.share_of(all)))
         };
+        // What that line computes with says where the size comes from.
+        let notes = &self.case.run.recording.notes.ooms;
+        let note = notes.iter().rfind(|it| it.device == self.case.run.index);
+        let made_of = note.filter(|_| at.is_some() && at == self.oom.at && !in_backward);
+        let made_of: Vec<String> =
+            made_of.iter().flat_map(|it| &it.operands).map(Operand::shown).collect();
+        let made_of = if made_of.is_empty() {
+            String::new()
+        } else {
+            format!("; it is made of {}", made_of.join(", "))
+        };
+        let dense = findings::as_large_when_dense(self.case, self.asked);
+        let dense = dense.map_or(String::new(), |it| {
+            format!("; it is as large as the sparse {it} with all its zeros")
+        });
         Some(RootCause {
             code: ProblemCode::OneAllocation,
             at,
             bytes,
-            text: format!("one line's result is too large: {bytes}, {share}"),
+            text: format!("one line's result is too large: {bytes}, {share}{made_of}{dense}"),
             is_sure: true,
         })
     }

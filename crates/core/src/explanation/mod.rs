@@ -7,6 +7,7 @@ mod choice;
 mod comparison;
 mod diff;
 pub(crate) mod held;
+mod largest;
 mod next;
 mod oom;
 mod proof;
@@ -29,7 +30,7 @@ pub use crate::prediction::device_run::InOnePiece;
 use std::sync::Arc;
 
 use crate::{
-    codes::{ProblemCode, RemarkCode, StatementCode},
+    codes::{Family, ProblemCode, RemarkCode, StatementCode},
     failures::{self, Failure},
     findings::{self, Finding, Weight, Window},
     prediction::{Runs, device_run::DeviceRun},
@@ -273,7 +274,17 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
 /// What is wrong with the runs of a prediction, or could be had back, what decides first: where memory ran out, its cause, as in the explanation of the
 /// recording. What is only good to know is left out.
 pub fn findings_of(runs: &Runs<'_>) -> Vec<Finding> {
-    found_in(runs).0
+    let (mut res, oom) = found_in(runs);
+    // What no rule found is told all the same. How much its change gives back is not known.
+    if let Some(Oom { root, edit, remedies, .. }) = oom
+        && root.code.family() == Family::Size
+        && !res.iter().any(|it| root.is_of(it))
+    {
+        let remedy = edit.or_else(|| remedies.into_iter().next()).unwrap_or_default();
+        let cause = Finding::new(root.code, Weight::Problem, Bytes::ZERO, root.text);
+        res.insert(0, Finding { at: root.at, remedy, ..cause });
+    }
+    res
 }
 
 /// What only an edit of the script removes, of the runs of a prediction: findings, and above them the cause of the error where memory ran out, if a

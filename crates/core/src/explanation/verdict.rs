@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     codes::{Family, ProblemCode},
     explanation::{
-        choice,
+        choice, largest,
         oom::{Oom, Shape},
         proof::{Proof, live_bytes},
         root_cause::{self, LARGE_PART},
@@ -46,6 +46,9 @@ const LESS_HISTORY: &str = "lower `history_size` of LBFGS: each step of its hist
 
 /// What helps where most of a model's states are buffers.
 const SMALLER_BUFFERS: &str = "make buffers that each layer has alike (masks, tables of positions) once for all layers, as long as the inputs are, or where they are used";
+
+/// What helps where the gradient of a sparse matrix is wanted.
+const STAYS_SPARSE: &str = "the gradient of a sparse matrix is made dense (`torch.sparse.mm` does so): compute with its entries instead (take the features at one end of each edge, multiply, `index_add_`), or do not train the matrix";
 
 /// So many show how large inputs are.
 const FEW_INPUTS: usize = 4;
@@ -152,6 +155,8 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let proof = Proof::of(case, event);
     let said = res.cause;
     res.root = choice::choose(case, event, res, findings, proof.as_ref());
+    let part = largest::of(case, event, res.root.code, res.root.bytes);
+    res.root.text += &part.as_ref().map(largest::Part::sentence).unwrap_or_default();
     res.cause = res.root.coarse();
     res.why.clone_from(&res.root.text);
     let expandable = proof.as_ref().and_then(Proof::with_expandable_segments);
@@ -198,14 +203,19 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let are_states = res.root.code == ProblemCode::ModelStates;
     let many = choice::many_models(case, res.facts.allocated.unwrap_or_default());
     let form = form(case, res);
-    let has_rows =
-        form != Some(ROWS_AT_ONCE) && res.cause == Cause::Size && are_of_vmap(case, event);
+    let asked = res.facts.requested.unwrap_or_default();
+    let is_made_dense = res.facts.phase == Some(Phase::Backward)
+        && findings::as_large_when_dense(case, asked).is_some();
+    let is_vectorized = form.as_ref().is_some_and(|it| it.0 == Form::Vectorized);
+    let has_rows = !is_vectorized && res.cause == Cause::Size && are_of_vmap(case, event);
     let own = [
         res.root.is_of_derivatives().then(|| FEWER_GRAPHS.to_owned()),
         (are_states && many.is_some()).then(|| FEWER_MODELS.to_owned()),
         (are_states && keeps_history(case, event)).then(|| LESS_HISTORY.to_owned()),
         has_rows.then(|| ROWS_AT_ONCE.to_owned()),
         (are_states && are_mostly_buffers(case, event)).then(|| SMALLER_BUFFERS.to_owned()),
+        part.as_ref().and_then(largest::Part::remedy),
+        is_made_dense.then(|| STAYS_SPARSE.to_owned()),
     ];
     let own: Vec<String> = own.into_iter().flatten().collect();
     let own_edit = own.first().cloned();
@@ -219,7 +229,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         let of_cause = format!("({}: ", it.code);
         remedies.sort_by_key(|it| !it.contains(&of_cause));
     }
-    let form = form.map(str::to_owned);
+    let form = form.map(|(form, place)| place + written(form));
     remedies.splice(0..0, form.clone());
     // A setting of the allocator is none.
     let cause = cause.filter(|it| it.code.family() != Family::Fragmentation);
@@ -250,7 +260,7 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
 }
 
 /// What another form of a statement of the script would save, where that has made a good part of all.
-fn form(case: &Case<'_>, oom: &Oom) -> Option<&'static str> {
+fn form(case: &Case<'_>, oom: &Oom) -> Option<(Form, String)> {
     let run = case.run;
     let event = run.oom?;
     let note = run.recording.notes.ooms.iter().rev().find(|it| it.device == run.index)?;
@@ -262,10 +272,17 @@ fn form(case: &Case<'_>, oom: &Oom) -> Option<&'static str> {
         let wanted = if oom.at.as_ref().is_some_and(is_it) { asked } else { Bytes::ZERO };
         made.map(|it| it.size).sum::<Bytes>() + wanted
     };
-    let (bytes, form) =
-        note.written.iter().map(|(lines, form)| (made_by(lines), *form)).max_by_key(|it| it.0)?;
+    let made = note.written.iter().map(|(lines, form)| (made_by(lines), lines, *form));
+    let (bytes, lines, form) = made.max_by_key(|it| it.0)?;
     let all = live.iter().map(|it| it.size).sum::<Bytes>() + asked;
-    (oom.cause == Cause::Size && all.0 / LARGE_PART <= bytes.0).then(|| written(form))
+    let is_here = |at: &CodeLine| lines.has(&at.file, at.line);
+    let place = if oom.root.at.as_ref().is_some_and(is_here) {
+        String::new()
+    } else {
+        let line = CodeLine { file: lines.file.clone(), line: lines.first, ..CodeLine::default() };
+        format!("at {}: ", findings::place(&line))
+    };
+    (oom.cause == Cause::Size && all.0 / LARGE_PART <= bytes.0).then_some((form, place))
 }
 
 /// What to write instead.
@@ -276,7 +293,16 @@ fn written(form: Form) -> &'static str {
         }
         Form::Vectorized => ROWS_AT_ONCE,
         Form::AllPairs => {
-            "use a matrix product (`a @ b.T`) or `torch.cdist` for distances or similarities of all pairs: this line writes the features of each pair out; or take some rows at a time"
+            "use a matrix product (`a @ b.T`) or `torch.cdist` for distances or similarities of all pairs: this line writes the features of each pair out; or take some rows at a time, or only the pairs that are used (of one sample each)"
+        }
+        Form::CopiesByRepeat => {
+            "`.expand` instead of `.repeat` (or no copies at all, where the operation broadcasts): `repeat` writes each copy out, `expand` none"
+        }
+        Form::SquareTable => {
+            "this line makes a table with as many rows as columns: make it for the rows of one batch, only for sides that are short, or sparse"
+        }
+        Form::MadeDense => {
+            "keep the matrix sparse (`torch.sparse.mm`, or the features at the ends of each edge and `index_add_`): this line writes all its zeros out; or make it dense for the rows of one batch"
         }
         Form::CopiesInProduct => {
             "write the product as `torch.einsum`, or multiply one slice at a time: `@` copies both matrices for the dimension that one of them lacks"

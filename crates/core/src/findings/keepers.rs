@@ -1,13 +1,13 @@
 //! Who holds what stays allocated: the agent looked for it at the end of the run, and says the line that puts it there. A finding of
 //! something that stays is told at that line; where it was allocated is evidence.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Weight, place},
+    findings::{Case, Finding, Weight, as_rounded, place},
     prediction::timeline::{Places, Stage},
-    recording::{Keeper, Keepers, Unlimited},
+    recording::{Keeper, Keepers, Unlimited, is_users_code},
     replay::{BlockId, BlockLife},
     trace::EventId,
     units::Bytes,
@@ -52,6 +52,13 @@ pub(super) fn name(case: &Case<'_>, findings: &mut [Finding]) {
             tell(case, finding, held);
         }
     }
+    // What grows with each token may be what a generation collects beside its cache.
+    let grows = |it: &&mut Finding| it.code == ProblemCode::KvCache && !it.title.contains("stay");
+    for finding in findings.iter_mut().filter(grows) {
+        if let Some(held) = keeper_of(case, finding).filter(|it| collects(it.by)) {
+            as_collected(finding, held.by);
+        }
+    }
 }
 
 /// The variable to delete, of outputs that are live a step too long: the one that holds most of them, or of the graphs that variables hold
@@ -72,6 +79,28 @@ fn name_variable(case: &Case<'_>, finding: &mut Finding) {
     if is_plain && keeper.at.as_ref().is_some_and(|it| it.function != "forward") {
         finding.remedy = finding.remedy.replace("`del outputs, loss`", &format!("`del {name}`"));
     }
+}
+
+/// Whether it is a list of a library's that is not called after a cache, nor after keys and values.
+fn collects(keeper: &Keeper) -> bool {
+    let name = keeper.name.to_ascii_lowercase();
+    let is_users = keeper.at.as_ref().is_some_and(|at| is_users_code(&at.file, at.line));
+    keeper.what == "container"
+        && !is_users
+        && !["cache", "past", "key", "value", "kv"].iter().any(|it| name.contains(it))
+}
+
+/// Results of each pass of a generation in a list, and no cache.
+fn as_collected(finding: &mut Finding, keeper: &Keeper) {
+    let name = keeper.name.trim_end_matches("[...]");
+    finding.code = ProblemCode::ResultsKept;
+    finding.weight = Weight::Problem;
+    finding.title = format!(
+        "`{name}` collects what each pass returns: {}, {} more in each",
+        finding.bytes, finding.per_step
+    );
+    finding.remedy = "without `output_attentions=True`, `output_hidden_states=True` and `output_scores=True` a generation collects none of it; where you need a part, store that part by a hook; or generate for fewer texts at a time".to_owned();
+    finding.evidence.insert(0, format!("{} (a container)", keeper.shown()));
 }
 
 /// Where tensors themselves are stored, and not what hangs on a few of them, no graph is the cause, and no `.detach()` gives them back.
@@ -125,6 +154,31 @@ fn main_keeper_of(case: &Case<'_>, keepers: &Keepers, blocks: &[BlockId]) -> Opt
     let (place, most) =
         known.map(|(n, it)| (n, held_of(&blocks, it))).max_by_key(|(_, bytes)| *bytes)?;
     (all / 2 < most.0).then_some(place)
+}
+
+/// The user's variables, containers and attributes that hold some of `blocks` as tensors, as they are shown, and how much
+/// each holds, most first.
+pub(crate) fn holders(case: &Case<'_>, blocks: &[BlockId]) -> Vec<(String, Bytes)> {
+    let Some(keepers) = looks(case).next() else { return Vec::new() };
+    let mut rest = live(case, keepers, blocks);
+    let is_users = |it: &&Keeper| it.at.as_ref().is_some_and(|at| is_users_code(&at.file, at.line));
+    let mut res: Vec<(String, Bytes)> = Vec::new();
+    for keeper in keepers.entries.iter().filter(is_users) {
+        let bytes = held_of(&rest, keeper);
+        if bytes != Bytes::ZERO {
+            rest.retain(|it| held_of(&[*it], keeper) == Bytes::ZERO);
+            res.push((keeper.shown(), bytes));
+        }
+    }
+    res.sort_by_key(|it| Reverse(it.1));
+    res
+}
+
+/// The sparse tensor that is as large as `bytes` where it is made dense, as it is shown.
+pub(crate) fn as_large_when_dense(case: &Case<'_>, bytes: Bytes) -> Option<String> {
+    let is_it =
+        |it: &&Keeper| it.is_sparse && as_rounded(bytes) == as_rounded(it.of_largest.dense());
+    looks(case).next()?.entries.iter().find(is_it).map(Keeper::shown)
 }
 
 /// The container that most of `blocks` are in as tensors without a graph, and those; not one that a model's `forward` fills, which needs them.

@@ -49,7 +49,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.at = largest.and_then(|it| case.line_outside(case.stack(it)));
     res.step = case.step(moment);
     res.evidence.push(format!("outside of evaluations at most {others} are allocated"));
-    res.remedy = "evaluate in batches as large as those of the training (a `DataLoader` with `batch_size`, or `for part in x.split(n)`), and move the result of each to the CPU".to_owned();
+    // Rows that are larger, and not more of them.
+    let are_larger = batch.rows <= batch.rows_in_training;
+    res.remedy = if are_larger { "cut what one pass gets into parts as large as those of the training (tiles, windows, pieces), and join their results, on the CPU where they are many" } else { "evaluate in batches as large as those of the training (a `DataLoader` with `batch_size`, or `for part in x.split(n)`), and move the result of each to the CPU" }.to_owned();
     res.frees(blocks);
     vec![res]
 }

@@ -62,6 +62,7 @@ mod written_out_attention;
 pub use case::Window;
 pub(crate) use case::{Case, as_rounded};
 pub(crate) use growth::Kind;
+pub(crate) use keepers::{as_large_when_dense, holders};
 
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{blocks, category_name, place};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     codes::ProblemCode,
-    findings::{Case, Finding, Rule, Weight, place},
+    findings::{Case, Finding, Rule, Weight, holders, place},
     prediction::{
         Category,
         stacks::{Signs, is_of_a_layer},
@@ -30,6 +30,9 @@ pub(crate) const IN_CHUNKS: &str = "compute the result in chunks, in place, or i
 
 /// What helps where a loss makes something that is no scores of classes.
 const IN_PARTS: &str = "compute the loss in parts, some rows at a time; for distances or similarities of all pairs use a matrix product (`a @ b.T`) or `torch.cdist`, which write no product of each pair";
+
+/// More variables in a title are a list.
+const SHOWN_NAMES: usize = 4;
 
 /// Layers have more of one size.
 const FEW: usize = 6;
@@ -97,6 +100,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         }
         _ => "blocks of one size".to_owned(),
     };
+    let of_each = |block: &BlockId| holders(case, &[*block]).into_iter().next().map(|it| it.0);
+    let names: BTreeSet<String> = blocks.iter().filter_map(of_each).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    let what = if names.is_empty() || rows.is_some() || SHOWN_NAMES < names.len() {
+        what
+    } else {
+        format!("{what}: {}", names.join(", "))
+    };
     let copies = if blocks.len() == 1 {
         String::new()
     } else {
@@ -113,7 +124,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.step = case.step(case.life(first).alloc);
     for block in blocks.iter().take(6) {
         let at = case.line(*block).map_or("autograd".to_owned(), |it| place(&it));
-        res.evidence.push(format!("{} made by {at}", case.life(*block).size));
+        let held = of_each(block).map_or(String::new(), |it| format!(", in {it}"));
+        res.evidence.push(format!("{} made by {at}{held}", case.life(*block).size));
     }
     if let Some(asked) = asked.filter(|it| it.size == size) {
         res.evidence.push(format!("the failed request, {}, is another one", asked.size));

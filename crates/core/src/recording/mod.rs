@@ -24,10 +24,10 @@ pub use host::{HostGrowth, HostOwner};
 pub use notes::{
     Ahead, AskedSize, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, Exception, FirstGpu,
     FirstStep, Form, GraphNote, HostNote, InPieces, Keeper, Keepers, LargeBatch, Later, LoopLines,
-    LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Padding, Phase,
-    Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Remark, Role, SettingsNote, Spread,
-    StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, Unsupported, WaitsIn,
-    WrittenOut,
+    LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor, Notes, OomNote, Operand, Padding,
+    Phase, Place, ReadNote, Recast, Redone, RedoneNote, RedoneWay, Remark, Role, SettingsNote,
+    Shape, Spread, StacksNote, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned,
+    Unsupported, WaitsIn, WrittenOut,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 pub use plan_notes::{At, Averages, PlanNotes, Reading, Refused, Split, Survey, Work};

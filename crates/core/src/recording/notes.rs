@@ -387,6 +387,10 @@ pub struct Keeper {
     pub inner: Option<CodeLine>,
     /// The attribute by which objects of one class refer to one another on the way there, such as `parent`.
     pub link: Option<String>,
+    /// Of the largest of its tensors.
+    pub of_largest: Shape,
+    /// They are sparse: what they have is that of their values.
+    pub is_sparse: bool,
     /// Another thread fills it, and nothing limits how much.
     pub unlimited: Option<Unlimited>,
 }
@@ -400,6 +404,68 @@ pub struct Unlimited {
     pub entries: u64,
     /// What one of them holds of the device's memory.
     pub each: Bytes,
+}
+
+/// The sizes and the type of a tensor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Of each dimension; empty where nothing is known.
+    pub sizes: Vec<u64>,
+    /// As `float32`.
+    pub dtype: String,
+}
+
+impl Shape {
+    /// A name with what is known of its tensor.
+    fn beside(&self, name: &str) -> String {
+        if self.sizes.is_empty() {
+            return format!("`{name}`");
+        }
+        let sizes: Vec<String> = self.sizes.iter().map(u64::to_string).collect();
+        format!("`{name}` ({}, {})", sizes.join(" x "), self.dtype)
+    }
+
+    /// What it takes if each number is there; a sparse tensor has less.
+    pub fn dense(&self) -> Bytes {
+        let bits = self.dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
+        let bits = bits.parse::<u64>().unwrap_or_default();
+        let n = self.sizes.iter().try_fold(1_u64, |n, it| n.checked_mul(*it));
+        Bytes(n.and_then(|it| it.checked_mul(bits / 8)).unwrap_or_default())
+    }
+}
+
+impl Keeper {
+    /// Its name with the shape of its largest tensor, where that is known.
+    pub fn shown(&self) -> String {
+        self.of_largest.beside(&self.name)
+    }
+}
+
+/// What a name in the line that ran out stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operand {
+    /// As it stands there.
+    pub name: String,
+    /// A whole number.
+    pub value: Option<i64>,
+    /// A tensor, or the first one of a list.
+    pub of_tensor: Shape,
+    /// How many a list has.
+    pub members: Option<u64>,
+}
+
+impl Operand {
+    /// The name with what it stands for.
+    pub fn shown(&self) -> String {
+        match (self.value, self.members) {
+            (Some(value), _) => format!("`{}` = {value}", self.name),
+            (_, Some(n)) => {
+                format!("{n} in `{}`, the first", self.name)
+                    + self.of_tensor.beside("").trim_start_matches("``")
+            }
+            _ => self.of_tensor.beside(&self.name),
+        }
+    }
 }
 
 impl WaitsIn {
@@ -449,6 +515,8 @@ pub struct OomNote {
     pub around: Option<LoopLines>,
     /// Statements of the script of which another form takes far less.
     pub written: Vec<(LoopLines, Form)>,
+    /// What the names in the line stand for, in the order of its text.
+    pub operands: Vec<Operand>,
     /// The device, as its driver calls it; none in recordings of plimsoll 0.2.0 and before.
     pub gpu: Option<String>,
     /// Where in the trace.
@@ -466,6 +534,12 @@ pub enum Form {
     AllPairs,
     /// A product of matrices that first copies both for a dimension that one of them lacks.
     CopiesInProduct,
+    /// Copies that are written out.
+    CopiesByRepeat,
+    /// A table with as many rows as columns.
+    SquareTable,
+    /// All zeros of a sparse matrix.
+    MadeDense,
 }
 
 impl Form {
@@ -476,6 +550,9 @@ impl Form {
             "vectorized" => Some(Form::Vectorized),
             "all-pairs" => Some(Form::AllPairs),
             "copies-in-product" => Some(Form::CopiesInProduct),
+            "copies-by-repeat" => Some(Form::CopiesByRepeat),
+            "square-table" => Some(Form::SquareTable),
+            "made-dense" => Some(Form::MadeDense),
             _ => None,
         }
     }

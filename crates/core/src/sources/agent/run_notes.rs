@@ -10,9 +10,9 @@ use crate::{
         Ahead, Alarm, AlarmNote, Begin, CodeLine, CutLoop, DeviceStats, End, EndReason, EngineNote,
         Exception, FirstGpu, FirstStep, Form, GraphNote, HostNote, InPieces, Keeper, Keepers,
         LargeBatch, Later, LoopLines, LoopStage, Mark, MarkKind, Mentions, Models, NamedTensor,
-        OomNote, OtherFlag, Padding, Phase, ReadNote, Recast, Redone, RedoneNote, RedoneWay,
-        Refusal, Role, Spread, StepTimes, Table, Tensors, Unfolded, Unlimited, Unowned, WaitsIn,
-        WrittenOut,
+        OomNote, Operand, OtherFlag, Padding, Phase, ReadNote, Recast, Redone, RedoneNote,
+        RedoneWay, Refusal, Role, Shape, Spread, StepTimes, Table, Tensors, Unfolded, Unlimited,
+        Unowned, WaitsIn, WrittenOut,
     },
     sources::{json_lines::one_line, oom_text},
     units::Bytes,
@@ -213,6 +213,12 @@ struct KeeperLine {
     line: Option<CodeText>,
     inner: Option<CodeText>,
     link: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    shape: Vec<u64>,
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    dtype: String,
+    #[serde(rename = "sparse", deserialize_with = "or_default")]
+    is_sparse: bool,
     unlimited: Option<UnlimitedKeys>,
 }
 
@@ -237,6 +243,8 @@ impl From<KeepersLine> for Keepers {
             at: keeper.line.map(CodeLine::from),
             inner: keeper.inner.map(CodeLine::from),
             link: keeper.link.map(one_line).map(clipped),
+            is_sparse: keeper.is_sparse,
+            of_largest: Shape { sizes: keeper.shape, dtype: clipped(one_line(keeper.dtype)) },
             unlimited: keeper.unlimited.and_then(|it| {
                 let waits_in = match it.kind.as_str() {
                     "queue" => WaitsIn::Queue,
@@ -461,6 +469,8 @@ pub(super) struct OomLine {
     around: Option<LoopText>,
     #[serde(deserialize_with = "or_default")]
     written: Vec<WrittenText>,
+    #[serde(deserialize_with = "or_default")]
+    operands: Vec<OperandKeys>,
     gpu: Option<String>,
     #[serde(flatten)]
     place: PlaceKeys,
@@ -486,6 +496,30 @@ struct WrittenText {
     form: String,
     #[serde(flatten)]
     lines: LoopText,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OperandKeys {
+    name: String,
+    value: Option<i64>,
+    #[serde(deserialize_with = "or_default")]
+    shape: Vec<u64>,
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    dtype: String,
+    members: Option<u64>,
+}
+
+impl From<OperandKeys> for Operand {
+    fn from(it: OperandKeys) -> Operand {
+        let of_tensor = Shape { sizes: it.shape, dtype: clipped(one_line(it.dtype)) };
+        Operand {
+            name: clipped(one_line(it.name)),
+            value: it.value,
+            of_tensor,
+            members: it.members,
+        }
+    }
 }
 
 impl WrittenText {
@@ -877,6 +911,7 @@ impl From<OomLine> for OomNote {
             goes_back: it.goes_back,
             around: it.around.map(LoopLines::from),
             written: it.written.into_iter().filter_map(WrittenText::known).collect(),
+            operands: it.operands.into_iter().map(Operand::from).collect(),
             gpu: it.gpu,
             place: it.place.into(),
         }

@@ -251,6 +251,7 @@ pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
             "trying again with",
             "retrying with",
             "ignoring this choice",
+            "falling back to cpu",
         ]
         .iter()
         .any(|words| lower.contains(words))

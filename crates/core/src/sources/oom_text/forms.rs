@@ -93,6 +93,7 @@ const TRIGGERS: &[&str] = &[
     "hami-core",
     "nrt_",
     "ucx",
+    "device::create_",
 ];
 
 /// The triggers, in one go.

@@ -289,6 +289,7 @@ pub(super) const FORMS: &[Form] = &[
         ],
         &[
             (Requested, "failed to alloc "),
+            (Requested, "allocation of size"),
             (Requested, "failed to allocate "),
             (Requested, "requested memory:"),
             (Free, "free memory:"),

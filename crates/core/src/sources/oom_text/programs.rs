@@ -52,6 +52,8 @@ const MARKS: &[(Program, &[&str])] = &[
             "openmm.OpenMMException",
             "/cuda/gpu_mat.cu",
             "LightGBM",
+            "[Open3D Error]",
+            "CacheAllocationFailure",
         ],
     ),
 ];
@@ -72,6 +74,47 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
         marked(&line.text).filter(|it| may_be_another || *it != Program::NotTorch)
     };
     failure.program = before.chain(behind).find_map(marked).unwrap_or_default();
+    // A line from the runtime, or from nobody known, is PyTorch's where something shows Python or PyTorch.
+    if failure.program == Program::Unknown
+        && may_be_another
+        && (is_of_another_package(failure.exception.as_deref())
+            || !lines[at.saturating_sub(NEAR.0)..].iter().take(NEAR.0 + NEAR.1).any(shows_python))
+    {
+        failure.program = Program::NotTorch;
+    }
+}
+
+/// What a text of a Python program has somewhere, in lower case.
+const PYTHONS: &[&str] = &[
+    "torch",
+    "python",
+    ".py",
+    "traceback",
+    "acceleratorerror",
+    "notebook",
+    "colab",
+    "pip ",
+    "conda",
+    "jupyter",
+    "trainer",
+    "epoch",
+    "cuda kernel errors",
+    "import ",
+    "nvcc",
+    "tqdm",
+    "it/s",
+    "runtimeerror",
+];
+
+fn shows_python(line: &Line<'_>) -> bool {
+    let line = line.text.to_ascii_lowercase();
+    PYTHONS.iter().any(|it| line.contains(it))
+}
+
+/// Whether an exception's class is of a package that is not PyTorch: `pycuda._driver.MemoryError`.
+fn is_of_another_package(exception: Option<&str>) -> bool {
+    let package = exception.and_then(|it| it.split_once('.')).map(|it| it.0);
+    package.is_some_and(|it| !["torch", "c10", "std"].contains(&it))
 }
 
 fn marked(line: &str) -> Option<Program> {

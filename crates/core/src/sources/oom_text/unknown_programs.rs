@@ -52,6 +52,22 @@ pub(super) const FORMS: &[Form] = &[
     )
     .if_holds(is_size_on_a_device)
     .read(plausible),
+    // Clear by themselves: of hashcat, of ncnn (-2 is the device's memory), of CubeCL and wgpu.
+    device(
+        Backend::Other,
+        &[
+            "not enough allocatable device memory",
+            "vkallocatememory failed -2",
+            "no pool handles allocation of size",
+            "cacheallocationfailure: failed to allocate",
+        ],
+        NUMBERS,
+    )
+    .read(plausible),
+    device(Backend::Other, &["device::create_buffer", "device::create_texture"], NUMBERS)
+        .also(&["not enough memory"])
+        .long()
+        .read(plausible),
     device(Backend::Other, &["terminate called after throwing"], NUMBERS)
         .also(&["out of memory", "out_of_memory", "outofmemory"])
         .long()
@@ -75,6 +91,8 @@ const NUMBERS: &[(Number, &str)] = &[
     (Requested, "alloc size"),
     (Requested, "request memory size"),
     (Requested, "requested size"),
+    (Requested, "requestedspace:"),
+    (Free, "totalfreespace:"),
     (Requested, "requested"),
     (Requested, "of size"),
     (Requested, "for size::"),

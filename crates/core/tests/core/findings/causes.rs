@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     explanation::Explanation,
-    recording::{CodeLine, Keeper, Keepers, Mark, MarkKind, Notes, OomNote, Phase, Place},
+    recording::{CodeLine, Keeper, Keepers, Mark, MarkKind, Notes, OomNote, Phase, Place, Shape},
     trace::{Action, StackId},
     views::{explain_text, text::Styles},
 };
@@ -221,6 +221,76 @@ fn passes_that_the_steps_own_backward_is_still_to_go_through_are_no_leak() {
 fn what_somebody_stores_without_its_graph_is_kept() {
     assert_eq!(inner_loop(None, Some(0)), ("leak/results-kept", Some(9)));
     assert_eq!(inner_loop(None, Some(400)), ("size/activations", Some(21)));
+}
+
+/// Eight layers whose results wait for the backward pass, of which a variable holds so many.
+fn first_pass(held: usize) -> (String, Option<String>) {
+    let (mut program, begun) = (Program::default(), Program::default());
+    let begin = mark(&begun, MarkKind::Begin(Phase::Forward));
+    let layer = program.module(21, 5);
+    let sizes = (1..=8).map(|it| (56 + 2 * it) * MIB);
+    let made: Vec<u64> = sizes.map(|size| program.alloc(size, layer)).collect();
+    let at = CodeLine { file: "/home/u/train.py".into(), line: 9, ..CodeLine::default() };
+    let entry = Keeper {
+        name: "features".into(),
+        what: "variable".into(),
+        nodes: 8,
+        addresses: made[..held].to_vec(),
+        at: Some(at),
+        of_largest: Shape { sizes: vec![64, 4096], dtype: "float32".into() },
+        ..Keeper::default()
+    };
+    let entries = vec![entry];
+    let keepers = vec![Keepers { place: now(&program), entries, ..Keepers::default() }];
+    let stack = program.module(21, 40);
+    program.event(Action::Oom, 0, 64 * MIB, stack);
+    let ooms = vec![OomNote { phase: Some(Phase::Forward), ..OomNote::default() }];
+    let notes = Notes { keepers, ooms, marks: vec![begin], ..Notes::default() };
+    let told = program.explain_noted(notes);
+    let oom = told.ooms.first().unwrap();
+    (oom.root.text.clone(), oom.remedies.first().cloned())
+}
+
+/// Where no rule has a name, the largest part has one.
+#[test]
+fn activations_are_told_with_their_largest_part_and_who_stores_it() {
+    let (text, remedy) = first_pass(0);
+    assert!(text.contains("520.0 MiB of that in 8 blocks made at "), "{text}");
+    assert!(text.contains("autograd stores it for the backward pass"), "{text}");
+    assert!(remedy.unwrap().contains("checkpoint"));
+    let (text, remedy) = first_pass(6);
+    assert!(text.ends_with("`features` (64 x 4096, float32) holds 378.0 MiB of it"), "{text}");
+    assert!(!remedy.unwrap().contains("utils.checkpoint"));
+}
+
+/// A backward pass wants 4 GiB; a variable has a tensor of that shape, whose storage is small.
+fn wanted_beside(is_sparse: bool) -> String {
+    let mut program = Program::default();
+    let made = forward(&mut program, 21, 1, 8 * MIB);
+    let entry = Keeper {
+        name: "weights".into(),
+        what: "variable".into(),
+        addresses: made,
+        at: Some(CodeLine { file: "/home/u/train.py".into(), line: 9, ..CodeLine::default() }),
+        of_largest: Shape { sizes: vec![32_768, 32_768], dtype: "float32".into() },
+        is_sparse,
+        ..Keeper::default()
+    };
+    let entries = vec![entry];
+    let keepers = vec![Keepers { place: now(&program), entries, ..Keepers::default() }];
+    program.event(Action::Oom, 0, 4096 * MIB, StackId::EMPTY);
+    let ooms = vec![OomNote { phase: Some(Phase::Backward), ..OomNote::default() }];
+    let told = program.explain_noted(Notes { keepers, ooms, ..Notes::default() });
+    told.ooms.first().map(|it| format!("{}; {:?}", it.root.text, it.remedies)).unwrap()
+}
+
+#[test]
+fn what_is_made_dense_is_told_by_the_sparse_tensor_and_an_expanded_one_is_none() {
+    let told = wanted_beside(true);
+    let sparse = "the sparse `weights` (32768 x 32768, float32) with all its zeros";
+    assert!(told.contains(sparse) && told.contains("index_add_"), "{told}");
+    let told = wanted_beside(false);
+    assert!(!told.contains("sparse"), "{told}");
 }
 
 /// So many evaluations of one line, each of whose results lives until the next is made; the last one is refused.
