@@ -68,7 +68,7 @@ fn of_one_line(case: &Case<'_>) -> Option<Finding> {
     let mut res = RULE.finding(Weight::Chance, saved, title);
     res.at = Some(line);
     res.step = case.step(moment);
-    res.remedy = "if the script only sums the losses of these calls, call `backward()` on each of them: gradients add up, and one graph is allocated at a time. If each call needs the result of the one before, put `torch.utils.checkpoint` around each, or make fewer".to_owned();
+    res.remedy = "if no loss goes back through these calls (a rollout, targets, features), make them under `torch.no_grad()`. If the script only sums their losses, call `backward()` on each of them: gradients add up, and one graph is allocated at a time. If each call needs the result of the one before, put `torch.utils.checkpoint` around each, or make fewer".to_owned();
     // All but those of one call.
     let newest = by_pass.keys().next_back().copied();
     res.show(by_pass.values().flatten().copied().collect());
