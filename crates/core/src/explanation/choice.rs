@@ -48,7 +48,7 @@ const LEAST_SHARE: u64 = 10;
 const MANY_MODELS: u64 = 4;
 
 /// What needs not be there by the program's own design, what is a mistake first, and data and caches last.
-const CAUSES: [ProblemCode; 17] = [
+const CAUSES: [ProblemCode; 18] = [
     ProblemCode::IdleCheckpointing,
     ProblemCode::RepeatedCasts,
     ProblemCode::CastCopies,
@@ -64,6 +64,7 @@ const CAUSES: [ProblemCode; 17] = [
     ProblemCode::GraphRetained,
     ProblemCode::StepBefore,
     ProblemCode::UnrolledLoop,
+    ProblemCode::ForeachTemporaries,
     ProblemCode::AllOnDevice,
     ProblemCode::KvCache,
 ];

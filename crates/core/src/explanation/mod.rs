@@ -35,7 +35,7 @@ use crate::{
     findings::{self, Finding, Weight, Window},
     prediction::{Runs, device_run::DeviceRun},
     printed::{self, Printed, PrintedText, Statement},
-    recording::{OomNote, Recording},
+    recording::{CodeLine, OomNote, Recording},
     replay::{Ahead, Replay, TorchVersion},
     trace::{Action, EventId},
     units::Bytes,
@@ -281,8 +281,17 @@ pub fn findings_of(runs: &Runs<'_>) -> Vec<Finding> {
         && !res.iter().any(|it| root.is_of(it))
     {
         let remedy = edit.or_else(|| remedies.into_iter().next()).unwrap_or_default();
-        let cause = Finding::new(root.code, Weight::Problem, Bytes::ZERO, root.text);
-        res.insert(0, Finding { at: root.at, remedy, ..cause });
+        // A rule may know how large it is, and not that memory runs out by it.
+        let place = |at: &CodeLine| (at.file.clone(), at.line);
+        let is_it = |it: &Finding| {
+            it.code == root.code && it.at.as_ref().map(place) == root.at.as_ref().map(place)
+        };
+        let known = match res.iter().position(is_it) {
+            Some(i) => res.remove(i),
+            None => Finding::new(root.code, Weight::Problem, Bytes::ZERO, String::new()),
+        };
+        let (title, at) = (root.text, root.at);
+        res.insert(0, Finding { weight: Weight::Problem, title, at, remedy, ..known });
     }
     res
 }

@@ -7,7 +7,7 @@ use crate::{
     codes::ProblemCode,
     findings::{Case, Finding, Weight, as_rounded, place},
     prediction::timeline::{Places, Stage},
-    recording::{Keeper, Keepers, Unlimited, is_users_code},
+    recording::{CodeLine, Keeper, Keepers, Unlimited, is_users_code},
     replay::{BlockId, BlockLife},
     trace::EventId,
     units::Bytes,
@@ -321,49 +321,17 @@ fn tell_of_setup(finding: &mut Finding, keeper: &Keeper, bytes: Bytes) {
 
 /// The finding's blocks are held by this keeper.
 fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
-    let Held { by: keeper, bytes, goes_on } = held;
-    let all = all_of(case, keeper);
-    let has_pools = case.run.trace.pools.iter().any(|it| *it != (0, 0));
+    let keeper = held.by;
     let Some(at) = keeper.at.clone() else { return };
-    let what = match keeper.what.as_str() {
-        "gradient" => "tensors whose `.grad` stays",
-        "hook" => "filled by a hook",
-        "closure" => "a variable of a closure",
-        "cache" => "the cache of functools.lru_cache",
-        "cycle" => "what itertools.cycle stores, to repeat it",
-        "generator" => "a variable of a generator",
-        "context" => "an attribute of the context of an autograd function",
-        "traceback" => "a variable in an error's traceback",
-        "attribute" => "an attribute",
-        "variable" => "a variable",
-        _ => "a container",
-    };
-    let how_much = match bytes {
-        Bytes::ZERO => format!("autograd's graph of it, {} nodes", keeper.nodes),
-        // How much it was at the end, nobody saw.
-        _ if goes_on => "it".to_owned(),
-        bytes => format!("{bytes} of it"),
-    };
-    let limited = keeper.limit.filter(|(members, limit)| {
-        *members != 0 && members < limit && finding.bytes.0 / 2 <= bytes.0 && bytes != Bytes::ZERO
-    });
-    let so_many = limited.map_or(String::new(), |(members, limit)| {
-        format!(" with {members} of at most {limit} members")
-    });
-    let is_garbage = keeper.what == "garbage";
-    let mut sentence = if is_garbage {
-        format!(
-            "{how_much} is of `{}` objects that nothing but a cycle of references holds: they wait for Python's garbage collector",
-            keeper.name
-        )
-    } else {
-        format!("`{}` holds {how_much} ({what}{so_many})", keeper.name)
-    };
-    if let Some(inner) = keeper.inner.as_ref().filter(|it| **it != at) {
-        sentence += &format!("; {} puts it there", place(inner));
-    }
-    finding.evidence.insert(0, sentence);
-    if let Some((members, limit)) = limited {
+    let limited = held.limited(finding);
+    finding.evidence.insert(0, held.sentence(limited, &at));
+    let name = keeper.name.trim_end_matches("[...]");
+    if keeper.unlimited.is_some() {
+        finding.title = format!(
+            "a thread fills `{name}` faster than the training takes from it, and nothing limits it"
+        );
+    } else if let Some((members, limit)) = limited {
+        let all = all_of(case, keeper);
         let full = u128::from(all.0) * u128::from(limit) / u128::from(members);
         let full = Bytes(full.try_into().unwrap_or(u64::MAX));
         finding.title = format!(
@@ -374,89 +342,139 @@ fn tell(case: &Case<'_>, finding: &mut Finding, held: Held<'_>) {
         finding.evidence.insert(1, format!("allocated at {}", place(&made)));
         finding.made_at = Some(made);
     }
-    let name = keeper.name.trim_end_matches("[...]");
-    if finding.code == ProblemCode::EarlierModels {
-        if is_garbage {
-            // Nobody can use them.
-            finding.weight = Weight::Problem;
-        }
-        finding.remedy = match keeper.what.as_str() {
-            "cache" => format!(
-                "`{name}` is cached, so its cache keeps the models that it was called with: remove `lru_cache`, or call `{name}.cache_clear()` when a model is done"
-            ),
-            "garbage" => format!(
-                "`{name}` refers to itself (a hook or a function that speaks of `self`, a parent's attribute): use `weakref.ref(self)` there, or remove the hook when the model is done; or call `gc.collect()` before you make the next"
-            ),
-            "closure" => format!(
-                "`{name}` keeps the model of each experiment: give the function numbers instead (`lambda loss=loss.item(): loss`), or empty its list when an experiment is done"
-            ),
-            _ => format!(
-                "`{name}` keeps the models: store numbers or `state_dict()` copies on the CPU there, or delete each model when its experiment is done. If you still use the earlier models, nothing is wrong"
-            ),
+    if finding.code == ProblemCode::EarlierModels && keeper.what == "garbage" {
+        // Nobody can use them.
+        finding.weight = Weight::Problem;
+    }
+    let has_pools = case.run.trace.pools.iter().any(|it| *it != (0, 0));
+    if let Some(remedy) = remedy(finding, held, limited.is_some(), has_pools) {
+        finding.remedy = remedy;
+    }
+}
+
+impl Held<'_> {
+    /// How many members it has, and may have, of one that limits itself and holds most of what the finding is about.
+    fn limited(&self, finding: &Finding) -> Option<(u64, u64)> {
+        let is_most = self.bytes != Bytes::ZERO && finding.bytes.0 / 2 <= self.bytes.0;
+        self.by.limit.filter(|(members, limit)| is_most && *members != 0 && members < limit)
+    }
+
+    /// Who holds how much, as what; `at` is the line that stores it.
+    fn sentence(&self, limited: Option<(u64, u64)>, at: &CodeLine) -> String {
+        let Held { by: keeper, bytes, goes_on } = *self;
+        let what = match keeper.what.as_str() {
+            "gradient" => "tensors whose `.grad` stays",
+            "hook" => "filled by a hook",
+            "closure" => "a variable of a closure",
+            "cache" => "the cache of functools.lru_cache",
+            "cycle" => "what itertools.cycle stores, to repeat it",
+            "generator" => "a variable of a generator",
+            "context" => "an attribute of the context of an autograd function",
+            "traceback" => "a variable in an error's traceback",
+            "attribute" => "an attribute",
+            "variable" => "a variable",
+            _ => "a container",
         };
-    }
-    if finding.code == ProblemCode::PerStep
-        && name.to_ascii_lowercase().contains("graph")
-        && has_pools
-    {
-        finding.remedy = format!(
-            "each CUDA graph in `{name}` has a memory pool of its own, which keeps all that was allocated while it was captured: capture a few lengths and pad to them, share one pool (`torch.cuda.graph(graph, pool=first.pool())`), or drop the graphs that are used least"
-        );
-    } else if finding.code == ProblemCode::PerStep && keeper.what == "container" {
-        finding.remedy = format!(
-            "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
-        );
-    }
-    let is_leak = matches!(finding.code, ProblemCode::PerStep | ProblemCode::ResultsKept);
-    if is_leak && keeper.what == "cache" {
-        finding.remedy = format!(
-            "`{name}` is cached, and its cache keeps what it returned for each argument: give `lru_cache` a small `maxsize`, call `{name}.cache_clear()` now and then, or pad to a few sizes"
-        );
-    }
-    match keeper.what.as_str() {
-        "cycle" => {
-            finding.remedy = format!(
-                "`{name}` is an `itertools.cycle`, which stores all that the first round gave: iterate anew instead, by a generator (`while True: yield from loader`), or move batches to the device in the loop, and not before it"
-            );
+        let how_much = match bytes {
+            Bytes::ZERO => format!("autograd's graph of it, {} nodes", keeper.nodes),
+            // How much it was at the end, nobody saw.
+            _ if goes_on => "it".to_owned(),
+            bytes => format!("{bytes} of it"),
+        };
+        let so_many = limited.map_or(String::new(), |(members, limit)| {
+            format!(" with {members} of at most {limit} members")
+        });
+        let inner = keeper.inner.as_ref().filter(|it| *it != at);
+        let inner = inner.map_or(String::new(), |it| format!("; {} puts it there", place(it)));
+        if keeper.what == "garbage" {
+            format!(
+                "{how_much} is of `{}` objects that nothing but a cycle of references holds: they wait for Python's garbage collector{inner}",
+                keeper.name
+            )
+        } else {
+            format!("`{}` holds {how_much} ({what}{so_many}){inner}", keeper.name)
         }
-        "context" => {
-            let attribute = name.rsplit('.').next().unwrap_or(name);
-            finding.remedy = format!(
-                "`ctx.{attribute}` stores an output, and its graph stores `ctx`: only Python's garbage collector frees that, late. Call `ctx.save_for_backward(...)` in `forward`, and read `ctx.saved_tensors` in `backward`"
-            );
-        }
-        _ => {}
     }
-    if let Some(link) = keeper.link.as_ref().filter(|_| is_leak) {
-        finding.remedy = format!(
+}
+
+/// What to change, by how it is stored, the most particular first; none where the finding's own advice is better.
+fn remedy(finding: &Finding, held: Held<'_>, is_limited: bool, has_pools: bool) -> Option<String> {
+    let Held { by: keeper, bytes, .. } = held;
+    let (name, what) = (keeper.name.trim_end_matches("[...]"), keeper.what.as_str());
+    let of_results = finding.code == ProblemCode::ResultsKept;
+    let is_leak = of_results || finding.code == ProblemCode::PerStep;
+    let link = keeper.link.as_ref().filter(|_| is_leak).map(|link| {
+        format!(
             "each of these objects still refers to an earlier one by `.{link}`, so none is ever freed: set `.{link} = None` where a new one takes over, or store what it holds on the CPU"
-        );
-    }
-    if is_leak && keeper.what == "hook" {
-        finding.remedy = format!(
-            "a hook fills `{name}`: call `.remove()` on what `register_forward_hook` (or `register_full_backward_hook`) returned as soon as nothing needs it any more, since each forward pass calls it; and empty what it fills after each step"
-        );
-    }
-    if finding.code == ProblemCode::ResultsKept && keeper.what == "container" {
-        finding.remedy = format!("`{name}` stores them: {}", finding.remedy);
-    }
-    if bytes == Bytes::ZERO && finding.code == ProblemCode::ResultsKept {
-        finding.remedy = format!(
-            "`{name}` stores the autograd graph of each step: store `.item()` or `.detach()` of the value there"
-        );
-    }
-    if limited.is_some() {
-        finding.remedy = format!(
-            "store the members of `{name}` on the CPU (`.cpu()`, pictures as uint8) and move each sampled batch to the device; or lower its `maxlen`"
-        );
+        )
+    });
+    if what == "gradient" {
+        return Some("these tensors are no parameters, so no `zero_grad` clears their gradients: give the model a copy that wants a gradient (`x = x.detach().requires_grad_()`), or set `x.grad = None` after the step".to_owned());
     }
     if let Some(Unlimited { waits_in, .. }) = keeper.unlimited {
-        finding.title = format!(
-            "a thread fills `{name}` faster than the training takes from it, and nothing limits it"
-        );
-        finding.remedy = format!("`{name}` has no limit: {}", waits_in.limit());
+        return Some(format!("`{name}` has no limit: {}", waits_in.limit()));
     }
-    if keeper.what == "gradient" {
-        "these tensors are no parameters, so no `zero_grad` clears their gradients: give the model a copy that wants a gradient (`x = x.detach().requires_grad_()`), or set `x.grad = None` after the step".clone_into(&mut finding.remedy);
+    if is_limited {
+        return Some(format!(
+            "store the members of `{name}` on the CPU (`.cpu()`, pictures as uint8) and move each sampled batch to the device; or lower its `maxlen`"
+        ));
+    }
+    if of_results && bytes == Bytes::ZERO {
+        return Some(format!(
+            "`{name}` stores the autograd graph of each step: store `.item()` or `.detach()` of the value there"
+        ));
+    }
+    if of_results && what == "container" {
+        let change = link.as_ref().unwrap_or(&finding.remedy);
+        return Some(format!("`{name}` stores them: {change}"));
+    }
+    let of_code = || match finding.code {
+        ProblemCode::EarlierModels => Some(of_models(name, what)),
+        ProblemCode::PerStep if has_pools && name.to_ascii_lowercase().contains("graph") => {
+            Some(format!(
+                "each CUDA graph in `{name}` has a memory pool of its own, which keeps all that was allocated while it was captured: capture a few lengths and pad to them, share one pool (`torch.cuda.graph(graph, pool=first.pool())`), or drop the graphs that are used least"
+            ))
+        }
+        ProblemCode::PerStep if what == "container" => Some(format!(
+            "`{name}` stores it: empty it after the step (of a metric: `reset()`), limit its length, or store `.item()` or `.cpu()` there; if it has a graph, `.detach()` it first"
+        )),
+        _ => None,
+    };
+    match what {
+        "hook" if is_leak => Some(format!(
+            "a hook fills `{name}`: call `.remove()` on what `register_forward_hook` (or `register_full_backward_hook`) returned as soon as nothing needs it any more, since each forward pass calls it; and empty what it fills after each step"
+        )),
+        _ if link.is_some() => link,
+        "cycle" => Some(format!(
+            "`{name}` is an `itertools.cycle`, which stores all that the first round gave: iterate anew instead, by a generator (`while True: yield from loader`), or move batches to the device in the loop, and not before it"
+        )),
+        "context" => {
+            let attribute = name.rsplit('.').next().unwrap_or(name);
+            Some(format!(
+                "`ctx.{attribute}` stores an output, and its graph stores `ctx`: only Python's garbage collector frees that, late. Call `ctx.save_for_backward(...)` in `forward`, and read `ctx.saved_tensors` in `backward`"
+            ))
+        }
+        "cache" if is_leak => Some(format!(
+            "`{name}` is cached, and its cache keeps what it returned for each argument: give `lru_cache` a small `maxsize`, call `{name}.cache_clear()` now and then, or pad to a few sizes"
+        )),
+        _ => of_code(),
+    }
+}
+
+/// What to change where earlier models are held.
+fn of_models(name: &str, what: &str) -> String {
+    match what {
+        "cache" => format!(
+            "`{name}` is cached, so its cache keeps the models that it was called with: remove `lru_cache`, or call `{name}.cache_clear()` when a model is done"
+        ),
+        "garbage" => format!(
+            "`{name}` refers to itself (a hook or a function that speaks of `self`, a parent's attribute): use `weakref.ref(self)` there, or remove the hook when the model is done; or call `gc.collect()` before you make the next"
+        ),
+        "closure" => format!(
+            "`{name}` keeps the model of each experiment: give the function numbers instead (`lambda loss=loss.item(): loss`), or empty its list when an experiment is done"
+        ),
+        _ => format!(
+            "`{name}` keeps the models: store numbers or `state_dict()` copies on the CPU there, or delete each model when its experiment is done. If you still use the earlier models, nothing is wrong"
+        ),
     }
 }
