@@ -115,7 +115,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut Output) -> anyhow::Result<Exit> 
     };
     let inquiry = Inquiry::new(prediction, observed);
     let prediction = script.complete(inquiry, &told, &mut recordings)?;
-    let mut findings = explanation::findings_of(&Runs::of(&recordings, &script.card));
+    let runs = Runs::of(&recordings, &script.card);
+    let mut findings = explanation::findings_of(&runs, prediction.outcome);
     beside::tell(&mut findings, SystemTime::now());
     let next = shown_command::next(args, &prediction);
     let any_card = matches!(how, Some(How::Largest(_)));

@@ -33,7 +33,7 @@ use crate::{
     codes::{Family, ProblemCode, RemarkCode, StatementCode},
     failures::{self, Failure},
     findings::{self, Finding, Weight, Window},
-    prediction::{Runs, device_run::DeviceRun},
+    prediction::{Outcome, Runs, device_run::DeviceRun},
     printed::{self, Printed, PrintedText, Statement},
     recording::{CodeLine, OomNote, Recording},
     replay::{Ahead, Replay, TorchVersion},
@@ -273,11 +273,12 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
 
 /// What is wrong with the runs of a prediction, or could be had back, what decides first: where memory ran out, its cause, as in the explanation of the
 /// recording. What is only good to know is left out.
-pub fn findings_of(runs: &Runs<'_>) -> Vec<Finding> {
+pub fn findings_of(runs: &Runs<'_>, outcome: Outcome) -> Vec<Finding> {
     let (mut res, oom) = found_in(runs);
-    // What no rule found is told all the same. How much its change gives back is not known.
+    // What no rule found is told all the same. How much its change gives back is not known. What grows is no matter of size.
     if let Some(Oom { root, edit, remedies, .. }) = oom
         && root.code.family() == Family::Size
+        && outcome != Outcome::Grows
         && !res.iter().any(|it| root.is_of(it))
     {
         let remedy = edit.or_else(|| remedies.into_iter().next()).unwrap_or_default();
