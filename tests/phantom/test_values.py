@@ -441,7 +441,7 @@ def test_text_generation_ends_at_its_length(phantom, or_at_a_token):
         ids = torch.zeros(3, length, dtype=torch.long, device="cuda")
         flag = torch.zeros((), dtype=torch.bool, pin_memory=True)
         while steps < 50:
-            ids = torch.cat([ids, torch.randn(3, 9, device="cuda").argmax(-1)[:, None]], -1)
+            ids = torch.cat([ids, torch.empty(3, 9, device="cuda").log_normal_().argmax(-1)[:, None]], -1)
             done = torch.full((3,), ids.shape[1] >= 10, device="cuda", dtype=torch.bool) OR_AT_A_TOKEN
             unfinished = unfinished & ~done
             steps += 1
@@ -811,6 +811,23 @@ assert not (loss < 0).any()
     ran = plimsoll.predict(script, options=["--gpu", "h200"])
     assert ran.code == 0, ran
     assert "torch.Size([2, 16000])" in ran.stdout
+
+
+@pytest.mark.soak
+def test_checks_of_values_hold_after_many_reads(plimsoll):
+    """The agent looks at so many reads only, and at each check of them all."""
+    script = plimsoll.script(
+        """
+import torch
+scale = torch.empty(8, device="cuda").log_normal_()
+for _ in range(50_100):
+    scale.tolist()
+print(torch.distributions.Normal(scale, scale).sample().shape)
+"""
+    )
+    ran = plimsoll.predict(script, options=["--gpu", "h200"])
+    assert ran.code == 0, ran
+    assert "torch.Size([8])" in ran.stdout
 
 
 def test_a_search_that_ends_when_all_have_ended_goes_on_to_its_limit(phantom):

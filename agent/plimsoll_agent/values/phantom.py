@@ -109,7 +109,8 @@ class Phantom:
     @guarded
     def _look(self, at: Any, size: int, unknown: Any, is_answer: bool) -> Any:
         if self._samples > MOST_SAMPLES and not self._lines.matter:
-            return 0
+            # A check that does not hold would end the program.
+            return SAID if unknown and size == 1 and self._is_checked(_outside_ours(sys._getframe(1)), at) else 0
         first = frame = _outside_ours(sys._getframe(1))
         while frame is not None and not frames.is_users(frame.f_code.co_filename):
             frame = frame.f_back
@@ -127,10 +128,7 @@ class Phantom:
         if answer == SAID:
             return answer
         self._samples += 1
-        wanted = checks.wanted(first) if size == 1 and answer == 0 else None
-        if wanted is not None and ctypes.string_at(at, 1) != bytes([wanted]):
-            ctypes.memset(at, wanted, 1)
-            self._checks += 1
+        if size == 1 and answer == 0 and self._is_checked(first, at):
             return SAID
         is_asked = answer == 0 and (size == 1 or not is_answer)
         if is_asked and frame is not None and frames.is_users(key[0]) and self._turns.answer(frame, at, size, self._torch.is_grad_enabled()):
@@ -139,6 +137,15 @@ class Phantom:
         count, total, sizes = kept.get(key, (0, 0, 0))
         kept[key] = (count + 1, total + unknown, sizes + (size == 8 and not is_answer))
         return answer
+
+    def _is_checked(self, frame: FrameType | None, at: Any) -> bool:
+        """Whether the line of `frame` checks the truth value at `at`, and it was changed to what lets the program go on."""
+        wanted = checks.wanted(frame)
+        if wanted is None or ctypes.string_at(at, 1) == bytes([wanted]):
+            return False
+        ctypes.memset(at, wanted, 1)
+        self._checks += 1
+        return True
 
     def write_reads(self) -> None:
         """One line for each place, the most frequent first."""
