@@ -50,11 +50,11 @@ def of_text(tree: ast.AST) -> Iterator[tuple[int, int, str]]:
 def _form(node: ast.AST, is_summed: bool) -> str | None:
     """`is_summed`: over a dimension, afterwards."""
     if isinstance(node, ast.Call):
+        name = extent.name_of(node.func)
         if _says(node, "vectorize", True):
             return "vectorized"
-        if extent.name_of(node.func) == "svd" and _is_full(node):
+        if name == "svd" and _is_full(node):
             return "full-matrices"
-        name = extent.name_of(node.func)
         if name in _MAKES_DENSE:
             return "made-dense"
         if name in _FILLED and _is_square(node):

@@ -12,8 +12,8 @@
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
 //!    quarter of what is reserved is free; a request that is a fifth of all there is has to find a quarter of itself in pieces;
 //! 8. what a mistake or another form of the same program would not have: casts that are repeated, networks that are not frozen or that no step calls,
-//!    a whole validation set at once, attention that is written out, windows that overlap;
-//! 9. data that is on the device before a step needs it;
+//!    a whole validation set at once, attention that is written out, windows that overlap, an optimizer's temporaries;
+//! 9. data that is on the device before a step needs it, and caches;
 //! 10. one result that is a fifth of all there is;
 //! 11. the model's own states;
 //! 12. the activations of a step, of batches that are mostly padding as that.
@@ -262,9 +262,9 @@ impl<'a> Failed<'a> {
 
     /// The first of these that would have been enough. What is there of the step before may be a part of what somebody stores.
     fn by_design(&self) -> Option<RootCause> {
-        let mut enough = CAUSES.iter().filter_map(|it| self.avoidable(*it)).peekable();
-        let is_before = enough.peek()?.code == ProblemCode::StepBefore;
+        let mut enough = CAUSES.iter().filter_map(|it| self.avoidable(*it));
         let first = enough.next()?;
+        let is_before = first.code == ProblemCode::StepBefore;
         let larger = enough.find(|it| is_before && first.bytes.0 * 2 <= it.bytes.0);
         Some(larger.unwrap_or(first))
     }

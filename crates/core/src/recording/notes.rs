@@ -416,13 +416,13 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A name with what is known of its tensor.
-    fn beside(&self, name: &str) -> String {
+    /// Behind the name of its tensor, ` (64 x 4096, float32)`; nothing where nothing is known.
+    fn shown(&self) -> String {
         if self.sizes.is_empty() {
-            return format!("`{name}`");
+            return String::new();
         }
         let sizes: Vec<String> = self.sizes.iter().map(u64::to_string).collect();
-        format!("`{name}` ({}, {})", sizes.join(" x "), self.dtype)
+        format!(" ({}, {})", sizes.join(" x "), self.dtype)
     }
 
     /// What it takes if each number is there; a sparse tensor has less.
@@ -437,7 +437,7 @@ impl Shape {
 impl Keeper {
     /// Its name with the shape of its largest tensor, where that is known.
     pub fn shown(&self) -> String {
-        self.of_largest.beside(&self.name)
+        format!("`{}`{}", self.name, self.of_largest.shown())
     }
 }
 
@@ -457,13 +457,11 @@ pub struct Operand {
 impl Operand {
     /// The name with what it stands for.
     pub fn shown(&self) -> String {
+        let (name, shape) = (&self.name, self.of_tensor.shown());
         match (self.value, self.members) {
-            (Some(value), _) => format!("`{}` = {value}", self.name),
-            (_, Some(n)) => {
-                format!("{n} in `{}`, the first", self.name)
-                    + self.of_tensor.beside("").trim_start_matches("``")
-            }
-            _ => self.of_tensor.beside(&self.name),
+            (Some(value), _) => format!("`{name}` = {value}"),
+            (_, Some(n)) => format!("{n} in `{name}`, the first{shape}"),
+            _ => format!("`{name}`{shape}"),
         }
     }
 }
